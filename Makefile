@@ -1,0 +1,46 @@
+# Every target sets up what it needs: a virtual environment in .venv, the package, the jars.
+# Needs Python >= 3.10, Java 17, Maven.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: help setup demo test test-unit lint format bench clean
+
+help:
+	@echo "make setup   .venv with lakelock, its development tools and the jars; afterwards .venv/bin/lakelock works"
+	@echo "make demo    real flights through a real broker into ./lake, killed in mid-epoch, and counted"
+	@echo "make test    all tests;  make test-unit: those that need no JVM"
+	@echo "make lint    ruff and mypy;  make format"
+	@echo "make bench   against Structured Streaming on the same topic"
+
+setup: $(READY)
+
+$(READY): pyproject.toml connector/jars/spark.xml connector/jars/kafka.xml
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --editable ".[dev]"
+	$(BIN)/lakelock jars
+	@touch $@
+
+demo: $(READY)
+	$(BIN)/lakelock demo
+
+test: $(READY)
+	$(BIN)/pytest
+
+test-unit: $(READY)
+	$(BIN)/pytest tests/unit
+
+lint: $(READY)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+format: $(READY)
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: $(READY)
+	$(BIN)/python tests/benchmarks/catch_up.py
+
+clean:
+	rm -rf .venv lake .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,17 @@
+"""Lakelock moves Kafka topics into Delta Lake tables with Spark, so that every record counts exactly once.
+
+>>> from connector import Pipeline
+>>> Pipeline.from_file("pipeline.yaml").run()  # doctest: +SKIP
+"""
+
+import sinks
+
+if not hasattr(sinks, "LAKELOCK"):
+    raise ImportError(
+        f"another package called 'sinks' hides Lakelock's own: {sinks.__path__}. Run from another folder, or rename it."
+    )
+
+from connector.pipeline import Pipeline, Status
+from sinks.errors import ConfigurationError, Fenced, LakelockError
+
+__all__ = ["ConfigurationError", "Fenced", "LakelockError", "Pipeline", "Status"]

@@ -1,0 +1,57 @@
+"""Kafka values as JSON, one object per record, by a Spark DDL schema."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sinks.raised import identifier, raise_sql
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+SHOWN_OF_A_BAD_VALUE = 200
+"""Characters."""
+
+
+def decode_json(records: DataFrame, schema: StructType) -> DataFrame:
+    """The value's columns, then the coordinates ``_topic``, ``_partition``, ``_offset``, ``_timestamp``.
+
+    A record that isn't exactly one JSON object of these types fails the query with its coordinates and the start of
+    its value. Missing fields are null, fields that the schema lacks are left out.
+
+    Spark's ``from_json`` stops reading at the end of the first object: of ``{"a":1}{"a":2}`` it would silently drop
+    the second. So the value is read as the one element of an array with a field behind it, which is found only when
+    the value was a single, complete element.
+    """
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import ArrayType, BooleanType, StringType, StructField, StructType
+
+    envelope = StructType(
+        [
+            StructField("value", ArrayType(schema)),
+            StructField("end", BooleanType()),
+            StructField("malformed", StringType()),
+        ]
+    )
+    text = F.concat(F.lit('{"value":['), F.col("value").cast("string"), F.lit('],"end":true}'))
+    parsed = F.from_json(text, envelope, {"columnNameOfCorruptRecord": "malformed", "allowSingleQuotes": "false"})
+    whole = "parsed.malformed IS NULL AND parsed.`end` AND size(parsed.value) = 1 AND parsed.value[0] IS NOT NULL"
+    bad = raise_sql(
+        "bad_record",
+        topic="topic",
+        partition="partition",
+        offset="offset",
+        value=f"substring(CAST(value AS STRING), 1, {SHOWN_OF_A_BAD_VALUE})",
+    )
+    # One CASE in one projection: a filter would be pushed below it and parse every record twice.
+    decoded = records.withColumn("parsed", parsed).withColumn(
+        "row", F.expr(f"CASE WHEN coalesce({whole}, false) THEN parsed.value[0] ELSE {bad} END")
+    )
+    return decoded.select(
+        *(F.col(f"row.{identifier(name)}").alias(name) for name in schema.names),
+        F.col("topic").alias("_topic"),
+        F.col("partition").alias("_partition"),
+        F.col("offset").alias("_offset"),
+        F.col("timestamp").alias("_timestamp"),
+    )

@@ -1,0 +1,76 @@
+"""Which offsets the next epoch covers. Deterministic: the same offsets, ends and bound give the same epoch."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from connector.protocol.recover import Resumption, TopicsHeld
+from sinks.contract import Epoch, Position
+from sinks.offsets import OffsetRange, Offsets, TopicPartition
+
+
+def next_epoch(
+    pipeline: str,
+    owner: str,
+    position: Position | None,
+    resumption: Resumption,
+    target: TopicsHeld,
+    *,
+    max_records: int,
+    now: datetime,
+) -> Epoch | None:
+    """The epoch that brings the sink from ``position`` towards ``target``; None: there is nothing to commit.
+
+    An epoch without records is planned only where the position itself has to be written: the first one (``latest``
+    means the same to every later run), one that the sink is about to forget, one that leaves out lost offsets.
+    """
+    ranges = plan(resumption.offsets, target.ends, max_records)
+    refresh = position is not None and position.refresh_after is not None and now >= position.refresh_after
+    if not ranges and position is not None and not refresh and not resumption.lost:
+        return None
+    # Topics that left the pipeline keep their offsets: taken in again, they go on where they stood.
+    stored = position.offsets if position else Offsets()
+    read = resumption.offsets.advance(ranges)
+    complete = read.reaches(target.ends)
+    return Epoch(
+        pipeline=pipeline,
+        number=position.epoch + 1 if position else 1,
+        owner=owner,
+        ranges=ranges,
+        offsets=Offsets({**stored, **read}),
+        topics={**(position.topics if position else {}), **target.ids},
+        read_to=target.asked_at if complete else position.read_to if position else None,
+        expected=position,
+        lost=resumption.lost,
+    )
+
+
+def plan(position: Offsets, ends: Offsets, max_records: int) -> tuple[OffsetRange, ...]:
+    """Ranges from ``position`` towards ``ends`` that span at most ``max_records`` offsets together.
+
+    Max-min fair: no partition gets more while another, that wants more, gets less. A small partition is taken whole,
+    what it leaves of its share goes to the others, so a large backlog can't starve a small one. Partitions that are
+    not in ``position`` are not read. An empty plan means that there is nothing to do.
+    """
+    if max_records < 1:
+        raise ValueError(f"max_records must be at least 1, not {max_records}")
+    backlog = {at: ends[at] - start for at, start in position.items() if ends.get(at, 0) > start}
+    share = _fair_shares(backlog, max_records)
+    return tuple(
+        OffsetRange(at.topic, at.partition, position[at], position[at] + share[at])
+        for at in sorted(backlog)
+        if share[at] > 0
+    )
+
+
+def _fair_shares(wanted: dict[TopicPartition, int], total: int) -> dict[TopicPartition, int]:
+    """Max-min fair shares of ``total``: smallest demand first, each may take an equal part of what is left."""
+    shares = {}
+    left = total
+    by_demand = sorted(wanted, key=lambda at: (wanted[at], at))
+    for index, at in enumerate(by_demand):
+        # Rounded up, so that fewer records than partitions still make progress; `left` keeps the bound.
+        equal_part = -(-left // (len(by_demand) - index))
+        shares[at] = min(wanted[at], equal_part)
+        left -= shares[at]
+    return shares

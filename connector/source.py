@@ -1,0 +1,203 @@
+"""Kafka: what it holds of the pipeline's topics, and a range of it as a DataFrame."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from kafka import KafkaAdminClient, KafkaConsumer
+from kafka.errors import KafkaError
+from kafka.structs import TopicPartition as KafkaPartition
+
+from connector.config import FromOffsets, FromTimestamp, Source, Start
+from connector.protocol.recover import TopicsHeld
+from sinks.errors import BrokerUnreachable, ConfigurationError, SourceError, TopicMissing
+from sinks.offsets import OffsetRange, Offsets, TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_ANSWER_WITHIN_MS = 10_000
+_UNKNOWN_TOPIC = 3
+_EARLIEST, _LATEST = -2, -1
+_NO_RECORDS = [
+    f"CAST(NULL AS {sql_type}) AS {name}"
+    for name, sql_type in {
+        "key": "BINARY", "value": "BINARY", "topic": "STRING", "partition": "INT", "offset": "BIGINT",
+        "timestamp": "TIMESTAMP",
+    }.items()
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Partitions:
+    ids: Mapping[str, str]
+    all: list[KafkaPartition]
+
+
+class KafkaSource:
+    """The topics of one pipeline. Reads as ``read_committed``, belongs to no consumer group, stores nothing."""
+
+    def __init__(self, options: Source) -> None:
+        self._options = options
+        self._servers = options.kafka_options["bootstrap.servers"]
+        client = _client_options(options.kafka_options)
+        with self._answering():
+            self._admin = KafkaAdminClient(**_known(KafkaAdminClient, client))
+            self._consumer = KafkaConsumer(
+                **_known(KafkaConsumer, client),
+                isolation_level="read_committed",
+                enable_auto_commit=False,
+                allow_auto_create_topics=False,
+            )
+
+    def close(self) -> None:
+        self._consumer.close(autocommit=False)
+        self._admin.close()
+
+    def look(self) -> TopicsHeld:
+        """What Kafka holds now. Raises TopicMissing, BrokerUnreachable."""
+        asked_at = datetime.now(timezone.utc)
+        with self._answering():
+            partitions = self._partitions()
+            # Beginnings last: retention may pass an offset in between, never the other way round.
+            ends = self._consumer.end_offsets(partitions.all, timeout_ms=_ANSWER_WITHIN_MS)
+            beginnings = self._consumer.beginning_offsets(partitions.all, timeout_ms=_ANSWER_WITHIN_MS)
+        return TopicsHeld(_offsets(beginnings), _offsets(ends), partitions.ids, asked_at)
+
+    def starting(self, held: TopicsHeld) -> Callable[[frozenset[str]], Offsets]:
+        """The configured start as offsets, for topics without a stored position."""
+
+        def start(topics: frozenset[str]) -> Offsets:
+            wanted = {at: offset for at, offset in held.ends.items() if at.topic in topics}
+            return Offsets(self._start(self._options.start, wanted, held)) if wanted else Offsets()
+
+        return start
+
+    def _start(self, start: Start, ends: Mapping[TopicPartition, int], held: TopicsHeld) -> dict[TopicPartition, int]:
+        if start == "earliest":
+            return {at: held.beginnings[at] for at in ends}
+        if start == "latest":
+            return dict(ends)
+        if isinstance(start, FromTimestamp):
+            millis = int(start.timestamp.timestamp() * 1000)
+            with self._answering():
+                found = self._consumer.offsets_for_times(
+                    {KafkaPartition(*at): millis for at in ends}, timeout_ms=_ANSWER_WITHIN_MS
+                )
+            # No record that late: the partition starts at its end.
+            return {
+                at: found[KafkaPartition(*at)].offset if found.get(KafkaPartition(*at)) else end
+                for at, end in ends.items()
+            }
+        assert isinstance(start, FromOffsets)
+        return {at: _given_offset(start, at, held) for at in ends}
+
+    def read(self, spark: SparkSession, ranges: Iterable[OffsetRange]) -> DataFrame:
+        """The records of these ranges: key, value, topic, partition, offset, timestamp. Fails where any is gone."""
+        ranges = list(ranges)
+        if not ranges:
+            return spark.range(0).selectExpr(*_NO_RECORDS)
+        starts = Offsets({range_.at: range_.start for range_ in ranges})
+        ends = Offsets({range_.at: range_.end for range_ in ranges})
+        assignment = {
+            topic: [int(partition) for partition in partitions] for topic, partitions in starts.to_dict().items()
+        }
+        reader = spark.read.format("kafka")
+        for name, value in self._options.kafka_options.items():
+            reader = reader.option(f"kafka.{name}", value)
+        return (
+            reader.option("kafka.isolation.level", "read_committed")
+            .option("assign", json.dumps(assignment))
+            .option("startingOffsets", starts.to_json())
+            .option("endingOffsets", ends.to_json())
+            .option("failOnDataLoss", "true")
+            .load()
+        )
+
+    def _partitions(self) -> _Partitions:
+        ids, partitions = {}, []
+        for topic in self._admin.describe_topics(list(self._options.topics)):
+            name = topic["name"]
+            if topic["error_code"] == _UNKNOWN_TOPIC:
+                raise self._missing(name)
+            if topic["error_code"]:
+                raise SourceError(f"Kafka refuses to describe topic {name!r}: error {topic['error_code']}.")
+            ids[name] = str(topic["topic_id"])
+            partitions += [KafkaPartition(name, part["partition_index"]) for part in topic["partitions"]]
+        return _Partitions(ids, partitions)
+
+    def _missing(self, topic: str) -> TopicMissing:
+        known = [name for name in self._admin.list_topics() if not name.startswith("__")]
+        near = difflib.get_close_matches(topic, known, n=1)
+        listed = ", ".join(sorted(known)[:10]) or "none"
+        return TopicMissing(
+            f"Topic {topic!r} isn't in Kafka at {self._servers}.",
+            hint=f"Did you mean {near[0]!r} in source.topics?" if near else f"Topics there: {listed}.",
+        )
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        try:
+            yield
+        except KafkaError as error:
+            raise BrokerUnreachable(
+                f"No Kafka broker at {self._servers} answered within {_ANSWER_WITHIN_MS // 1000} seconds "
+                f"({type(error).__name__}).",
+                hint="Check source.kafka: bootstrap.servers, and security.protocol where the broker wants TLS or SASL.",
+            ) from error
+
+
+def _client_options(kafka: Mapping[str, str]) -> dict[str, str]:
+    """Kafka's names as kafka-python spells them."""
+    options = {name.replace(".", "_"): value for name, value in kafka.items()}
+    patience = str(_ANSWER_WITHIN_MS)
+    return {"bootstrap_timeout_ms": patience, "request_timeout_ms": patience, **options}
+
+
+def _known(client: Any, options: Mapping[str, str]) -> dict[str, Any]:
+    """The options that this client has, in the type that it wants; the others are for Spark's reader alone."""
+    known: dict[str, Any] = {}
+    for name, value in options.items():
+        if name not in client.DEFAULT_CONFIG:
+            continue
+        default = client.DEFAULT_CONFIG[name]
+        try:
+            if isinstance(default, bool):
+                known[name] = value == "true"
+            elif isinstance(default, int):
+                known[name] = int(value)
+            else:
+                known[name] = value
+        except ValueError:
+            raise ConfigurationError(
+                f"source.kafka.{name.replace('_', '.')}: {value!r} is not a whole number."
+            ) from None
+    return known
+
+
+def _given_offset(start: FromOffsets, at: TopicPartition, held: TopicsHeld) -> int:
+    given = start.offsets.get(at.topic, {}).get(at.partition)
+    first, end = held.beginnings[at], held.ends[at]
+    if given is None:
+        raise ConfigurationError(
+            f"source.start: no offset for {at.topic}-{at.partition}, which Kafka has and the table has no position of.",
+            hint=f'Name every partition, as in {{"{at.topic}": {{"{at.partition}": {first}}}}}; -2 is the earliest '
+            "offset, -1 the latest.",
+        )
+    offset = {_EARLIEST: first, _LATEST: end}.get(given, given)
+    if not first <= offset <= end:
+        raise ConfigurationError(
+            f"source.start: {at.topic}-{at.partition} holds [{first}, {end}), offset {offset} is outside.",
+            hint="Give an offset within, or -2 for the earliest.",
+        )
+    return offset
+
+
+def _offsets(found: Mapping[KafkaPartition, int]) -> Offsets:
+    return Offsets({TopicPartition(at.topic, at.partition): offset for at, offset in found.items()})

@@ -1,0 +1,106 @@
+"""The Spark session of a run: the one that is there, as it is, or one of its own with safe settings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from connector import jars
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SECRETS = "(?i)secret|password|token|access[.]?key|credential|jaas"
+_NEVER_COPIED = ("spark.databricks.delta.write.txn", "spark.databricks.delta.commitInfo.userMetadata")
+
+
+@contextmanager
+def session(options: Mapping[str, str], *, name: str, debug: bool = False) -> Iterator[SparkSession]:
+    """A session that shares nothing with the statements of others.
+
+    Where a session is active (Databricks, EMR, a notebook) its cluster is used as it is, ``options`` don't apply,
+    and it stays open. Else one is made from ``options``, and stopped at the end.
+    """
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    try:
+        active = SparkSession.active()
+    except PySparkRuntimeError:
+        pass
+    else:
+        yield _isolated(active)
+        return
+    builder = SparkSession.builder.appName(f"lakelock {name}")
+    for key, value in {**_defaults(options, debug=debug), **options}.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _isolated(active: SparkSession) -> SparkSession:
+    """A second session on the same cluster, with the same settings.
+
+    MERGE takes its epoch and offsets from the session's settings: in a shared session another thread's statement
+    would commit them too.
+    """
+    if hasattr(active, "cloneSession"):  # Spark Connect
+        clone: SparkSession = active.cloneSession()
+        return clone
+    own = active.newSession()
+    for row in active.sql("SET").collect():
+        settable = own.conf.isModifiable(row["key"]) and not row["key"].startswith(_NEVER_COPIED)
+        if settable and own.conf.get(row["key"], None) != row["value"]:
+            own.conf.set(row["key"], row["value"])
+    own.catalog.setCurrentCatalog(active.catalog.currentCatalog())
+    own.catalog.setCurrentDatabase(active.catalog.currentDatabase())
+    return own
+
+
+def _defaults(options: Mapping[str, str], *, debug: bool) -> dict[str, str]:
+    defaults = {
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        # A timestamp without a zone in a record must not depend on the machine.
+        "spark.sql.session.timeZone": "UTC",
+        # Delta rebuilds a snapshot with 50 tasks otherwise.
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.redaction.regex": _SECRETS,
+        "spark.sql.redaction.options.regex": f"{_SECRETS}|url",
+        **_jars(),
+    }
+    if not {"spark.master", "spark.remote"} & options.keys() and not os.environ.get("SPARK_REMOTE"):
+        defaults |= {
+            "spark.master": "local[*]",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.memory": "2g",
+            "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 2)),
+            "spark.ui.enabled": "false",
+        }
+    if not debug:
+        # A failed task would print its stack trace before our one paragraph says what happened.
+        quiet = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
+        defaults["spark.driver.extraJavaOptions"] = quiet
+    return defaults
+
+
+def _jars() -> dict[str, str]:
+    """The jars that this environment carries, or their names for Spark to fetch."""
+    local = jars.find("spark")
+    if local:
+        return {"spark.jars": ",".join(map(str, local))}
+    spark, delta = version("pyspark"), version("delta-spark")
+    short = ".".join(spark.split(".")[:2])
+    return {
+        "spark.jars.packages": f"io.delta:delta-spark_{short}_2.13:{delta},"
+        f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark}"
+    }

@@ -1,0 +1,93 @@
+"""What an epoch is, what a sink says of itself, and what it promises. Readable in a minute; imports no Spark.
+
+A sink promises, for every epoch it is handed:
+
+* **atomic**: the rows, the next offsets and the epoch's number become visible together or not at all;
+* **fenced**: of several writers of one epoch number exactly one succeeds, the others get ``Fenced``;
+* **repeatable**: an epoch that this owner has committed already is not written again, and the sink says so;
+* **honest**: ``write`` returns only when the commit that stands was seen to be its own. It never takes the absence
+  of an error for success, and never guesses: an outcome it can't find out is ``CommitUnknown``.
+
+A crash between any two calls leaves the position of the last commit that landed. Nothing else is to be kept: a sink
+is rebuilt from its position alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol, TypeVar
+
+from sinks.offsets import OffsetRange, Offsets
+
+
+@dataclass(frozen=True)
+class Position:
+    """What a sink holds: the next offsets to read, and the highest epoch number that is taken.
+
+    After a table was restored the offsets are older than the epoch: numbers only grow.
+    """
+
+    epoch: int
+    offsets: Offsets
+    topics: Mapping[str, str] = field(default_factory=dict)
+    """Topic name -> topic id that the offsets belong to; empty where it isn't known."""
+    owner: str = ""
+    """The run that made the commit."""
+    read_to: datetime | None = None
+    """Everything that Kafka held at this time is in the sink."""
+    version: int | None = field(default=None, compare=False)
+    """The sink's own version at which it says so (Delta: the table version)."""
+    committed_at: datetime | None = field(default=None, compare=False)
+    refresh_after: datetime | None = field(default=None, compare=False)
+    """From then on the position wants to be written again though nothing changed, or the sink may forget it."""
+    source: str = field(default="commit", compare=False)
+    """How the position was found: ``commit``, ``restored``, ``cloned`` or ``rows``."""
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One numbered unit of work: ``ranges``, committed as a whole, move the sink from ``expected`` to ``offsets``."""
+
+    pipeline: str
+    number: int
+    owner: str
+    ranges: tuple[OffsetRange, ...]
+    offsets: Offsets
+    topics: Mapping[str, str]
+    read_to: datetime | None
+    expected: Position | None
+    """The position the epoch was planned from; None: the sink held none."""
+    lost: tuple[OffsetRange, ...] = ()
+    """Ranges that Kafka no longer held and the user chose to go on without."""
+
+
+@dataclass(frozen=True)
+class Committed:
+    """A commit that stands and is our own."""
+
+    position: Position
+    rows: int | None
+    """Rows that the commit added or changed; None where the sink can't tell."""
+    already: bool = False
+    """The epoch had been committed by this owner before: this call wrote nothing."""
+
+
+Rows = TypeVar("Rows", contravariant=True)
+
+
+class Sink(Protocol[Rows]):
+    """A place that epochs are written to. ``Rows`` is what it takes: a DataFrame, or a list in the reference sink."""
+
+    def position(self) -> Position | None:
+        """Read from the sink itself at every call, never from memory; None: no epoch has ever been committed."""
+        ...
+
+    def write(self, epoch: Epoch, rows: Rows) -> Committed:
+        """Commit the epoch's rows and position in one step.
+
+        Raises Fenced (another run took the epoch), PositionMismatch (the sink no longer holds ``epoch.expected``),
+        CommitSkipped, CommitUnknown; after any other error nothing was written.
+        """
+        ...

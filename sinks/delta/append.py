@@ -1,0 +1,30 @@
+"""Every record, one row: a Delta append."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sinks.contract import Committed, Epoch, Position
+from sinks.delta.commit import PipelineCommits, options
+from sinks.delta.table import DeltaTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class DeltaAppend:
+    """Rows need the table's columns, by name; replaying an epoch adds nothing."""
+
+    def __init__(self, table: DeltaTable, commits: PipelineCommits) -> None:
+        self._table = table
+        self._commits = commits
+
+    def position(self) -> Position | None:
+        return self._commits.position()
+
+    def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
+        # Options of one write, not of the session: nothing else can pick them up.
+        writer = rows.writeTo(self._table.sql)
+        for name, value in options(epoch).items():
+            writer = writer.option(name, value)
+        return self._commits.commit(epoch, writer.append)

@@ -1,0 +1,278 @@
+"""Rows, next offsets and epoch number in one Delta commit: how it is made, proven to stand, and found again.
+
+The order, and why it is safe:
+
+1. *Expected position.* Nobody has committed an epoch, or restored the table, since the epoch was planned.
+2. *The commit.* One Delta transaction: rows, ``txn`` (pipeline, epoch) and the metadata with the offsets. Of two
+   writers that take the same number Delta lets one through; the other's commit fails, or, when it starts after
+   the first has ended, is skipped without a word.
+3. *Proof.* Hence success is only what the history shows: a commit of this epoch with this run's owner id.
+
+A crash before Delta's commit leaves files that no version refers to, and the old position. A crash after it leaves
+the new position with the rows. There is nothing in between: the commit is one file, put if absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
+
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
+
+from sinks.contract import Committed, Epoch, Position
+from sinks.delta.metadata import CommitMetadata
+from sinks.delta.position import Cloned, Commit, FromRows, Own, Standing, find, from_rows
+from sinks.delta.table import DeltaTable
+from sinks.errors import CommitSkipped, CommitUnknown, Fenced, LakelockError, NotADeltaTable, PositionMismatch
+from sinks.offsets import Offsets, TopicPartition
+
+_CONFLICTS = (
+    "CONCURRENT_APPEND",
+    "CONCURRENT_DELETE",
+    "METADATA_CHANGED",
+    "PROTOCOL_CHANGED",
+    "CONCURRENT_WRITE",
+)
+_FIRST_LOOK = 20
+_LONG_AGO = datetime.min.replace(tzinfo=timezone.utc)
+
+
+@dataclass
+class _History:
+    """The table's commits, read in growing steps: mostly the newest few are enough."""
+
+    table: DeltaTable
+    _commits: dict[int, Commit] = field(default_factory=dict)
+    _limit: int = 0
+    _complete: bool = False
+
+    def newest(self) -> Commit:
+        if not self._commits:
+            self._read(_FIRST_LOOK)
+        return self._commits[max(self._commits)]
+
+    def at(self, version: int) -> Commit | None:
+        """None once Delta has cleaned the log there."""
+        newest = self.newest().version
+        while version not in self._commits and not self._complete and version <= newest:
+            self._read(max(self._limit * 8, newest - version + _FIRST_LOOK))
+        return self._commits.get(version)
+
+    def after(self, version: int | None) -> list[Commit]:
+        """Commits newer than ``version``, newest first; all that the first look shows where it is None."""
+        newest = self.newest().version
+        oldest = max(self._commits) - _FIRST_LOOK if version is None else version
+        commits = (self.at(number) for number in range(newest, max(oldest, -1), -1))
+        return [commit for commit in commits if commit is not None]
+
+    def _read(self, limit: int) -> None:
+        read = self.table.history(limit)
+        self._commits = {commit.version: commit for commit in read}
+        self._limit, self._complete = limit, len(read) < limit
+
+
+class PipelineCommits:
+    """The commits of one pipeline in one table."""
+
+    def __init__(self, table: DeltaTable, *, pipeline: str, topics: Sequence[str]) -> None:
+        self._table = table
+        self._pipeline = pipeline
+        self._topics = topics
+        self._log_retention = timedelta(days=30)
+
+    def position(self) -> Position | None:
+        """Read from the table; None where it isn't there, or no epoch was ever committed to it."""
+        detail = self._table.detail()
+        if detail is None:
+            return None
+        self._log_retention = detail.log_retention
+        history = _History(self._table)
+        newest = history.newest().version
+        standing = self._standing(self._table, detail.log, history, newest)
+        how = "commit"
+        if isinstance(standing, Cloned):
+            standing, how = self._in_source(standing), "cloned"
+        if isinstance(standing, FromRows):
+            rows = Offsets(
+                {TopicPartition(*at): offset for at, offset in self._table.coordinates(self._topics).items()}
+            )
+            found = from_rows(rows, standing)
+            if found is None:
+                epoch = self._table.highest_txn(detail.log, self._pipeline)
+                if not rows and not epoch:
+                    return None
+                return Position(epoch, rows, version=newest, refresh_after=_LONG_AGO, source="rows")
+            standing = found
+        assert isinstance(standing, Own)
+        epoch = standing.metadata.epoch
+        if standing.restored or how == "cloned":
+            epoch = max(epoch, self._table.highest_txn(detail.log, self._pipeline))
+            how = "restored" if how == "commit" else how
+        return replace(self._position(standing.commit, standing.metadata), epoch=epoch, version=newest, source=how)
+
+    def commit(self, epoch: Epoch, write: Callable[[], None]) -> Committed:
+        """Run ``write``, which makes the one commit of the epoch with :func:`options`, and prove that it stands."""
+        already = self._refuse_changed(epoch)
+        if already is not None:
+            return already
+        attempts = Retrying(
+            retry=retry_if_exception(_is_conflict),
+            stop=stop_after_attempt(6),
+            wait=wait_random_exponential(multiplier=0.2, max=5),
+            reraise=True,
+        )
+        # A conflict with OPTIMIZE, another pipeline or a person's UPDATE left nothing behind, and the number keeps a
+        # second attempt from counting twice.
+        return attempts(self._attempt, epoch, write)
+
+    def _attempt(self, epoch: Epoch, write: Callable[[], None]) -> Committed:
+        try:
+            write()
+        except Exception as error:
+            # An error is no proof that nothing was committed: the answer may have been lost.
+            try:
+                landed = self._find(epoch)
+            except LakelockError:
+                raise
+            except Exception:
+                raise CommitUnknown(
+                    f"Epoch {epoch.number} may or may not have been committed to {self._table.label!r}: the write "
+                    f"failed ({_first_line(error)}) and the table can't be read.",
+                    hint="Run the pipeline again: it reads the position from the table and goes on from there.",
+                ) from error
+            if landed is None:
+                raise
+            return landed
+        landed = self._find(epoch)
+        if landed is None:
+            raise CommitSkipped(
+                f"Delta reported success for epoch {epoch.number}, but no commit of it stands in "
+                f"{self._table.label!r}: a higher number was taken under the name {self._pipeline!r}, and Delta skips "
+                "lower ones without an error.",
+                hint="Does something else write to this table with txnAppId "
+                f"{self._pipeline!r}? Give the pipeline a name of its own.",
+            )
+        return landed
+
+    def _refuse_changed(self, epoch: Epoch) -> Committed | None:
+        base = epoch.expected.version if epoch.expected else None
+        for commit in _History(self._table).after(base):
+            metadata = self._own(commit)
+            if metadata is not None:
+                if metadata.owner != epoch.owner:
+                    raise self._fenced(epoch, metadata)
+                if metadata.epoch == epoch.number:
+                    return self._committed(commit, metadata, already=True)
+                raise PositionMismatch(
+                    f"expected {_describe(epoch.expected)} in {self._table.label!r}, found epoch {metadata.epoch} "
+                    f"with {metadata.offsets.to_json()}"
+                )
+            if base is not None and commit.operation in ("RESTORE", "CLONE"):
+                raise PositionMismatch(
+                    f"expected {_describe(epoch.expected)} in {self._table.label!r}, found a {commit.operation} at "
+                    f"version {commit.version}",
+                    hint="Run the pipeline again: it goes on from what the table now holds.",
+                )
+        return None
+
+    def _find(self, epoch: Epoch) -> Committed | None:
+        """The commit of this epoch; Fenced where another run made it."""
+        base = epoch.expected.version if epoch.expected else None
+        history = _History(self._table)
+        for commit in history.after(base):
+            metadata = CommitMetadata.from_json(commit.user_metadata, pipeline=self._pipeline)
+            if metadata is None or metadata.epoch < epoch.number:
+                continue
+            if metadata.owner == epoch.owner and metadata.epoch == epoch.number:
+                # Refuses a RESTORE that slipped in while the epoch was being written.
+                find(commit.version, history.at, lambda *_: True, pipeline=self._pipeline)
+                return self._committed(commit, metadata)
+            if metadata.owner != epoch.owner and self._own(commit) is not None:
+                raise self._fenced(epoch, metadata)
+        return None
+
+    def _own(self, commit: Commit) -> CommitMetadata | None:
+        """The metadata of this commit where it really took the epoch: a copy in somebody's commit didn't."""
+        metadata = CommitMetadata.from_json(commit.user_metadata, pipeline=self._pipeline)
+        detail = self._table.detail() if metadata else None
+        if metadata is None or detail is None:
+            return None
+        own = self._table.holds_txn(detail.log, commit.version, self._pipeline, metadata.epoch)
+        return metadata if own else None
+
+    def _standing(self, table: DeltaTable, log: str, history: _History, version: int) -> Standing:
+        return find(
+            version,
+            history.at,
+            lambda at, metadata: table.holds_txn(log, at, self._pipeline, metadata.epoch),
+            pipeline=self._pipeline,
+        )
+
+    def _in_source(self, clone: Cloned) -> Own | FromRows:
+        """What the source's history says of the cloned version; its rows tell where it can't be read any more."""
+        from pyspark.errors import PySparkException
+
+        standing: Standing = clone
+        try:
+            while isinstance(standing, Cloned):
+                source = standing.source
+                path = source[len("delta.`") : -1] if source.startswith("delta.`") else None
+                table = DeltaTable(self._table.spark, path=path, name=None if path else source)
+                detail = table.detail()
+                if detail is None:
+                    return FromRows()
+                standing = self._standing(table, detail.log, _History(table), standing.version)
+        except (PySparkException, NotADeltaTable):
+            return FromRows()
+        return standing
+
+    def _committed(self, commit: Commit, metadata: CommitMetadata, *, already: bool = False) -> Committed:
+        return Committed(self._position(commit, metadata), rows=commit.rows, already=already)
+
+    def _position(self, commit: Commit, metadata: CommitMetadata) -> Position:
+        return Position(
+            metadata.epoch,
+            metadata.offsets,
+            metadata.topics,
+            metadata.owner,
+            metadata.read_to,
+            version=commit.version,
+            committed_at=commit.timestamp,
+            refresh_after=commit.timestamp + self._log_retention / 2,
+        )
+
+    def _fenced(self, epoch: Epoch, metadata: CommitMetadata) -> Fenced:
+        return Fenced(
+            f"Pipeline {self._pipeline!r} was replaced: run {metadata.owner} has committed epoch {metadata.epoch} to "
+            f"{self._table.label!r}; this run ({epoch.owner}) has stopped, and wrote nothing of epoch {epoch.number}.",
+            owner=metadata.owner,
+            epoch=metadata.epoch,
+            hint="Two runs of one pipeline were active. Nothing is lost: the other run goes on from the same offsets.",
+        )
+
+
+def options(epoch: Epoch) -> dict[str, str]:
+    """What makes a Delta write the commit of this epoch: number (the fence) and metadata (the position)."""
+    return {
+        "txnAppId": epoch.pipeline,
+        "txnVersion": str(epoch.number),
+        "userMetadata": CommitMetadata.of(epoch).to_json(),
+    }
+
+
+def _is_conflict(error: BaseException) -> bool:
+    """Another commit got in between, which has nothing to do with the pipeline's position."""
+    text = _first_line(error).upper().replace("EXCEPTION", "")
+    return not isinstance(error, LakelockError) and any(
+        conflict in text or conflict.replace("_", "") in text for conflict in _CONFLICTS
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return " ".join([type(error).__name__, *lines[:2]])[:500]
+
+
+def _describe(position: Position | None) -> str:
+    return f"epoch {position.epoch} with {position.offsets.to_json()}" if position else "no position"

@@ -1,0 +1,131 @@
+"""Where a pipeline stands, decided from its table's history. Pure: the table is read through two functions.
+
+The newest commit that is provably the pipeline's own says it. On the way back to it the history may hold:
+
+* commits of others (another pipeline, OPTIMIZE, VACUUM, a person's UPDATE): they change nothing;
+* a RESTORE: the table is what it was at the restored version, so the search goes on from there. Epoch numbers that
+  were taken stay taken;
+* a CLONE, whose source's history holds the position;
+* its end, when Delta has cleaned its log: then the rows' own coordinates say what the table holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from sinks.delta.metadata import CommitMetadata
+from sinks.errors import PositionMismatch
+from sinks.offsets import Offsets
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One entry of the table's history."""
+
+    version: int
+    timestamp: datetime
+    operation: str
+    parameters: Mapping[str, str | None]
+    user_metadata: str | None
+    rows: int | None = None
+
+
+@dataclass(frozen=True)
+class Own:
+    """The table's state is that of this commit of ours."""
+
+    metadata: CommitMetadata
+    commit: Commit
+    restored: bool
+    """A RESTORE lies in between: higher epoch numbers may have been taken."""
+
+
+@dataclass(frozen=True)
+class Cloned:
+    """The table was cloned from this version of another."""
+
+    source: str
+    version: int
+
+
+@dataclass(frozen=True)
+class FromRows:
+    """Only the rows can tell: the history has been cleaned, or holds no commit of ours."""
+
+    candidates: tuple[Own, ...] = ()
+    """After ``RESTORE ... TO TIMESTAMP``, which leaves no version behind: the commits that it may have gone back to,
+    oldest first. The first whose offsets reach the rows' coordinates is the one: up to the next, no row was added."""
+
+
+Standing = Own | Cloned | FromRows
+
+
+def find(
+    newest: int,
+    commit_at: Callable[[int], Commit | None],
+    is_own: Callable[[int, CommitMetadata], bool],
+    *,
+    pipeline: str,
+) -> Standing:
+    """Walk back from version ``newest``.
+
+    ``commit_at`` gives the entry of a version, None once the log was cleaned. ``is_own`` tells whether the commit of
+    that version really took the epoch: user metadata alone can be a stale copy in anybody's commit.
+
+    Raises PositionMismatch where a RESTORE slipped in under an epoch that was being written, UnsupportedFormat.
+    """
+    version, restored = newest, False
+    while version >= 0 and (commit := commit_at(version)) is not None:
+        metadata = CommitMetadata.from_json(commit.user_metadata, pipeline=pipeline)
+        if metadata is not None and is_own(version, metadata):
+            _refuse_overtaken(metadata, commit, commit_at)
+            return Own(metadata, commit, restored)
+        if commit.operation == "RESTORE":
+            restored = True
+            target = commit.parameters.get("version")
+            if target is None:
+                return FromRows(_own_before(version, commit_at, is_own, pipeline))
+            version = int(target)
+        elif commit.operation == "CLONE":
+            return Cloned(str(commit.parameters["source"]), int(commit.parameters["sourceVersion"] or 0))
+        else:
+            version -= 1
+    return FromRows()
+
+
+def from_rows(rows: Offsets, standing: FromRows) -> Own | None:
+    """The commit that the rows' coordinates belong to, where candidates are known."""
+    return next((own for own in standing.candidates if own.metadata.offsets.reaches(rows)), None)
+
+
+def _own_before(
+    version: int,
+    commit_at: Callable[[int], Commit | None],
+    is_own: Callable[[int, CommitMetadata], bool],
+    pipeline: str,
+) -> tuple[Own, ...]:
+    found = []
+    for earlier in range(version - 1, -1, -1):
+        commit = commit_at(earlier)
+        if commit is None:
+            break
+        metadata = CommitMetadata.from_json(commit.user_metadata, pipeline=pipeline)
+        if metadata is not None and is_own(earlier, metadata):
+            found.append(Own(metadata, commit, restored=True))
+    return tuple(reversed(found))
+
+
+def _refuse_overtaken(metadata: CommitMetadata, commit: Commit, commit_at: Callable[[int], Commit | None]) -> None:
+    """Between the version that an epoch was planned on and its commit nobody may have restored the table."""
+    if metadata.base is None:
+        return
+    for version in range(metadata.base + 1, commit.version):
+        between = commit_at(version)
+        if between is not None and between.operation == "RESTORE":
+            raise PositionMismatch(
+                f"The table was restored (version {version}) while epoch {metadata.epoch} was being written (version "
+                f"{commit.version}). What the epoch holds doesn't follow what was restored.",
+                hint=f"RESTORE the table TO VERSION AS OF {version}: the pipeline then goes on from there.",
+            )

@@ -1,0 +1,240 @@
+"""A Delta table by path or name, through public SQL and DataFrame APIs only. Whatever is asked is asked anew."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+from sinks.delta.position import Commit
+from sinks.errors import NotADeltaTable, SchemaMismatch
+from sinks.raised import identifier, literal
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import DataType, StructType
+
+_TXN = "txn STRUCT<appId: STRING, version: BIGINT>"
+_NEEDS_COLUMN_MAPPING = re.compile(r"[ ,;{}()\n\t=]")
+
+
+@dataclass(frozen=True)
+class Detail:
+    """What the table says of itself."""
+
+    location: str
+    properties: Mapping[str, str]
+
+    @property
+    def log(self) -> str:
+        """The folder of its commits."""
+        return f"{self.location}/_delta_log"
+
+    @property
+    def log_retention(self) -> timedelta:
+        """How long Delta keeps a commit's metadata; its default where the property can't be read."""
+        text = self.properties.get("delta.logRetentionDuration", "interval 30 days")
+        units = {"week": 604800.0, "day": 86400.0, "hour": 3600.0, "minute": 60.0, "second": 1.0}
+        parts = re.findall(r"(\d+)\s*(week|day|hour|minute|second)s?", text.lower())
+        return timedelta(seconds=sum(int(count) * units[unit] for count, unit in parts)) if parts else timedelta(30)
+
+
+class DeltaTable:
+    """``path``: a folder or URI, relative to the working directory; or ``name``: ``catalog.schema.table``."""
+
+    def __init__(self, spark: SparkSession, *, path: str | None = None, name: str | None = None) -> None:
+        self.spark = spark
+        self.path: str | None = None
+        if path is not None:
+            # Relative to this process: Spark's own working directory may be another one.
+            self.path = path if ":" in path else os.path.abspath(path)  # noqa: PTH100
+            self.sql = f"delta.{identifier(self.path)}"
+            self.label = path
+        elif name is not None:
+            self.sql = ".".join(identifier(part) for part in _name_parts(name))
+            self.label = name
+        else:
+            raise ValueError("give path or name")
+
+    def detail(self) -> Detail | None:
+        """None where there is no table yet; raises NotADeltaTable where there is something else."""
+        from pyspark.errors import AnalysisException
+
+        try:
+            row = self.spark.sql(f"DESCRIBE DETAIL {self.sql}").select("format", "location", "properties").first()
+        except AnalysisException as error:
+            if "DELTA_MISSING_DELTA_TABLE" in str(error):
+                if self.path is None or self._holds_files():
+                    raise self._not_delta() from None
+                return None
+            if "TABLE_OR_VIEW_NOT_FOUND" in str(error) or "PATH_NOT_FOUND" in str(error):
+                return None
+            raise
+        if row is None or row["format"] != "delta":
+            raise self._not_delta()
+        return Detail(row["location"], dict(row["properties"] or {}))
+
+    def _holds_files(self) -> bool:
+        from pyspark.errors import AnalysisException
+
+        files = self.spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+        try:
+            return files.load(_no_glob(self.path or "")).select("path").first() is not None
+        except AnalysisException as error:
+            if "PATH_NOT_FOUND" in str(error):
+                return False
+            raise
+
+    def _not_delta(self) -> NotADeltaTable:
+        return NotADeltaTable(
+            f"{self.label!r} holds something that isn't a Delta table.",
+            hint="Give the sink a path that is empty or doesn't exist yet, or the path of a Delta table.",
+        )
+
+    def create(self, schema: StructType) -> None:
+        """Make the table unless it is there. Two runs may do so at once: one of them makes it."""
+        columns = ", ".join(f"{identifier(field.name)} {_sql_type(field.dataType)}" for field in schema)
+        special = any(_NEEDS_COLUMN_MAPPING.search(name) for name in _names(schema))
+        mapping = " TBLPROPERTIES ('delta.columnMapping.mode' = 'name')" if special else ""
+        self.spark.sql(f"CREATE TABLE IF NOT EXISTS {self.sql} ({columns}) USING delta{mapping}")
+
+    def check(self, detail: Detail, wanted: StructType) -> None:
+        """Raises SchemaMismatch unless rows of ``wanted`` go in as they are, and the table remembers its epochs."""
+        retention = detail.properties.get("delta.setTransactionRetentionDuration")
+        if retention is not None:
+            raise SchemaMismatch(
+                f"The table {self.label!r} has delta.setTransactionRetentionDuration = {retention!r}: Delta would "
+                "forget the pipeline's last epoch after that time, and a run that was replaced could commit it again.",
+                hint=f"ALTER TABLE {self.sql} UNSET TBLPROPERTIES ('delta.setTransactionRetentionDuration')",
+            )
+        columns = {field.name.lower(): field for field in self.spark.table(self.sql).schema}
+        faults = []
+        for field in wanted:
+            there = columns.pop(field.name.lower(), None)
+            if there is None:
+                faults.append(f"column {field.name} {_sql_type(field.dataType)} is missing in the table")
+            elif _sql_type(there.dataType).lower() != _sql_type(field.dataType).lower():
+                faults.append(
+                    f"column {field.name} is {_sql_type(there.dataType)} in the table, {_sql_type(field.dataType)} "
+                    "in the pipeline"
+                )
+        faults += [
+            f"column {field.name} of the table is NOT NULL, and the pipeline has no value for it"
+            for field in columns.values()
+            if not field.nullable
+        ]
+        if faults:
+            raise SchemaMismatch(
+                f"The table {self.label!r} doesn't take the rows of this pipeline: " + "; ".join(faults) + ".",
+                hint="Change value.schema, or the table with ALTER TABLE, until both agree; or write to another table.",
+            )
+
+    def history(self, limit: int) -> list[Commit]:
+        """The newest ``limit`` commits, newest first."""
+        rows = (
+            self.spark.sql(f"DESCRIBE HISTORY {self.sql} LIMIT {int(limit)}")
+            .selectExpr(
+                "version", "unix_millis(timestamp) AS millis", "operation", "operationParameters", "userMetadata",
+                "operationMetrics",
+            )
+            .collect()
+        )  # fmt: skip
+        return [
+            Commit(
+                row["version"],
+                _utc(row["millis"]),
+                row["operation"],
+                dict(row["operationParameters"] or {}),
+                row["userMetadata"],
+                _rows_written(row["operation"], row["operationMetrics"] or {}),
+            )
+            for row in rows
+        ]
+
+    def holds_txn(self, log: str, version: int, app: str, number: int) -> bool:
+        """Whether the commit of this version took this number for this application (Delta's SetTransaction)."""
+        file = f"{_no_glob(log)}/{version:020d}.json"
+        txns = self.spark.read.schema(_TXN).json(file).where("txn IS NOT NULL").select("txn.*")
+        return not txns.where(f"appId = {literal(app)} AND version = {int(number)}").isEmpty()
+
+    def highest_txn(self, log: str, app: str) -> int:
+        """The highest number ever taken for this application, from the commits and the checkpoints; 0: none."""
+        from pyspark.errors import AnalysisException
+
+        highest = 0
+        for pattern, read in (
+            ("*.json", self.spark.read.schema(_TXN).json),
+            ("*.checkpoint*.parquet", self.spark.read.schema(_TXN).parquet),
+        ):
+            try:
+                txns = read(f"{_no_glob(log)}/{pattern}").where(f"txn.appId = {literal(app)}")
+                found = txns.selectExpr("max(txn.version) AS highest").first()
+            except AnalysisException as error:
+                if "PATH_NOT_FOUND" in str(error):
+                    continue
+                raise
+            highest = max(highest, (found["highest"] if found else None) or 0)
+        return highest
+
+    def coordinates(self, topics: Sequence[str]) -> dict[tuple[str, int], int]:
+        """Highest offset that a row came from + 1, per topic and partition: one row each, whatever the table's size."""
+        names = ", ".join(literal(topic) for topic in topics)
+        rows = self.spark.sql(
+            f"SELECT _topic, _partition, max(_offset) + 1 AS next FROM {self.sql} "
+            f"WHERE _topic IN ({names}) GROUP BY _topic, _partition"
+        ).collect()
+        return {(row["_topic"], row["_partition"]): row["next"] for row in rows if row["next"] is not None}
+
+
+def _name_parts(name: str) -> list[str]:
+    """``a.`b.c`.d`` -> a, b.c, d."""
+    parts = re.findall(r"`(?:[^`]|``)*`|[^.`]+", name)
+    return [part[1:-1].replace("``", "`") if part.startswith("`") else part for part in parts]
+
+
+def _sql_type(data_type: DataType) -> str:
+    """A type in DDL, with the names of nested fields quoted."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if isinstance(data_type, StructType):
+        fields = ", ".join(f"{identifier(field.name)}: {_sql_type(field.dataType)}" for field in data_type)
+        return f"STRUCT<{fields}>"
+    if isinstance(data_type, ArrayType):
+        return f"ARRAY<{_sql_type(data_type.elementType)}>"
+    if isinstance(data_type, MapType):
+        return f"MAP<{_sql_type(data_type.keyType)}, {_sql_type(data_type.valueType)}>"
+
+    return data_type.simpleString()
+
+
+def _names(data_type: DataType) -> list[str]:
+    """The names of all fields, nested ones too."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if isinstance(data_type, StructType):
+        return [name for field in data_type for name in [field.name, *_names(field.dataType)]]
+    if isinstance(data_type, ArrayType):
+        return _names(data_type.elementType)
+    if isinstance(data_type, MapType):
+        return _names(data_type.keyType) + _names(data_type.valueType)
+    return []
+
+
+def _no_glob(path: str) -> str:
+    """Spark's file readers take patterns: a folder's own brackets and stars must not be read as one."""
+    return re.sub(r"([\\\[\]{}*?])", r"\\\1", path)
+
+
+def _utc(millis: int) -> datetime:
+    return datetime.fromtimestamp(millis / 1000, tz=timezone.utc)
+
+
+def _rows_written(operation: str, metrics: Mapping[str, str]) -> int | None:
+    if operation == "MERGE":
+        changed = [metrics.get(f"numTargetRows{what}") for what in ("Inserted", "Updated", "Deleted")]
+        return sum(int(count) for count in changed if count is not None)
+    written = metrics.get("numOutputRows")
+    return int(written) if written is not None else None

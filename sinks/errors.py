@@ -1,0 +1,130 @@
+"""Every error that Lakelock raises on purpose.
+
+::
+
+    LakelockError                   exit 1   the root: message, hint (what to do), exit_code
+    +-- ConfigurationError          exit 2   the pipeline file, or what it names, is wrong; a retry can't help
+    |   +-- TopicMissing            exit 2   a topic of the pipeline isn't in Kafka
+    |   +-- NotADeltaTable          exit 2   the sink's path holds something else
+    |   +-- SchemaMismatch          exit 2   the table's columns don't take the pipeline's rows
+    |   +-- JarsMissing             exit 2   Spark's or Kafka's jars aren't there and can't be fetched
+    +-- Fenced                      exit 3   another run of the pipeline has committed in our place
+    +-- Abandoned                   exit 1   a second signal ended the run in mid-epoch
+    +-- SourceError                 exit 1   Kafka
+    |   +-- BrokerUnreachable       exit 1   no broker answered in time (transient)
+    |   +-- OffsetsLost             exit 1   stored offsets are no longer, or not yet, in the topic
+    |   +-- TopicRecreated          exit 1   the topic was deleted and made again under its name
+    |   +-- BadRecord               exit 1   a record that can't be decoded, or lacks its key
+    +-- SinkError                   exit 1   the table
+        +-- PositionMismatch        exit 1   the table holds another position than the epoch expects
+        +-- CommitSkipped           exit 1   the store reported success but the epoch isn't in the table
+        +-- CommitUnknown           exit 1   whether the commit landed could not be found out (transient)
+        +-- KeyMoved                exit 1   a key turned up in a second partition
+        +-- UnsupportedFormat       exit 1   the table was written by a newer Lakelock
+
+``transient`` tells whether trying again, unchanged, can help. Retries are decided by it alone.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class LakelockError(Exception):
+    """Root of all errors: one clear paragraph, and a hint that says what the user can do."""
+
+    exit_code: ClassVar[int] = 1
+    transient: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class ConfigurationError(LakelockError):
+    """The pipeline file, or something that it names, is wrong: somebody has to change it."""
+
+    exit_code = 2
+
+
+class TopicMissing(ConfigurationError):
+    """A topic that the pipeline names isn't in Kafka."""
+
+
+class NotADeltaTable(ConfigurationError):
+    """The sink's path or name holds something that isn't a Delta table."""
+
+
+class SchemaMismatch(ConfigurationError):
+    """The table's columns, or its settings, don't take the rows of this pipeline."""
+
+
+class JarsMissing(ConfigurationError):
+    """Jars that Spark or the embedded broker need are absent and could not be fetched."""
+
+
+class Fenced(LakelockError):
+    """Another run of the same pipeline has taken the epoch: this run has been replaced and must stop.
+
+    ``owner`` is the run that won, ``epoch`` what it committed.
+    """
+
+    exit_code = 3
+
+    def __init__(self, message: str, *, owner: str, epoch: int, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.owner = owner
+        self.epoch = epoch
+
+
+class Abandoned(LakelockError):
+    """The user's second signal ended the run in mid-epoch."""
+
+
+class SourceError(LakelockError):
+    """Something about Kafka or the records in it."""
+
+
+class BrokerUnreachable(SourceError):
+    """No broker answered within the time allowed."""
+
+    transient = True
+
+
+class OffsetsLost(SourceError):
+    """The next offset to read is outside what the topic holds: retention has passed it, or the log was cut."""
+
+
+class TopicRecreated(SourceError):
+    """The topic has another id than the one whose offsets are stored."""
+
+
+class BadRecord(SourceError):
+    """A record that can't be decoded or lacks its key; the message has its coordinates."""
+
+
+class SinkError(LakelockError):
+    """Something about the table that is written to."""
+
+
+class PositionMismatch(SinkError):
+    """The table holds another position than the one that the epoch was planned from."""
+
+
+class CommitSkipped(SinkError):
+    """The store reported success, yet no commit of this epoch stands."""
+
+
+class CommitUnknown(SinkError):
+    """The commit may or may not have landed, and reading it back failed: the next run finds out."""
+
+    transient = True
+
+
+class KeyMoved(SinkError):
+    """A key came from a second partition: offsets of two partitions can't be compared."""
+
+
+class UnsupportedFormat(SinkError):
+    """The table's commits were written by a newer major version of Lakelock."""

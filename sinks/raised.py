@@ -1,0 +1,41 @@
+"""Errors that a query raises on the executors, with their data, and how they are read back on the driver.
+
+Checking rows inside the query that writes them costs no extra job, and the failed query commits nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+_MARK = "LAKELOCK>"
+
+
+def identifier(name: str) -> str:
+    """A column or table name as Spark SQL quotes it: whatever it holds, it stays one name."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def literal(text: str) -> str:
+    """A string literal of Spark SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def raise_sql(kind: str, **fields: str) -> str:
+    """SQL of an expression that fails the query with ``kind`` and the values of these SQL expressions."""
+    pairs = ", ".join(f"{literal(name)}, {sql}" for name, sql in {"kind": literal(kind), **fields}.items())
+    return f"raise_error(concat({literal(_MARK)}, to_json(named_struct({pairs}))))"
+
+
+def raised(error: BaseException) -> Mapping[str, Any] | None:
+    """What :func:`raise_sql` put into this failure of a query; None where the failure is another one."""
+    text = str(error)
+    start = text.find(_MARK)
+    if start < 0:
+        return None
+    try:
+        fields = json.JSONDecoder().raw_decode(text, start + len(_MARK))[0]
+    except json.JSONDecodeError:
+        return None
+    return fields if isinstance(fields, dict) else None
