@@ -266,7 +266,8 @@ def parse(document: object, *, origin: str = "pipeline") -> PipelineConfig:
     """The same for a document that is a mapping already."""
     if not isinstance(document, Mapping):
         raise ConfigurationError(
-            f"{origin}: a pipeline file is a mapping of options, this one is {type(document).__name__}.",
+            f"{origin}: a pipeline file is a mapping of options (`name: ...`), this one is "
+            f"{'empty' if document is None else f'a {type(document).__name__}'}.",
             hint="`lakelock init FILE` writes one to start from.",
         )
     faults: list[str] = []
@@ -291,7 +292,7 @@ class _UniqueKeys(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
         for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
+            key = self.construct_object(key_node, deep=True)
             if isinstance(key, str | int) and key in seen:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"the option {key!r} is given twice", key_node.start_mark
@@ -337,35 +338,35 @@ def _dotted(path: tuple[str | int, ...]) -> str:
     return text
 
 
+_SINKS: dict[object, type[BaseModel]] = {"delta_append": DeltaAppendSink, "delta_upsert": DeltaUpsertSink}
+
+
 def _fault(fault: dict[str, Any]) -> str:
     """One line for one fault: the option's path, what is wrong, what to write instead."""
-    tags = {"delta_append", "delta_upsert", "str", "is-instance[SecretStr]"}
-    path = tuple(part for part in fault["loc"] if part not in tags and part != "[key]")
-    where, kind = _dotted(path), fault["type"]
+    loc: tuple[str | int, ...] = fault["loc"]
+    noise = {*_SINKS, "str", "is-instance[SecretStr]", "[key]"}
+    where, kind = _dotted(tuple(part for part in loc if part not in noise)), fault["type"]
     if kind == "extra_forbidden":
-        near = difflib.get_close_matches(str(path[-1]), _siblings(path), n=1, cutoff=0.5)
-        known = ", ".join(sorted(_siblings(path)))
-        return f"{where}: unknown option" + (f", did you mean {near[0]}?" if near else f"; known are {known}")
+        known = _siblings(loc)
+        near = difflib.get_close_matches(str(loc[-1]), known, n=1, cutoff=0.5)
+        return f"{where}: unknown option, " + (f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}")
     if kind == "missing":
         return f"{where}: is missing"
     if kind in ("union_tag_invalid", "union_tag_not_found"):
-        return f"{where}: type is one of delta_append, delta_upsert"
+        return f"{where}: type is one of {', '.join(map(str, _SINKS))}"
     if kind == "literal_error":
         return f"{where}: is one of {fault['ctx']['expected'].replace(chr(39), '')}, not {fault['input']!r}"
     if kind == "string_pattern_mismatch":
         return f"{where}: {fault['input']!r} may only have lower-case letters, digits, _ and -"
+    if kind in ("too_short", "string_too_short"):
+        return f"{where}: is empty"
     message = str(fault["msg"]).removeprefix("Value error, ")
     return f"{where or 'the file'}: {message}"
 
 
-def _siblings(path: tuple[str | int, ...]) -> set[str]:
-    """The options known beside the one at ``path``."""
-    models: dict[tuple[str, ...], list[type[BaseModel]]] = {
-        (): [PipelineConfig],
-        ("source",): [Source],
-        ("value",): [Value],
-        ("epoch",): [EpochBound],
-        ("sinks",): [DeltaAppendSink, DeltaUpsertSink],
-    }
-    parent = tuple(part for part in path[:-1] if isinstance(part, str))
-    return {field.alias or name for model in models.get(parent, []) for name, field in model.model_fields.items()}
+def _siblings(loc: tuple[str | int, ...]) -> list[str]:
+    """The options known beside the one at ``loc``."""
+    models = {(): PipelineConfig, ("source",): Source, ("value",): Value, ("epoch",): EpochBound}
+    parent = tuple(str(part) for part in loc[:-1])
+    model = _SINKS.get(loc[-2]) if parent[:1] == ("sinks",) else models.get(parent)
+    return sorted(field.alias or name for name, field in model.model_fields.items()) if model else []

@@ -40,11 +40,11 @@ class MemoryAppend:
 
     def write(self, epoch: Epoch, rows: Sequence[Record]) -> Committed:
         found = self._table.position
-        if found is not None and found.epoch >= epoch.number:
-            if found.epoch == epoch.number and found.owner == epoch.owner:
-                return Committed(found, rows=0, already=True)
-            raise Fenced(f"epoch {epoch.number} was taken by {found.owner}", owner=found.owner, epoch=found.epoch)
+        if found is not None and (found.owner, found.epoch) == (epoch.owner, epoch.number):
+            return Committed(found, rows=0, already=True)
         if found != epoch.expected:
+            if found is not None and found.owner != epoch.owner:
+                raise Fenced(f"run {found.owner} has committed", owner=found.owner, epoch=found.epoch)
             raise PositionMismatch(f"expected {epoch.expected}, found {found}")
         position = Position(epoch.number, epoch.offsets, epoch.topics, epoch.owner, epoch.read_to)
         version = len(self._table.commits)

@@ -1,0 +1,70 @@
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from connector.protocol.plan import plan
+from sinks.offsets import Offsets, TopicPartition
+
+places = st.builds(TopicPartition, st.sampled_from(["a", "b"]), st.integers(0, 6))
+backlogs = st.dictionaries(places, st.tuples(st.integers(0, 1000), st.integers(0, 1000)), max_size=10)
+
+
+def case(backlog: dict[TopicPartition, tuple[int, int]]) -> tuple[Offsets, Offsets]:
+    position = Offsets({at: start for at, (start, _) in backlog.items()})
+    return position, Offsets({at: start + more for at, (start, more) in backlog.items()})
+
+
+@given(backlogs, st.integers(1, 3000))
+def test_a_plan_starts_at_the_position_ends_before_the_end_and_keeps_the_bound(backlog, bound) -> None:
+    position, ends = case(backlog)
+    ranges = plan(position, ends, bound)
+    assert sum(range_.span for range_ in ranges) <= bound
+    assert len({range_.at for range_ in ranges}) == len(ranges)
+    for range_ in ranges:
+        assert range_.start == position[range_.at]
+        assert range_.start < range_.end <= ends[range_.at]
+
+
+@given(backlogs, st.integers(1, 3000))
+def test_a_plan_leaves_nothing_of_the_bound_unused(backlog, bound) -> None:
+    position, ends = case(backlog)
+    total = sum(more for _, more in backlog.values())
+    assert sum(range_.span for range_ in plan(position, ends, bound)) == min(total, bound)
+
+
+@given(backlogs, st.integers(1, 3000))
+def test_no_partition_gets_more_while_another_wants_more(backlog, bound) -> None:
+    position, ends = case(backlog)
+    got = {at: 0 for at in backlog} | {range_.at: range_.span for range_ in plan(position, ends, bound)}
+    largest = max(got.values(), default=0)
+    for at, (_, wanted) in backlog.items():
+        assert got[at] == wanted or got[at] >= largest - 1
+
+
+@given(backlogs, st.integers(1, 300))
+def test_planning_on_and_on_reads_every_offset_once_and_then_stops(backlog, bound) -> None:
+    position, ends = case(backlog)
+    seen = []
+    while ranges := plan(position, ends, bound):
+        seen += [(range_.at, offset) for range_ in ranges for offset in range(range_.start, range_.end)]
+        position = position.advance(ranges)
+    assert sorted(seen) == sorted((at, start + i) for at, (start, more) in backlog.items() for i in range(more))
+
+
+def test_partitions_without_a_position_are_not_read() -> None:
+    assert plan(Offsets(), Offsets({TopicPartition("t", 0): 5}), 10) == ()
+
+
+def test_a_bound_below_one_is_refused() -> None:
+    with pytest.raises(ValueError, match="max_records"):
+        plan(Offsets(), Offsets(), 0)
+
+
+def test_ten_thousand_partitions_are_planned_at_once() -> None:
+    position = Offsets({TopicPartition("t", p): 10**12 for p in range(10_000)})
+    ends = Offsets({TopicPartition("t", p): 10**12 + p * 1000 for p in range(10_000)})
+    started = time.perf_counter()
+    assert sum(range_.span for range_ in plan(position, ends, 10**9)) == 10**9
+    assert time.perf_counter() - started < 2

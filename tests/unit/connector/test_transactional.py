@@ -1,0 +1,219 @@
+"""The delivery against the reference sinks: crashes at every step, whatever the cut into epochs."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from connector.delivery.transactional import Work, deliver
+from connector.protocol.recover import TopicsHeld
+from sinks.contract import Committed, Epoch
+from sinks.errors import Fenced, PositionMismatch, TopicRecreated
+from sinks.memory import MemoryAppend, MemoryTable, MemoryUpsert, Record
+from sinks.offsets import Offsets, TopicPartition
+
+
+class Crash(BaseException):
+    """The process is gone: nothing after it runs, and only the table survives."""
+
+
+@dataclass
+class Topic:
+    """A Kafka topic in memory: one list of (key, value) per partition; the topic's id; the configured start."""
+
+    partitions: list[list[tuple[str, int]]]
+    id: str = "first"
+    start: str = "earliest"
+    deleted_up_to: dict[int, int] = field(default_factory=dict)
+
+    def look(self) -> TopicsHeld:
+        ends = {TopicPartition("t", p): len(records) for p, records in enumerate(self.partitions)}
+        beginnings = {at: self.deleted_up_to.get(at.partition, 0) for at in ends}
+        return TopicsHeld(Offsets(beginnings), Offsets(ends), {"t": self.id}, datetime.now(timezone.utc))
+
+    def starting(self, held: TopicsHeld) -> Callable[[frozenset[str]], Offsets]:
+        chosen = held.beginnings if self.start == "earliest" else held.ends
+        return lambda topics: chosen if topics else Offsets()
+
+    def read(self, epoch: Epoch) -> list[Record]:
+        return [
+            Record(range_.at, offset, *self.partitions[range_.partition][offset])
+            for range_ in epoch.ranges
+            for offset in range(range_.start, range_.end)
+        ]
+
+    def append(self, partition: int, *records: tuple[str, int]) -> None:
+        self.partitions[partition] += records
+
+
+def run(
+    topic: Topic,
+    table: MemoryTable,
+    *,
+    sink: type[MemoryAppend] = MemoryAppend,
+    owner: str = "run",
+    max_records: int = 3,
+    crash_before: int | None = None,
+    crash_after: int | None = None,
+    before_write: Callable[[Epoch], None] = lambda epoch: None,
+):
+    """One run, that crashes right before or right after its n-th commit."""
+    writer, commits = sink(table), iter(range(1, 1_000_000))
+
+    def run_epoch(epoch: Epoch, behind: int) -> Committed:
+        number = next(commits)
+        rows = topic.read(epoch)
+        before_write(epoch)
+        if number == crash_before:
+            raise Crash
+        committed = writer.write(epoch, rows)
+        if number == crash_after:
+            raise Crash
+        return committed
+
+    work = Work("p", owner, topic, writer.position, run_epoch, max_records)
+    return deliver(work, interval=None, stop=threading.Event())
+
+
+records = st.lists(st.tuples(st.sampled_from("abcdef"), st.integers()), max_size=12)
+
+
+@given(
+    st.lists(records, min_size=1, max_size=3),
+    st.lists(st.tuples(st.integers(1, 5), st.integers(1, 4), st.booleans()), max_size=8),
+)
+def test_every_record_counts_once_whatever_the_crashes_and_the_cut_into_epochs(partitions, crashes) -> None:
+    # A key stays in its partition, as Kafka's partitioner has it.
+    topic = Topic([[(f"{p}{key}", value) for key, value in rows] for p, rows in enumerate(partitions)])
+    tables = {MemoryAppend: MemoryTable(), MemoryUpsert: MemoryTable()}
+    for sink, table in tables.items():
+        for bound, nth, after in crashes:
+            try:
+                run(topic, table, sink=sink, max_records=bound, **{"crash_after" if after else "crash_before": nth})
+            except Crash:
+                pass
+        run(topic, table, sink=sink)
+    every = [
+        Record(TopicPartition("t", p), o, *r) for p, rows in enumerate(topic.partitions) for o, r in enumerate(rows)
+    ]
+    latest = {record.key: record for record in every}
+    assert sorted(tables[MemoryAppend].rows) == sorted(every)
+    assert sorted(tables[MemoryUpsert].rows) == sorted(latest.values())
+    for table in tables.values():
+        numbers = [position.epoch for position in table.commits]
+        assert numbers == list(range(1, len(numbers) + 1))
+        for earlier, later in zip(table.commits, table.commits[1:], strict=False):
+            assert later.offsets.reaches(earlier.offsets)
+
+
+def test_what_arrives_during_a_run_is_left_to_the_next() -> None:
+    topic, table = Topic([[("a", 1), ("b", 2)]]), MemoryTable()
+    run(topic, table, before_write=lambda epoch: topic.append(0, ("c", 3)))
+    assert len(table.rows) == 2
+    run(topic, table)
+    assert len(table.rows) == 3
+
+
+def test_an_idle_run_commits_nothing() -> None:
+    topic, table = Topic([[("a", 1)]]), MemoryTable()
+    run(topic, table)
+    assert run(topic, table).epochs == 0
+    assert len(table.commits) == 1
+
+
+def test_the_first_run_stores_where_latest_was() -> None:
+    topic, table = Topic([[("old", 1)]], start="latest"), MemoryTable()
+    run(topic, table)
+    topic.append(0, ("new", 2))
+    run(topic, table)
+    assert [record.key for record in table.rows] == ["new"]
+
+
+def test_an_added_partition_is_read_from_its_beginning() -> None:
+    topic, table = Topic([[("a", 1)]], start="latest"), MemoryTable()
+    run(topic, table)
+    topic.partitions.append([("b", 2)])
+    run(topic, table)
+    assert [record.key for record in table.rows] == ["b"]
+
+
+def test_a_topic_made_again_while_running_stops_the_run_before_its_next_epoch() -> None:
+    topic, table = Topic([[("a", n) for n in range(6)]]), MemoryTable()
+
+    def recreate(epoch: Epoch) -> None:
+        if epoch.number == 2:
+            topic.id = "second"
+
+    with pytest.raises(TopicRecreated):
+        run(topic, table, max_records=2, before_write=recreate)
+    assert len(table.commits) == 2
+
+
+def test_a_replaced_run_is_fenced_and_names_the_winner() -> None:
+    topic, table = Topic([[("a", n) for n in range(4)]]), MemoryTable()
+    with pytest.raises(Fenced) as caught:
+        run(topic, table, owner="zombie", before_write=lambda epoch: run(topic, table, owner="winner"))
+    assert caught.value.owner == "winner"
+    assert len(table.rows) == 4
+
+
+def test_a_position_that_is_about_to_be_forgotten_is_written_again_once() -> None:
+    topic, table = Topic([[("a", 1)]]), MemoryTable()
+    run(topic, table)
+    assert table.position is not None
+    table.position = replace(table.position, refresh_after=datetime.now(timezone.utc) - timedelta(days=1))
+    assert run(topic, table).epochs == 1
+    assert run(topic, table).epochs == 0
+    assert len(table.rows) == 1
+
+
+def test_offsets_of_a_topic_that_left_the_pipeline_are_kept() -> None:
+    topic, table = Topic([[("a", 1)]]), MemoryTable()
+    run(topic, table)
+    assert table.position is not None
+    left = Offsets({TopicPartition("left", 0): 9})
+    table.position = replace(
+        table.position, offsets=table.position.offsets.join(left), topics={"t": "first", "left": "x"}
+    )
+    topic.append(0, ("b", 2))
+    run(topic, table)
+    assert table.position.offsets.to_dict() == {"left": {"0": 9}, "t": {"0": 2}}
+    assert table.position.topics == {"t": "first", "left": "x"}
+
+
+def test_read_to_is_told_only_by_the_epoch_that_reached_the_ends() -> None:
+    topic, table = Topic([[("a", n) for n in range(5)]]), MemoryTable()
+    run(topic, table, max_records=2)
+    assert [position.read_to is not None for position in table.commits] == [False, False, True]
+
+
+def test_a_table_that_was_rewound_under_the_run_is_noticed() -> None:
+    topic, table = Topic([[("a", n) for n in range(6)]]), MemoryTable()
+
+    def rewind(epoch: Epoch) -> None:
+        if epoch.number == 3:
+            table.position = replace(table.commits[0], owner="run")
+
+    with pytest.raises(PositionMismatch):
+        run(topic, table, max_records=2, before_write=rewind)
+
+
+def test_with_an_interval_it_goes_on_until_it_is_stopped() -> None:
+    topic, table, stop = Topic([[("a", 1)]]), MemoryTable(), threading.Event()
+    sink = MemoryAppend(table)
+
+    def run_epoch(epoch: Epoch, behind: int) -> Committed:
+        committed = sink.write(epoch, topic.read(epoch))
+        if epoch.number < 4:
+            topic.append(0, ("more", epoch.number))
+        else:
+            stop.set()
+        return committed
+
+    work = Work("p", "run", topic, sink.position, run_epoch, 10)
+    assert deliver(work, interval=timedelta(milliseconds=1), stop=stop).epochs == 4
+    assert len(table.rows) == 4

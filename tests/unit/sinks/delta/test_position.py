@@ -1,0 +1,150 @@
+"""The table's history, by hand: which commit says where the pipeline stands."""
+
+from collections.abc import Mapping
+from datetime import datetime, timezone
+
+import pytest
+
+from sinks.delta.metadata import CommitMetadata
+from sinks.delta.position import Cloned, Commit, FromRows, Own, Standing, find, from_rows
+from sinks.errors import PositionMismatch
+from sinks.offsets import Offsets, TopicPartition
+
+
+def offsets(next_offset: int) -> Offsets:
+    return Offsets({TopicPartition("t", 0): next_offset})
+
+
+def epoch(number: int, *, pipeline: str = "p", base: int | None = None) -> str:
+    return CommitMetadata(pipeline, number, f"owner-{number}", offsets(number * 100), base=base).to_json()
+
+
+class History:
+    """One line per commit: operation, metadata, parameters. ``real``: versions whose txn took their epoch."""
+
+    def __init__(self, *commits: tuple[str, str | None, Mapping[str, str | None]] | tuple[str, str | None]) -> None:
+        self.commits = {
+            version: Commit(
+                version,
+                datetime(2026, 1, 1, tzinfo=timezone.utc),
+                line[0],
+                line[2] if len(line) > 2 else {},  # type: ignore[misc]
+                line[1],
+            )
+            for version, line in enumerate(commits)
+        }
+        self.stale: set[int] = set()
+
+    def find(self) -> Standing:
+        return find(max(self.commits), self.commits.get, lambda version, _: version not in self.stale, pipeline="p")
+
+    def found(self) -> tuple[int, int, bool]:
+        standing = self.find()
+        assert isinstance(standing, Own)
+        return standing.commit.version, standing.metadata.epoch, standing.restored
+
+
+def test_the_newest_commit_of_the_pipeline_says_it() -> None:
+    assert History(("CREATE TABLE", None), ("WRITE", epoch(1)), ("WRITE", epoch(2))).found() == (2, 2, False)
+
+
+def test_commits_of_others_change_nothing() -> None:
+    history = History(
+        ("CREATE TABLE", None),
+        ("WRITE", epoch(1)),
+        ("OPTIMIZE", None),
+        ("WRITE", epoch(9, pipeline="another")),
+        ("UPDATE", "a person's note"),
+    )
+    assert history.found() == (1, 1, False)
+
+
+def test_a_stale_copy_of_the_metadata_is_not_taken_for_a_commit_of_ours() -> None:
+    history = History(("WRITE", epoch(1)), ("WRITE", epoch(2)), ("UPDATE", epoch(1)), ("OPTIMIZE", epoch(3)))
+    history.stale = {2, 3}
+    assert history.found() == (1, 2, False)
+
+
+def test_after_a_restore_the_restored_version_says_it() -> None:
+    history = History(
+        ("CREATE TABLE", None),
+        ("WRITE", epoch(1)),
+        ("WRITE", epoch(2)),
+        ("WRITE", epoch(3)),
+        ("RESTORE", None, {"version": "1", "timestamp": None}),
+    )
+    assert history.found() == (1, 1, True)
+
+
+def test_a_restore_of_a_restore_is_followed() -> None:
+    history = History(
+        ("WRITE", epoch(1)),
+        ("WRITE", epoch(2)),
+        ("RESTORE", None, {"version": "0"}),
+        ("WRITE", epoch(3)),
+        ("RESTORE", None, {"version": "2"}),
+    )
+    assert history.found() == (0, 1, True)
+
+
+def test_after_a_restore_the_pipelines_next_commit_says_it_again() -> None:
+    history = History(
+        ("WRITE", epoch(1)), ("WRITE", epoch(2)), ("RESTORE", None, {"version": "0"}), ("WRITE", epoch(3))
+    )
+    assert history.found() == (3, 3, False)
+
+
+def test_a_restore_to_before_the_first_epoch_leaves_it_to_the_rows() -> None:
+    history = History(("CREATE TABLE", None), ("WRITE", epoch(1)), ("RESTORE", None, {"version": "0"}))
+    assert history.find() == FromRows()
+
+
+def test_a_clone_names_its_source() -> None:
+    history = History(("CLONE", None, {"source": "delta.`/a`", "sourceVersion": "7"}), ("OPTIMIZE", None))
+    assert history.find() == Cloned("delta.`/a`", 7)
+
+
+def test_a_clone_with_commits_of_its_own_needs_no_source() -> None:
+    assert History(("CLONE", None, {"source": "x", "sourceVersion": "7"}), ("WRITE", epoch(8))).found() == (1, 8, False)
+
+
+def test_a_cleaned_log_leaves_it_to_the_rows() -> None:
+    history = History(("WRITE", epoch(1)), ("OPTIMIZE", None), ("OPTIMIZE", None))
+    del history.commits[0]
+    assert history.find() == FromRows()
+
+
+def test_a_restore_to_a_time_leaves_the_choice_to_the_rows() -> None:
+    history = History(
+        ("CREATE TABLE", None),
+        ("WRITE", epoch(1)),
+        ("WRITE", epoch(2)),
+        ("WRITE", epoch(3)),
+        ("RESTORE", None, {"version": None, "timestamp": "2026-01-01"}),
+    )
+    standing = history.find()
+    assert isinstance(standing, FromRows)
+    assert [own.metadata.epoch for own in standing.candidates] == [1, 2, 3]
+    chosen = {rows: from_rows(offsets(rows), standing) for rows in (40, 100, 101, 300, 301)}
+    assert {rows: own and own.metadata.epoch for rows, own in chosen.items()} == {
+        40: 1,
+        100: 1,
+        101: 2,
+        300: 3,
+        301: None,
+    }
+
+
+def test_a_restore_under_an_epoch_that_was_being_written_is_refused() -> None:
+    history = History(
+        ("WRITE", epoch(1)),
+        ("WRITE", epoch(2)),
+        ("RESTORE", None, {"version": "0"}),
+        ("WRITE", epoch(3, base=1)),
+    )
+    with pytest.raises(PositionMismatch, match="restored"):
+        history.find()
+
+
+def test_other_commits_under_an_epoch_that_was_being_written_are_fine() -> None:
+    assert History(("WRITE", epoch(1)), ("OPTIMIZE", None), ("WRITE", epoch(2, base=0))).found() == (2, 2, False)
