@@ -36,7 +36,13 @@ def session(options: Mapping[str, str], *, name: str, debug: bool = False) -> It
         yield _isolated(active)
         return
     builder = SparkSession.builder.appName(f"lakelock {name}")
-    for key, value in {**_defaults(options, debug=debug), **options}.items():
+    settings = {**_defaults(options), **options}
+    if not debug:
+        # A failed task would print its stack trace before our one paragraph says what happened.
+        quiet = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
+        java = "spark.driver.extraJavaOptions"
+        settings[java] = f"{settings.get(java, '')} {quiet}".strip()
+    for key, value in settings.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     try:
@@ -55,16 +61,17 @@ def _isolated(active: SparkSession) -> SparkSession:
         clone: SparkSession = active.cloneSession()
         return clone
     own = active.newSession()
-    for row in active.sql("SET").collect():
-        settable = own.conf.isModifiable(row["key"]) and not row["key"].startswith(_NEVER_COPIED)
-        if settable and own.conf.get(row["key"], None) != row["value"]:
-            own.conf.set(row["key"], row["value"])
+    for row in active.sql("SET").select("key").collect():
+        name, value = row["key"], active.conf.get(row["key"], None)  # SET itself shows redacted values
+        copied = own.conf.isModifiable(name) and not name.startswith(_NEVER_COPIED)
+        if copied and value is not None and own.conf.get(name, None) != value:
+            own.conf.set(name, value)
     own.catalog.setCurrentCatalog(active.catalog.currentCatalog())
     own.catalog.setCurrentDatabase(active.catalog.currentDatabase())
     return own
 
 
-def _defaults(options: Mapping[str, str], *, debug: bool) -> dict[str, str]:
+def _defaults(options: Mapping[str, str]) -> dict[str, str]:
     defaults = {
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -86,10 +93,6 @@ def _defaults(options: Mapping[str, str], *, debug: bool) -> dict[str, str]:
             "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 2)),
             "spark.ui.enabled": "false",
         }
-    if not debug:
-        # A failed task would print its stack trace before our one paragraph says what happened.
-        quiet = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
-        defaults["spark.driver.extraJavaOptions"] = quiet
     return defaults
 
 

@@ -1,8 +1,8 @@
 """The jars that Spark and the embedded Kafka broker need: where they are, and how they come there.
 
-Two sets, each described by a Maven POM next to this file: ``spark`` (what pip's pyspark lacks for Kafka and Delta Lake)
-and ``kafka`` (a whole broker). They live in the virtual environment, so that environments with other versions don't
-share them, or in ``$LAKELOCK_JARS/<kind>``, e.g. in a container image.
+Two sets, each described by a Maven POM next to this file: ``spark`` (what pip's pyspark lacks for Kafka and Delta
+Lake) and ``kafka`` (a whole broker). They live in the virtual environment, so that environments with other versions
+don't share them, or in ``$LAKELOCK_JARS/<kind>``, e.g. in a container image.
 
 `find` only looks; `fetch` is the one thing here that may use the network.
 """
@@ -45,8 +45,8 @@ def fetch(kind: Kind) -> list[Path]:
     Nothing is done when the folder already holds the jars of this very POM. Otherwise the folder is replaced as a
     whole, by a rename once everything is there: a fetch that breaks off leaves the old jars, or none, never a part.
 
-    Raises `JarsMissing` when Maven isn't there or fails, and when the folder holds files that no fetch has put there:
-    they might be somebody's, so they are never deleted.
+    Raises `JarsMissing` when Maven isn't there or fails, and when the folder holds files that no fetch has put
+    there: they are somebody's, and never deleted.
     """
     target, pom = folder(kind), _POMS / f"{kind}.xml"
     if _complete(target, pom):
@@ -60,7 +60,7 @@ def fetch(kind: Kind) -> list[Path]:
     if maven is None:
         raise JarsMissing(
             f"the {kind} jars have to be fetched into {target}, and Maven's command `mvn` isn't on the PATH",
-            hint="Install Apache Maven, or set LAKELOCK_JARS to a folder with `spark` and `kafka` folders of jars.",
+            hint=f"Install Apache Maven, or set LAKELOCK_JARS to a folder in which `{kind}` holds the jars.",
         )
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -68,8 +68,8 @@ def fetch(kind: Kind) -> list[Path]:
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{kind}-") as work:
             fresh = Path(work, "fresh")
             fresh.mkdir()
-            # Maven works on a copy, so that nothing can be written into the package; the copy stays with the jars
-            # and says which POM they are from.
+            # Maven works on a copy, so that it can't write into the package; the copy stays with the jars and says
+            # which POM they are from.
             shutil.copyfile(pom, fresh / "pom.xml")
             _run(maven, kind, fresh)
             _swap(fresh, target, pom, Path(work, "old"))
@@ -107,7 +107,7 @@ def _run(maven: str, kind: Kind, fresh: Path) -> None:
 
 
 def _cause(output: str) -> str:
-    """The last lines of Maven's output that say what went wrong, without colours, boilerplate and passwords in URLs."""
+    """The last lines of Maven's output on what went wrong, without colours, boilerplate and passwords in URLs."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", output)
     plain = re.sub(r"://[^/\s@]+@", "://***@", plain)
     errors = [line.removeprefix("[ERROR]").strip() for line in plain.splitlines() if line.startswith("[ERROR]")]
@@ -116,8 +116,11 @@ def _cause(output: str) -> str:
 
 
 def _swap(fresh: Path, target: Path, pom: Path, old: Path) -> None:
-    """Put the finished folder in place. A folder can't be renamed over a full one, so the old one steps aside first:
-    in between there are no jars, which a reader sees as absent, not as complete."""
+    """Put the finished folder in place.
+
+    A folder can't be renamed over a full one, so the old one steps aside first. Whoever looks in between sees no jars
+    at all, which is better than a part of them.
+    """
     with contextlib.suppress(FileNotFoundError):
         target.rename(old)
     try:

@@ -1,7 +1,7 @@
 """A real Kafka broker in one Java process: no Docker, no mock.
 
-Broker and KRaft controller share the process and listen on 127.0.0.1 only. Made for the demo, the tests and the crash lab:
-one replica of everything and few threads, so that it starts in seconds; nothing here is meant for data that you need.
+Broker and KRaft controller share the process and listen on 127.0.0.1 only. It is made for the demo, the tests and
+the crash lab: one replica of everything and few threads, so that it starts in seconds.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 import uuid
+import weakref
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -62,15 +63,16 @@ _DEFAULTS = {
     "num.io.threads": "2",
     "background.threads": "2",
     "log.cleaner.dedupe.buffer.size": "16777216",
-    # After kill() the controller takes the dead broker for alive until its session ends, and turns the new one away.
+    # After kill() the controller takes the dead broker for alive until its session ends, and turns the new one
+    # away: with Kafka's default of 9 seconds, a start takes 11 instead of 3.
     "broker.session.timeout.ms": "2000",
     "broker.heartbeat.interval.ms": "500",
 }
 
-# Runs Java as its child and ends it when the Python process that wanted the broker is gone, however that died. It polls
-# its parent's id, which changes when the parent dies. The usual ways have holes: Linux's PR_SET_PDEATHSIG acts when the
-# *thread* that started the child ends, and macOS has nothing like it; a pipe from the parent stays open in every fork of it.
-# The keeper ends after Java: whoever has waited for it may start another broker on the same data.
+# Runs Java as its child and kills it when the Python process that wanted the broker is gone, however that died. It
+# polls its parent's id, which changes when the parent dies. The usual ways have holes: Linux's PR_SET_PDEATHSIG acts
+# when the *thread* that started the child ends, and macOS has nothing like it; a pipe from the parent stays open in
+# every fork of it. The keeper ends after Java: who has waited for it may start another broker on the same data.
 _KEEPER = """
 import os, shutil, signal, subprocess, sys, threading, time
 parent, leftover, command = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
@@ -91,29 +93,29 @@ if leftover and os.getppid() != parent:
 class Broker:
     """A Kafka broker on 127.0.0.1, as a context manager or by `start` and `stop`.
 
-    ``data``: where topics, configuration and log (``broker.log``) live; None is a temporary folder, removed at the end of
-    the ``with`` block. ``port``: None is a free one, which stays the same over restarts. ``properties``: Kafka's own broker
-    settings, over the defaults of this module; those that make the broker this one are refused (`ConfigurationError`).
+    ``data`` holds topics, configuration and log; None is a temporary folder, removed at the end of the ``with`` block
+    (or of the object). ``port``: None is a free one, which stays the same over restarts. ``properties``: Kafka's own
+    broker settings, over the defaults of this module; those that the module sets itself are refused
+    (`ConfigurationError`).
 
-    After `stop` or `kill`, `start` brings the broker back with the same data on the same port. It runs in a session of its
-    own, so that Ctrl-C in a terminal reaches only Python, which stops it in order; and it ends when the Python process
-    ends, even by SIGKILL.
+    After `stop` or `kill`, `start` goes on with the same data on the same port. The broker has a session of its own:
+    Ctrl-C in a terminal reaches only Python, which stops it in order. And it never outlives the Python process, even
+    one that ends by SIGKILL.
     """
 
-    def __init__(
-        self,
-        data: Path | None = None,
-        port: int | None = None,
-        properties: Mapping[str, str] = {},
-    ) -> None:
+    def __init__(self, data: Path | None = None, port: int | None = None, properties: Mapping[str, str] = {}) -> None:
         refused = sorted(_RESERVED & properties.keys())
         if refused:
             raise ConfigurationError(
                 f"the embedded broker sets {', '.join(refused)} itself",
-                hint="Use the arguments `data` and `port`, or run a Kafka of your own for anything else.",
+                hint="Use its arguments `data` and `port`, or a Kafka of your own.",
             )
         self._temporary = data is None
-        self.data = Path(tempfile.mkdtemp(prefix="lakelock-broker-")) if data is None else data.absolute()
+        if data is None:
+            self.data = Path(tempfile.mkdtemp(prefix="lakelock-broker-"))
+            weakref.finalize(self, _remove, self.data, os.getpid())
+        else:
+            self.data = data.absolute()
         self.port = _free_port() if port is None else port
         self._properties = {**_DEFAULTS, **properties}
         self._keeper: subprocess.Popen[bytes] | None = None
@@ -126,24 +128,24 @@ class Broker:
 
     @property
     def log(self) -> Path:
-        """The broker's own log, of all its starts."""
+        """The broker's own log (warnings and errors), of all its starts."""
         return self.data / "broker.log"
 
     @property
     def running(self) -> bool:
-        """Whether the process lives; one that was killed from outside doesn't."""
+        """Whether the process lives. It doesn't when somebody else has killed it."""
         return self._keeper is not None and self._keeper.poll() is None
 
     @property
     def pid(self) -> int | None:
-        """Process id of the Java process, None when it isn't running."""
+        """Id of the Java process, None when it isn't running."""
         return self._pid if self.running else None
 
     def start(self) -> None:
-        """Start the broker and wait until it answers a client; nothing when it runs already.
+        """Start the broker and wait until it answers a client; does nothing when it runs already.
 
-        Raises `SourceError` with the end of its log when it dies or doesn't answer within a minute, `JarsMissing` when
-        Kafka's jars aren't there, `ConfigurationError` when Java isn't.
+        Raises `SourceError` with the end of its log when it dies or doesn't answer within a minute, `JarsMissing`
+        when Kafka's jars aren't there, `ConfigurationError` when Java isn't.
         """
         if self.running:
             return
@@ -152,20 +154,7 @@ class Broker:
                 f"no Kafka jars in {jars.folder('kafka')}", hint="`lakelock jars` fetches them with Maven."
             )
         self.data.mkdir(parents=True, exist_ok=True)
-        settings = {
-            **self._properties,
-            "process.roles": "broker,controller",
-            "node.id": "1",
-            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{(controller := _free_port())}",
-            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
-            "controller.listener.names": "CONTROLLER",
-            # Named here and not stored in the data, so the controller's port may be another one at each start.
-            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-            # Relative to the process's folder: Kafka takes a comma in it for a list.
-            "log.dirs": "kafka",
-        }
-        text = "".join(f"{key}={_escaped(value)}\n" for key, value in sorted(settings.items()))
-        (self.data / "server.properties").write_text(text, encoding="ascii")
+        self._configure()
         begin = self.log.stat().st_size if self.log.exists() else 0
         try:
             self._format()
@@ -174,18 +163,16 @@ class Broker:
         except BaseException as error:
             self.kill()
             if isinstance(error, _NotUp):
-                raise SourceError(
-                    f"the Kafka broker at {self.bootstrap} {error}; its log ends with:\n{_tail(self.log, begin)}",
-                    hint=f"The whole log is {self.log}.",
-                ) from None
+                said = _tail(self.log, begin)
+                raise SourceError(f"the Kafka broker at {self.bootstrap} {error}; its log ends with:\n{said}") from None
             raise
 
     def stop(self) -> None:
-        """End the broker in order: SIGTERM, and SIGKILL when it takes too long. The data stay; `start` goes on with them."""
+        """End the broker in order: SIGTERM, and SIGKILL when that takes too long. The data stay."""
         self._end(signal.SIGTERM, STOP_SECONDS)
 
     def kill(self) -> None:
-        """End the broker by SIGKILL, as a crash would. Returns when the process is gone."""
+        """End the broker by SIGKILL, as a crash would; returns when the process is gone. The data stay."""
         self._end(signal.SIGKILL, None)
 
     def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
@@ -206,8 +193,8 @@ class Broker:
     def add_partitions(self, name: str, total: int) -> None:
         """Raise a topic's number of partitions to ``total`` and wait until each can be written to.
 
-        Clients that know the topic see the new ones when they refresh their metadata (``metadata.max.age.ms``). Keys move:
-        Kafka's partitioner takes the hash modulo the number of partitions.
+        Clients that know the topic see the new ones when they refresh their metadata (``metadata.max.age.ms``).
+        Keys move: Kafka's partitioner takes the key's hash modulo the number of partitions.
         """
         with self._admin(f"add partitions to the topic {name!r}") as admin:
             for each in admin.create_partitions({name: total}, raise_errors=False).results:
@@ -225,17 +212,35 @@ class Broker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            # Nobody will read temporary data again, so there is nothing to end in order.
-            self.kill() if self._temporary else self.stop()
-        finally:
+        if self._temporary:
+            # Nobody will read these data again, so there is nothing to end in order.
+            self.kill()
             self._remove_temporary()
+        else:
+            self.stop()
 
     def __repr__(self) -> str:
         return f"Broker({self.bootstrap}, data={str(self.data)!r}, running={self.running})"
 
+    def _configure(self) -> None:
+        controller = _free_port(besides=self.port)
+        settings = {
+            **self._properties,
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "controller.listener.names": "CONTROLLER",
+            # A static quorum isn't stored in the data, so the controller's port may change with each start.
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            # Relative to the process's working directory: this is a list, and a path may have commas.
+            "log.dirs": "kafka",
+        }
+        lines = [f"{key}={_escaped(value)}\n" for key, value in sorted(settings.items())]
+        (self.data / "server.properties").write_text("".join(lines), encoding="ascii")
+
     def _format(self) -> None:
-        """Kafka's storage carries a cluster id; formatting a second time would be refused."""
+        """Give the data a cluster id, once: formatting them again would be refused."""
         if (self.data / "kafka" / "meta.properties").exists():
             return
         cluster = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
@@ -249,25 +254,25 @@ class Broker:
         self._pid = 0
         command = _java("kafka.Kafka", "server.properties")
         leftover = str(self.data) if self._temporary else ""
-        said, say = os.pipe()
-        with self.log.open("ab") as log, os.fdopen(said) as pid:
+        read, write = os.pipe()
+        with os.fdopen(read) as said, self.log.open("ab") as log:
             try:
                 self._keeper = subprocess.Popen(
                     [sys.executable, "-I", "-S", "-c", _KEEPER, str(os.getpid()), leftover, *command],
                     cwd=self.data,
                     stdin=subprocess.DEVNULL,
-                    stdout=say,
+                    stdout=write,
                     stderr=log,
                     start_new_session=True,
                 )
             finally:
-                os.close(say)
-            self._pid = int(pid.readline() or 0)
+                os.close(write)
+            self._pid = int(said.readline() or 0)
 
     def _wait_until_up(self) -> None:
-        """Up is what a client takes for it: there is a broker in the metadata, of our cluster.
+        """Up is what a client takes for it: a broker in the metadata, and of our cluster.
 
-        Not of another one: when the port is taken, somebody else's broker may answer there.
+        Of ours, because somebody else's broker may have the port, and answer while this one is dying.
         """
         text = (self.data / "kafka" / "meta.properties").read_text(encoding="ascii")
         cluster = dict(line.partition("=")[::2] for line in text.splitlines())["cluster.id"]
@@ -290,9 +295,8 @@ class Broker:
         if keeper is None:
             return
         if keeper.poll() is None:
-            # Java itself, not its keeper, which ends when Java has. 0: we were interrupted before we knew it.
-            kill = os.kill if self._pid else os.killpg
-            target = self._pid or keeper.pid
+            # Java itself, not its keeper, which ends when Java has. No id: we were interrupted before we knew it.
+            kill, target = (os.kill, self._pid) if self._pid else (os.killpg, keeper.pid)
             with contextlib.suppress(ProcessLookupError):
                 kill(target, how)
             try:
@@ -305,7 +309,7 @@ class Broker:
 
     def _remove_temporary(self) -> None:
         if self._temporary:
-            shutil.rmtree(self.data, ignore_errors=True)
+            _remove(self.data, os.getpid())
 
     @contextlib.contextmanager
     def _admin(self, purpose: str) -> Iterator[KafkaAdminClient]:
@@ -320,7 +324,13 @@ class Broker:
 
 
 class _NotUp(Exception):
-    """The broker isn't up, and why."""
+    """The broker didn't come up, and why."""
+
+
+def _remove(folder: Path, owner: int) -> None:
+    """Remove a temporary folder, unless this is a fork of its owner, which may be using it still."""
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _java(main: str, *arguments: str) -> list[str]:
@@ -328,44 +338,42 @@ def _java(main: str, *arguments: str) -> list[str]:
     java = shutil.which("java", path=str(Path(home, "bin")) if home else None)
     if java is None:
         raise ConfigurationError(
-            f"no `java` in {Path(home, 'bin')} (JAVA_HOME)" if home else "no `java` on the PATH",
-            hint="Install Java 17 or newer, or set JAVA_HOME to one.",
+            f"no `java` in JAVA_HOME ({home})" if home else "no `java` on the PATH",
+            hint="Install Java 17 or newer, or set JAVA_HOME to where it is.",
         )
-    # C1 only and the serial collector: a broker of the lab lives for minutes, and is up a quarter sooner so.
-    tuning = [
-        "-Xms64m",
-        "-Xmx512m",
-        "-XX:TieredStopAtLevel=1",
-        "-XX:+UseSerialGC",
-        "-Djava.awt.headless=true",
-    ]
+    # C1 only, and the serial collector: this broker lives for minutes, and is up a quarter sooner so.
+    tuning = ["-Xms64m", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Djava.awt.headless=true"]
+    # At INFO, what went wrong would drown in the messages of an orderly shutdown.
+    logger = "-Dorg.slf4j.simpleLogger"
     log = [
-        "-Dorg.slf4j.simpleLogger.showDateTime=true",
-        "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+        f"{logger}.defaultLogLevel=warn",
+        f"{logger}.showDateTime=true",
+        f"{logger}.dateTimeFormat=yyyy-MM-dd HH:mm:ss.SSS",
     ]
     return [java, *tuning, *log, "-cp", str(jars.folder("kafka") / "*"), main, *arguments]
 
 
-def _free_port() -> int:
-    """A port that is free now, below those that systems hand out to outgoing connections (from 32768 up).
+def _free_port(besides: int = 0) -> int:
+    """A port that is free now, below those that systems give to outgoing connections (from 32768 up).
 
-    Port 0 would give one of those. Then, while the broker is down after `Broker.kill`, any client's connection could take it
-    as its own end, even a client that tries to reach this very port, and the broker could not come back.
+    Port 0 would give one of those. While the broker is down after `Broker.kill`, any client's connection could then
+    take it as its own end, even a client that tries to reach this very port, and the broker could not come back.
     """
     for port in random.sample(range(20_000, 32_000), 100):
         with socket.socket() as probe, contextlib.suppress(OSError):
             # As Java does: a port in TIME_WAIT is free.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(("127.0.0.1", port))
-            return port
+            if port != besides:
+                return port
     raise SourceError("no free port found between 20000 and 32000", hint="Give the broker a `port`.")
 
 
 def _escaped(value: str) -> str:
-    """As Java reads a properties file: backslash escapes, everything beyond ASCII as UTF-16 units."""
+    """As Java reads a properties file: anything but plain ASCII as its UTF-16 units."""
     units = value.encode("utf-16-be")
-    codes = [int.from_bytes(units[i : i + 2], "big") for i in range(0, len(units), 2)]
-    return "".join(chr(code) if 32 < code < 127 and code != 92 else f"\\u{code:04x}" for code in codes)
+    codes = [int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2)]
+    return "".join(chr(code) if 32 < code < 127 and code != ord("\\") else f"\\u{code:04x}" for code in codes)
 
 
 def _check(code: int, message: str | None) -> None:
@@ -390,10 +398,10 @@ def _wait(condition: Callable[[], bool], what: str) -> None:
 
 
 def _tail(log: Path, begin: int, lines: int = 25) -> str:
-    """The end of what was logged since ``begin``, so that an earlier start's errors aren't taken for this one's."""
+    """The end of what was logged since ``begin``: an earlier start's errors must not pass for this one's."""
     if not log.exists():
         return "(nothing)"
     with log.open("rb") as file:
         file.seek(max(begin, log.stat().st_size - 16_384))
         text = file.read().decode(errors="replace")
-    return "\n".join(text.splitlines()[-lines:])
+    return "\n".join(text.splitlines()[-lines:]) or "(nothing)"

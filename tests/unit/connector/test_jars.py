@@ -1,0 +1,180 @@
+"""The jars' folders, and fetching them: Maven is played by a script, so no network and no Java."""
+
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from connector import jars
+from sinks.errors import JarsMissing
+
+POM = Path(jars.__file__).parent
+KINDS: tuple[Literal["spark"], Literal["kafka"]] = ("spark", "kafka")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("LAKELOCK_JARS", str(tmp_path / "jars"))
+    return tmp_path / "jars"
+
+
+class Maven:
+    """A `mvn` on the PATH that does what a test wants, and writes down how it was called."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        folder.mkdir()
+        self.behave("")
+        monkeypatch.setenv("PATH", str(folder))
+
+    def behave(self, then: str, *made: str) -> None:
+        """Put jars of these names where Maven is told to, then run a line of Python."""
+        script = f"""#!{sys.executable}
+import pathlib, sys
+with open({str(self.folder / "calls")!r}, "a") as calls:
+    print(*sys.argv[1:], sep="\\t", file=calls)
+options = dict(word[2:].split("=", 1) for word in sys.argv if word.startswith("-D"))
+for name in {made!r}:
+    pathlib.Path(options["outputDirectory"], name).touch()
+{then}
+"""
+        (self.folder / "mvn").write_text(script, encoding="utf-8")
+        (self.folder / "mvn").chmod(0o755)
+
+    @property
+    def calls(self) -> list[list[str]]:
+        file = self.folder / "calls"
+        return [line.split("\t") for line in file.read_text().splitlines()] if file.exists() else []
+
+
+@pytest.fixture
+def maven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Maven:
+    return Maven(tmp_path / "maven bin", monkeypatch)
+
+
+def names(found: list[Path]) -> list[str]:
+    return [jar.name for jar in found]
+
+
+def test_the_jars_are_in_the_virtual_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LAKELOCK_JARS", raising=False)
+    assert jars.folder("spark") == Path(sys.prefix, "share", "lakelock", "jars", "spark")
+
+
+def test_a_variable_puts_them_elsewhere(home: Path) -> None:
+    assert [jars.folder(kind) for kind in KINDS] == [home / "spark", home / "kafka"]
+
+
+def test_an_empty_variable_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKELOCK_JARS", "")
+    assert jars.folder("kafka") == Path(sys.prefix, "share", "lakelock", "jars", "kafka")
+
+
+def test_find_lists_jars_sorted_and_nothing_else(home: Path) -> None:
+    assert jars.find("kafka") == []
+    (home / "kafka").mkdir(parents=True)
+    for name in ("b.jar", "a.jar", "pom.xml"):
+        (home / "kafka" / name).touch()
+    assert jars.find("kafka") == [home / "kafka" / "a.jar", home / "kafka" / "b.jar"]
+
+
+def test_fetch_says_how_to_go_on_without_maven(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(JarsMissing, match="`mvn` isn't on the PATH") as error:
+        jars.fetch("spark")
+    assert "LAKELOCK_JARS" in error.value.hint
+    assert not home.exists()
+
+
+def test_fetch_brings_the_jars_and_nothing_remains_beside_them(home: Path, maven: Maven) -> None:
+    maven.behave("", "b.jar", "a.jar")
+    assert names(jars.fetch("spark")) == ["a.jar", "b.jar"]
+    assert [path.name for path in home.iterdir()] == ["spark"]
+    assert (home / "spark" / "pom.xml").read_bytes() == (POM / "spark.xml").read_bytes()
+
+
+def test_maven_works_on_a_copy_outside_of_the_package(home: Path, maven: Maven) -> None:
+    maven.behave("", "a.jar")
+    jars.fetch("kafka")
+    (call,) = maven.calls
+    assert {"-B", "-q", "dependency:copy-dependencies", "-DincludeScope=runtime"} <= set(call)
+    assert Path(call[call.index("-f") + 1]).is_relative_to(home)
+
+
+def test_a_second_fetch_does_nothing(home: Path, maven: Maven) -> None:
+    maven.behave("", "a.jar")
+    assert jars.fetch("spark") == jars.fetch("spark") == [home / "spark" / "a.jar"]
+    assert len(maven.calls) == 1
+
+
+def test_a_complete_folder_needs_no_maven(home: Path, maven: Maven, monkeypatch: pytest.MonkeyPatch) -> None:
+    maven.behave("", "a.jar")
+    jars.fetch("spark")
+    monkeypatch.setenv("PATH", str(home))
+    assert names(jars.fetch("spark")) == ["a.jar"]
+
+
+def test_another_pom_replaces_the_folder_as_a_whole(home: Path, maven: Maven) -> None:
+    maven.behave("", "old.jar")
+    jars.fetch("spark")
+    (home / "spark" / "pom.xml").write_text("<project/>")
+    maven.behave("", "new.jar")
+    assert names(jars.fetch("spark")) == ["new.jar"]
+    assert [path.name for path in home.iterdir()] == ["spark"]
+
+
+def test_a_fetch_that_fails_halfway_leaves_the_old_jars(home: Path, maven: Maven) -> None:
+    maven.behave("", "old.jar")
+    jars.fetch("spark")
+    (home / "spark" / "pom.xml").write_text("<project/>")
+    maven.behave("sys.exit(1)", "half.jar")
+    with pytest.raises(JarsMissing):
+        jars.fetch("spark")
+    assert names(jars.find("spark")) == ["old.jar"]
+    assert [path.name for path in home.iterdir()] == ["spark"]
+
+
+def test_a_first_fetch_that_fails_leaves_nothing(home: Path, maven: Maven) -> None:
+    maven.behave("sys.exit(1)", "half.jar")
+    with pytest.raises(JarsMissing):
+        jars.fetch("spark")
+    assert list(home.iterdir()) == []
+
+
+def test_success_without_jars_is_a_failure(home: Path, maven: Maven) -> None:  # noqa: ARG001
+    with pytest.raises(JarsMissing):
+        jars.fetch("spark")
+
+
+def test_the_error_has_mavens_cause_without_its_boilerplate_and_passwords(home: Path, maven: Maven) -> None:  # noqa: ARG001
+    said = [
+        "\x1b[0m[ERROR] Could not find artifact a:b:jar:1 in mirror (https://me:secret@127.0.0.1/maven)",
+        "[ERROR] ",
+        "[ERROR] Re-run Maven using the -X switch to enable full debug logging.",
+        "[ERROR] [Help 1] http://127.0.0.1/help",
+    ]
+    maven.behave(f"print({chr(10).join(said)!r}); sys.exit(7)")
+    with pytest.raises(JarsMissing) as error:
+        jars.fetch("kafka")
+    assert error.value.message == (
+        "Maven could not fetch the kafka jars (exit code 7):\n"
+        "Could not find artifact a:b:jar:1 in mirror (https://***@127.0.0.1/maven)"
+    )
+
+
+def test_jars_that_somebody_else_put_there_are_not_deleted(home: Path, maven: Maven) -> None:
+    (home / "spark").mkdir(parents=True)
+    (home / "spark" / "mine.jar").touch()
+    with pytest.raises(JarsMissing, match="not those of a finished fetch"):
+        jars.fetch("spark")
+    assert names(jars.find("spark")) == ["mine.jar"]
+    assert maven.calls == []
+
+
+def test_sparks_jars_bring_nothing_with_them() -> None:
+    space = {"m": "http://maven.apache.org/POM/4.0.0"}
+    for dependency in ET.parse(POM / "spark.xml").iterfind(".//m:dependency", space):
+        excluded = [dependency.findtext(f".//m:exclusion/m:{part}", "", space) for part in ("groupId", "artifactId")]
+        assert excluded == ["*", "*"], dependency.findtext("m:artifactId", "", space)
