@@ -16,6 +16,7 @@ from typing import Protocol
 from connector.protocol.plan import next_epoch
 from connector.protocol.recover import TopicsHeld, resume
 from sinks.contract import Committed, Epoch, Position
+from sinks.errors import Fenced
 from sinks.offsets import Offsets
 
 
@@ -50,10 +51,19 @@ class Delivered:
 def deliver(work: Work, *, interval: timedelta | None, stop: threading.Event) -> Delivered:
     """Epoch after epoch, up to what Kafka held at the start; with ``interval`` again and again, until ``stop``."""
     epochs = rows = 0
+    last: Position | None = None
     while True:
         started = time.monotonic()
         # From the table, never from memory: somebody may have restored it since.
         position = work.position()
+        if last is not None and position is not None and position.epoch > last.epoch:
+            raise Fenced(
+                f"Pipeline {work.pipeline!r} was replaced: run {position.owner} has committed epoch {position.epoch}; "
+                f"this run ({work.owner}) has stopped after its epoch {last.epoch}.",
+                owner=position.owner,
+                epoch=position.epoch,
+                hint="Two runs of one pipeline were active. Nothing is lost: the other run goes on.",
+            )
         target = held = work.topics.look()
         while not stop.is_set():
             resumption = resume(
@@ -76,6 +86,7 @@ def deliver(work: Work, *, interval: timedelta | None, stop: threading.Event) ->
                 break
             # Again before each epoch: retention goes on, and a topic may be made anew.
             held = work.topics.look()
+        last = position
         if interval is None or stop.wait(max(0.0, interval.total_seconds() - (time.monotonic() - started))):
             return Delivered(epochs, rows, position)
 

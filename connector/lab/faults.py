@@ -1,7 +1,7 @@
-"""Real faults for real processes: SIGKILL at a named moment of an epoch.
+"""Real faults for real processes: SIGKILL, or SIGSTOP, at a named moment of an epoch.
 
-Two ways to the moment. The steps that an epoch announces: ``python -m connector.lab.faults FILE STEP EPOCH`` runs a
-pipeline with an observer that kills its own process group there. What happens inside Delta's write shows in the
+Two ways to the moment. The steps that an epoch announces: ``python -m connector.lab.faults FILE STEP EPOCH SIGKILL``
+runs a pipeline with an observer that sends its own process group the signal there. What happens inside Delta's write shows in the
 table's folder: a second process watches it and kills from outside.
 """
 
@@ -16,6 +16,7 @@ from enum import Enum
 from pathlib import Path
 
 from connector.protocol.steps import Event, Observer, Step
+from sinks.errors import LakelockError
 
 
 class Moment(Enum):
@@ -26,12 +27,12 @@ class Moment(Enum):
     AFTER_COMMIT = "the commit is there, and the run has not seen it yet"
 
 
-def kill_at(step: Step, epoch: int) -> Observer:
-    """An observer that sends SIGKILL to its own process group: Python and its JVM, with no chance to clean up."""
+def signal_at(step: Step, epoch: int, number: signal.Signals) -> Observer:
+    """An observer that sends a signal to its own process group: Python and its JVM at once."""
 
     def observe(event: Event) -> None:
         if event.step is step and event.epoch.number == epoch:
-            os.killpg(0, signal.SIGKILL)
+            os.killpg(0, number)
 
     return observe
 
@@ -72,8 +73,13 @@ def _names(folder: Path) -> set[str]:
 def main() -> None:
     from connector.pipeline import Pipeline
 
-    file, step, epoch = sys.argv[1:]
-    Pipeline.from_file(file).run(observers=[kill_at(Step(step), int(epoch))])
+    file, step, epoch, name = sys.argv[1:]
+    fault = signal_at(Step(step), int(epoch), signal.Signals[name])
+    try:
+        Pipeline.from_file(file).run(observers=[fault])
+    except LakelockError as error:
+        sys.stderr.write(f"{error.message}\n")
+        sys.exit(error.exit_code)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A Delta table by path or name, through public SQL and DataFrame APIs only. Whatever is asked is asked anew."""
+"""A Delta table by path or name, through public SQL and DataFrame APIs only."""
 
 from __future__ import annotations
 
@@ -47,6 +47,7 @@ class DeltaTable:
 
     def __init__(self, spark: SparkSession, *, path: str | None = None, name: str | None = None) -> None:
         self.spark = spark
+        self._detail: Detail | None = None
         self.path: str | None = None
         if path is not None:
             # Relative to this process: Spark's own working directory may be another one.
@@ -60,7 +61,15 @@ class DeltaTable:
             raise ValueError("give path or name")
 
     def detail(self) -> Detail | None:
-        """None where there is no table yet; raises NotADeltaTable where there is something else."""
+        """None where there is no table yet; raises NotADeltaTable where there is something else.
+
+        Asked once: where a table is, and how long it keeps its log, doesn't change during a run.
+        """
+        if self._detail is None:
+            self._detail = self._ask_detail()
+        return self._detail
+
+    def _ask_detail(self) -> Detail | None:
         from pyspark.errors import AnalysisException
 
         try:

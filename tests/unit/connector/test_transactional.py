@@ -217,3 +217,20 @@ def test_with_an_interval_it_goes_on_until_it_is_stopped() -> None:
     work = Work("p", "run", topic, sink.position, run_epoch, 10)
     assert deliver(work, interval=timedelta(milliseconds=1), stop=stop).epochs == 4
     assert len(table.rows) == 4
+
+
+def test_a_run_that_was_replaced_between_two_intervals_is_fenced() -> None:
+    topic, table, stop = Topic([[("a", 1)]]), MemoryTable(), threading.Event()
+    sink = MemoryAppend(table)
+
+    def run_epoch(epoch: Epoch, behind: int) -> Committed:
+        committed = sink.write(epoch, topic.read(epoch))
+        topic.append(0, ("b", 2))
+        run(topic, table, owner="winner")
+        return committed
+
+    work = Work("p", "zombie", topic, sink.position, run_epoch, 10)
+    with pytest.raises(Fenced) as caught:
+        deliver(work, interval=timedelta(milliseconds=1), stop=stop)
+    assert caught.value.owner == "winner"
+    assert [record.key for record in table.rows] == ["a", "b"]

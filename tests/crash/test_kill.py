@@ -1,0 +1,173 @@
+"""SIGKILL to a real process, JVM and all, at every named point of an epoch; then the next run, and the table is exact."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import SHORT_LIVED, Lake, Topic
+
+from connector.lab.faults import Moment, wait_for
+from connector.protocol.steps import Step
+
+KINDS = ("append", "upsert")
+COUNT = 4000
+EPOCH = 1000
+
+
+def records(count: int = COUNT) -> list[tuple[str, int]]:
+    return [(f"k{number % 97}", number) for number in range(count)]
+
+
+def start(*arguments: object, **options) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", *map(str, arguments)],
+        start_new_session=True,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+def assert_exact(lake: Lake, kind: str, sent: list[tuple[str, int]]) -> None:
+    """By Spark, and by another engine that shares nothing with it."""
+    from deltalake import DeltaTable, QueryBuilder
+
+    expected = sorted(sent) if kind == "append" else sorted(dict(sent).items())
+    assert lake.rows(kind) == expected
+    read = QueryBuilder().register("t", DeltaTable(str(lake.path(kind)))).execute("SELECT k, n FROM t").read_all()
+    assert sorted(zip(*(column.to_pylist() for column in read.columns), strict=True)) == expected
+
+
+def epochs_in_order(lake: Lake, kind: str) -> None:
+    """Each epoch number once, each one's offsets where the one before ended or further."""
+    metadata = lake.metadata(kind)
+    assert [commit["epoch"] for commit in metadata] == list(range(1, len(metadata) + 1))
+    for earlier, later in zip(metadata, metadata[1:], strict=False):
+        for topic, partitions in earlier["offsets"].items():
+            assert all(later["offsets"][topic][partition] >= offset for partition, offset in partitions.items())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("step", [Step.READ, Step.COMMITTED])
+def test_killed_after_a_step_of_an_epoch(step: Step, kind: str, lake: Lake, topic: Topic) -> None:
+    topic.send_rows(records())
+    file = lake.file(kind, epoch={"max_records": EPOCH})
+    run = start("connector.lab.faults", file, step.value, 2, "SIGKILL")
+    assert run.wait(timeout=120) == -signal.SIGKILL
+    assert [commit["epoch"] for commit in lake.metadata(kind)] == ([1] if step is Step.READ else [1, 2])
+    lake.pipeline(kind, epoch={"max_records": EPOCH}).run()
+    assert_exact(lake, kind, records())
+    epochs_in_order(lake, kind)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("moment", Moment)
+def test_killed_inside_the_write(moment: Moment, kind: str, lake: Lake, topic: Topic) -> None:
+    topic.send_rows(records())
+    file = lake.file(kind, epoch={"max_records": EPOCH})
+    hit = False
+    # The commit's last moment lasts a millisecond: a kill may come too late, and then the next epoch is tried.
+    for version in range(2, 5):
+        run = start("connector", "run", file)
+        assert wait_for(moment, lake.path(kind), version, going_on=lambda run=run: run.poll() is None)
+        os.killpg(run.pid, signal.SIGKILL)
+        run.wait()
+        landed = lake.version(kind) == version
+        assert lake.version(kind) in (version - 1, version)
+        hit = landed is (moment is Moment.AFTER_COMMIT)
+        if hit:
+            break
+    assert hit, f"three kills, and none {moment.value}"
+    if moment is not Moment.AFTER_COMMIT:
+        assert uncommitted_files(lake.path(kind)), "the kill was to leave files without a commit"
+    lake.pipeline(kind, epoch={"max_records": EPOCH}).run()
+    assert_exact(lake, kind, records())
+    epochs_in_order(lake, kind)
+
+
+def uncommitted_files(table: Path) -> set[str]:
+    actions = (
+        json.loads(line) for file in (table / "_delta_log").glob("*.json") for line in file.read_text().splitlines()
+    )
+    return {file.name for file in table.glob("*.parquet")} - {each["add"]["path"] for each in actions if "add" in each}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("step", [Step.PLANNED, Step.WRITING])
+def test_a_run_paused_in_mid_epoch_and_replaced_does_not_write(step: Step, kind: str, lake: Lake, topic: Topic) -> None:
+    topic.send_rows(records())
+    file = lake.file(kind, epoch={"max_records": EPOCH})
+    zombie = start("connector.lab.faults", file, step.value, 2, "SIGSTOP")
+    assert os.WIFSTOPPED(os.waitpid(zombie.pid, os.WUNTRACED)[1])
+    lake.pipeline(kind, epoch={"max_records": 1500}).run()
+    winner, version = lake.metadata(kind)[-1]["owner"], lake.version(kind)
+    os.killpg(zombie.pid, signal.SIGCONT)
+    _, said = zombie.communicate(timeout=120)
+    assert zombie.returncode == 3, said
+    assert winner in said
+    assert lake.version(kind) == version
+    assert_exact(lake, kind, records())
+
+
+def test_a_run_paused_in_the_middle_of_its_write_and_replaced_does_not_write(lake: Lake, topic: Topic) -> None:
+    topic.send_rows(records())
+    file = lake.file("upsert", epoch={"max_records": EPOCH})
+    zombie = start("connector", "run", file)
+    assert wait_for(Moment.MID_WRITE, lake.path("upsert"), 2, going_on=lambda: zombie.poll() is None)
+    os.killpg(zombie.pid, signal.SIGSTOP)
+    version = lake.version("upsert")
+    lake.pipeline("upsert").run()
+    os.killpg(zombie.pid, signal.SIGCONT)
+    _, said = zombie.communicate(timeout=120)
+    if version == 1:
+        assert zombie.returncode == 3, said
+        assert lake.metadata("upsert")[-1]["owner"] in said
+    assert_exact(lake, "upsert", records())
+    epochs_in_order(lake, "upsert")
+
+
+BOTH = """
+import json, sys, threading
+from connector import Pipeline
+from connector.spark import session
+options, *files = sys.argv[1:]
+with session(json.loads(options), name="both"):
+    runs = [threading.Thread(target=Pipeline.from_file(file).run) for file in files]
+    for run in runs: run.start()
+    for run in runs: run.join()
+"""
+
+
+def test_twenty_runs_killed_at_random_moments(lake: Lake, topic: Topic) -> None:
+    """200,000 records into an append and an upsert table at once."""
+    from connector.lab.data import produce
+
+    sent = [(f"k{number % 5000}", number) for number in range(200_000)]
+    values = ((key.encode(), json.dumps({"k": key, "n": number}).encode()) for key, number in sent)
+    produce(topic.broker.bootstrap, topic.name, values)
+    files = [lake.file(kind, epoch={"max_records": 8000}) for kind in KINDS]
+    seed = int(os.environ.get("LAKELOCK_SEED", time.time_ns() % 10**6))
+    print(f"seed {seed}")
+    chance, killed = random.Random(seed), 0
+    while killed < 20:
+        command = [sys.executable, "-c", BOTH, json.dumps(SHORT_LIVED), *map(str, files)]
+        run = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
+        try:
+            run.wait(timeout=chance.uniform(4, 13))
+        except subprocess.TimeoutExpired:
+            os.killpg(run.pid, signal.SIGKILL)
+            run.wait()
+        killed += 1
+    before = {kind: len(lake.metadata(kind)) for kind in KINDS}
+    print(f"epochs committed by killed runs: {before}")
+    for kind in KINDS:
+        lake.pipeline(kind).run()
+        assert_exact(lake, kind, sent)
+        epochs_in_order(lake, kind)
+    assert len({commit["owner"] for kind in KINDS for commit in lake.metadata(kind)}) > 5

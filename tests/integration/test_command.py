@@ -1,0 +1,134 @@
+"""The command, as a user has it: a process, its output, its exit code."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from conftest import Lake, Topic
+
+
+def lakelock(*arguments: object, **options) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "connector", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False, **options)
+
+
+def test_help_teaches_the_commands_and_the_exit_codes() -> None:
+    said = lakelock("--help").stdout
+    for word in ("run", "check", "status", "init", "broker", "demo", "Exit codes", "3 fenced"):
+        assert word in said
+
+
+def test_init_writes_a_file_that_check_accepts_and_never_overwrites(tmp_path: Path) -> None:
+    file = tmp_path / "new.yaml"
+    assert lakelock("init", file).returncode == 0
+    assert yaml.safe_load(file.read_text())["name"] == "latest_flights"
+    file.write_text("mine")
+    again = lakelock("init", file)
+    assert (again.returncode, file.read_text()) == (2, "mine")
+    assert "is there already" in again.stderr
+    assert yaml.safe_load(lakelock("init").stdout)["delivery"] == "transactional"
+
+
+def test_a_wrong_file_ends_with_2_at_once_without_a_stack_trace(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text("name: p\nsource: {topics: [t], kafka: {bootstrap.servers: 'b:1'}, strat: latest}\n")
+    started = time.monotonic()
+    done = lakelock("run", file)
+    assert done.returncode == 2
+    assert "source.strat: unknown option, did you mean start?" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert time.monotonic() - started < 10
+
+
+def test_a_broker_that_does_not_answer_is_reported_within_15_seconds(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    lakelock("init", file)
+    file.write_text(file.read_text().replace("127.0.0.1:9092", "127.0.0.1:9"))
+    started = time.monotonic()
+    done = lakelock("check", file)
+    assert time.monotonic() - started < 15
+    assert done.returncode == 1
+    assert "No Kafka broker at 127.0.0.1:9 answered" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_run_check_and_status_from_a_file(lake: Lake, topic: Topic) -> None:
+    topic.send_rows([("a", number) for number in range(10)], partition=0)
+    file = lake.file(sink={"path": "relative"})
+    checked = lakelock("check", file, cwd=lake.folder)
+    assert checked.returncode == 0, checked.stderr
+    assert "will be made" in checked.stdout
+    assert not (lake.folder / "relative").exists()
+    ran = lakelock("run", file, cwd=lake.folder)
+    assert ran.returncode == 0, ran.stderr
+    assert "1 epochs, 10 rows" in ran.stdout
+    assert "epoch 1" in ran.stderr
+    assert (lake.folder / "relative" / "_delta_log").is_dir()
+    topic.send_rows([("a", 10)], partition=1)
+    status = lakelock("status", file, "--json", cwd=lake.folder)
+    fields = json.loads(status.stdout)
+    assert (fields["epoch"], fields["total_lag"]) == (1, 1)
+    assert fields["offsets"] == {topic.name: {"0": 10, "1": 0}}
+    assert fields["lag"] == {topic.name: {"0": 0, "1": 1}}
+    shown = lakelock("status", file, cwd=lake.folder).stdout
+    assert topic.name in shown
+    assert "last commit" in shown
+
+
+def test_a_bad_record_is_one_paragraph_without_a_stack_trace(lake: Lake, topic: Topic) -> None:
+    topic.send(("a", b"broken"), partition=0)
+    done = lakelock("run", lake.file())
+    assert done.returncode == 1
+    assert f"{topic.name}-0, offset 0" in done.stderr
+    assert "broken" in done.stderr
+    assert "\tat " not in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.splitlines()) < 8
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_run_after_its_epoch(number: signal.Signals, lake: Lake, topic: Topic) -> None:
+    topic.send_rows([("a", number) for number in range(2000)], partition=0)
+    file = lake.file(epoch={"max_records": 20}, trigger={"interval": "1 second"})
+    command = [sys.executable, "-m", "connector", "run", str(file)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "epoch 2 " in line:
+                os.kill(process.pid, number)
+                break
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert "stopping after the running epoch" in err
+    assert "stopped" in out
+    epochs = lake.metadata()[-1]["epoch"]
+    assert 2 <= epochs < 100
+    assert len(lake.rows()) == epochs * 20
+
+
+def test_a_second_signal_abandons_the_epoch(lake: Lake, topic: Topic) -> None:
+    topic.send_rows([("a", number) for number in range(200)], partition=0)
+    file = lake.file("upsert", epoch={"max_records": 20}, trigger={"interval": "1 second"})
+    command = [sys.executable, "-m", "connector", "run", str(file)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "epoch 2 " in line:
+                os.kill(process.pid, signal.SIGTERM)
+            if "stopping after" in line:
+                os.kill(process.pid, signal.SIGTERM)
+                break
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 1, err
+    assert "second signal" in err
+    assert "Traceback" not in err
+    position = lake.pipeline("upsert").status().position
+    assert position is not None
+    lake.pipeline("upsert").run()
+    assert lake.rows("upsert") == [("a", 199)]

@@ -1,0 +1,43 @@
+"""The same pipeline through Spark Connect. In a process of its own: classic Spark and Connect don't mix in one."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from conftest import Lake, Topic
+
+PROGRAM = """
+import sys
+from connector import Pipeline
+from connector.spark import session
+from pyspark.sql import SparkSession
+with session({"spark.remote": "local[2]"}, name="connect") as spark:
+    assert "connect" in type(spark).__module__, type(spark)
+    for _ in range(2):
+        for file in sys.argv[1:]:
+            done = Pipeline.from_file(file).run()
+            print(done.epochs, done.rows, done.position.epoch)
+"""
+
+
+def test_both_sinks_work_through_spark_connect(lake: Lake, topic: Topic) -> None:
+    topic.send_rows([(f"k{number % 7}", number) for number in range(100)])
+    files = [str(lake.file(kind, epoch={"max_records": 60})) for kind in ("append", "upsert")]
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *files], capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["2", "2", "0", "0"]
+    assert len(lake.rows()) == 100
+    assert lake.rows("upsert") == [(f"k{key}", max(range(key, 100, 7))) for key in range(7)]
+
+
+def test_errors_of_a_query_are_the_same_through_spark_connect(lake: Lake, topic: Topic) -> None:
+    topic.send(("a", b"broken"), partition=0)
+    file: Path = lake.file(spark={"spark.remote": "local[2]"})
+    done = subprocess.run(
+        [sys.executable, "-m", "connector", "run", str(file)], capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 1
+    assert f"{topic.name}-0, offset 0" in done.stderr
+    assert "broken" in done.stderr

@@ -1,0 +1,63 @@
+"""The Delta sinks show what every sink must."""
+
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sinks.conformance import SinkConformance
+from sinks.delta.append import DeltaAppend
+from sinks.delta.commit import PipelineCommits
+from sinks.delta.table import DeltaTable
+from sinks.delta.upsert import DeltaUpsert
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SCHEMA = "k STRING, _topic STRING, _partition INT, _offset BIGINT, _timestamp TIMESTAMP"
+
+
+class DeltaConformance(SinkConformance["DataFrame"]):
+    @pytest.fixture(autouse=True)
+    def _table(self, spark: "SparkSession", tmp_path: Path) -> None:
+        from pyspark.sql.types import StructType
+
+        self.spark = spark
+        self.path = str(tmp_path / "table")
+        DeltaTable(spark, path=self.path).create(StructType.fromDDL(SCHEMA))
+
+    def make_sink(self) -> DeltaAppend | DeltaUpsert:
+        table = DeltaTable(self.spark.newSession(), path=self.path)
+        return self.of(table, PipelineCommits(table, pipeline="conformance", topics=["t"]))
+
+    def of(self, table: DeltaTable, commits: PipelineCommits) -> DeltaAppend | DeltaUpsert:
+        return DeltaAppend(table, commits)
+
+    def make_rows(self, values: Sequence[str], first_offset: int) -> "DataFrame":
+        now = datetime(2026, 1, 1, tzinfo=timezone.utc)
+        rows = [(value, "t", 0, offset, now) for offset, value in enumerate(values, start=first_offset)]
+        return self.spark.createDataFrame(rows, SCHEMA)
+
+    def read_values(self) -> list[str]:
+        return [row["k"] for row in self.spark.read.format("delta").load(self.path).collect()]
+
+
+class TestDeltaAppend(DeltaConformance):
+    pass
+
+
+class TestDeltaUpsert(DeltaConformance):
+    def of(self, table: DeltaTable, commits: PipelineCommits) -> DeltaAppend | DeltaUpsert:
+        return DeltaUpsert(table, commits, key=["k"])
+
+    def test_an_update_with_an_offset_at_or_below_the_stored_one_is_ignored(self) -> None:
+        sink = self.make_sink()
+        sink.write(self.epoch(sink, 0, 6), self.make_rows(["k"], 5))
+        before = self.spark.read.format("delta").load(self.path).collect()
+        for offset in (4, 5):
+            sink.write(self.epoch(sink, 6, 7), self.make_rows(["k"], offset))
+            assert self.spark.read.format("delta").load(self.path).collect() == before
+        sink.write(self.epoch(sink, 6, 7), self.make_rows(["k"], 6))
+        assert self.spark.read.format("delta").load(self.path).collect()[0]["_offset"] == 6
