@@ -366,7 +366,12 @@ def _fault(fault: dict[str, Any]) -> str:
 
 def _siblings(loc: tuple[str | int, ...]) -> list[str]:
     """The options known beside the one at ``loc``."""
-    models = {(): PipelineConfig, ("source",): Source, ("value",): Value, ("epoch",): EpochBound}
+    models: dict[tuple[str, ...], type[BaseModel]] = {
+        (): PipelineConfig,
+        ("source",): Source,
+        ("value",): Value,
+        ("epoch",): EpochBound,
+    }
     parent = tuple(str(part) for part in loc[:-1])
     model = _SINKS.get(loc[-2]) if parent[:1] == ("sinks",) else models.get(parent)
     return sorted(field.alias or name for name, field in model.model_fields.items()) if model else []

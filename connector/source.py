@@ -80,10 +80,8 @@ class KafkaSource:
         return start
 
     def _start(self, start: Start, ends: Mapping[TopicPartition, int], held: TopicsHeld) -> dict[TopicPartition, int]:
-        if start == "earliest":
-            return {at: held.beginnings[at] for at in ends}
-        if start == "latest":
-            return dict(ends)
+        if isinstance(start, FromOffsets):
+            return {at: _given_offset(start, at, held) for at in ends}
         if isinstance(start, FromTimestamp):
             millis = int(start.timestamp.timestamp() * 1000)
             with self._answering():
@@ -95,8 +93,7 @@ class KafkaSource:
                 at: found[KafkaPartition(*at)].offset if found.get(KafkaPartition(*at)) else end
                 for at, end in ends.items()
             }
-        assert isinstance(start, FromOffsets)
-        return {at: _given_offset(start, at, held) for at in ends}
+        return dict(ends) if start == "latest" else {at: held.beginnings[at] for at in ends}
 
     def read(self, spark: SparkSession, ranges: Iterable[OffsetRange]) -> DataFrame:
         """The records of these ranges: key, value, topic, partition, offset, timestamp. Fails where any is gone."""

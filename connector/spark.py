@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -33,7 +36,8 @@ def session(options: Mapping[str, str], *, name: str, debug: bool = False) -> It
     except PySparkRuntimeError:
         pass
     else:
-        yield _isolated(active)
+        with _isolated(active) as own:
+            yield own
         return
     builder = SparkSession.builder.appName(f"lakelock {name}")
     settings = {**_defaults(options), **options}
@@ -44,22 +48,32 @@ def session(options: Mapping[str, str], *, name: str, debug: bool = False) -> It
         settings[java] = f"{settings.get(java, '')} {quiet}".strip()
     for key, value in settings.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    with warnings.catch_warnings(), _sigint_kept():
+        # Spark Connect warns of every setting that only the start of the server, which has them, can take.
+        warnings.filterwarnings("ignore", message="Failed to set")
+        spark = builder.getOrCreate()
     try:
         yield spark
     finally:
         spark.stop()
 
 
-def _isolated(active: SparkSession) -> SparkSession:
+@contextmanager
+def _isolated(active: SparkSession) -> Iterator[SparkSession]:
     """A second session on the same cluster, with the same settings.
 
     MERGE takes its epoch and offsets from the session's settings: in a shared session another thread's statement
     would commit them too.
     """
     if hasattr(active, "cloneSession"):  # Spark Connect
-        clone: SparkSession = active.cloneSession()
-        return clone
+        clone = active.cloneSession()
+        try:
+            yield clone
+        finally:
+            # Not stop(): that ends a local server, which is the user's.
+            clone.client.release_session()
+            clone.client.close()
+        return
     own = active.newSession()
     for row in active.sql("SET").select("key").collect():
         name, value = row["key"], active.conf.get(row["key"], None)  # SET itself shows redacted values
@@ -68,7 +82,16 @@ def _isolated(active: SparkSession) -> SparkSession:
             own.conf.set(name, value)
     own.catalog.setCurrentCatalog(active.catalog.currentCatalog())
     own.catalog.setCurrentDatabase(active.catalog.currentDatabase())
-    return own
+    yield own
+
+
+@contextmanager
+def _sigint_kept() -> Iterator[None]:
+    """PySpark takes over Ctrl-C when it starts, to cancel all jobs; a run ends after its epoch instead."""
+    handler = signal.getsignal(signal.SIGINT)
+    yield
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, handler)
 
 
 def _defaults(options: Mapping[str, str]) -> dict[str, str]:

@@ -1,8 +1,8 @@
 """Real faults for real processes: SIGKILL, or SIGSTOP, at a named moment of an epoch.
 
 Two ways to the moment. The steps that an epoch announces: ``python -m connector.lab.faults FILE STEP EPOCH SIGKILL``
-runs a pipeline with an observer that sends its own process group the signal there. What happens inside Delta's write shows in the
-table's folder: a second process watches it and kills from outside.
+runs a pipeline with an observer that sends its own process group the signal there. What happens inside Delta's write
+shows in the table's folder: a second process watches it, and sends the signal from outside.
 """
 
 from __future__ import annotations

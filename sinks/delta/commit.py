@@ -25,7 +25,6 @@ from sinks.delta.metadata import CommitMetadata
 from sinks.delta.position import Cloned, Commit, FromRows, Own, Standing, find, from_rows
 from sinks.delta.table import DeltaTable
 from sinks.errors import CommitSkipped, CommitUnknown, Fenced, LakelockError, NotADeltaTable, PositionMismatch
-from sinks.offsets import Offsets, TopicPartition
 
 _CONFLICTS = (
     "CONCURRENT_APPEND",
@@ -94,9 +93,7 @@ class PipelineCommits:
         if isinstance(standing, Cloned):
             standing, how = self._in_source(standing), "cloned"
         if isinstance(standing, FromRows):
-            rows = Offsets(
-                {TopicPartition(*at): offset for at, offset in self._table.coordinates(self._topics).items()}
-            )
+            rows = self._table.coordinates(self._topics)
             found = from_rows(rows, standing)
             if found is None:
                 epoch = self._table.highest_txn(detail.log, self._pipeline)
@@ -104,7 +101,6 @@ class PipelineCommits:
                     return None
                 return Position(epoch, rows, version=newest, refresh_after=_LONG_AGO, source="rows")
             standing = found
-        assert isinstance(standing, Own)
         epoch = standing.metadata.epoch
         if standing.restored or how == "cloned":
             epoch = max(epoch, self._table.highest_txn(detail.log, self._pipeline))
@@ -113,9 +109,6 @@ class PipelineCommits:
 
     def commit(self, epoch: Epoch, write: Callable[[], None]) -> Committed:
         """Run ``write``, which makes the one commit of the epoch with :func:`options`, and prove that it stands."""
-        already = self._refuse_changed(epoch)
-        if already is not None:
-            return already
         attempts = Retrying(
             retry=retry_if_exception(_is_conflict),
             stop=stop_after_attempt(6),
@@ -124,9 +117,13 @@ class PipelineCommits:
         )
         # A conflict with OPTIMIZE, another pipeline or a person's UPDATE left nothing behind, and the number keeps a
         # second attempt from counting twice.
-        return attempts(self._attempt, epoch, write)
+        committed: Committed = attempts(self._attempt, epoch, write)
+        return committed
 
     def _attempt(self, epoch: Epoch, write: Callable[[], None]) -> Committed:
+        already = self._refuse_changed(epoch)
+        if already is not None:
+            return already
         try:
             write()
         except Exception as error:

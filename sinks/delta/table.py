@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from sinks.delta.position import Commit
 from sinks.errors import NotADeltaTable, SchemaMismatch
+from sinks.offsets import Offsets, TopicPartition
 from sinks.raised import identifier, literal
 
 if TYPE_CHECKING:
@@ -108,7 +109,11 @@ class DeltaTable:
         columns = ", ".join(f"{identifier(field.name)} {_sql_type(field.dataType)}" for field in schema)
         special = any(_NEEDS_COLUMN_MAPPING.search(name) for name in _names(schema))
         mapping = " TBLPROPERTIES ('delta.columnMapping.mode' = 'name')" if special else ""
-        self.spark.sql(f"CREATE TABLE IF NOT EXISTS {self.sql} ({columns}) USING delta{mapping}")
+        try:
+            self.spark.sql(f"CREATE TABLE IF NOT EXISTS {self.sql} ({columns}) USING delta{mapping}")
+        except Exception:
+            if self.detail() is None:
+                raise
 
     def check(self, detail: Detail, wanted: StructType) -> None:
         """Raises SchemaMismatch unless rows of ``wanted`` go in as they are, and the table remembers its epochs."""
@@ -188,14 +193,14 @@ class DeltaTable:
             highest = max(highest, (found["highest"] if found else None) or 0)
         return highest
 
-    def coordinates(self, topics: Sequence[str]) -> dict[tuple[str, int], int]:
-        """Highest offset that a row came from + 1, per topic and partition: one row each, whatever the table's size."""
+    def coordinates(self, topics: Sequence[str]) -> Offsets:
+        """The offsets behind the last record that a row came from; one row per partition, whatever the table's size."""
         names = ", ".join(literal(topic) for topic in topics)
         rows = self.spark.sql(
             f"SELECT _topic, _partition, max(_offset) + 1 AS next FROM {self.sql} "
-            f"WHERE _topic IN ({names}) GROUP BY _topic, _partition"
+            f"WHERE _topic IN ({names}) AND _partition IS NOT NULL AND _offset IS NOT NULL GROUP BY _topic, _partition"
         ).collect()
-        return {(row["_topic"], row["_partition"]): row["next"] for row in rows if row["next"] is not None}
+        return Offsets({TopicPartition(row["_topic"], row["_partition"]): row["next"] for row in rows})
 
 
 def _name_parts(name: str) -> list[str]:

@@ -66,7 +66,7 @@ def test_the_position_does_not_pass_a_bad_record(lake: Lake, topic: Topic) -> No
 def test_unknown_fields_are_left_out_and_missing_ones_are_null(lake: Lake, topic: Topic) -> None:
     topic.send(("a", {"n": 1, "other": {"deep": [1]}}), ("b", {"k": "b"}), ("c", {}))
     lake.pipeline().run()
-    assert sorted(lake.frame().select("k", "n").collect(), key=str) == [(None, 1), (None, None), ("b", None)]
+    assert {tuple(row) for row in lake.frame().select("k", "n").collect()} == {(None, 1), ("b", None), (None, None)}
 
 
 def test_a_null_key_stops_an_upsert_with_its_coordinates(lake: Lake, topic: Topic) -> None:

@@ -24,12 +24,12 @@ class DeltaConformance(SinkConformance["DataFrame"]):
     def _table(self, spark: "SparkSession", tmp_path: Path) -> None:
         from pyspark.sql.types import StructType
 
-        self.spark = spark
+        self.spark = spark.newSession()  # as a pipeline has it: MERGE's settings are the session's
         self.path = str(tmp_path / "table")
-        DeltaTable(spark, path=self.path).create(StructType.fromDDL(SCHEMA))
+        DeltaTable(self.spark, path=self.path).create(StructType.fromDDL(SCHEMA))
 
     def make_sink(self) -> DeltaAppend | DeltaUpsert:
-        table = DeltaTable(self.spark.newSession(), path=self.path)
+        table = DeltaTable(self.spark, path=self.path)
         return self.of(table, PipelineCommits(table, pipeline="conformance", topics=["t"]))
 
     def of(self, table: DeltaTable, commits: PipelineCommits) -> DeltaAppend | DeltaUpsert:

@@ -1,11 +1,14 @@
 """The main job: rows and offsets in one commit, read back at every start."""
 
+import itertools
+import threading
 from datetime import datetime, timedelta, timezone
 
 import pytest
 from conftest import Lake, Topic
 
 from connector import Pipeline
+from connector.protocol.steps import Event, Step
 
 KINDS = ("append", "upsert")
 
@@ -73,7 +76,7 @@ def test_epochs_are_bounded_and_their_offsets_only_grow(lake: Lake, topic: Topic
     assert lake.rows() == sorted(some(0, 100))
     read = [metadata["offsets"][topic.name] for metadata in lake.metadata()]
     assert [metadata["epoch"] for metadata in lake.metadata()] == [1, 2, 3, 4]
-    for earlier, later in zip(read, read[1:], strict=False):
+    for earlier, later in itertools.pairwise(read):
         assert all(later[partition] >= offset for partition, offset in earlier.items())
 
 
@@ -287,3 +290,25 @@ def test_check_touches_nothing(lake: Lake, topic: Topic) -> None:
     found = lake.pipeline().check()
     assert (found.table_exists, found.behind) == (False, 10)
     assert not lake.path().exists()
+
+
+def test_a_partition_added_while_running_is_picked_up_from_its_beginning(lake: Lake, topic: Topic) -> None:
+    topic.send_rows(some(0, 4))
+    stop = threading.Event()
+
+    def grow_then_stop(event: Event) -> None:
+        if event.step is not Step.COMMITTED:
+            return
+        if event.epoch.number == 1:
+            topic.broker.add_partitions(topic.name, 4)
+            topic.send_rows(some(4, 4), partition=3)
+        else:
+            stop.set()
+
+    late = threading.Timer(60, stop.set)
+    late.start()
+    pipeline = lake.pipeline(trigger={"interval": "1 second"}, source={"start": "latest", "topics": [topic.name]})
+    pipeline.run(stop=stop, observers=[grow_then_stop])
+    late.cancel()
+    assert lake.rows() == sorted(some(4, 4))
+    assert lake.metadata()[-1]["offsets"][topic.name].keys() == {"0", "1", "2", "3"}

@@ -143,12 +143,12 @@ def test_a_first_fetch_that_fails_leaves_nothing(home: Path, maven: Maven) -> No
     assert list(home.iterdir()) == []
 
 
-def test_success_without_jars_is_a_failure(home: Path, maven: Maven) -> None:  # noqa: ARG001
+def test_success_without_jars_is_a_failure(home: Path, maven: Maven) -> None:
     with pytest.raises(JarsMissing):
         jars.fetch("spark")
 
 
-def test_the_error_has_mavens_cause_without_its_boilerplate_and_passwords(home: Path, maven: Maven) -> None:  # noqa: ARG001
+def test_the_error_has_mavens_cause_without_its_boilerplate_and_passwords(home: Path, maven: Maven) -> None:
     said = [
         "\x1b[0m[ERROR] Could not find artifact a:b:jar:1 in mirror (https://me:secret@127.0.0.1/maven)",
         "[ERROR] ",

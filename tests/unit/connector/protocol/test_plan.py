@@ -37,7 +37,7 @@ def test_a_plan_leaves_nothing_of_the_bound_unused(backlog, bound) -> None:
 @given(backlogs, st.integers(1, 3000))
 def test_no_partition_gets_more_while_another_wants_more(backlog, bound) -> None:
     position, ends = case(backlog)
-    got = {at: 0 for at in backlog} | {range_.at: range_.span for range_ in plan(position, ends, bound)}
+    got = dict.fromkeys(backlog, 0) | {range_.at: range_.span for range_ in plan(position, ends, bound)}
     largest = max(got.values(), default=0)
     for at, (_, wanted) in backlog.items():
         assert got[at] == wanted or got[at] >= largest - 1
