@@ -22,7 +22,7 @@ from rich.table import Table
 
 from connector.observe import Progress
 from connector.pipeline import Pipeline, Status
-from sinks.errors import Abandoned, ConfigurationError, LakelockError
+from sinks.errors import ConfigurationError, LakelockError
 
 app = typer.Typer(
     name="lakelock",
@@ -175,8 +175,12 @@ def _reported(debug: bool) -> Iterator[None]:
             err.print_exception()
         _say("error", error.message, error.hint)
         raise typer.Exit(error.exit_code) from None
-    except KeyboardInterrupt:
-        _say("stopped", "Ctrl-C before the first epoch; nothing was written.", "")
+    except _Abandoned:
+        _say(
+            "stopped",
+            "The running epoch was abandoned after a second signal.",
+            "It is in the table as a whole or not at all; the next run finds out and goes on.",
+        )
         raise typer.Exit(1) from None
     except typer.Exit:
         raise
@@ -200,6 +204,10 @@ def _say(what: str, message: str, hint: str) -> None:
         err.print(f"[bold]what to do[/]: {escape(hint)}", soft_wrap=True)
 
 
+class _Abandoned(KeyboardInterrupt):
+    """Passes through everything that handles errors, as Python's own answer to Ctrl-C does."""
+
+
 @contextmanager
 def _stop_on_signal() -> Iterator[threading.Event]:
     """First SIGTERM or SIGINT: set the event. Second: leave at once."""
@@ -207,10 +215,7 @@ def _stop_on_signal() -> Iterator[threading.Event]:
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:
         if stop.is_set():
-            raise Abandoned(
-                "Stopped in mid-epoch by a second signal.",
-                hint="The epoch is in the table as a whole or not at all; the next run finds out and goes on.",
-            )
+            raise _Abandoned
         stop.set()
         err.print("stopping after the running epoch; once more to abandon it")
 

@@ -9,7 +9,6 @@
     |   +-- SchemaMismatch          exit 2   the table's columns don't take the pipeline's rows
     |   +-- JarsMissing             exit 2   Spark's or Kafka's jars aren't there and can't be fetched
     +-- Fenced                      exit 3   another run of the pipeline has committed in our place
-    +-- Abandoned                   exit 1   a second signal ended the run in mid-epoch
     +-- SourceError                 exit 1   Kafka
     |   +-- BrokerUnreachable       exit 1   no broker answered in time (transient)
     |   +-- OffsetsLost             exit 1   stored offsets are no longer, or not yet, in the topic
@@ -76,10 +75,6 @@ class Fenced(LakelockError):
         super().__init__(message, hint=hint)
         self.owner = owner
         self.epoch = epoch
-
-
-class Abandoned(LakelockError):
-    """The user's second signal ended the run in mid-epoch."""
 
 
 class SourceError(LakelockError):
