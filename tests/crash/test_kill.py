@@ -55,17 +55,20 @@ def epochs_in_order(lake: Lake, kind: str) -> None:
             assert all(later["offsets"][topic][partition] >= offset for partition, offset in partitions.items())
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("step", [Step.READ, Step.COMMITTED])
-def test_killed_after_a_step_of_an_epoch(step: Step, kind: str, lake: Lake, topic: Topic) -> None:
+def test_killed_after_a_step_of_an_epoch(step: Step, lake: Lake, topic: Topic) -> None:
     topic.send_rows(records())
-    file = lake.file(kind, epoch={"max_records": EPOCH})
-    run = start("connector.lab.faults", file, step.value, 2, "SIGKILL")
-    assert run.wait(timeout=120) == -signal.SIGKILL
-    assert [commit["epoch"] for commit in lake.metadata(kind)] == ([1] if step is Step.READ else [1, 2])
-    lake.pipeline(kind, epoch={"max_records": EPOCH}).run()
-    assert_exact(lake, kind, records())
-    epochs_in_order(lake, kind)
+    runs = [
+        start("connector.lab.faults", lake.file(kind, epoch={"max_records": EPOCH}), step.value, 2, "SIGKILL")
+        for kind in KINDS
+    ]
+    for run in runs:
+        assert run.wait(timeout=120) == -signal.SIGKILL
+    for kind in KINDS:
+        assert [commit["epoch"] for commit in lake.metadata(kind)] == ([1] if step is Step.READ else [1, 2])
+        lake.pipeline(kind).run()
+        assert_exact(lake, kind, records())
+        epochs_in_order(lake, kind)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -100,21 +103,24 @@ def uncommitted_files(table: Path) -> set[str]:
     return {file.name for file in table.glob("*.parquet")} - {each["add"]["path"] for each in actions if "add" in each}
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("step", [Step.PLANNED, Step.WRITING])
-def test_a_run_paused_in_mid_epoch_and_replaced_does_not_write(step: Step, kind: str, lake: Lake, topic: Topic) -> None:
+def test_a_run_paused_in_mid_epoch_and_replaced_does_not_write(step: Step, lake: Lake, topic: Topic) -> None:
     topic.send_rows(records())
-    file = lake.file(kind, epoch={"max_records": EPOCH})
-    zombie = start("connector.lab.faults", file, step.value, 2, "SIGSTOP")
-    assert os.WIFSTOPPED(os.waitpid(zombie.pid, os.WUNTRACED)[1])
-    lake.pipeline(kind, epoch={"max_records": 1500}).run()
-    winner, version = lake.metadata(kind)[-1]["owner"], lake.version(kind)
-    os.killpg(zombie.pid, signal.SIGCONT)
-    _, said = zombie.communicate(timeout=120)
-    assert zombie.returncode == 3, said
-    assert winner in said
-    assert lake.version(kind) == version
-    assert_exact(lake, kind, records())
+    zombies = {
+        kind: start("connector.lab.faults", lake.file(kind, epoch={"max_records": EPOCH}), step.value, 2, "SIGSTOP")
+        for kind in KINDS
+    }
+    for zombie in zombies.values():
+        assert os.WIFSTOPPED(os.waitpid(zombie.pid, os.WUNTRACED)[1])
+    for kind, zombie in zombies.items():
+        lake.pipeline(kind, epoch={"max_records": 2000}).run()
+        winner, version = lake.metadata(kind)[-1]["owner"], lake.version(kind)
+        os.killpg(zombie.pid, signal.SIGCONT)
+        _, said = zombie.communicate(timeout=120)
+        assert zombie.returncode == 3, said
+        assert winner in said
+        assert lake.version(kind) == version
+        assert_exact(lake, kind, records())
 
 
 def test_a_run_paused_in_the_middle_of_its_write_and_replaced_does_not_write(lake: Lake, topic: Topic) -> None:

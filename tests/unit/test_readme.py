@@ -1,0 +1,37 @@
+"""What the README says of the project is there."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from connector.config import parse
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+TESTS = "\n".join(file.read_text(encoding="utf-8") for file in (ROOT / "tests").rglob("*.py"))
+
+
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"`(test_\w+)`", README))))
+def test_every_promise_names_a_test_that_exists(name: str) -> None:
+    assert f"def {name}(" in TESTS
+
+
+@pytest.mark.parametrize("path", sorted(set(re.findall(r"\]\(([^):#]+)\)", README))))
+def test_every_link_leads_somewhere(path: str) -> None:
+    assert (ROOT / path).exists()
+
+
+def test_the_map_names_every_module() -> None:
+    start = README.index("## Where things are")
+    shown = README[start : README.index("```", README.index("```", start) + 3)]
+    for package in ("sinks", "connector"):
+        for file in (ROOT / package).rglob("*.py"):
+            if not file.name.startswith("__"):
+                assert file.name in shown or f"{file.parent.name}/" in shown, file
+
+
+def test_the_example_is_a_valid_pipeline() -> None:
+    (example,) = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
+    assert parse(yaml.safe_load(example)).name == "latest_flights"
