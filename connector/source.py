@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from kafka import KafkaAdminClient, KafkaConsumer
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.structs import TopicPartition as KafkaPartition
 
 from connector.config import FromOffsets, FromTimestamp, Source, Start
@@ -66,9 +67,25 @@ class KafkaSource:
         with self._answering():
             partitions = self._partitions()
             # Beginnings last: retention may pass an offset in between, never the other way round.
-            ends = self._consumer.end_offsets(partitions.all, timeout_ms=_ANSWER_WITHIN_MS)
-            beginnings = self._consumer.beginning_offsets(partitions.all, timeout_ms=_ANSWER_WITHIN_MS)
+            ends = self._ask(self._consumer.end_offsets, partitions.all)
+            beginnings = self._ask(self._consumer.beginning_offsets, partitions.all)
         return TopicsHeld(_offsets(beginnings), _offsets(ends), partitions.ids, asked_at)
+
+    def _ask(
+        self, question: Callable[..., dict[KafkaPartition, int]], partitions: list[KafkaPartition]
+    ) -> dict[KafkaPartition, int]:
+        """An offset for every partition: kafka-python trips over one that was just added, and looks it up only then."""
+        deadline = time.monotonic() + _ANSWER_WITHIN_MS / 1000
+        while True:
+            try:
+                found = question(partitions, timeout_ms=_ANSWER_WITHIN_MS)
+            except KeyError:
+                found = {}
+            if found.keys() == set(partitions):
+                return found
+            if time.monotonic() > deadline:
+                raise KafkaTimeoutError("the offsets of some partitions")
+            time.sleep(0.05)
 
     def starting(self, held: TopicsHeld) -> Callable[[frozenset[str]], Offsets]:
         """The configured start as offsets, for topics without a stored position."""
