@@ -172,7 +172,7 @@ class Value(_Options):
 
 
 class EpochBound(_Options):
-    max_records: Annotated[int, Field(ge=1)] = 1_000_000
+    max_records: Annotated[int, Field(ge=1)] = 2_000_000
 
 
 class _DeltaSink(_Options):

@@ -393,7 +393,7 @@ def _arguments() -> argparse.Namespace:
         "--batches",
         type=_count,
         nargs="+",
-        default=[250_000, 1_000_000],
+        default=[250_000, 2_000_000],
         metavar="RECORDS",
         help="maxOffsetsPerTrigger of Structured Streaming, each measured",
     )

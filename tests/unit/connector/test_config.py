@@ -41,7 +41,7 @@ def test_the_smallest_file_has_safe_defaults() -> None:
     assert config.source.start == "earliest"
     assert config.source.on_data_loss == "fail"
     assert config.trigger == "available_now"
-    assert config.epoch.max_records == 1_000_000
+    assert config.epoch.max_records == 2_000_000
 
 
 def test_the_file_that_init_writes_is_valid() -> None:
