@@ -52,6 +52,13 @@ def _text(value: object) -> object:
 Text: TypeAlias = Annotated[str, BeforeValidator(_text)]
 OptionText: TypeAlias = Annotated[str | SecretStr, BeforeValidator(_text)]
 
+
+def _in_clear(options: Mapping[str, str | SecretStr]) -> dict[str, str]:
+    return {
+        name: value.get_secret_value() if isinstance(value, SecretStr) else value for name, value in options.items()
+    }
+
+
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400}
 
 
@@ -160,10 +167,7 @@ class Source(_Options):
     @property
     def kafka_options(self) -> dict[str, str]:
         """Options by Kafka's names with the secrets in clear: hand them on, never print them."""
-        return {
-            name: value.get_secret_value() if isinstance(value, SecretStr) else value
-            for name, value in self.kafka.items()
-        }
+        return _in_clear(self.kafka)
 
 
 class Value(_Options):
@@ -233,10 +237,7 @@ class PipelineConfig(_Options):
 
     @property
     def spark_options(self) -> dict[str, str]:
-        return {
-            name: value.get_secret_value() if isinstance(value, SecretStr) else value
-            for name, value in self.spark.items()
-        }
+        return _in_clear(self.spark)
 
 
 def load(path: str | Path) -> PipelineConfig:
