@@ -37,6 +37,13 @@ class Position:
     """The run that made the commit."""
     read_to: datetime | None = None
     """Everything that Kafka held at this time is in the sink."""
+    since: Offsets = field(default_factory=Offsets)
+    """Where the pipeline began, per partition: with ``offsets`` the range that the sink claims to hold."""
+    lost: tuple[OffsetRange, ...] = ()
+    """Ranges within the claim that Kafka no longer held, and that the user chose to go on without."""
+    delivery: str = "transactional"
+    """The delivery that made the commit. With another than ``transactional`` the commit only tells where it began:
+    how far it has come is in the offsets of its consumer group."""
     version: int | None = field(default=None, compare=False)
     """The sink's own version at which it says so (Delta: the table version)."""
     committed_at: datetime | None = field(default=None, compare=False)
@@ -59,8 +66,16 @@ class Epoch:
     read_to: datetime | None
     expected: Position | None
     """The position the epoch was planned from; None: the sink held none."""
+    since: Offsets = field(default_factory=Offsets)
+    """As in ``Position``: kept from the first epoch on."""
     lost: tuple[OffsetRange, ...] = ()
-    """Ranges that Kafka no longer held and the user chose to go on without."""
+    """As in ``Position``: of all epochs so far, this one's included."""
+    delivery: str = "transactional"
+
+    @property
+    def lost_now(self) -> tuple[OffsetRange, ...]:
+        """Ranges that this epoch is the first to leave out."""
+        return tuple(gap for gap in self.lost if self.expected is None or gap not in self.expected.lost)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@
     |   +-- OffsetsLost             exit 1   stored offsets are no longer, or not yet, in the topic
     |   +-- TopicRecreated          exit 1   the topic was deleted and made again under its name
     |   +-- BadRecord               exit 1   a record that can't be decoded, or lacks its key
+    |   +-- GroupActive             exit 1   the consumer group still has members (transient)
     +-- SinkError                   exit 1   the table
         +-- PositionMismatch        exit 1   the table holds another position than the epoch expects
         +-- CommitSkipped           exit 1   the store reported success but the epoch isn't in the table
@@ -97,6 +98,12 @@ class TopicRecreated(SourceError):
 
 class BadRecord(SourceError):
     """A record that can't be decoded or lacks its key; the message has its coordinates."""
+
+
+class GroupActive(SourceError):
+    """The consumer group has members, while its offsets are to be handed over to another delivery."""
+
+    transient = True
 
 
 class SinkError(LakelockError):

@@ -46,7 +46,10 @@ class MemoryAppend:
             if found is not None and found.owner != epoch.owner:
                 raise Fenced(f"run {found.owner} has committed", owner=found.owner, epoch=found.epoch)
             raise PositionMismatch(f"expected {epoch.expected}, found {found}")
-        position = Position(epoch.number, epoch.offsets, epoch.topics, epoch.owner, epoch.read_to)
+        position = Position(
+            epoch.number, epoch.offsets, epoch.topics, epoch.owner, epoch.read_to, epoch.since, epoch.lost,
+            epoch.delivery,
+        )  # fmt: skip
         version = len(self._table.commits)
         self._table.rows = self._merge(self._table.rows, rows)
         self._table.position = replace(position, version=version)

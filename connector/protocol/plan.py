@@ -29,7 +29,7 @@ def next_epoch(
     if not ranges and position is not None and not refresh and not resumption.lost:
         return None
     # Topics that left the pipeline keep their offsets: taken in again, they go on where they stood.
-    stored = position.offsets if position else Offsets()
+    stored, since = (position.offsets, position.since) if position else (Offsets(), Offsets())
     read = resumption.offsets.advance(ranges)
     complete = read.reaches(target.ends)
     return Epoch(
@@ -41,7 +41,8 @@ def next_epoch(
         topics={**(position.topics if position else {}), **target.ids},
         read_to=target.asked_at if complete else position.read_to if position else None,
         expected=position,
-        lost=resumption.lost,
+        since=Offsets({**resumption.offsets, **since}),
+        lost=(*(position.lost if position else ()), *resumption.lost),
     )
 
 

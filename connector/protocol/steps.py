@@ -10,16 +10,24 @@ from sinks.contract import Committed, Epoch
 
 
 class Step(Enum):
-    """In the order in which they happen. What a crash right after each one leaves:"""
+    """What a crash right after each one leaves. ``OFFSETS_COMMITTED`` comes where the delivery puts it: that is the
+    whole difference between the deliveries."""
 
+    RESUMED = "resumed"
+    """The run knows where it goes on; nothing is planned yet."""
     PLANNED = "planned"
-    """Nothing was read: the next run plans the same offsets again."""
+    """The epoch's offset ranges are known: planned, or polled by a member of a consumer group. Nothing is kept: the
+    next run starts from the same offsets."""
     READ = "read"
     """The epoch's query stands; nothing was written, so the next run starts over from the stored position."""
     WRITING = "writing"
     """Files without a commit, which no reader sees (VACUUM removes them), or the whole commit: Delta decides."""
     COMMITTED = "committed"
-    """Rows and offsets stand together: the next run goes on behind them."""
+    """The rows are in the table. Transactional: with their offsets, the next run goes on behind them. Else the next
+    run starts from the offsets of the consumer group, wherever those stand."""
+    OFFSETS_COMMITTED = "offsets_committed"
+    """The consumer group has the epoch's offsets. Before the write (auto-commit), a crash loses the epoch; after it
+    (manual commit), the next run goes on behind it. Transactional only publishes them, for lag tools."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +38,8 @@ class Event:
     """With ``Step.COMMITTED`` only."""
     behind: int = 0
     """Offsets that were there when the run looked and still lie behind this epoch."""
+    note: str = ""
+    """Something that a person should read."""
 
 
 Observer = Callable[[Event], None]

@@ -2,7 +2,8 @@
 
 The order, and why it is safe:
 
-1. *Expected position.* Nobody has committed an epoch, or restored the table, since the epoch was planned.
+1. *Expected position.* Nobody has committed an epoch, or restored the table, since the epoch was planned. Where the
+   proof of the epoch before has shown it a moment ago, it isn't asked again.
 2. *The commit.* One Delta transaction: rows, ``txn`` (pipeline, epoch) and the metadata with the offsets. Of two
    writers that take the same number Delta lets one through; the other's commit fails, or, when it starts after
    the first has ended, is skipped without a word.
@@ -14,9 +15,11 @@ the new position with the rows. There is nothing in between: the commit is one f
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
+from typing import TypeVar
 
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
@@ -34,6 +37,7 @@ _CONFLICTS = (
     "CONCURRENT_WRITE",
 )
 _FIRST_LOOK = 20
+_JUST_NOW_SECONDS = 1.0
 _LONG_AGO = datetime.min.replace(tzinfo=timezone.utc)
 
 
@@ -79,6 +83,8 @@ class PipelineCommits:
         self._pipeline = pipeline
         self._topics = topics
         self._log_retention = timedelta(days=30)
+        self._seen: tuple[int, float] | None = None
+        """The newest version in the history, and when (monotonic, in seconds) it was read."""
 
     def position(self) -> Position | None:
         """Read from the table; None where it isn't there, or no epoch was ever committed to it."""
@@ -86,7 +92,7 @@ class PipelineCommits:
         if detail is None:
             return None
         self._log_retention = detail.log_retention
-        history = _History(self._table)
+        history = self._history()
         newest = history.newest().version
         standing = self._standing(self._table, detail.log, history, newest)
         how = "commit"
@@ -109,16 +115,7 @@ class PipelineCommits:
 
     def commit(self, epoch: Epoch, write: Callable[[], None]) -> Committed:
         """Run ``write``, which makes the one commit of the epoch with :func:`options`, and prove that it stands."""
-        attempts = Retrying(
-            retry=retry_if_exception(_is_conflict),
-            stop=stop_after_attempt(6),
-            wait=wait_random_exponential(multiplier=0.2, max=5),
-            reraise=True,
-        )
-        # A conflict with OPTIMIZE, another pipeline or a person's UPDATE left nothing behind, and the number keeps a
-        # second attempt from counting twice.
-        committed: Committed = attempts(self._attempt, epoch, write)
-        return committed
+        return past_conflicts(lambda: self._attempt(epoch, write))
 
     def _attempt(self, epoch: Epoch, write: Callable[[], None]) -> Committed:
         already = self._refuse_changed(epoch)
@@ -152,9 +149,24 @@ class PipelineCommits:
             )
         return landed
 
+    def _history(self) -> _History:
+        history = _History(self._table)
+        self._seen = history.newest().version, time.monotonic()
+        return history
+
+    def _just_seen(self, version: int | None) -> bool:
+        """Whether ``version`` was the newest a moment ago, by the proof of the epoch before: no need to look again."""
+        if self._seen is None or version is None:
+            return False
+        newest, at = self._seen
+        self._seen = None  # for one attempt: a conflict tells that something came after
+        return version == newest and time.monotonic() - at < _JUST_NOW_SECONDS
+
     def _refuse_changed(self, epoch: Epoch) -> Committed | None:
         base = epoch.expected.version if epoch.expected else None
-        for commit in _History(self._table).after(base):
+        if self._just_seen(base):
+            return None
+        for commit in self._history().after(base):
             metadata = self._own(commit)
             if metadata is not None:
                 if metadata.owner != epoch.owner:
@@ -176,7 +188,7 @@ class PipelineCommits:
     def _find(self, epoch: Epoch) -> Committed | None:
         """The commit of this epoch; Fenced where another run made it."""
         base = epoch.expected.version if epoch.expected else None
-        history = _History(self._table)
+        history = self._history()
         for commit in history.after(base):
             metadata = CommitMetadata.from_json(commit.user_metadata, pipeline=self._pipeline)
             if metadata is None or metadata.epoch < epoch.number:
@@ -234,6 +246,9 @@ class PipelineCommits:
             metadata.topics,
             metadata.owner,
             metadata.read_to,
+            metadata.since,
+            metadata.lost,
+            metadata.delivery,
             version=commit.version,
             committed_at=commit.timestamp,
             refresh_after=commit.timestamp + self._log_retention / 2,
@@ -247,6 +262,20 @@ class PipelineCommits:
             epoch=metadata.epoch,
             hint="Two runs of one pipeline were active. Nothing is lost: the other run goes on from the same offsets.",
         )
+
+
+Result = TypeVar("Result")
+
+
+def past_conflicts(write: Callable[[], Result]) -> Result:
+    """Again where another commit got in between: OPTIMIZE, another pipeline, a person's UPDATE. It left nothing."""
+    attempts = Retrying(
+        retry=retry_if_exception(_is_conflict),
+        stop=stop_after_attempt(6),
+        wait=wait_random_exponential(multiplier=0.2, max=5),
+        reraise=True,
+    )
+    return attempts(write)
 
 
 def options(epoch: Epoch) -> dict[str, str]:

@@ -25,7 +25,9 @@ class CommitMetadata:
     read_to: datetime | None = None
     base: int | None = None
     """Table version that the epoch was planned on: a RESTORE after it, but before the commit, shows."""
+    since: Offsets = field(default_factory=Offsets)
     lost: tuple[OffsetRange, ...] = ()
+    delivery: str = "transactional"
 
     @classmethod
     def of(cls, epoch: Epoch) -> CommitMetadata:
@@ -38,7 +40,9 @@ class CommitMetadata:
             epoch.topics,
             epoch.read_to,
             base,
+            epoch.since,
             epoch.lost,
+            epoch.delivery,
         )
 
     def to_json(self) -> str:
@@ -51,6 +55,8 @@ class CommitMetadata:
             "topics": dict(self.topics),
             "read_to": self.read_to.isoformat() if self.read_to else None,
             "base": self.base,
+            "since": self.since.to_dict(),
+            "delivery": self.delivery,
         }
         if self.lost:
             fields["lost"] = [[gap.topic, gap.partition, gap.start, gap.end] for gap in self.lost]
@@ -83,6 +89,8 @@ class CommitMetadata:
                 topics={str(name): str(topic_id) for name, topic_id in fields.get("topics", {}).items()},
                 read_to=datetime.fromisoformat(fields["read_to"]) if fields.get("read_to") else None,
                 base=fields.get("base"),
+                since=Offsets.from_dict(fields.get("since", {})),
+                delivery=str(fields.get("delivery", "transactional")),
                 lost=tuple(OffsetRange(*gap) for gap in fields.get("lost", ())),
             )
         except (KeyError, TypeError, ValueError, AttributeError):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sinks.contract import Committed, Epoch, Position
@@ -14,7 +15,7 @@ from sinks.raised import identifier, literal, raise_sql, raised
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_SOURCE = "lakelock_epoch"
+SOURCE = "lakelock_epoch"
 _CONF = {
     "txnAppId": "spark.databricks.delta.write.txnAppId",
     "txnVersion": "spark.databricks.delta.write.txnVersion",
@@ -34,13 +35,13 @@ class DeltaUpsert:
         return self._commits.position()
 
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
-        merge = merge_sql(self._table.sql, self._key, rows.columns)
+        merge = merge_sql(self._table.sql, self._key, rows.columns, guarded=True)
 
         def write() -> None:
             # MERGE takes no options: Delta reads the session's. They must not outlive the statement, or later
             # commits of the session would carry this epoch's number and offsets.
             conf = self._table.spark.conf
-            rows.createOrReplaceTempView(_SOURCE)
+            rows.createOrReplaceTempView(SOURCE)
             try:
                 for name, value in options(epoch).items():
                     conf.set(_CONF[name], value)
@@ -49,24 +50,31 @@ class DeltaUpsert:
                 for name in _CONF.values():
                     conf.unset(name)
 
-        try:
+        with about_moved_keys(self._table.label):
             return self._commits.commit(epoch, write)
-        except Exception as error:
-            moved = raised(error)
-            if moved is None or moved["kind"] != "key_moved":
-                raise
-            raise KeyMoved(
-                f"Key {moved['key']} of {self._table.label!r} came from {moved['stored_topic']}-"
-                f"{moved['stored_partition']} so far, and now from {moved['topic']}-{moved['partition']} (offset "
-                f"{moved['offset']}). Offsets of two partitions can't be compared, so which update is the newer can't "
-                "be told. Nothing of this epoch was written.",
-                hint="A key changes its partition when partitions were added to the topic, or when producers don't "
-                "use the same key and partitioner. Write to a new table from a topic where keys keep their partition.",
-            ) from None
 
 
-def merge_sql(target: str, key: Sequence[str], columns: Sequence[str]) -> str:
-    """The MERGE of one epoch. The guard is in the condition of its update."""
+@contextmanager
+def about_moved_keys(table: str) -> Iterator[None]:
+    """Raises KeyMoved where the MERGE's guard, or the reduction before it, found a key in two partitions."""
+    try:
+        yield
+    except Exception as error:
+        moved = raised(error)
+        if moved is None or moved["kind"] != "key_moved":
+            raise
+        raise KeyMoved(
+            f"Key {moved['key']} of {table!r} came from {moved['stored_topic']}-"
+            f"{moved['stored_partition']} so far, and now from {moved['topic']}-{moved['partition']} (offset "
+            f"{moved['offset']}). Offsets of two partitions can't be compared, so which update is the newer can't "
+            "be told. Nothing of this epoch was written.",
+            hint="A key changes its partition when partitions were added to the topic, or when producers don't "
+            "use the same key and partitioner. Write to a new table from a topic where keys keep their partition.",
+        ) from None
+
+
+def merge_sql(target: str, key: Sequence[str], columns: Sequence[str], *, guarded: bool) -> str:
+    """The MERGE of one epoch. The guard is in the condition of its update; without it the last writer wins."""
     on = " AND ".join(f"t.{identifier(column)} = s.{identifier(column)}" for column in key)
     updates = ", ".join(f"t.{identifier(column)} = s.{identifier(column)}" for column in columns)
     names = ", ".join(identifier(column) for column in columns)
@@ -88,8 +96,8 @@ def merge_sql(target: str, key: Sequence[str], columns: Sequence[str]) -> str:
         f"ELSE CAST({key_moved} AS BOOLEAN) END"
     )
     return (
-        f"MERGE INTO {target} AS t USING {_SOURCE} AS s ON {on} "
-        f"WHEN MATCHED AND {newer} THEN UPDATE SET {updates} "
+        f"MERGE INTO {target} AS t USING {SOURCE} AS s ON {on} "
+        f"WHEN MATCHED {f'AND {newer} ' if guarded else ''}THEN UPDATE SET {updates} "
         f"WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({values})"
     )
 
