@@ -28,10 +28,9 @@ COORDINATES = ("_topic", "_partition", "_offset", "_timestamp")
 """Columns that every table has beside the value's: where the row's record came from."""
 
 RESERVED_KAFKA_OPTIONS = {
-    "auto.offset.reset": "the table's position says where to read; `source.start` where it has none",
-    "enable.auto.commit": "offsets are committed with the rows, in the table",
-    "enable.auto.offset.store": "offsets are committed with the rows, in the table",
-    "group.id": "no consumer group is used: the table's position decides",
+    "auto.offset.reset": "the position says where to read; `source.start` where there is none",
+    "enable.auto.commit": "`delivery` says when offsets are committed",
+    "enable.auto.offset.store": "`delivery` says when offsets are committed",
     "isolation.level": "it is always read_committed: records of aborted transactions never count",
     "key.deserializer": "keys are read as bytes and decoded in Spark",
     "value.deserializer": "values are read as bytes and decoded in Spark, see `value.format`",
@@ -216,11 +215,27 @@ class DeltaUpsertSink(_DeltaSink):
 SinkOptions: TypeAlias = Annotated[DeltaAppendSink | DeltaUpsertSink, Field(discriminator="type")]
 
 
+class EveryRecords(_Options):
+    records: Annotated[int, Field(ge=1)]
+
+
+def _commit_every(value: object) -> object:
+    if isinstance(value, Mapping):
+        return _as(EveryRecords, value)
+    if value not in ("batch", "record"):
+        raise ValueError(f"write batch, record or {{records: 100}}, not {value!r}")
+    return value
+
+
+Delivery: TypeAlias = Literal["auto_commit", "manual_commit", "idempotent", "transactional"]
+
+
 class PipelineConfig(_Options):
     """One pipeline file. ``lakelock init`` writes a commented one."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9_-]+$", max_length=200)]
-    delivery: Literal["transactional"] = "transactional"
+    delivery: Delivery = "transactional"
+    commit_every: Annotated[Literal["batch", "record"] | EveryRecords, BeforeValidator(_commit_every)] = "batch"
     source: Source
     value: Value
     epoch: EpochBound = EpochBound()
@@ -234,6 +249,26 @@ class PipelineConfig(_Options):
         if len(sinks) != 1:
             raise ValueError("one sink per pipeline: give each further sink a pipeline file of its own")
         return sinks
+
+    @model_validator(mode="after")
+    def _delivery_fits(self) -> PipelineConfig:
+        if self.delivery == "idempotent" and any(isinstance(sink, DeltaAppendSink) for sink in self.sinks):
+            raise ValueError(
+                "delivery: idempotent needs a sink that can ignore what it holds already, by key and offset; "
+                "delta_append adds every row it is given. Write delivery: transactional, or use delta_upsert"
+            )
+        if self.commit_every != "batch" and self.delivery not in ("manual_commit", "idempotent"):
+            raise ValueError(
+                f"commit_every: is for delivery: manual_commit and idempotent; with {self.delivery} "
+                + ("the client commits on its own clock" if self.delivery == "auto_commit" else "an epoch is a commit")
+                + ". Take it out"
+            )
+        return self
+
+    @property
+    def group(self) -> str:
+        """The consumer group: Kafka's ``group.id`` where one is given, else the pipeline's name."""
+        return self.source.kafka_options.get("group.id") or self.name
 
     @property
     def spark_options(self) -> dict[str, str]:

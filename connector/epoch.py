@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from connector.protocol.steps import Event, Observer, Step
-from sinks.contract import Committed, Epoch, Sink
+from sinks.contract import Committed, Epoch
 from sinks.errors import BadRecord, LakelockError, OffsetsLost
 from sinks.offsets import OffsetRange
 from sinks.raised import raised
@@ -21,17 +21,16 @@ def run_epoch(
     read: Callable[[Sequence[OffsetRange]], DataFrame],
     decode: Callable[[DataFrame], DataFrame],
     reduce: Callable[[DataFrame], DataFrame],
-    sink: Sink[DataFrame],
+    write: Callable[[Epoch, DataFrame], Committed],
     observe: Observer,
     behind: int,
 ) -> Committed:
     """Spark is lazy: all the work is done in one pass, by the write. A record that is bad stops it there."""
-    observe(Event(Step.PLANNED, epoch, behind=behind))
     rows = reduce(decode(read(epoch.ranges)))
     observe(Event(Step.READ, epoch, behind=behind))
     observe(Event(Step.WRITING, epoch, behind=behind))
     try:
-        committed = sink.write(epoch, rows)
+        committed = write(epoch, rows)
     except LakelockError:
         raise
     except Exception as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from rich.console import Console
+from rich.markup import escape
 
 from connector.protocol.steps import Event, Step
 
@@ -17,20 +18,25 @@ class Progress:
         self._started = time.monotonic()
 
     def __call__(self, event: Event) -> None:
+        if event.note:
+            self._console.print(f"{event.epoch.pipeline}  {escape(event.note)}", highlight=False, soft_wrap=True)
         if event.step is Step.PLANNED:
             self._started = time.monotonic()
-        if event.step is not Step.COMMITTED or event.committed is None:
+        if event.step is not Step.COMMITTED or event.committed is None or not event.epoch.ranges:
             return
         seconds = time.monotonic() - self._started
+        what = "epoch" if event.epoch.delivery == "transactional" else "batch"
         read = sum(range_.span for range_ in event.epoch.ranges)
         rows, version = event.committed.rows, event.committed.position.version
         self._console.print(
-            f"{event.epoch.pipeline}  epoch {event.epoch.number}  offsets +{read:,}  rows {rows or 0:,}  "
-            f"{seconds:.1f} s  {read / max(seconds, 1e-9):,.0f}/s  behind {event.behind:,}  version {version}",
+            f"{event.epoch.pipeline}  {what} {event.epoch.number}  offsets +{read:,}  "
+            + ("" if rows is None else f"rows {rows:,}  ")
+            + f"{seconds:.1f} s  {read / max(seconds, 1e-9):,.0f}/s  behind {event.behind:,}"
+            + (f"  version {version}" if version is not None else ""),
             highlight=False,
             soft_wrap=True,
         )
-        for gap in event.epoch.lost:
+        for gap in event.epoch.lost_now:
             self._console.print(
                 f"[yellow]lost[/] {gap.topic}-{gap.partition} [{gap.start}, {gap.end}): no longer in Kafka",
                 soft_wrap=True,

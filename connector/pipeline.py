@@ -7,24 +7,28 @@ import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from connector.config import COORDINATES, DeltaUpsertSink, Interval, PipelineConfig, load, parse
 from connector.decode.json import decode_json
-from connector.delivery import transactional
-from connector.delivery.transactional import Delivered, Work, behind
+from connector.delivery import auto_commit, idempotent, manual_commit, transactional
+from connector.delivery.handover import hand_over
+from connector.delivery.work import Delivered, GroupWork, Work, behind
 from connector.epoch import run_epoch
+from connector.group import ConsumerGroup
+from connector.member import GroupMember
 from connector.protocol.recover import TopicsHeld, resume
 from connector.protocol.steps import Event, Observer
 from connector.reduce import as_is, latest_per_key
-from connector.source import KafkaSource
+from connector.source import KafkaSource, polled
 from connector.spark import session
 from sinks.contract import Committed, Epoch, Position, Sink
 from sinks.delta.append import DeltaAppend
 from sinks.delta.commit import PipelineCommits
+from sinks.delta.plain import PlainAppend, PlainUpsert
 from sinks.delta.table import DeltaTable
 from sinks.delta.upsert import DeltaUpsert
 from sinks.errors import ConfigurationError
@@ -36,21 +40,29 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("lakelock.pipeline")
 
+_IN_GROUP = {
+    "auto_commit": auto_commit.deliver,
+    "manual_commit": manual_commit.deliver,
+    "idempotent": idempotent.deliver,
+}
+
 
 @dataclass(frozen=True)
 class Status:
     """Where a pipeline stands: what its table holds, next to what Kafka holds."""
 
     pipeline: str
+    delivery: str
     table: str
     position: Position | None
+    offsets: Offsets
+    """Next offsets: the table's, or the consumer group's where the delivery keeps them there."""
     held: TopicsHeld
 
     @property
     def lag(self) -> Mapping[TopicPartition, int]:
-        """Offsets that Kafka holds and the table doesn't, per partition: an upper bound on the records."""
-        stored = self.position.offsets if self.position else Offsets()
-        return {at: max(0, end - stored.get(at, self.held.beginnings[at])) for at, end in self.held.ends.items()}
+        """Offsets that Kafka holds and that are still to be read, per partition: an upper bound on the records."""
+        return {at: max(0, end - self.offsets.get(at, self.held.beginnings[at])) for at, end in self.held.ends.items()}
 
 
 @dataclass(frozen=True)
@@ -67,8 +79,12 @@ class Checked:
 @dataclass(frozen=True)
 class _Parts:
     source: KafkaSource
+    group: ConsumerGroup
     table: DeltaTable
     sink: Sink[DataFrame]
+    """Rows, offsets and epoch number in one commit."""
+    plain: PlainAppend | PlainUpsert
+    """Rows alone, for the deliveries whose offsets are in a consumer group."""
     schema: StructType
 
 
@@ -95,7 +111,7 @@ class Pipeline:
         Raises LakelockError: see ``sinks.errors``. Whatever it raises, the table holds whole epochs only.
         """
         owner = str(uuid.uuid4())
-        trigger = self.config.trigger
+        stop = stop or threading.Event()
         with self._parts() as (spark, parts):
             wanted = _table_schema(parts.schema)
             detail = parts.table.detail()
@@ -115,7 +131,7 @@ class Pipeline:
                     read=partial(parts.source.read, spark),
                     decode=partial(decode_json, schema=parts.schema),
                     reduce=self._reduce,
-                    sink=parts.sink,
+                    write=parts.sink.write,
                     observe=observe,
                     behind=offsets_behind,
                 )
@@ -127,11 +143,48 @@ class Pipeline:
                 position=parts.sink.position,
                 run_epoch=run_one,
                 max_records=self.config.epoch.max_records,
+                group=parts.group,
+                observe=observe,
                 continue_on_data_loss=self.config.source.on_data_loss == "continue",
             )
+            log.info("run %s of pipeline %s, %s", owner, self.config.name, self.config.delivery)
+            if self.config.delivery != "transactional":
+                return self._run_in_group(work, spark, parts, stop)
+            trigger = self.config.trigger
             interval = trigger.interval if isinstance(trigger, Interval) else None
-            log.info("run %s of pipeline %s", owner, self.config.name)
-            return transactional.deliver(work, interval=interval, stop=stop or threading.Event())
+            return transactional.deliver(work, interval=interval, stop=stop)
+
+    def _run_in_group(self, work: Work, spark: SparkSession, parts: _Parts, stop: threading.Event) -> Delivered:
+        position = hand_over(work, self.config.delivery)
+        member = GroupMember(
+            self.config,
+            owner=work.owner,
+            source=parts.source,
+            group=parts.group,
+            position=position,
+            stop=stop,
+            observe=work.observe,
+        )
+
+        def write(batch: Epoch) -> int:
+            records = member.records
+            if not records:
+                return 0
+            committed = run_epoch(
+                batch,
+                read=lambda _: polled(spark, records),
+                decode=partial(decode_json, schema=parts.schema),
+                reduce=self._reduce,
+                write=parts.plain.write,
+                observe=work.observe,
+                behind=member.behind,
+            )
+            return len(records) if committed.rows is None else committed.rows
+
+        try:
+            return _IN_GROUP[self.config.delivery](GroupWork(member, write))
+        finally:
+            member.close()
 
     def check(self) -> Checked:
         """Everything that a run would find out before its first epoch. Touches nothing."""
@@ -142,8 +195,9 @@ class Pipeline:
             if detail is not None:
                 parts.table.check(detail, wanted)
                 position = parts.sink.position()
+            stood = position and replace(position, offsets=_next_offsets(position, parts.group))
             resumption = resume(
-                position,
+                stood,
                 held,
                 parts.source.starting(held),
                 continue_on_data_loss=self.config.source.on_data_loss == "continue",
@@ -154,12 +208,21 @@ class Pipeline:
 
     def status(self) -> Status:
         with self._parts() as (_, parts):
-            return Status(self.config.name, parts.table.label, parts.sink.position(), parts.source.look())
+            position = parts.sink.position()
+            return Status(
+                self.config.name,
+                self.config.delivery,
+                parts.table.label,
+                position,
+                _next_offsets(position, parts.group),
+                parts.source.look(),
+            )
 
     @contextmanager
     def _parts(self) -> Iterator[tuple[SparkSession, _Parts]]:
         # Kafka first: that no broker answers is known long before Spark has started.
         source = KafkaSource(self.config.source)
+        group = ConsumerGroup(self.config)
         try:
             source.look()
             with session(self.config.spark_options, name=self.config.name, debug=self._debug) as spark:
@@ -167,18 +230,29 @@ class Pipeline:
                 table = DeltaTable(spark, path=options.path, name=options.table)
                 commits = PipelineCommits(table, pipeline=self.config.name, topics=self.config.source.topics)
                 schema = _value_schema(self.config)
-                sink = (
-                    DeltaUpsert(table, commits, key=options.key)
-                    if isinstance(options, DeltaUpsertSink)
-                    else DeltaAppend(table, commits)
-                )
-                yield spark, _Parts(source, table, sink, schema)
+                sink: Sink[DataFrame]
+                plain: PlainAppend | PlainUpsert
+                if isinstance(options, DeltaUpsertSink):
+                    sink = DeltaUpsert(table, commits, key=options.key)
+                    plain = PlainUpsert(table, key=options.key, guarded=self.config.delivery == "idempotent")
+                else:
+                    sink, plain = DeltaAppend(table, commits), PlainAppend(table)
+                yield spark, _Parts(source, group, table, sink, plain, schema)
         finally:
+            group.close()
             source.close()
 
     def _reduce(self, records: DataFrame) -> DataFrame:
         options = self.config.sinks[0]
         return latest_per_key(records, options.key) if isinstance(options, DeltaUpsertSink) else as_is(records)
+
+
+def _next_offsets(position: Position | None, group: ConsumerGroup) -> Offsets:
+    if position is None:
+        return Offsets()
+    if position.delivery == "transactional":
+        return position.offsets
+    return position.offsets.join(group.committed())
 
 
 def _value_schema(config: PipelineConfig) -> StructType:

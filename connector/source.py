@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +24,8 @@ from sinks.offsets import OffsetRange, Offsets, TopicPartition
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_ANSWER_WITHIN_MS = 10_000
+ANSWER_WITHIN_MS = 10_000
+RECORDS_PER_TASK = 25_000
 _UNKNOWN_TOPIC = 3
 _EARLIEST, _LATEST = -2, -1
 _NO_RECORDS = [
@@ -47,11 +49,12 @@ class KafkaSource:
     def __init__(self, options: Source) -> None:
         self._options = options
         self._servers = options.kafka_options["bootstrap.servers"]
-        client = _client_options(options.kafka_options)
-        with self._answering():
-            self._admin = KafkaAdminClient(**_known(KafkaAdminClient, client))
+        self._reader = f"lakelock-reader-{uuid.uuid4()}"
+        client = client_options(options.kafka_options)
+        with answering(self._servers):
+            self._admin = KafkaAdminClient(**known_options(KafkaAdminClient, client))
             self._consumer = KafkaConsumer(
-                **_known(KafkaConsumer, client),
+                **known_options(KafkaConsumer, client),
                 isolation_level="read_committed",
                 enable_auto_commit=False,
                 allow_auto_create_topics=False,
@@ -64,7 +67,7 @@ class KafkaSource:
     def look(self) -> TopicsHeld:
         """What Kafka holds now. Raises TopicMissing, BrokerUnreachable."""
         asked_at = datetime.now(timezone.utc)
-        with self._answering():
+        with answering(self._servers):
             partitions = self._partitions()
             # Beginnings last: retention may pass an offset in between, never the other way round.
             ends = self._ask(self._consumer.end_offsets, partitions.all)
@@ -75,10 +78,10 @@ class KafkaSource:
         self, question: Callable[..., dict[KafkaPartition, int]], partitions: list[KafkaPartition]
     ) -> dict[KafkaPartition, int]:
         """An offset for every partition: kafka-python trips over one that was just added, and looks it up only then."""
-        deadline = time.monotonic() + _ANSWER_WITHIN_MS / 1000
+        deadline = time.monotonic() + ANSWER_WITHIN_MS / 1000
         while True:
             try:
-                found = question(partitions, timeout_ms=_ANSWER_WITHIN_MS)
+                found = question(partitions, timeout_ms=ANSWER_WITHIN_MS)
             except KeyError:
                 found = {}
             if found.keys() == set(partitions):
@@ -101,9 +104,9 @@ class KafkaSource:
             return {at: _given_offset(start, at, held) for at in ends}
         if isinstance(start, FromTimestamp):
             millis = int(start.timestamp.timestamp() * 1000)
-            with self._answering():
+            with answering(self._servers):
                 found = self._consumer.offsets_for_times(
-                    {KafkaPartition(*at): millis for at in ends}, timeout_ms=_ANSWER_WITHIN_MS
+                    {KafkaPartition(*at): millis for at in ends}, timeout_ms=ANSWER_WITHIN_MS
                 )
             # No record that late: the partition starts at its end.
             return {
@@ -123,16 +126,25 @@ class KafkaSource:
             topic: [int(partition) for partition in partitions] for topic, partitions in starts.to_dict().items()
         }
         reader = spark.read.format("kafka")
-        for name, value in self._options.kafka_options.items():
+        # Kafka's default, 500, is made for callers that handle one record at a time.
+        for name, value in {"max.poll.records": "10000", **self._options.kafka_options}.items():
+            if name == "group.id":
+                continue  # where offsets are published; Spark's reader gets another
             reader = reader.option(f"kafka.{name}", value)
-        return (
+        records = (
             reader.option("kafka.isolation.level", "read_committed")
+            # Nothing is ever committed for this group. One name for the whole run lets Spark's executors go on with the
+            # consumers of the epoch before, and with what those have fetched ahead, instead of connecting anew.
+            .option("kafka.group.id", self._reader)
             .option("assign", json.dumps(assignment))
             .option("startingOffsets", starts.to_json())
             .option("endingOffsets", ends.to_json())
             .option("failOnDataLoss", "true")
             .load()
         )
+        # A task per partition, and a file per task, is too much for a few records.
+        tasks = -(-sum(range_.span for range_ in ranges) // RECORDS_PER_TASK)
+        return records.coalesce(max(1, tasks)) if tasks < len(ranges) else records
 
     def _partitions(self) -> _Partitions:
         ids, partitions = {}, []
@@ -155,26 +167,36 @@ class KafkaSource:
             hint=f"Did you mean {near[0]!r} in source.topics?" if near else f"Topics there: {listed}.",
         )
 
-    @contextmanager
-    def _answering(self) -> Iterator[None]:
-        try:
-            yield
-        except KafkaError as error:
-            raise BrokerUnreachable(
-                f"No Kafka broker at {self._servers} answered within {_ANSWER_WITHIN_MS // 1000} seconds "
-                f"({type(error).__name__}).",
-                hint="Check source.kafka: bootstrap.servers, and security.protocol where the broker wants TLS or SASL.",
-            ) from error
+
+def polled(spark: SparkSession, records: Iterable[Any]) -> DataFrame:
+    """kafka-python's records as Spark would have read them. They come through the driver: for bounded batches only."""
+    rows = [(each.key, each.value, each.topic, each.partition, each.offset, each.timestamp) for each in records]
+    columns = "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, millis BIGINT"
+    return spark.createDataFrame(rows, columns, verifySchema=False).selectExpr(
+        "key", "value", "topic", "partition", "offset", "timestamp_millis(millis) AS timestamp"
+    )
 
 
-def _client_options(kafka: Mapping[str, str]) -> dict[str, str]:
+@contextmanager
+def answering(servers: str) -> Iterator[None]:
+    try:
+        yield
+    except KafkaError as error:
+        raise BrokerUnreachable(
+            f"No Kafka broker at {servers} answered within {ANSWER_WITHIN_MS // 1000} seconds "
+            f"({type(error).__name__}).",
+            hint="Check source.kafka: bootstrap.servers, and security.protocol where the broker wants TLS or SASL.",
+        ) from error
+
+
+def client_options(kafka: Mapping[str, str]) -> dict[str, str]:
     """Kafka's names as kafka-python spells them."""
-    options = {name.replace(".", "_"): value for name, value in kafka.items()}
-    patience = str(_ANSWER_WITHIN_MS)
+    options = {name.replace(".", "_"): value for name, value in kafka.items() if name != "group.id"}
+    patience = str(ANSWER_WITHIN_MS)
     return {"bootstrap_timeout_ms": patience, "request_timeout_ms": patience, **options}
 
 
-def _known(client: Any, options: Mapping[str, str]) -> dict[str, Any]:
+def known_options(client: Any, options: Mapping[str, str]) -> dict[str, Any]:
     """The options that this client has, in the type that it wants; the others are for Spark's reader alone."""
     known: dict[str, Any] = {}
     for name, value in options.items():

@@ -6,46 +6,20 @@ either way the next run starts at the first record that the table doesn't have.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import Protocol
 
+from connector.delivery.handover import TRANSACTIONAL, hand_over
+from connector.delivery.work import Delivered, Work, behind
 from connector.protocol.plan import next_epoch
-from connector.protocol.recover import TopicsHeld, resume
-from sinks.contract import Committed, Epoch, Position
-from sinks.errors import Fenced
-from sinks.offsets import Offsets
+from connector.protocol.recover import resume
+from connector.protocol.steps import Event, Step
+from sinks.contract import Epoch, Position
+from sinks.errors import Fenced, LakelockError
 
-
-class Topics(Protocol):
-    """What the delivery asks of the source."""
-
-    def look(self) -> TopicsHeld: ...
-
-    def starting(self, held: TopicsHeld) -> Callable[[frozenset[str]], Offsets]: ...
-
-
-@dataclass(frozen=True)
-class Work:
-    """What one run has to do. ``run_epoch`` takes the epoch and the offsets that still lie behind it."""
-
-    pipeline: str
-    owner: str
-    topics: Topics
-    position: Callable[[], Position | None]
-    run_epoch: Callable[[Epoch, int], Committed]
-    max_records: int
-    continue_on_data_loss: bool = False
-
-
-@dataclass(frozen=True)
-class Delivered:
-    epochs: int
-    rows: int
-    position: Position | None
+log = logging.getLogger("lakelock.delivery")
 
 
 def deliver(work: Work, *, interval: timedelta | None, stop: threading.Event) -> Delivered:
@@ -56,6 +30,8 @@ def deliver(work: Work, *, interval: timedelta | None, stop: threading.Event) ->
         started = time.monotonic()
         # From the table, never from memory: somebody may have restored it since.
         position = work.position()
+        if last is None and position is not None and position.delivery != TRANSACTIONAL:
+            position = hand_over(work, TRANSACTIONAL)
         if last is not None and position is not None and position.epoch > last.epoch:
             raise Fenced(
                 f"Pipeline {work.pipeline!r} was replaced: run {position.owner} has committed epoch {position.epoch}; "
@@ -80,7 +56,12 @@ def deliver(work: Work, *, interval: timedelta | None, stop: threading.Event) ->
             )
             if epoch is None:
                 break
-            committed = work.run_epoch(epoch, behind(epoch.offsets, target))
+            left = behind(epoch.offsets, target)
+            if not epochs:
+                work.observe(Event(Step.RESUMED, epoch, behind=left))
+            work.observe(Event(Step.PLANNED, epoch, behind=left))
+            committed = work.run_epoch(epoch, left)
+            _publish(work, epoch, left)
             epochs, rows, position = epochs + 1, rows + (committed.rows or 0), committed.position
             if not epoch.ranges:
                 break
@@ -91,6 +72,11 @@ def deliver(work: Work, *, interval: timedelta | None, stop: threading.Event) ->
             return Delivered(epochs, rows, position)
 
 
-def behind(offsets: Offsets, held: TopicsHeld) -> int:
-    """Offsets between ``offsets`` and the ends of the topics: an upper bound on the records still to come."""
-    return sum(max(0, end - offsets.get(at, held.beginnings.get(at, 0))) for at, end in held.ends.items())
+def _publish(work: Work, epoch: Epoch, left: int) -> None:
+    """Tell lag tools how far the table is. Never read back: where it fails, nothing but their figures is wrong."""
+    try:
+        work.group.store(epoch.offsets)
+    except LakelockError as error:
+        log.warning("offsets were not published to consumer group %s: %s", work.group.name, error.message)
+        return
+    work.observe(Event(Step.OFFSETS_COMMITTED, epoch, behind=left))

@@ -9,6 +9,8 @@ from conftest import Lake, Topic
 PROGRAM = """
 import sys
 from connector import Pipeline
+from connector.audit import audit
+from connector.config import load
 from connector.spark import session
 from pyspark.sql import SparkSession
 with session({"spark.remote": "local[2]"}, name="connect") as spark:
@@ -16,18 +18,25 @@ with session({"spark.remote": "local[2]"}, name="connect") as spark:
     for _ in range(2):
         for file in sys.argv[1:]:
             done = Pipeline.from_file(file).run()
-            print(done.epochs, done.rows, done.position.epoch)
+            print(done.epochs, done.rows)
+    for file in sys.argv[1:]:
+        print(audit(load(file)))
 """
 
 
-def test_both_sinks_work_through_spark_connect(lake: Lake, topic: Topic) -> None:
+def test_both_sinks_and_a_consumer_group_work_through_spark_connect(lake: Lake, topic: Topic) -> None:
     topic.send_rows([(f"k{number % 7}", number) for number in range(100)])
-    files = [str(lake.file(kind, epoch={"max_records": 60})) for kind in ("append", "upsert")]
+    bound = {"epoch": {"max_records": 60}}
+    files = [str(lake.file(kind, **bound)) for kind in ("append", "upsert")]
+    group = {"name": topic.name, "delivery": "idempotent", "sink": {"path": str(lake.path("idempotent"))}}
+    files.append(str(lake.file("upsert", **bound, **group)))
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, *files], capture_output=True, text=True, timeout=240, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert [line.split()[0] for line in done.stdout.splitlines()] == ["2", "2", "0", "0"]
+    lines = done.stdout.splitlines()
+    assert [line.split()[0] for line in lines[:6]] == ["2", "2", "2", "0", "0", "0"]
+    assert lines[6:] == ["exact: 100 expected, 100 found", *["exact: 7 expected, 7 found"] * 2]
     assert len(lake.rows()) == 100
     assert lake.rows("upsert") == [(f"k{key}", max(range(key, 100, 7))) for key in range(7)]
 

@@ -4,52 +4,20 @@ import contextlib
 import itertools
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import pytest
+from fakes import Crash, Group, Topic
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connector.delivery.transactional import Work, deliver
-from connector.protocol.recover import TopicsHeld
+from connector.delivery.transactional import deliver
+from connector.delivery.work import Work
 from sinks.contract import Committed, Epoch
 from sinks.errors import Fenced, PositionMismatch, TopicRecreated
-from sinks.memory import MemoryAppend, MemoryTable, MemoryUpsert, Record
+from sinks.memory import MemoryAppend, MemoryTable, MemoryUpsert
 from sinks.offsets import Offsets, TopicPartition
-
-
-class Crash(BaseException):
-    """The process is gone: nothing after it runs, and only the table survives."""
-
-
-@dataclass
-class Topic:
-    """A Kafka topic in memory: one list of (key, value) per partition; the topic's id; the configured start."""
-
-    partitions: list[list[tuple[str, int]]]
-    id: str = "first"
-    start: str = "earliest"
-    deleted_up_to: dict[int, int] = field(default_factory=dict)
-
-    def look(self) -> TopicsHeld:
-        ends = {TopicPartition("t", p): len(records) for p, records in enumerate(self.partitions)}
-        beginnings = {at: self.deleted_up_to.get(at.partition, 0) for at in ends}
-        return TopicsHeld(Offsets(beginnings), Offsets(ends), {"t": self.id}, datetime.now(timezone.utc))
-
-    def starting(self, held: TopicsHeld) -> Callable[[frozenset[str]], Offsets]:
-        chosen = held.beginnings if self.start == "earliest" else held.ends
-        return lambda topics: chosen if topics else Offsets()
-
-    def read(self, epoch: Epoch) -> list[Record]:
-        return [
-            Record(range_.at, offset, *self.partitions[range_.partition][offset])
-            for range_ in epoch.ranges
-            for offset in range(range_.start, range_.end)
-        ]
-
-    def append(self, partition: int, *records: tuple[str, int]) -> None:
-        self.partitions[partition] += records
 
 
 def run(
@@ -77,7 +45,7 @@ def run(
             raise Crash
         return committed
 
-    work = Work("p", owner, topic, writer.position, run_epoch, max_records)
+    work = Work("p", owner, topic, writer.position, run_epoch, max_records, Group(), lambda event: None)
     return deliver(work, interval=None, stop=threading.Event())
 
 
@@ -97,11 +65,8 @@ def test_every_record_counts_once_whatever_the_crashes_and_the_cut_into_epochs(p
             with contextlib.suppress(Crash):
                 run(topic, table, sink=sink, max_records=bound, **{"crash_after" if after else "crash_before": nth})
         run(topic, table, sink=sink)
-    every = [
-        Record(TopicPartition("t", p), o, *r) for p, rows in enumerate(topic.partitions) for o, r in enumerate(rows)
-    ]
-    latest = {record.key: record for record in every}
-    assert sorted(tables[MemoryAppend].rows) == sorted(every)
+    latest = {record.key: record for record in topic.every}
+    assert sorted(tables[MemoryAppend].rows) == topic.every
     assert sorted(tables[MemoryUpsert].rows) == sorted(latest.values())
     for table in tables.values():
         numbers = [position.epoch for position in table.commits]
@@ -214,7 +179,7 @@ def test_with_an_interval_it_goes_on_until_it_is_stopped() -> None:
             stop.set()
         return committed
 
-    work = Work("p", "run", topic, sink.position, run_epoch, 10)
+    work = Work("p", "run", topic, sink.position, run_epoch, 10, Group(), lambda event: None)
     assert deliver(work, interval=timedelta(milliseconds=1), stop=stop).epochs == 4
     assert len(table.rows) == 4
 
@@ -229,7 +194,7 @@ def test_a_run_that_was_replaced_between_two_intervals_is_fenced() -> None:
         run(topic, table, owner="winner")
         return committed
 
-    work = Work("p", "zombie", topic, sink.position, run_epoch, 10)
+    work = Work("p", "zombie", topic, sink.position, run_epoch, 10, Group(), lambda event: None)
     with pytest.raises(Fenced) as caught:
         deliver(work, interval=timedelta(milliseconds=1), stop=stop)
     assert caught.value.owner == "winner"

@@ -1,0 +1,105 @@
+"""From one delivery to another: who knows where the pipeline stands, and how that is handed over, once.
+
+``transactional`` has its offsets in the table; the other deliveries have theirs in the consumer group, and in the table
+only where they began. Each change is an epoch without rows, so the table tells which delivery it belongs to:
+
+* to a consumer group, the group first gets the table's offsets, then the table's epoch says so. A crash in between
+  leaves the table transactional: the next run does both again, with the same offsets.
+* back to ``transactional``, the epoch takes the group's offsets. A crash before it leaves all as it was.
+
+The group must have no members meanwhile: one that goes on would commit, or write, behind the new delivery's back.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime, timezone
+
+from connector.delivery.work import Work
+from connector.protocol.recover import TopicsHeld, refuse_recreated, resume
+from connector.protocol.steps import Event, Step
+from sinks.contract import Epoch, Position
+from sinks.errors import Fenced, GroupActive, PositionMismatch
+from sinks.offsets import Offsets
+
+TRANSACTIONAL = "transactional"
+EMPTY_WITHIN_SECONDS = 60.0
+"""A member that was killed stays in its group for Kafka's ``session.timeout.ms``, 45 seconds by default."""
+
+
+def hand_over(work: Work, delivery: str) -> Position:
+    """The position that ``delivery`` goes on from. Writes an epoch only where the table belongs to another delivery.
+
+    Raises GroupActive, and what ``resume`` raises.
+    """
+    deadline = time.monotonic() + EMPTY_WITHIN_SECONDS
+    while True:
+        position, held = work.position(), work.topics.look()
+        if position is not None and _stands(position, delivery):
+            refuse_recreated(position.topics, held.ids)
+            return position
+        try:
+            if (position is None or position.delivery != delivery) and work.group.has_members():
+                raise _active(work, delivery)
+            epoch, note = _handed_over(work, delivery, position, held)
+            committed = work.run_epoch(epoch, 0)
+        except GroupActive:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.5)
+            continue
+        except (Fenced, PositionMismatch):
+            # Another member of the group starts at the same time, and was first.
+            winner = work.position()
+            if winner is None or not _stands(winner, delivery):
+                raise
+            continue
+        work.observe(Event(Step.RESUMED, epoch, committed, note=note))
+        return committed.position
+
+
+def _stands(position: Position, delivery: str) -> bool:
+    """Whether the table belongs to this delivery already, and won't forget that soon."""
+    due = position.refresh_after is not None and datetime.now(timezone.utc) >= position.refresh_after
+    return position.delivery == delivery and not due
+
+
+def _handed_over(work: Work, delivery: str, position: Position | None, held: TopicsHeld) -> tuple[Epoch, str]:
+    stored = position.offsets if position else Offsets()
+    lost = position.lost if position else ()
+    if position is None or position.delivery == TRANSACTIONAL:
+        resumption = resume(
+            position, held, work.topics.starting(held), continue_on_data_loss=work.continue_on_data_loss
+        )
+        offsets, lost = resumption.offsets, (*lost, *resumption.lost)
+        work.group.store(offsets)
+        note = f"consumer group {work.group.name} starts at {offsets.to_json()}"
+    else:
+        refuse_recreated(position.topics, held.ids)
+        offsets = stored.join(work.group.committed())
+        note = f"took the offsets of consumer group {work.group.name}, once: {offsets.to_json()}"
+    if position is not None and position.delivery != delivery:
+        note = f"delivery was {position.delivery}, is {delivery} from now on: {note}"
+    epoch = Epoch(
+        pipeline=work.pipeline,
+        number=position.epoch + 1 if position else 1,
+        owner=work.owner,
+        ranges=(),
+        offsets=Offsets({**stored, **offsets}),
+        topics={**(position.topics if position else {}), **held.ids},
+        read_to=position.read_to if position else None,
+        expected=position,
+        since=Offsets({**offsets, **(position.since if position else {})}),
+        lost=lost,
+        delivery=delivery,
+    )
+    return epoch, note
+
+
+def _active(work: Work, delivery: str) -> GroupActive:
+    return GroupActive(
+        f"Consumer group {work.group.name!r} still has members after {EMPTY_WITHIN_SECONDS:.0f} seconds: pipeline "
+        f"{work.pipeline!r} can't start as {delivery} while another delivery may commit or write behind its back.",
+        hint="Stop the other runs of this pipeline. One that was killed leaves its group after session.timeout.ms. If "
+        "something else uses this group, give the pipeline one of its own: `source: {kafka: {group.id: ...}}`.",
+    )

@@ -1,0 +1,94 @@
+"""What a delivery has to do, and what it has done. A delivery knows its work by these functions alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from connector.protocol.recover import TopicsHeld
+from connector.protocol.steps import Observer
+from sinks.contract import Committed, Epoch, Position
+from sinks.offsets import Offsets
+
+
+class Topics(Protocol):
+    """What the delivery asks of the source."""
+
+    def look(self) -> TopicsHeld: ...
+
+    def starting(self, held: TopicsHeld) -> Callable[[frozenset[str]], Offsets]: ...
+
+
+class Group(Protocol):
+    """The consumer group, seen from outside: none of these joins it."""
+
+    name: str
+
+    def committed(self) -> Offsets:
+        """The offsets that the group has committed, of the pipeline's topics."""
+        ...
+
+    def store(self, offsets: Offsets) -> None:
+        """Commit these for the group. Raises GroupActive while it has members."""
+        ...
+
+    def has_members(self) -> bool: ...
+
+
+@dataclass(frozen=True)
+class Work:
+    """One run of epochs that the sink's own position decides on (``transactional``).
+
+    ``run_epoch`` takes the epoch and the offsets that still lie behind it.
+    """
+
+    pipeline: str
+    owner: str
+    topics: Topics
+    position: Callable[[], Position | None]
+    run_epoch: Callable[[Epoch, int], Committed]
+    max_records: int
+    group: Group
+    observe: Observer
+    continue_on_data_loss: bool = False
+
+
+class Member(Protocol):
+    """This run as a member of the consumer group. A batch is an epoch whose ranges were polled."""
+
+    def batches(self) -> Iterator[Epoch]:
+        """Polled batches, until the run is to end. Between two of them nothing of the first is held any more."""
+        ...
+
+    def auto_committed(self) -> Epoch:
+        """Wait until the client has committed the batch on its own clock; the part of it that it has: mostly all."""
+        ...
+
+    def commit(self, batch: Epoch) -> None:
+        """Commit the batch's offsets, and wait for the answer. What another member has taken over is left to it."""
+        ...
+
+
+@dataclass(frozen=True)
+class GroupWork:
+    """One run as a member of a consumer group. ``write`` returns the rows written."""
+
+    member: Member
+    write: Callable[[Epoch], int]
+
+
+@dataclass(frozen=True)
+class Delivered:
+    epochs: int = 0
+    rows: int = 0
+    position: Position | None = None
+    """Of the table, where the delivery keeps one there."""
+
+    def plus(self, rows: int) -> Delivered:
+        return Delivered(self.epochs + 1, self.rows + rows)
+
+
+def behind(offsets: Offsets, held: TopicsHeld) -> int:
+    """Offsets between ``offsets`` and the ends of the topics: an upper bound on the records still to come."""
+    return sum(max(0, end - offsets.get(at, held.beginnings.get(at, 0))) for at, end in held.ends.items())

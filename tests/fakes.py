@@ -1,0 +1,147 @@
+"""Kafka and a consumer group in memory, for tests without one: what a delivery asks of them, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+
+from connector.protocol.recover import TopicsHeld
+from sinks.contract import Epoch
+from sinks.errors import GroupActive
+from sinks.memory import Record
+from sinks.offsets import OffsetRange, Offsets, TopicPartition
+
+
+class Crash(BaseException):
+    """The process is gone: nothing after it runs, and only tables, topics and groups survive."""
+
+
+@dataclass
+class Topic:
+    """A Kafka topic in memory: one list of (key, value) per partition; the topic's id; the configured start."""
+
+    partitions: list[list[tuple[str, int]]]
+    id: str = "first"
+    start: str = "earliest"
+    deleted_up_to: dict[int, int] = field(default_factory=dict)
+
+    def look(self) -> TopicsHeld:
+        ends = {TopicPartition("t", p): len(records) for p, records in enumerate(self.partitions)}
+        beginnings = {at: self.deleted_up_to.get(at.partition, 0) for at in ends}
+        return TopicsHeld(Offsets(beginnings), Offsets(ends), {"t": self.id}, datetime.now(timezone.utc))
+
+    def starting(self, held: TopicsHeld) -> Callable[[frozenset[str]], Offsets]:
+        chosen = held.beginnings if self.start == "earliest" else held.ends
+        return lambda topics: chosen if topics else Offsets()
+
+    def read(self, epoch: Epoch) -> list[Record]:
+        return [
+            Record(range_.at, offset, *self.partitions[range_.partition][offset])
+            for range_ in epoch.ranges
+            for offset in range(range_.start, range_.end)
+        ]
+
+    def append(self, partition: int, *records: tuple[str, int]) -> None:
+        self.partitions[partition] += records
+
+    @property
+    def every(self) -> list[Record]:
+        return [
+            Record(TopicPartition("t", partition), offset, *record)
+            for partition, records in enumerate(self.partitions)
+            for offset, record in enumerate(records)
+        ]
+
+
+@dataclass
+class Group:
+    """A consumer group: the offsets that it has committed survive every crash."""
+
+    name: str = "group"
+    stored: Offsets = field(default_factory=Offsets)
+    members: bool = False
+
+    def committed(self) -> Offsets:
+        return self.stored
+
+    def store(self, offsets: Offsets) -> None:
+        if self.members:
+            raise GroupActive("members")
+        self.stored = Offsets({**self.stored, **offsets})
+
+    def has_members(self) -> bool:
+        return self.members
+
+
+class Steps:
+    """Every step of a run has a point before it and one after it; the run ends, or is rebalanced, at the n-th."""
+
+    def __init__(self, crash_at: int | str | None = None) -> None:
+        self._crash_at = crash_at
+        self._count = 0
+
+    def point(self, name: str) -> None:
+        self._count += 1
+        if self._crash_at in (self._count, name):
+            raise Crash(name)
+
+
+@dataclass
+class Member:
+    """One run's membership: polls at most ``max_records``, from the group's offsets up to what the topic holds.
+
+    ``taken`` are the batches (by number) whose first partition a rebalance takes away before the commit; it comes
+    back at once, as it would to another member.
+    """
+
+    topic: Topic
+    group: Group
+    steps: Steps
+    max_records: int = 3
+    taken: frozenset[int] = frozenset()
+    _next: dict[TopicPartition, int] = field(default_factory=dict)
+    _polled: int = 0
+
+    def batches(self) -> Iterator[Epoch]:
+        held = self.topic.look()
+        self._next = {at: self.group.stored.get(at, start) for at, start in held.beginnings.items()}
+        while True:
+            room, ranges = self.max_records, []
+            for at, start in self._next.items():
+                end = min(held.ends[at], start + room)
+                if end > start:
+                    ranges.append(OffsetRange(*at, start, end))
+                    room -= end - start
+            if not ranges:
+                return
+            self._polled += 1
+            self._next.update({each.at: each.end for each in ranges})
+            self.steps.point("before poll")
+            self._batch = _batch(self._polled, ranges)
+            self.steps.point("after poll")
+            yield self._batch
+
+    def auto_committed(self) -> Epoch:
+        self.steps.point("before commit")
+        mine = self._keep(self._batch)
+        self.steps.point("after commit")
+        return _batch(self._polled, mine)
+
+    def commit(self, batch: Epoch) -> None:
+        self.steps.point("before commit")
+        self._keep(batch)
+        self.steps.point("after commit")
+
+    def _keep(self, batch: Epoch) -> list[OffsetRange]:
+        mine = list(batch.ranges)
+        if batch.number in self.taken:
+            lost = mine.pop(0)
+            self._next[lost.at] = self.group.stored.get(lost.at, 0)
+        self.group.stored = Offsets({**self.group.stored, **{each.at: each.end for each in mine}})
+        return mine
+
+
+def _batch(number: int, ranges: list[OffsetRange]) -> Epoch:
+    ends = Offsets({each.at: each.end for each in ranges})
+    return Epoch("p", number, "run", tuple(ranges), ends, {"t": "first"}, None, None)

@@ -1,0 +1,357 @@
+"""From one delivery to another: nothing lost, nothing repeated, whatever crashes and whoever starts meanwhile."""
+
+import itertools
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from fakes import Crash, Group, Member, Steps, Topic
+
+from connector.delivery import auto_commit, handover, manual_commit, transactional
+from connector.delivery.handover import hand_over
+from connector.delivery.work import GroupWork, Work
+from connector.protocol.steps import Event, Step
+from sinks.contract import Committed, Epoch, Position
+from sinks.errors import GroupActive, OffsetsLost, TopicRecreated
+from sinks.memory import MemoryAppend, MemoryTable
+from sinks.offsets import OffsetRange, Offsets, TopicPartition
+
+IN_GROUP = {"auto_commit": auto_commit, "manual_commit": manual_commit, "idempotent": manual_commit}
+ALL = (*IN_GROUP, "transactional")
+
+
+class Clock:
+    """A minute passes in no time; ``sleeps`` are what was waited, and what happens meanwhile."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.sleeps: list[float] = []
+        self.meanwhile: Callable[[], None] = lambda: None
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.sleeps.append(seconds)
+        self.meanwhile()
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(handover, "time", clock)
+    return clock
+
+
+@dataclass
+class Pipeline:
+    """One pipeline: its topic, its group, its table, and what its runs announced."""
+
+    topic: Topic
+    group: Group = field(default_factory=Group)
+    table: MemoryTable = field(default_factory=MemoryTable)
+    events: list[Event] = field(default_factory=list)
+    owners: itertools.count = field(default_factory=itertools.count)
+
+    def work(
+        self,
+        *,
+        before: Callable[[Epoch], None] = lambda epoch: None,
+        after: Callable[[Epoch], None] = lambda epoch: None,
+        continue_on_data_loss: bool = False,
+    ) -> Work:
+        sink = MemoryAppend(self.table)
+
+        def run_epoch(epoch: Epoch, behind: int) -> Committed:
+            before(epoch)
+            committed = sink.write(epoch, self.topic.read(epoch))
+            after(epoch)
+            return committed
+
+        return Work(
+            pipeline="p",
+            owner=f"run-{next(self.owners)}",
+            topics=self.topic,
+            position=sink.position,
+            run_epoch=run_epoch,
+            max_records=3,
+            group=self.group,
+            observe=self.events.append,
+            continue_on_data_loss=continue_on_data_loss,
+        )
+
+    def run(self, delivery: str) -> None:
+        """A whole run, as `Pipeline.run` has it."""
+        work = self.work()
+        if delivery == "transactional":
+            transactional.deliver(work, interval=None, stop=threading.Event())
+            return
+        hand_over(work, delivery)
+        member = Member(self.topic, self.group, Steps())
+
+        def write(batch: Epoch) -> int:
+            rows = self.topic.read(batch)
+            self.table.rows += tuple(rows)
+            return len(rows)
+
+        IN_GROUP[delivery].deliver(GroupWork(member, write))
+
+    @property
+    def position(self) -> Position:
+        assert self.table.position is not None
+        return self.table.position
+
+    @property
+    def notes(self) -> list[str]:
+        return [event.note for event in self.events if event.note]
+
+
+@pytest.fixture
+def pipeline() -> Pipeline:
+    return Pipeline(Topic([[("a", 1), ("b", 2), ("c", 3), ("d", 4)], [("e", 5)]]))
+
+
+def at(partition: int) -> TopicPartition:
+    return TopicPartition("t", partition)
+
+
+@pytest.mark.parametrize(("first", "second"), itertools.product(ALL, ALL))
+def test_a_pipeline_moves_from_any_delivery_to_any_other_and_back(first: str, second: str, pipeline: Pipeline) -> None:
+    for number, delivery in enumerate([first, second, second, first]):
+        pipeline.topic.append(number % 2, ("more", number))
+        pipeline.run(delivery)
+        assert sorted(pipeline.table.rows) == pipeline.topic.every
+        assert pipeline.position.delivery == delivery
+    assert pipeline.group.stored == pipeline.topic.look().ends
+    changes = len(pipeline.notes)
+    if first == second:
+        assert changes == (first != "transactional")  # the first run only
+    else:
+        assert changes == 2 + (first != "transactional")
+
+
+@pytest.mark.parametrize("delivery", IN_GROUP)
+def test_the_first_run_tells_the_group_and_the_table_where_it_starts(delivery: str) -> None:
+    pipeline = Pipeline(Topic([[("old", 1)], []], start="latest"))
+    pipeline.group.stored = Offsets({at(1): 7})  # of somebody before us
+    position = hand_over(pipeline.work(), delivery)
+    starts = Offsets({at(0): 1, at(1): 0})
+    assert (position.epoch, position.offsets, position.since, position.delivery) == (1, starts, starts, delivery)
+    assert position.topics == {"t": "first"}
+    assert pipeline.group.stored == starts
+    (event,) = pipeline.events
+    assert event.step is Step.RESUMED
+    assert event.note == 'consumer group group starts at {"t":{"0":1,"1":0}}'
+
+
+def test_a_second_run_of_the_same_delivery_writes_no_epoch(pipeline: Pipeline) -> None:
+    first = hand_over(pipeline.work(), "manual_commit")
+    pipeline.group.stored = Offsets({at(0): 3})
+    assert hand_over(pipeline.work(), "manual_commit") == first
+    assert len(pipeline.table.commits) == 1
+    assert pipeline.group.stored == Offsets({at(0): 3})
+
+
+@pytest.mark.parametrize("delivery", IN_GROUP)
+def test_from_transactional_the_group_goes_on_from_the_tables_offsets(delivery: str, pipeline: Pipeline) -> None:
+    pipeline.run("transactional")
+    pipeline.group.stored = Offsets({at(0): 2, at(1): 0})  # somebody has played with it
+    position = hand_over(pipeline.work(), delivery)
+    assert pipeline.group.stored == position.offsets == Offsets({at(0): 4, at(1): 1})
+    assert pipeline.notes == [
+        f'delivery was transactional, is {delivery} from now on: consumer group group starts at {{"t":{{"0":4,"1":1}}}}'
+    ]
+
+
+def test_back_to_transactional_the_table_takes_the_groups_offsets_once_and_says_so(pipeline: Pipeline) -> None:
+    hand_over(pipeline.work(), "manual_commit")
+    pipeline.group.stored = Offsets({at(0): 2})
+    position = hand_over(pipeline.work(), "transactional")
+    assert position.offsets == Offsets({at(0): 2, at(1): 0})
+    assert pipeline.notes[-1] == (
+        "delivery was manual_commit, is transactional from now on: "
+        'took the offsets of consumer group group, once: {"t":{"0":2,"1":0}}'
+    )
+    pipeline.group.stored = Offsets({at(0): 4, at(1): 1})  # ignored from now on
+    pipeline.run("transactional")
+    assert [record.key for record in pipeline.table.rows] == ["c", "d", "e"]
+
+
+def test_between_two_weaker_deliveries_the_group_keeps_its_offsets(pipeline: Pipeline) -> None:
+    hand_over(pipeline.work(), "auto_commit")
+    pipeline.group.stored = Offsets({at(0): 2, at(1): 1})
+    position = hand_over(pipeline.work(), "manual_commit")
+    assert (position.epoch, position.offsets) == (2, Offsets({at(0): 2, at(1): 1}))
+    assert pipeline.group.stored == position.offsets
+    assert pipeline.notes[-1].startswith("delivery was auto_commit, is manual_commit from now on: took")
+
+
+def test_a_crash_between_the_groups_offsets_and_the_tables_epoch_leaves_the_table_transactional(
+    pipeline: Pipeline,
+) -> None:
+    pipeline.run("transactional")
+
+    def crash(epoch: Epoch) -> None:
+        raise Crash
+
+    with pytest.raises(Crash):
+        hand_over(pipeline.work(before=crash), "manual_commit")
+    assert pipeline.position.delivery == "transactional"
+    pipeline.topic.append(1, ("f", 6))
+    pipeline.run("transactional")  # as if nothing had been tried
+    assert sorted(pipeline.table.rows) == pipeline.topic.every
+    pipeline.topic.append(0, ("g", 7))
+    pipeline.run("manual_commit")
+    assert sorted(pipeline.table.rows) == pipeline.topic.every
+
+
+@pytest.mark.parametrize(("first", "second"), [(a, b) for a, b in itertools.product(ALL, ALL) if a != b])
+@pytest.mark.parametrize("landed", [False, True])
+def test_a_crash_in_any_handover_is_made_good_by_the_next_run(
+    landed: bool, first: str, second: str, pipeline: Pipeline
+) -> None:
+    pipeline.run(first)
+
+    def crash(epoch: Epoch) -> None:
+        raise Crash
+
+    with pytest.raises(Crash):
+        hand_over(pipeline.work(**{"after" if landed else "before": crash}), second)
+    assert pipeline.position.delivery == (second if landed else first)
+    pipeline.topic.append(0, ("f", 6))
+    pipeline.run(second)
+    assert sorted(pipeline.table.rows) == pipeline.topic.every
+
+
+@pytest.mark.parametrize("first", [None, "transactional", "auto_commit"])
+def test_of_two_members_that_start_at_once_the_second_goes_on_from_the_firsts_epoch(
+    first: str | None, pipeline: Pipeline
+) -> None:
+    if first:
+        pipeline.run(first)
+    winner: list[Position] = []
+
+    def another_was_first(epoch: Epoch) -> None:
+        if not winner:
+            winner.append(hand_over(pipeline.work(), "manual_commit"))
+
+    position = hand_over(pipeline.work(before=another_was_first), "manual_commit")
+    assert position == winner[0]
+    assert len([each for each in pipeline.table.commits if each.delivery == "manual_commit"]) == 1
+
+
+def test_a_member_that_joins_between_the_look_and_the_store_is_waited_for(clock: Clock, pipeline: Pipeline) -> None:
+    """The other one has handed over, and reads already: its group's offsets can't be changed, and needn't be."""
+    other = pipeline.work()
+    starting = pipeline.topic.starting
+
+    def joined(held):
+        pipeline.topic.starting = starting
+        hand_over(other, "manual_commit")
+        pipeline.group.members = True
+        return starting(held)
+
+    pipeline.topic.starting = joined
+    position = hand_over(pipeline.work(), "manual_commit")
+    assert (position.epoch, position.owner) == (1, other.owner)
+
+
+def test_another_delivery_that_was_first_is_not_gone_on_from(pipeline: Pipeline) -> None:
+    def another_was_first(epoch: Epoch) -> None:
+        if pipeline.table.position is None:
+            hand_over(pipeline.work(), "auto_commit")
+
+    with pytest.raises(Exception, match="run-1 has committed"):
+        hand_over(pipeline.work(before=another_was_first), "manual_commit")
+    assert pipeline.position.delivery == "auto_commit"
+
+
+@pytest.mark.parametrize(("first", "second"), [(a, b) for a, b in itertools.product(ALL, ALL) if a != b])
+def test_a_group_with_members_is_refused(first: str, second: str, clock: Clock, pipeline: Pipeline) -> None:
+    pipeline.run(first)
+    pipeline.group.members = True
+    before = pipeline.position
+    with pytest.raises(GroupActive, match=f"can't start as {second}") as caught:
+        hand_over(pipeline.work(), second)
+    assert sum(clock.sleeps) == pytest.approx(handover.EMPTY_WITHIN_SECONDS, abs=1)
+    assert caught.value.transient
+    assert "session.timeout.ms" in caught.value.hint
+    assert pipeline.position == before
+
+
+def test_a_killed_member_is_waited_for(clock: Clock, pipeline: Pipeline) -> None:
+    pipeline.run("manual_commit")
+    pipeline.group.members = True
+
+    def expire() -> None:
+        pipeline.group.members = clock.now < 45
+
+    clock.meanwhile = expire
+    assert hand_over(pipeline.work(), "transactional").delivery == "transactional"
+    assert clock.now == 45
+
+
+def test_a_member_of_the_same_delivery_is_no_obstacle(clock: Clock, pipeline: Pipeline) -> None:
+    hand_over(pipeline.work(), "manual_commit")
+    pipeline.group.members = True
+    hand_over(pipeline.work(), "manual_commit")
+    assert not clock.sleeps
+
+
+def test_a_handover_that_is_about_to_be_forgotten_is_written_again_beside_its_members(
+    clock: Clock, pipeline: Pipeline
+) -> None:
+    hand_over(pipeline.work(), "manual_commit")
+    pipeline.group.stored, pipeline.group.members = Offsets({at(0): 2, at(1): 0}), True
+    old = datetime.now(timezone.utc) - timedelta(days=1)
+    pipeline.table.position = replace(pipeline.position, refresh_after=old)
+    position = hand_over(pipeline.work(), "manual_commit")
+    assert (position.epoch, position.offsets) == (2, Offsets({at(0): 2, at(1): 0}))
+    assert pipeline.group.stored == position.offsets
+    assert not clock.sleeps
+
+
+def test_since_and_lost_are_carried_along(pipeline: Pipeline) -> None:
+    pipeline.topic.start = "latest"
+    pipeline.run("transactional")
+    since = pipeline.position.since
+    assert since == Offsets({at(0): 4, at(1): 1})
+    pipeline.topic.append(0, *[("x", n) for n in range(4)])
+    pipeline.topic.deleted_up_to = {0: 6}
+    with pytest.raises(OffsetsLost, match=r"\[4, 6\) is missing"):
+        hand_over(pipeline.work(), "manual_commit")
+    gap = OffsetRange("t", 0, 4, 6)
+    position = hand_over(pipeline.work(continue_on_data_loss=True), "manual_commit")
+    assert (position.since, position.lost, position.offsets[at(0)]) == (since, (gap,), 6)
+    for delivery in ("auto_commit", "transactional", "manual_commit"):
+        position = hand_over(pipeline.work(), delivery)
+        assert (position.since, position.lost) == (since, (gap,))
+
+
+def test_a_partition_added_meanwhile_begins_where_it_was_taken_in(pipeline: Pipeline) -> None:
+    pipeline.run("transactional")
+    pipeline.topic.partitions.append([("f", 6)])
+    position = hand_over(pipeline.work(), "manual_commit")
+    assert position.since == Offsets({at(0): 0, at(1): 0, at(2): 0})
+    assert pipeline.group.stored[at(2)] == 0
+
+
+@pytest.mark.parametrize(("first", "second"), itertools.product(ALL, IN_GROUP))
+def test_a_topic_made_again_is_refused(first: str, second: str, pipeline: Pipeline) -> None:
+    pipeline.run(first)
+    stored = pipeline.group.stored
+    pipeline.topic.id = "second"
+    with pytest.raises(TopicRecreated):
+        hand_over(pipeline.work(), second)
+    assert pipeline.group.stored == stored
+    assert pipeline.position.delivery == first
+
+
+def test_a_topic_made_again_is_refused_on_the_way_back_too(pipeline: Pipeline) -> None:
+    pipeline.run("manual_commit")
+    pipeline.topic.id = "second"
+    with pytest.raises(TopicRecreated):
+        pipeline.run("transactional")
