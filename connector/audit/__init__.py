@@ -1,0 +1,164 @@
+"""The auditor: recomputes from Kafka what a table should hold, and compares. Shares no code with the pipeline.
+
+1. Kafka first: where the consumer group stands. What it has committed was written before, so it must be in the table
+   version that is pinned next.
+2. The table's history says what the version claims to hold: ``[since, offsets)`` of every partition.
+3. What Kafka still holds of that; the rest is named as unchecked, never guessed.
+4. One Spark query compares records and rows on the executors. Only counts per partition, and the first coordinates of
+   each kind of fault, come back.
+
+``claim`` decides what is claimed (pure), ``topics`` asks Kafka, ``table`` reads the table, ``compare`` is the query
+(``values``: what of a row is compared), ``verdict`` what is found and how it is shown.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from connector.audit.claim import At, Bounds, Claim, Range, bounds, claimed, refuse_recreated, unchecked
+from connector.audit.compare import compare, expected_records
+from connector.audit.table import AuditedTable
+from connector.audit.topics import Topics
+from connector.audit.verdict import Audit, PartitionAudit, Place, partitions, show
+from connector.config import DeltaUpsertSink, PipelineConfig
+from connector.spark import session
+from sinks.errors import BrokerUnreachable, ConfigurationError, OffsetsLost
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+__all__ = ["Audit", "Claim", "PartitionAudit", "Place", "Range", "audit", "show"]
+
+log = logging.getLogger("lakelock.audit")
+
+
+def audit(
+    config: PipelineConfig,
+    version: int | None = None,
+    *,
+    say: Callable[[str], None] = log.info,
+    debug: bool = False,
+) -> Audit:
+    """Compare the table of a pipeline, at ``version`` or the newest, with the records in Kafka. Changes nothing.
+
+    Uses the Spark session that is active, or one of its own. ``say`` is told what is being done. Faults are in the
+    result, not raised. Raises LakelockError where nothing could be compared: TopicMissing, TopicRecreated,
+    BrokerUnreachable, OffsetsLost (retention overtook the audit), NotADeltaTable, SchemaMismatch, ConfigurationError
+    (no table or no such version), UnsupportedFormat.
+    """
+    topics = Topics(config.source)
+    try:
+        # That Kafka, or a topic, isn't there is known long before Spark has started.
+        topics.held(config.source.topics)
+        committed = _committed(topics, config)
+        with session(config.spark_options, name=f"verify {config.name}", debug=debug) as spark:
+            sink = config.sinks[0]
+            schema = _schema(config)
+            key = sink.key if isinstance(sink, DeltaUpsertSink) else None
+            table = AuditedTable(spark, sink)
+            pinned = table.pin(version)
+            found = table.metadata(config.name, pinned)
+            held = topics.held({*config.source.topics, *(at.topic for at in (found.offsets if found else ()))})
+            refuse_recreated(found, held)
+            claim, notes = claimed(
+                found,
+                delivery=config.delivery,
+                partitions=held.ends,
+                committed={at: offset for at, offset in committed.items() if at.topic in held.ids},
+                rows=partial(table.extents, pinned, sorted(held.ids)),
+                older_version=pinned < table.newest,
+                from_earliest=config.source.start == "earliest",
+            )
+            cut = bounds(claim, held)
+            others = {topic: other for topic, other in table.others(config.name).items() if topic not in held.ids}
+            say(_plan(table.label, pinned, cut))
+            try:
+                counted = compare(
+                    spark,
+                    records=expected_records(spark, config.source.kafka_options, cut),
+                    rows=table.rows(pinned),
+                    schema=schema,
+                    key=key,
+                    cut=cut,
+                    committed_later=claim.commits_later,
+                    leave_out=sorted(others),
+                )
+            except Exception as error:
+                if "KAFKA_DATA_LOSS" in str(error) or "OffsetOutOfRangeException" in str(error):
+                    raise OffsetsLost(
+                        "Kafka's retention removed records while they were being compared.",
+                        hint="Verify again: what is gone by then is named as unchecked.",
+                    ) from None
+                raise
+    finally:
+        topics.close()
+    parts = partitions(counted, claim)
+    notes += _notes(claim, cut, others, held.compacted, sum(part.counts["unchecked"] for part in parts))
+    return Audit(config.name, table.label, pinned, claim, parts, unchecked(cut), notes)
+
+
+def _committed(topics: Topics, config: PipelineConfig) -> dict[At, int]:
+    """Asked for whatever the file says: the table's commits may say that another delivery has written it."""
+    try:
+        return topics.committed(config.group)
+    except BrokerUnreachable:
+        if config.delivery != "transactional":
+            raise
+        return {}  # a transactional pipeline needs no rights on a group
+
+
+def _schema(config: PipelineConfig) -> StructType:
+    from pyspark.errors import PySparkException
+    from pyspark.sql.types import StructType
+
+    try:
+        schema = StructType.fromDDL(config.value.schema_)
+    except PySparkException as error:
+        problem = next(line for line in str(error).splitlines() if line.strip())
+        raise ConfigurationError(f"value.schema: not a Spark schema: {problem.strip()}") from None
+    if not isinstance(schema, StructType):
+        raise ConfigurationError('value.schema: write columns, as in "carrier STRING, flight INT".')
+    sink = config.sinks[0]
+    for column in sink.key if isinstance(sink, DeltaUpsertSink) else ():
+        if column not in schema.names:
+            raise ConfigurationError(f"sinks[0].key: {column!r} isn't a column of value.schema.")
+    return schema
+
+
+def _plan(table: str, version: int, cut: list[Bounds]) -> str:
+    spans = [part.stop - part.begin for part in cut if part.begin < part.stop]
+    return (
+        f"reading {sum(spans):,} offsets of {len(spans)} partitions from Kafka, and version {version} of {table}, to "
+        "compare them"
+    )
+
+
+def _notes(
+    claim: Claim, cut: list[Bounds], others: dict[str, str], compacted: frozenset[str], rows_unchecked: int
+) -> list[str]:
+    notes = [
+        f"Rows of topic {topic} are of pipeline {other}, and not part of this audit." for topic, other in others.items()
+    ]
+    for topic in sorted(compacted):
+        if any(part.at.topic == topic for part in cut):
+            notes.append(
+                f"Topic {topic} is compacted: a row whose record Kafka has removed counts as unchecked, and what "
+                "compaction removed isn't expected."
+            )
+    for part in cut:
+        if part.stop < part.end:
+            notes.append(
+                f"Kafka's log of {part.at.topic}-{part.at.partition} ends at {part.stop}, before the claim does, at "
+                f"{part.end}: it lost records that the table has."
+            )
+    for gap in claim.lost:
+        notes.append(
+            f"The pipeline itself reported [{gap.start}, {gap.end}) of {gap.topic}-{gap.partition} as lost: not part "
+            "of the claim."
+        )
+    if rows_unchecked and not compacted and not any(part.begin > part.since for part in cut):
+        notes.append(f"{rows_unchecked:,} rows could not be checked.")
+    return notes

@@ -1,0 +1,252 @@
+"""What a table claims to hold, from the metadata of its commits, and what of it Kafka can still show. Pure.
+
+Everything here is written a second time on purpose: the auditor shares no code with the pipeline, so that one mistake
+can't be in both.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from sinks.errors import TopicRecreated, UnsupportedFormat
+
+FORMAT = 1
+
+
+class At(NamedTuple):
+    """One topic-partition."""
+
+    topic: str
+    partition: int
+
+
+Next = Mapping[At, int]
+"""Next offset per topic-partition: 5 means 0..4."""
+
+
+class Range(NamedTuple):
+    """Offsets ``[start, end)`` of one topic-partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def at(self) -> At:
+        return At(self.topic, self.partition)
+
+
+class Segment(NamedTuple):
+    """Versions ``after < version <= upto`` of the table's history, which follow the RESTORE at ``after`` (-1: none)."""
+
+    after: int
+    upto: int
+
+
+def lineage(version: int, restored: Mapping[int, int]) -> list[Segment]:
+    """The versions that led to ``version``, newest first. ``restored``: version of a RESTORE -> the one it went to."""
+    segments = []
+    while True:
+        last = max((at for at in restored if at <= version), default=-1)
+        segments.append(Segment(last, version))
+        if last < 0:
+            return segments
+        if restored[last] >= last:
+            raise ValueError(f"version {last} can't have restored version {restored[last]}")
+        version = restored[last]
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """What a commit of the pipeline says of itself."""
+
+    version: int
+    epoch: int
+    offsets: Next
+    since: Next | None
+    topics: Mapping[str, str]
+    lost: tuple[Range, ...]
+    delivery: str
+
+
+def metadata(text: str, *, version: int, pipeline: str) -> Metadata | None:
+    """Read ``commitInfo.userMetadata``; None where it can't be understood. Raises UnsupportedFormat."""
+    try:
+        fields = json.loads(text)
+        if fields["lakelock"] > FORMAT:
+            raise UnsupportedFormat(
+                f"Version {version} of the table was committed by pipeline {pipeline!r} in format "
+                f"{fields['lakelock']}; this version of lakelock reads up to format {FORMAT}.",
+                hint="Verify with the version of lakelock that wrote the table, or a later one.",
+            )
+        return Metadata(
+            version,
+            int(fields["epoch"]),
+            _flat(fields["offsets"]),
+            _flat(fields["since"]) if fields.get("since") else None,
+            dict(fields.get("topics") or {}),
+            tuple(Range(*lost) for lost in fields.get("lost") or ()),
+            str(fields.get("delivery", "transactional")),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def _flat(nested: Mapping[str, Mapping[str, int]]) -> dict[At, int]:
+    return {
+        At(topic, int(partition)): int(offset)
+        for topic, partitions in nested.items()
+        for partition, offset in partitions.items()
+    }
+
+
+def nested(offsets: Next) -> dict[str, dict[str, int]]:
+    """As Spark writes offsets: ``{"topic": {"0": 123}}``."""
+    written: dict[str, dict[str, int]] = {}
+    for at, offset in sorted(offsets.items()):
+        written.setdefault(at.topic, {})[str(at.partition)] = offset
+    return written
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The table says that it holds the records of ``[since, offsets)``, without ``lost``, and no others."""
+
+    delivery: str
+    since: Next
+    offsets: Next
+    lost: tuple[Range, ...] = ()
+
+    @property
+    def commits_later(self) -> bool:
+        """Whether offsets are committed to Kafka apart from the rows: there may be rows beyond the claim."""
+        return self.delivery != "transactional"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "since": nested(self.since),
+            "offsets": nested(self.offsets),
+            "lost": [list(lost) for lost in self.lost],
+        }
+
+
+class Extent(NamedTuple):
+    """The coordinates in the table's rows, of one topic-partition: lowest offset, and the next after the highest."""
+
+    first: int
+    next: int
+
+
+@dataclass(frozen=True)
+class Held:
+    """What Kafka holds: ``beginnings`` and ``ends`` have every partition of every topic."""
+
+    beginnings: Next
+    ends: Next
+    ids: Mapping[str, str]
+    compacted: frozenset[str] = frozenset()
+
+
+def claimed(
+    found: Metadata | None,
+    *,
+    delivery: str,
+    partitions: Iterable[At],
+    committed: Next,
+    rows: Callable[[], Mapping[At, Extent]],
+    older_version: bool,
+    from_earliest: bool,
+) -> tuple[Claim, list[str]]:
+    """The claim, and notes on what had to be assumed.
+
+    ``found`` is the pipeline's newest commit, ``delivery`` the pipeline file's, which counts where there is no such
+    commit. ``committed`` are the offsets of the consumer group, which say nothing about an ``older_version`` of the
+    table. ``rows`` asks for the coordinates of the table's rows: called only where nothing else tells.
+    ``from_earliest``: the pipeline file says ``start: earliest``.
+    """
+    notes = []
+    delivery = found.delivery if found else delivery
+    by_group = delivery != "transactional" and not older_version and bool(committed)
+    by_rows = not by_group and (found is None or (delivery != "transactional" and older_version))
+    since = found.since if found else None
+    extents = rows() if by_rows or (since is None and not from_earliest) else {}
+
+    starts: dict[At, int] = {}
+    ends: dict[At, int] = {}
+    for at in sorted({*partitions, *(found.offsets if found else ()), *(since or ()), *extents}):
+        extent = extents.get(at, Extent(0, 0))
+        # A partition that was added later is read from its beginning.
+        starts[at] = since.get(at, 0) if since is not None else 0 if from_earliest else extent.first
+        ends[at] = max(
+            starts[at],
+            found.offsets.get(at, 0) if found else 0,
+            committed.get(at, 0) if by_group else 0,
+            extent.next if by_rows else 0,
+        )
+    if found is None:
+        notes.append(
+            f"The table's history has no commit of this pipeline{'' if by_group or extents else ', and no rows of it'}."
+        )
+    if by_rows and extents:
+        why = "The consumer group's offsets don't apply to an older version of the table: t" if older_version else "T"
+        notes.append(f"{why}he claim is taken to end at the last coordinates of the table's rows.")
+    if since is None and any(ends.values()):
+        assumed = "offset 0, as source.start is earliest" if from_earliest else "the first coordinates of its rows"
+        notes.append(f"Where the pipeline began isn't known; taken: {assumed}. What was lost before that doesn't show.")
+    return Claim(delivery, starts, ends, found.lost if found else ()), notes
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """One partition of the claim. Records of ``[begin, stop)`` can be compared; ``since <= begin <= stop <= end``."""
+
+    at: At
+    since: int
+    begin: int
+    stop: int
+    end: int
+    compacted: bool
+    lost: tuple[Range, ...] = ()
+
+
+def bounds(claim: Claim, held: Held) -> list[Bounds]:
+    """What of the claim Kafka can show."""
+    cut = []
+    for at, end in claim.offsets.items():
+        since = claim.since[at]
+        begin = min(max(since, held.beginnings.get(at, end)), end)
+        stop = min(max(begin, held.ends.get(at, end)), end)
+        lost = tuple(sorted(gap for gap in claim.lost if gap.at == at and gap.start < gap.end))
+        cut.append(Bounds(at, since, begin, stop, end, at.topic in held.compacted, lost))
+    return cut
+
+
+def unchecked(cut: Sequence[Bounds]) -> list[Range]:
+    """The ranges of the claim that Kafka can't show: retention removed them, or its log ends before the claim does."""
+    ranges = []
+    for part in cut:
+        for start, end in ((part.since, part.begin), (part.stop, part.end)):
+            for gap in part.lost:
+                if start < gap.start < end:
+                    ranges.append(Range(*part.at, start, gap.start))
+                if start < gap.end and gap.start < end:
+                    start = gap.end
+            if start < end:
+                ranges.append(Range(*part.at, start, end))
+    return ranges
+
+
+def refuse_recreated(found: Metadata | None, held: Held) -> None:
+    """Raises TopicRecreated: offsets of a topic's predecessor say nothing about the records that it has now."""
+    for topic, topic_id in (found.topics if found else {}).items():
+        now = held.ids.get(topic)
+        if now is not None and now != topic_id:
+            raise TopicRecreated(
+                f"Topic {topic!r} was deleted and made again: the table's rows came from topic id {topic_id}, Kafka "
+                f"now has {now}. Their records are gone, so nothing of the table can be checked.",
+                hint="Write the new topic to a new table, and verify that one.",
+            )

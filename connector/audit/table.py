@@ -1,0 +1,156 @@
+"""The audited table: its history, and its rows at one version."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from connector.audit.claim import At, Extent, Metadata, lineage, metadata
+from connector.config import DeltaAppendSink, DeltaUpsertSink
+from sinks.errors import ConfigurationError, NotADeltaTable, SinkError
+from sinks.raised import identifier
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class AuditedTable:
+    """The table of a pipeline's sink. Its history is read once; raises NotADeltaTable, ConfigurationError."""
+
+    def __init__(self, spark: SparkSession, sink: DeltaAppendSink | DeltaUpsertSink) -> None:
+        self._spark = spark
+        self.label = str(sink.path if sink.path is not None else sink.table)
+        if sink.path is not None:
+            # As the pipeline: relative to this process, and anything with a scheme as it is
+            path = sink.path if ":" in sink.path else os.path.abspath(sink.path)  # noqa: PTH100
+            self._sql = f"delta.{identifier(path)}"
+        else:
+            parts = re.findall(r"`((?:[^`]|``)*)`|([^.`]+)", self.label)
+            self._sql = ".".join(identifier(quoted.replace("``", "`") or plain) for quoted, plain in parts)
+        self._history = self._read_history()
+        self.newest, self._oldest, self._restored, self._written = self._summary()
+
+    def _read_history(self) -> DataFrame:
+        from pyspark.errors import AnalysisException
+
+        try:
+            return self._spark.sql(f"DESCRIBE HISTORY {self._sql}").selectExpr(
+                "version", "timestamp", "operation", "operationParameters", "userMetadata"
+            )
+        except AnalysisException as error:
+            if not re.search(
+                "DELTA_(MISSING_DELTA_)?TABLE|TABLE_OR_VIEW_NOT_FOUND|PATH_(NOT_FOUND|DOES_NOT)", str(error)
+            ):
+                raise
+            raise NotADeltaTable(
+                f"{self.label!r} holds no Delta table.",
+                hint="Check sinks[0] of the pipeline file; `lakelock run` makes the table.",
+            ) from None
+
+    def _summary(self) -> tuple[int, int, list[tuple[int, str | None, str]], list[tuple[str, str]]]:
+        """Newest and oldest version; RESTOREs as (version, to version, to timestamp); pipelines and their topics."""
+        from pyspark.sql import functions as F
+
+        parameters = "operationParameters['version'] AS target, operationParameters['timestamp'] AS timestamp"
+        written = ", ".join(f"get_json_object(userMetadata, '$.{name}') AS {name}" for name in ("pipeline", "topics"))
+        row = self._history.agg(
+            F.max("version").alias("newest"),
+            F.min("version").alias("oldest"),
+            F.expr(f"collect_list(IF(operation = 'RESTORE', struct(version, {parameters}), NULL))").alias("restored"),
+            F.expr(
+                f"collect_set(IF(get_json_object(userMetadata, '$.lakelock') IS NOT NULL, struct({written}), NULL))"
+            ).alias("written"),
+        ).first()
+        if row is None or row["newest"] is None:
+            raise SinkError(f"The history of {self.label!r} is empty.")
+        return (
+            row["newest"],
+            row["oldest"],
+            [(entry["version"], entry["target"], entry["timestamp"]) for entry in row["restored"]],
+            [(entry["pipeline"], entry["topics"]) for entry in row["written"] if entry["pipeline"] and entry["topics"]],
+        )
+
+    def pin(self, version: int | None) -> int:
+        """The version to audit: the newest unless one is wanted."""
+        if version is None:
+            return self.newest
+        if not self._oldest <= version <= self.newest:
+            raise ConfigurationError(
+                f"{self.label!r} has no version {version}: its history goes from {self._oldest} to {self.newest}.",
+                hint="Give --version a version of the table, or leave it out for the newest.",
+            )
+        return version
+
+    def metadata(self, pipeline: str, version: int) -> Metadata | None:
+        """Of the commits that led to ``version``, the pipeline's with the highest epoch; None without any.
+
+        Metadata may be a stale copy that a session left in somebody's commit. Two things give it away: an epoch below
+        the newest, and a base version from before the last RESTORE.
+        """
+        from pyspark.sql import functions as F
+
+        def field(name: str) -> str:
+            return f"get_json_object(userMetadata, '$.{name}')"
+
+        base = f"try_cast({field('base')} AS BIGINT)"
+        ours = " OR ".join(
+            f"version > {after} AND version <= {upto} AND coalesce({base} >= {after}, true)"
+            for after, upto in lineage(version, self._restores(version))
+        )
+        row = (
+            self._history.where(F.expr(ours))
+            .where((F.expr(field("pipeline")) == pipeline) & F.expr(f"{field('lakelock')} IS NOT NULL"))
+            .selectExpr(f"try_cast({field('epoch')} AS BIGINT) AS epoch", "-version AS version", "userMetadata")
+            .agg(F.max(F.struct("epoch", "version", "userMetadata")).alias("newest"))
+            .first()
+        )
+        if row is None or row["newest"] is None:
+            return None
+        return metadata(row["newest"]["userMetadata"], version=-row["newest"]["version"], pipeline=pipeline)
+
+    def _restores(self, version: int) -> dict[int, int]:
+        """Version of each RESTORE up to ``version`` -> the version that it went back to."""
+        return {
+            at: int(target) if target is not None else self._at(timestamp, at)
+            for at, target, timestamp in self._restored
+            if at <= version
+        }
+
+    def _at(self, timestamp: str, before: int) -> int:
+        """The version that was the newest at this time, as Delta decides it in ``RESTORE ... TO TIMESTAMP``."""
+        from pyspark.sql import functions as F
+
+        earlier = self._history.where(f"version < {before}").where(
+            F.col("timestamp") <= F.lit(timestamp).cast("timestamp")
+        )
+        row = earlier.selectExpr("max(version) AS version").first()
+        if row is None or row["version"] is None:
+            raise SinkError(
+                f"{self.label!r} was restored (version {before}) to {timestamp}, and its history doesn't reach back to "
+                "then: what it claims to hold can't be told.",
+                hint="Verify a version before the RESTORE, with --version.",
+            )
+        return int(row["version"])
+
+    def others(self, pipeline: str) -> dict[str, str]:
+        """Topics that other pipelines have written to this table, by name, with the pipeline's."""
+        return {topic: other for other, topics in self._written if other != pipeline for topic in json.loads(topics)}
+
+    def rows(self, version: int) -> DataFrame:
+        return self._spark.sql(f"SELECT * FROM {self._sql} VERSION AS OF {version}")
+
+    def extents(self, version: int, topics: Sequence[str]) -> Mapping[At, Extent]:
+        """The coordinates of the rows, one entry per partition."""
+        from pyspark.sql import functions as F
+
+        rows = (
+            self.rows(version)
+            .where(F.col("_topic").isin(*topics) & F.col("_partition").isNotNull() & F.col("_offset").isNotNull())
+            .groupBy("_topic", "_partition")
+            .agg(F.min("_offset").alias("first"), (F.max("_offset") + 1).alias("next"))
+            .collect()
+        )
+        return {At(row["_topic"], row["_partition"]): Extent(row["first"], row["next"]) for row in rows}

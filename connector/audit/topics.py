@@ -1,0 +1,127 @@
+"""What Kafka says of the audited topics: offsets, ids, cleanup, and where the consumer group stands."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from kafka import KafkaAdminClient, KafkaConsumer
+from kafka.admin import ConfigResource
+from kafka.errors import KafkaError, KafkaTimeoutError
+from kafka.structs import TopicPartition
+
+from connector.audit.claim import At, Held
+from connector.config import Source
+from sinks.errors import BrokerUnreachable, ConfigurationError, SourceError, TopicMissing
+
+_PATIENCE_MS = 10_000
+_NO_SUCH_TOPIC = 3
+
+
+class Topics:
+    """Asks one Kafka cluster; changes nothing there, and belongs to no group. Close it after use."""
+
+    def __init__(self, source: Source) -> None:
+        options = source.kafka_options
+        self._servers = options.pop("bootstrap.servers")
+        options.pop("group.id", None)
+        options = {
+            "bootstrap.timeout.ms": str(_PATIENCE_MS),
+            "request.timeout.ms": str(_PATIENCE_MS),
+            **options,
+            "bootstrap.servers": self._servers,
+        }
+        with self._in_time():
+            self._admin = KafkaAdminClient(**_understood(KafkaAdminClient.DEFAULT_CONFIG, options))
+            self._consumer = KafkaConsumer(
+                **_understood(KafkaConsumer.DEFAULT_CONFIG, options),
+                isolation_level="read_committed",
+                enable_auto_commit=False,
+                allow_auto_create_topics=False,
+            )
+
+    def close(self) -> None:
+        self._consumer.close(autocommit=False)
+        self._admin.close()
+
+    def committed(self, group: str) -> dict[At, int]:
+        """The next offsets that this consumer group has committed. Raises SourceError."""
+        with self._in_time():
+            found = self._admin.list_group_offsets(group)
+        return {At(*at): stored.offset for at, stored in found.get(group, {}).items() if stored.offset >= 0}
+
+    def held(self, topics: Iterable[str]) -> Held:
+        """Raises TopicMissing, BrokerUnreachable."""
+        ids, partitions, wanted = {}, [], sorted(topics)
+        with self._in_time():
+            for topic in self._admin.describe_topics(wanted):
+                if topic["error_code"] == _NO_SUCH_TOPIC:
+                    raise TopicMissing(
+                        f"Topic {topic['name']!r} isn't in Kafka at {self._servers}: without its records there is "
+                        "nothing to compare the table with.",
+                        hint="Check source.topics and bootstrap.servers. A topic that was deleted can't be audited.",
+                    )
+                if topic["error_code"]:
+                    raise SourceError(
+                        f"Kafka refuses to describe topic {topic['name']!r}: error {topic['error_code']}."
+                    )
+                ids[topic["name"]] = str(topic["topic_id"])
+                partitions += [TopicPartition(topic["name"], part["partition_index"]) for part in topic["partitions"]]
+            ends = self._offsets(self._consumer.end_offsets, partitions)
+            # Last: retention may move them at any time, and what is gone before the query reads must show as unchecked.
+            beginnings = self._offsets(self._consumer.beginning_offsets, partitions)
+            asked = [ConfigResource("topic", name, ["cleanup.policy"]) for name in wanted]
+            policies = self._admin.describe_configs(asked, config_filter="all").get("topic", {})
+        compacted = {
+            name
+            for name, found in policies.items()
+            if "compact" in str(found.get("cleanup.policy", {}).get("value") or "")
+        }
+        return Held(beginnings, ends, ids, frozenset(compacted))
+
+    def _offsets(self, ask: Callable[..., Any], partitions: list[TopicPartition]) -> dict[At, int]:
+        """kafka-python stumbles over a partition that it hears of for the first time, and knows it the next time."""
+        limit = time.monotonic() + _PATIENCE_MS / 1000
+        while True:
+            try:
+                found = ask(partitions, timeout_ms=_PATIENCE_MS)
+            except KeyError:
+                found = {}
+            if found.keys() == set(partitions):
+                return {At(*at): offset for at, offset in found.items()}
+            if time.monotonic() > limit:
+                raise KafkaTimeoutError("no offsets of some partitions")
+            time.sleep(0.05)
+
+    @contextmanager
+    def _in_time(self) -> Iterator[None]:
+        try:
+            yield
+        except KafkaError as error:
+            raise BrokerUnreachable(
+                f"No Kafka broker at {self._servers} answered within {_PATIENCE_MS // 1000} seconds "
+                f"({type(error).__name__}).",
+                hint="Check source.kafka: bootstrap.servers, and security.protocol where the broker wants TLS or SASL.",
+            ) from error
+
+
+def _understood(defaults: dict[str, Any], options: dict[str, str]) -> dict[str, Any]:
+    """Kafka's options in kafka-python's names and types; those that it doesn't have are for Spark's reader alone."""
+    understood: dict[str, Any] = {}
+    for option, text in options.items():
+        name = option.replace(".", "_")
+        default = defaults.get(name)
+        if name not in defaults:
+            continue
+        if isinstance(default, bool):
+            understood[name] = text == "true"
+        elif isinstance(default, int):
+            try:
+                understood[name] = int(text)
+            except ValueError:
+                raise ConfigurationError(f"source.kafka.{option}: {text!r} is not a whole number.") from None
+        else:
+            understood[name] = text
+    return understood

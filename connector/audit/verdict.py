@@ -1,0 +1,186 @@
+"""What an audit found, and how it is shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from connector.audit.claim import Claim, Range
+
+FAULTS = {
+    "lost": "expected, and not in the table",
+    "duplicated": "a further row of the same record or key",
+    "stale": "an older update of the key is there instead of the newest",
+    "resurrected": "the key's newest record is a tombstone, and its row is there",
+    "altered": "the coordinates of a record, with other values",
+    "unexpected": "a row that no record of the claim has made",
+}
+NO_FAULTS = {
+    "ahead": "written, but its offset is not committed yet",
+    "unchecked": "Kafka no longer holds what would confirm or refute the row",
+}
+COUNTS = ("expected", "found", *FAULTS, *NO_FAULTS)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one finding is: the coordinates of the row (of the record where it is lost), and the key in an upsert."""
+
+    topic: str | None
+    partition: int | None
+    offset: int | None
+    key: Mapping[str, Any] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"at": [self.topic, self.partition, self.offset], "key": self.key}
+
+    def __str__(self) -> str:
+        where = "no coordinates" if self.topic is None else f"{self.topic}-{self.partition}, offset {self.offset}"
+        return where if self.key is None else f"{where}, key {json.dumps(self.key, ensure_ascii=False)}"
+
+
+@dataclass(frozen=True)
+class PartitionAudit:
+    """One topic-partition; topic and partition are None for rows that came from nowhere in the claim.
+
+    ``counts`` has every name of ``COUNTS``, ``first`` the lowest coordinates of what isn't zero among faults,
+    ahead and unchecked.
+    """
+
+    topic: str | None
+    partition: int | None
+    counts: Mapping[str, int]
+    first: Mapping[str, Place] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        first = {kind: place.to_dict() for kind, place in self.first.items()}
+        return {"topic": self.topic, "partition": self.partition, **self.counts, "first": first}
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What a table holds, next to what it claims to hold.
+
+    Every expected record is found, lost, stale or altered; every row of the table is found, duplicated, stale,
+    resurrected, altered, unexpected, ahead or unchecked.
+    """
+
+    pipeline: str
+    table: str
+    version: int
+    claim: Claim
+    partitions: Sequence[PartitionAudit]
+    unchecked: Sequence[Range]
+    """Ranges of the claim that Kafka no longer holds."""
+    notes: Sequence[str] = ()
+
+    @property
+    def totals(self) -> dict[str, int]:
+        return {name: sum(part.counts[name] for part in self.partitions) for name in COUNTS}
+
+    @property
+    def ok(self) -> bool:
+        """Nothing is off, as far as it could be checked."""
+        totals = self.totals
+        return not any(totals[fault] for fault in FAULTS)
+
+    @property
+    def first(self) -> dict[str, Place]:
+        """One place for each kind of finding."""
+        found: dict[str, Place] = {}
+        for part in self.partitions:
+            for kind, place in part.first.items():
+                found.setdefault(kind, place)
+        return {kind: found[kind] for kind in COUNTS if kind in found}
+
+    def to_dict(self) -> dict[str, Any]:
+        """For ``--json``. Offsets are next offsets, ranges ``[topic, partition, start, end)``.
+
+        ::
+
+            pipeline, table, version, delivery
+            claim       {"since": {topic: {partition: offset}}, "offsets": the same, "lost": [range, ...]}
+            ok          whether nothing is off; then the exit code is 0
+            totals      {"expected": records, "found": ..., "lost", "duplicated", "stale", "resurrected", "altered",
+                        "unexpected", "ahead", "unchecked"}
+            partitions  [{"topic", "partition", the counts, "first": {kind: {"at": [topic, partition, offset],
+                        "key": {column: value} or null}}}]; topic and partition null: from nowhere in the claim
+            unchecked   [range, ...] that Kafka no longer holds
+            notes       [sentence, ...]
+        """
+        return {
+            "pipeline": self.pipeline,
+            "table": self.table,
+            "version": self.version,
+            "delivery": self.claim.delivery,
+            "claim": self.claim.to_dict(),
+            "ok": self.ok,
+            "totals": self.totals,
+            "partitions": [part.to_dict() for part in self.partitions],
+            "unchecked": [list(part) for part in self.unchecked],
+            "notes": list(self.notes),
+        }
+
+    def __str__(self) -> str:
+        """One line: ``exact: 336,776 expected, 336,776 found``."""
+        totals = self.totals
+        off = ", ".join(f"{fault} {totals[fault]:,}" for fault in FAULTS if totals[fault])
+        counted = f"{totals['expected']:,} expected, {totals['found']:,} found"
+        if off:
+            return f"NOT EXACT: {off}; {counted}"
+        span = sum(part.end - part.start for part in self.unchecked)
+        return f"exact: {counted}" + (f"; {span:,} offsets could not be checked" if span else "")
+
+
+def partitions(found: Iterable[Mapping[str, Any]], claim: Claim) -> list[PartitionAudit]:
+    """From the query's counts: one entry per partition of the claim, and one for what is from nowhere if there is any.
+
+    ``found``: {kind, topic, partition, count, first: {topic, partition, offset, key as JSON}}.
+    """
+    counts: dict[tuple[str | None, int | None], dict[str, int]] = {(*at,): {} for at in sorted(claim.offsets)}
+    first: dict[tuple[str | None, int | None], dict[str, Place]] = {}
+    for entry in found:
+        at = (entry["topic"], entry["partition"])
+        counts.setdefault(at, {})[entry["kind"]] = entry["count"]
+        if entry["kind"] not in ("expected", "found"):
+            place = entry["first"]
+            key = None if place["key"] is None else json.loads(place["key"])
+            first.setdefault(at, {})[entry["kind"]] = Place(place["topic"], place["partition"], place["offset"], key)
+    return [
+        PartitionAudit(*at, {name: counted.get(name, 0) for name in COUNTS}, first.get(at, {}))
+        for at, counted in counts.items()
+    ]
+
+
+def show(audit: Audit, console: Console) -> None:
+    """Partitions, totals, the first of each kind of fault, notes, and the verdict as the last line."""
+    totals = audit.totals
+    columns = [name for name in COUNTS if totals[name] or name in ("expected", "found", "lost", "duplicated")]
+    table = Table(box=None, pad_edge=False)
+    for heading in ("topic", "partition", "from", "to", *columns):
+        table.add_column(heading, justify="left" if heading == "topic" else "right")
+    claim = {tuple(at): (audit.claim.since[at], end) for at, end in audit.claim.offsets.items()}
+    for part in audit.partitions:
+        since, end = claim.get((part.topic, part.partition), ("", ""))
+        where = ("from nowhere in the claim", "") if part.topic is None else (part.topic, str(part.partition))
+        table.add_row(*where, str(since), str(end), *(f"{part.counts[name]:,}" for name in columns))
+    table.add_section()
+    table.add_row("all", "", "", "", *(f"{totals[name]:,}" for name in columns), style="bold")
+    console.print(f"{audit.pipeline}: {escape(audit.table)}, version {audit.version}", soft_wrap=True)
+    console.print(table)
+    meaning = {**FAULTS, **NO_FAULTS}
+    for kind, place in audit.first.items():
+        console.print(f"first {kind} ({meaning[kind]}): {escape(str(place))}", soft_wrap=True)
+    for gap in audit.unchecked:
+        console.print(
+            f"unchecked: {gap.topic}-{gap.partition} [{gap.start}, {gap.end}), no longer in Kafka", soft_wrap=True
+        )
+    for note in audit.notes:
+        console.print(f"note: {escape(note)}", soft_wrap=True)
+    console.print(f"[bold {'green' if audit.ok else 'red'}]{escape(str(audit))}[/]", soft_wrap=True)

@@ -1,0 +1,179 @@
+"""What a table claims, what of it Kafka can show, and the verdict: decided without Spark or Kafka."""
+
+import io
+import json
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from connector.audit.claim import (
+    At,
+    Bounds,
+    Claim,
+    Extent,
+    Held,
+    Metadata,
+    Range,
+    Segment,
+    bounds,
+    claimed,
+    lineage,
+    metadata,
+    refuse_recreated,
+    unchecked,
+)
+from connector.audit.verdict import COUNTS, FAULTS, Audit, partitions, show
+from sinks.errors import TopicRecreated, UnsupportedFormat
+
+P0, P1 = At("t", 0), At("t", 1)
+
+
+def meta(**changes: Any) -> Metadata:
+    fields = {
+        "version": 4, "epoch": 3, "offsets": {P0: 10, P1: 5}, "since": {P0: 2}, "topics": {"t": "id"}, "lost": (),
+        "delivery": "transactional",
+    }  # fmt: skip
+    return Metadata(**{**fields, **changes})
+
+
+def claim_of(found: Metadata | None, **changes: Any) -> tuple[Claim, list[str]]:
+    asked = {
+        "delivery": "transactional", "partitions": [P0, P1], "committed": {}, "rows": lambda: {},
+        "older_version": False, "from_earliest": True,
+    }  # fmt: skip
+    return claimed(found, **{**asked, **changes})
+
+
+def never() -> dict[At, Extent]:
+    raise AssertionError("the rows were read without need")
+
+
+@pytest.mark.parametrize(
+    ("version", "restored", "expected"),
+    [
+        (5, {}, [(-1, 5)]),
+        (5, {4: 1}, [(4, 5), (-1, 1)]),
+        (3, {4: 1}, [(-1, 3)]),
+        (9, {4: 1, 8: 5}, [(8, 9), (4, 5), (-1, 1)]),
+        (9, {4: 1, 8: 3}, [(8, 9), (-1, 3)]),
+        (4, {4: 0}, [(4, 4), (-1, 0)]),
+    ],
+)
+def test_the_versions_that_led_to_one_follow_restores(version: int, restored: dict, expected: list) -> None:
+    assert lineage(version, restored) == [Segment(*segment) for segment in expected]
+
+
+def test_metadata_is_read_and_a_newer_format_refused() -> None:
+    text = json.dumps(
+        {"lakelock": 1, "pipeline": "p", "epoch": 3, "offsets": {"t": {"0": 9}}, "lost": [["t", 0, 2, 4]], "new": 1}
+    )
+    found = metadata(text, version=7, pipeline="p")
+    assert found == Metadata(7, 3, {P0: 9}, None, {}, (Range("t", 0, 2, 4),), "transactional")
+    for broken in ("", "[]", '{"lakelock": 1}', '{"lakelock": 1, "epoch": 1, "offsets": 5}'):
+        assert metadata(broken, version=7, pipeline="p") is None
+    with pytest.raises(UnsupportedFormat, match="in format 2"):
+        metadata(text.replace(": 1,", ": 2,", 1), version=7, pipeline="p")
+
+
+def test_a_transactional_claim_is_what_the_commit_says() -> None:
+    claim, notes = claim_of(meta(), committed={P0: 99}, rows=never, older_version=True)
+    assert (claim.since, claim.offsets, claim.commits_later, notes) == ({P0: 2, P1: 0}, {P0: 10, P1: 5}, False, [])
+
+
+def test_with_a_consumer_delivery_the_groups_offsets_end_the_claim_but_never_before_the_commit() -> None:
+    claim, notes = claim_of(meta(delivery="manual_commit"), committed={P0: 30, P1: 1}, rows=never)
+    assert (claim.offsets, claim.commits_later, notes) == ({P0: 30, P1: 5}, True, [])
+    claim, notes = claim_of(meta(delivery="auto_commit"), rows=never)
+    assert (claim.offsets, notes) == ({P0: 10, P1: 5}, [])
+
+
+def test_for_an_older_version_of_a_consumer_delivery_the_rows_end_the_claim() -> None:
+    rows = {P0: Extent(2, 20)}
+    claim, notes = claim_of(meta(delivery="idempotent"), committed={P0: 30}, rows=lambda: rows, older_version=True)
+    assert claim.offsets == {P0: 20, P1: 5}
+    assert "older version" in notes[0]
+
+
+@pytest.mark.parametrize(("from_earliest", "since"), [(True, 0), (False, 7)])
+def test_without_a_commit_the_rows_tell(from_earliest: bool, since: int) -> None:
+    claim, notes = claim_of(None, rows=lambda: {P0: Extent(7, 20)}, from_earliest=from_earliest)
+    assert (claim.since, claim.offsets) == ({P0: since, P1: 0}, {P0: 20, P1: 0})
+    assert len(notes) == 3
+
+
+def test_what_kafka_no_longer_holds_is_cut_off_and_named() -> None:
+    claim = Claim("transactional", {P0: 2, P1: 0}, {P0: 20, P1: 9}, (Range("t", 0, 4, 6),))
+    cut = bounds(claim, Held({P0: 10, P1: 0}, {P0: 25, P1: 8}, {"t": "id"}, frozenset({"t"})))
+    assert cut == [
+        Bounds(P0, 2, 10, 20, 20, True, (Range("t", 0, 4, 6),)),
+        Bounds(P1, 0, 0, 8, 9, True, ()),
+    ]
+    assert unchecked(cut) == [("t", 0, 2, 4), ("t", 0, 6, 10), ("t", 1, 8, 9)]
+
+
+@pytest.mark.parametrize(
+    ("lost", "expected"),
+    [([(2, 10)], []), ([(0, 3)], [(3, 10)]), ([(8, 30)], [(2, 8)]), ([(3, 4), (4, 6)], [(2, 3), (6, 10)])],
+)
+def test_what_the_pipeline_reported_lost_is_not_unchecked(lost: list, expected: list) -> None:
+    cut = [Bounds(P0, 2, 10, 20, 20, False, tuple(Range("t", 0, *gap) for gap in lost))]
+    assert [gap[2:] for gap in unchecked(cut)] == expected
+
+
+def test_a_partition_that_kafka_no_longer_has_is_unchecked_and_one_beyond_retention_too() -> None:
+    claim = Claim("transactional", {P0: 2, P1: 0}, {P0: 20, P1: 9})
+    cut = bounds(claim, Held({P0: 50}, {P0: 60}, {}))
+    assert unchecked(cut) == [("t", 0, 2, 20), ("t", 1, 0, 9)]
+    assert all(part.begin == part.stop for part in cut)
+
+
+def test_a_topic_made_again_is_refused() -> None:
+    refuse_recreated(meta(), Held({}, {}, {"t": "id"}))
+    refuse_recreated(None, Held({}, {}, {"t": "new"}))
+    with pytest.raises(TopicRecreated) as caught:
+        refuse_recreated(meta(), Held({}, {}, {"t": "new"}))
+    assert caught.value.hint
+    assert caught.value.exit_code == 1
+
+
+def counted(kind: str, count: int, offset: int | None = None, *, at: At | None = P0, key: str | None = None) -> dict:
+    first = {"topic": at and at.topic, "partition": at and at.partition, "offset": offset, "key": key}
+    return {"kind": kind, "topic": at and at.topic, "partition": at and at.partition, "count": count, "first": first}
+
+
+def verdict(*found: dict, gone: tuple[Range, ...] = ()) -> Audit:
+    claim = Claim("transactional", {P0: 2, P1: 0}, {P0: 400_000, P1: 9})
+    return Audit("p", "lake/t", 3, claim, partitions(found, claim), gone, ("a note",))
+
+
+def test_an_exact_table_has_one_line_that_says_so() -> None:
+    exact = verdict(counted("expected", 336_776), counted("found", 336_776), counted("ahead", 3, 400_000))
+    assert exact.ok
+    assert str(exact) == "exact: 336,776 expected, 336,776 found"
+    part = verdict(counted("expected", 1), counted("found", 1), gone=(Range("t", 0, 0, 1000),))
+    assert str(part) == "exact: 1 expected, 1 found; 1,000 offsets could not be checked"
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_each_fault_is_shown_with_its_place(fault: str) -> None:
+    found = verdict(counted("expected", 9), counted("found", 8), counted(fault, 1, 5, key='{"k":"[a]"}'))
+    assert not found.ok
+    written = io.StringIO()
+    show(found, Console(file=written, width=200))
+    said = written.getvalue()
+    assert f"first {fault} " in said
+    assert 't-0, offset 5, key {"k": "[a]"}' in said
+    assert "note: a note" in said
+    assert said.splitlines()[-1] == f"NOT EXACT: {fault} 1; 9 expected, 8 found"
+
+
+def test_the_json_has_every_count_of_every_partition() -> None:
+    found = verdict(counted("lost", 2, 5), counted("unexpected", 3, at=None), gone=(Range("t", 1, 0, 4),)).to_dict()
+    assert json.loads(json.dumps(found)) == found
+    assert [(part["topic"], part["partition"]) for part in found["partitions"]] == [("t", 0), ("t", 1), (None, None)]
+    assert all(set(COUNTS) <= set(part) for part in found["partitions"])
+    assert found["partitions"][0]["first"] == {"lost": {"at": ["t", 0, 5], "key": None}}
+    assert found["partitions"][2]["first"] == {"unexpected": {"at": [None, None, None], "key": None}}
+    assert found["claim"]["since"] == {"t": {"0": 2, "1": 0}}
+    assert (found["ok"], found["unchecked"], found["totals"]["lost"]) == (False, [["t", 1, 0, 4]], 2)
