@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import json
-import logging
-import signal
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from connector.config import load
+from connector.lab.commands import lab
 from connector.observe import Progress
 from connector.pipeline import Pipeline, Status
-from sinks.errors import ConfigurationError, LakelockError
+from connector.terminal import err, out, reported, stop_on_signal
+from sinks.errors import ConfigurationError
 
 app = typer.Typer(
     name="lakelock",
@@ -34,8 +30,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+app.add_typer(lab)
 
 File = Annotated[Path, typer.Argument(help="The pipeline file (YAML); `lakelock init` writes one.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show stack traces, and Spark's own log.")]
@@ -53,16 +48,17 @@ def run(file: File, debug: Debug = False) -> None:
     SIGTERM or Ctrl-C ends it after the running epoch; a second one abandons that epoch, of which nothing is kept.
     Whatever ends a run, the next one goes on exactly where the table stands.
     """
-    with _reported(debug):
+    with reported(debug):
         pipeline = Pipeline.from_file(file, debug=debug)
         started = time.monotonic()
-        with _stop_on_signal() as stop:
+        with stop_on_signal() as stop:
             delivered = pipeline.run(stop=stop, observers=[Progress(err)])
         state = "stopped" if stop.is_set() else "done"
-        epoch = delivered.position.epoch if delivered.position else 0
+        transactional = pipeline.config.delivery == "transactional"
+        where = f"; the table is at epoch {delivered.position.epoch}" if delivered.position else ""
         out.print(
-            f"{pipeline.config.name}: {state}. {delivered.epochs} epochs, {delivered.rows:,} rows written in "
-            f"{time.monotonic() - started:.1f} s; the table is at epoch {epoch}.",
+            f"{pipeline.config.name}: {state}. {delivered.epochs} {'epochs' if transactional else 'batches'}, "
+            f"{delivered.rows:,} rows written in {time.monotonic() - started:.1f} s{where}.",
             soft_wrap=True,
         )
 
@@ -70,7 +66,7 @@ def run(file: File, debug: Debug = False) -> None:
 @app.command()
 def check(file: File, debug: Debug = False) -> None:
     """Find out whether a run would work, without touching anything: file, Kafka, table, columns, position."""
-    with _reported(debug):
+    with reported(debug):
         pipeline = Pipeline.from_file(file, debug=debug)
         found = pipeline.check()
         sink = pipeline.config.sinks[0]
@@ -87,7 +83,7 @@ def check(file: File, debug: Debug = False) -> None:
 @app.command()
 def status(file: File, json_: Json = False, debug: Debug = False) -> None:
     """Show where a pipeline stands: epoch, offsets and lag per partition, last commit."""
-    with _reported(debug):
+    with reported(debug):
         state = Pipeline.from_file(file, debug=debug).status()
         if json_:
             sys.stdout.write(json.dumps(_status_fields(state)) + "\n")
@@ -96,11 +92,34 @@ def status(file: File, json_: Json = False, debug: Debug = False) -> None:
 
 
 @app.command()
+def verify(
+    file: File,
+    json_: Json = False,
+    version: Annotated[int | None, typer.Option(help="Audit this version of the table, not the newest.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Audit the table: read Kafka again and compare every row with the record that it came from. Changes nothing.
+
+    Ends with 0 if the table holds exactly what it claims to hold, else with 1.
+    """
+    with reported(debug):
+        from connector.audit import audit, show
+
+        found = audit(load(file), version, say=lambda text: err.print(escape(text), soft_wrap=True), debug=debug)
+        if json_:
+            sys.stdout.write(json.dumps(found.to_dict()) + "\n")
+        else:
+            show(found, out)
+        if not found.ok:
+            raise typer.Exit(1)
+
+
+@app.command()
 def init(
     file: Annotated[Path | None, typer.Argument(help="Where to write it; standard output if left out.")] = None,
 ) -> None:
     """Write a commented pipeline file to start from."""
-    with _reported(debug=False):
+    with reported(debug=False):
         text = files("connector").joinpath("pipeline.yaml").read_text(encoding="utf-8")
         if file is None:
             sys.stdout.write(text)
@@ -120,7 +139,7 @@ def init(
 @app.command()
 def jars(debug: Debug = False) -> None:
     """Fetch the jars of Spark's Kafka and Delta parts and of the embedded broker into this environment, with Maven."""
-    with _reported(debug):
+    with reported(debug):
         from connector.jars import fetch, folder
 
         for kind in ("spark", "kafka"):
@@ -136,7 +155,7 @@ def broker(
     debug: Debug = False,
 ) -> None:
     """Run a real Kafka broker on this machine, for trials, until Ctrl-C."""
-    with _reported(debug), _stop_on_signal() as stop:
+    with reported(debug), stop_on_signal() as stop:
         from connector.lab.broker import Broker
 
         with Broker(data, port) as started:
@@ -153,89 +172,21 @@ def demo(
     debug: Debug = False,
 ) -> None:
     """Real flights through a real broker into two Delta tables, killed in mid-epoch, and counted."""
-    with _reported(debug):
+    with reported(debug):
         from connector.lab.demo import demo as run_demo
 
         if not run_demo(lake, data, out):
             raise typer.Exit(1)
 
 
-@contextmanager
-def _reported(debug: bool) -> Iterator[None]:
-    """Errors as one clear paragraph and an exit code; with ``--debug`` as Python shows them."""
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    if debug:
-        logging.basicConfig(level=logging.INFO)
-        logging.getLogger("kafka").setLevel(logging.WARNING)
-    try:
-        yield
-    except LakelockError as error:
-        if debug:
-            err.print_exception()
-        _say("error", error.message, error.hint)
-        raise typer.Exit(error.exit_code) from None
-    except _Abandoned:
-        _say(
-            "stopped",
-            "The running epoch was abandoned after a second signal.",
-            "It is in the table as a whole or not at all; the next run finds out and goes on.",
-        )
-        raise typer.Exit(1) from None
-    except typer.Exit:
-        raise
-    except Exception as error:
-        if debug:
-            err.print_exception()
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        causes = [line for line in lines if line.startswith("Caused by:")]
-        _say(
-            "error",
-            " ".join([f"{type(error).__name__}:", *lines[:2], *causes[-1:]])[:1000],
-            "This is not an error that Lakelock knows. Run it again with --debug for the whole of it. The table holds "
-            "whole epochs only: the next run goes on where it stands.",
-        )
-        raise typer.Exit(1) from None
-
-
-def _say(what: str, message: str, hint: str) -> None:
-    err.print(f"[bold red]{what}[/]: {escape(message)}", soft_wrap=True)
-    if hint:
-        err.print(f"[bold]what to do[/]: {escape(hint)}", soft_wrap=True)
-
-
-class _Abandoned(KeyboardInterrupt):
-    """Passes through everything that handles errors, as Python's own answer to Ctrl-C does."""
-
-
-@contextmanager
-def _stop_on_signal() -> Iterator[threading.Event]:
-    """First SIGTERM or SIGINT: set the event. Second: leave at once."""
-    stop = threading.Event()
-
-    def on_signal(_number: int, _frame: FrameType | None) -> None:
-        if stop.is_set():
-            raise _Abandoned
-        stop.set()
-        err.print("stopping after the running epoch; once more to abandon it")
-
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    for number in before:
-        signal.signal(number, on_signal)
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def _status_fields(state: Status) -> dict[str, object]:
     position = state.position
     return {
         "pipeline": state.pipeline,
+        "delivery": state.delivery,
         "table": state.table,
         "epoch": position.epoch if position else None,
-        "offsets": position.offsets.to_dict() if position else {},
+        "offsets": state.offsets.to_dict(),
         "ends": state.held.ends.to_dict(),
         "lag": {
             topic: {str(at.partition): lag for at, lag in state.lag.items() if at.topic == topic}
@@ -257,6 +208,7 @@ def _status_fields(state: Status) -> dict[str, object]:
 def _print_status(state: Status) -> None:
     position = state.position
     out.print(f"pipeline     {state.pipeline}")
+    out.print(f"delivery     {state.delivery}")
     out.print(f"table        {escape(state.table)}", soft_wrap=True)
     if position is None:
         out.print("epoch        none yet: the first run starts at source.start")
@@ -271,7 +223,7 @@ def _print_status(state: Status) -> None:
     for heading in ("topic", "partition", "next", "end", "lag"):
         table.add_column(heading, justify="left" if heading == "topic" else "right")
     for at, lag in state.lag.items():
-        stored = position.offsets.get(at) if position else None
+        stored = state.offsets.get(at)
         end = state.held.ends[at]
         table.add_row(at.topic, str(at.partition), "-" if stored is None else str(stored), str(end), f"{lag:,}")
     out.print(table)

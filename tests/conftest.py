@@ -28,7 +28,7 @@ SHORT_LIVED = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+Us
 def broker() -> Iterator[Broker]:
     from connector.lab.broker import Broker
 
-    with Broker() as started:
+    with Broker(proxied=True) as started:
         yield started
 
 

@@ -19,7 +19,7 @@ import time
 import uuid
 import weakref
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -27,6 +27,7 @@ from kafka import KafkaAdminClient
 from kafka.errors import KafkaError, for_code
 
 from connector import jars
+from connector.lab.proxy import Proxy
 from sinks.errors import ConfigurationError, JarsMissing, SourceError
 
 START_SECONDS = 60.0
@@ -41,6 +42,7 @@ _RESERVED = {
     "advertised.listeners",
     "controller.listener.names",
     "controller.quorum.voters",
+    "listener.security.protocol.map",
     "log.dir",
     "log.dirs",
 }
@@ -48,6 +50,8 @@ _RESERVED = {
 _DEFAULTS = {
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
+    # Kafka's default of 6 seconds is how long a killed consumer would hold its partitions at least
+    "group.min.session.timeout.ms": "1000",
     # one broker, so one replica
     "default.replication.factor": "1",
     "offsets.topic.replication.factor": "1",
@@ -96,14 +100,21 @@ class Broker:
     ``data`` holds topics, configuration and log; None is a temporary folder, removed at the end of the ``with`` block
     (or of the object). ``port``: None is a free one, which stays the same over restarts. ``properties``: Kafka's own
     broker settings, over the defaults of this module; those that the module sets itself are refused
-    (`ConfigurationError`).
+    (`ConfigurationError`). ``proxied``: with a second listener, for clients whose connections are to fail, see `proxy`.
 
     After `stop` or `kill`, `start` goes on with the same data on the same port. The broker has a session of its own:
     Ctrl-C in a terminal reaches only Python, which stops it in order. And it never outlives the Python process, even
     one that ends by SIGKILL.
     """
 
-    def __init__(self, data: Path | None = None, port: int | None = None, properties: Mapping[str, str] = {}) -> None:
+    def __init__(
+        self,
+        data: Path | None = None,
+        port: int | None = None,
+        properties: Mapping[str, str] = {},
+        *,
+        proxied: bool = False,
+    ) -> None:
         refused = sorted(_RESERVED & properties.keys())
         if refused:
             raise ConfigurationError(
@@ -116,7 +127,9 @@ class Broker:
             weakref.finalize(self, _remove, self.data, os.getpid())
         else:
             self.data = data.absolute()
-        self.port = _free_port() if port is None else port
+        self.port = _free_ports(1)[0] if port is None else port
+        # (where the second listener is, where it says that it is)
+        self._proxied = _free_ports(2, besides=[self.port]) if proxied else []
         self._properties = {**_DEFAULTS, **properties}
         self._keeper: subprocess.Popen[bytes] | None = None
         self._pid = 0
@@ -140,6 +153,17 @@ class Broker:
     def pid(self) -> int | None:
         """Id of the Java process, None when it isn't running."""
         return self._pid if self.running else None
+
+    def proxy(self) -> Proxy:
+        """A proxy in front of the second listener, not started: ``with broker.proxy() as proxy``.
+
+        Clients that take ``proxy.bootstrap`` stay on it, because the second listener gives them the proxy's address
+        for the broker's. So there can be one proxy at a time. It lives on while the broker is killed and started.
+        Raises `ConfigurationError` for a broker that isn't ``proxied``.
+        """
+        if not self._proxied:
+            raise ConfigurationError("this broker has no second listener", hint="Make it by `Broker(proxied=True)`.")
+        return Proxy(*self._proxied)
 
     def start(self) -> None:
         """Start the broker and wait until it answers a client; does nothing when it runs already.
@@ -181,14 +205,14 @@ class Broker:
         with self._admin(f"create the topic {name!r}") as admin:
             for each in admin.create_topics({name: topic}, raise_errors=False)["topics"]:
                 _check(each["error_code"], each["error_message"])
-            _wait(lambda: _ready(admin, name) == partitions, f"topic {name!r} to be ready")
+            wait(lambda: _ready(admin, name) == partitions, f"topic {name!r} to be ready")
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and wait until it is gone. `SourceError` when there is none."""
         with self._admin(f"delete the topic {name!r}") as admin:
             for each in admin.delete_topics([name], raise_errors=False)["topics"]:
                 _check(each["error_code"], each["error_message"])
-            _wait(lambda: name not in admin.list_topics(), f"topic {name!r} to be gone")
+            wait(lambda: name not in admin.list_topics(), f"topic {name!r} to be gone")
 
     def add_partitions(self, name: str, total: int) -> None:
         """Raise a topic's number of partitions to ``total`` and wait until each can be written to.
@@ -199,7 +223,7 @@ class Broker:
         with self._admin(f"add partitions to the topic {name!r}") as admin:
             for each in admin.create_partitions({name: total}, raise_errors=False).results:
                 _check(each.error_code, each.error_message)
-            _wait(lambda: _ready(admin, name) == total, f"topic {name!r} to have {total} partitions")
+            wait(lambda: _ready(admin, name) == total, f"topic {name!r} to have {total} partitions")
 
     def __enter__(self) -> Broker:
         try:
@@ -223,13 +247,19 @@ class Broker:
         return f"Broker({self.bootstrap}, data={str(self.data)!r}, running={self.running})"
 
     def _configure(self) -> None:
-        controller = _free_port(besides=self.port)
+        (controller,) = _free_ports(1, besides=[self.port, *self._proxied])
+        listeners = {"PLAINTEXT": self.port, "CONTROLLER": controller}
+        advertised = {"PLAINTEXT": self.port}
+        if self._proxied:
+            # A broker tells a client the address that belongs to the listener on which it was asked.
+            listeners["PROXIED"], advertised["PROXIED"] = self._proxied
         settings = {
             **self._properties,
             "process.roles": "broker,controller",
             "node.id": "1",
-            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{controller}",
-            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "listeners": _addresses(listeners),
+            "advertised.listeners": _addresses(advertised),
+            "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in listeners),
             "controller.listener.names": "CONTROLLER",
             # A static quorum isn't stored in the data, so the controller's port may change with each start.
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",
@@ -353,19 +383,26 @@ def _java(main: str, *arguments: str) -> list[str]:
     return [java, *tuning, *log, "-cp", str(jars.folder("kafka") / "*"), main, *arguments]
 
 
-def _free_port(besides: int = 0) -> int:
-    """A port that is free now, below those that systems give to outgoing connections (from 32768 up).
+def _addresses(listeners: Mapping[str, int]) -> str:
+    return ",".join(f"{name}://127.0.0.1:{port}" for name, port in listeners.items())
+
+
+def _free_ports(count: int, besides: Collection[int] = ()) -> list[int]:
+    """Ports that are free now, below those that systems give to outgoing connections (from 32768 up).
 
     Port 0 would give one of those. While the broker is down after `Broker.kill`, any client's connection could then
     take it as its own end, even a client that tries to reach this very port, and the broker could not come back.
     """
+    found: list[int] = []
     for port in random.sample(range(20_000, 32_000), 100):
         with socket.socket() as probe, contextlib.suppress(OSError):
             # As Java does: a port in TIME_WAIT is free.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(("127.0.0.1", port))
-            if port != besides:
-                return port
+            if port not in besides:
+                found.append(port)
+        if len(found) == count:
+            return found
     raise SourceError("no free port found between 20000 and 32000", hint="Give the broker a `port`.")
 
 
@@ -389,7 +426,7 @@ def _ready(admin: KafkaAdminClient, topic: str) -> int:
     return sum(p["error_code"] == 0 and p["leader_id"] >= 0 for each in found for p in each["partitions"])
 
 
-def _wait(condition: Callable[[], bool], what: str) -> None:
+def wait(condition: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + TOPIC_SECONDS
     while not condition():
         if time.monotonic() > deadline:

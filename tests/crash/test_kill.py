@@ -19,6 +19,7 @@ from connector.protocol.steps import Step
 
 KINDS = ("append", "upsert")
 COUNT = 4000
+KILLS = 6
 EPOCH = 1000
 
 
@@ -55,24 +56,15 @@ def epochs_in_order(lake: Lake, kind: str) -> None:
             assert all(later["offsets"][topic][partition] >= offset for partition, offset in partitions.items())
 
 
-@pytest.mark.parametrize("step", [Step.READ, Step.COMMITTED])
-def test_killed_after_a_step_of_an_epoch(step: Step, lake: Lake, topic: Topic) -> None:
-    topic.send_rows(records())
-    runs = [
-        start("connector.lab.faults", lake.file(kind, epoch={"max_records": EPOCH}), step.value, 2, "SIGKILL")
-        for kind in KINDS
-    ]
-    for run in runs:
-        assert run.wait(timeout=120) == -signal.SIGKILL
-    for kind in KINDS:
-        assert [commit["epoch"] for commit in lake.metadata(kind)] == ([1] if step is Step.READ else [1, 2])
-        lake.pipeline(kind).run()
-        assert_exact(lake, kind, records())
-        epochs_in_order(lake, kind)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("moment", Moment)
+@pytest.mark.parametrize(
+    ("moment", "kind"),
+    [
+        (Moment.MID_WRITE, "append"),
+        (Moment.BEFORE_COMMIT, "append"),
+        (Moment.BEFORE_COMMIT, "upsert"),
+        (Moment.AFTER_COMMIT, "upsert"),
+    ],
+)
 def test_killed_inside_the_write(moment: Moment, kind: str, lake: Lake, topic: Topic) -> None:
     topic.send_rows(records())
     file = lake.file(kind, epoch={"max_records": EPOCH // 2})
@@ -103,12 +95,11 @@ def uncommitted_files(table: Path) -> set[str]:
     return {file.name for file in table.glob("*.parquet")} - {each["add"]["path"] for each in actions if "add" in each}
 
 
-@pytest.mark.parametrize("step", [Step.PLANNED, Step.WRITING])
-def test_a_run_paused_in_mid_epoch_and_replaced_does_not_write(step: Step, lake: Lake, topic: Topic) -> None:
+def test_a_run_paused_in_mid_epoch_and_replaced_does_not_write(lake: Lake, topic: Topic) -> None:
     topic.send_rows(records())
     zombies = {
         kind: start("connector.lab.faults", lake.file(kind, epoch={"max_records": EPOCH}), step.value, 2, "SIGSTOP")
-        for kind in KINDS
+        for kind, step in {"append": Step.PLANNED, "upsert": Step.WRITING}.items()
     }
     for zombie in zombies.values():
         assert os.WIFSTOPPED(os.waitpid(zombie.pid, os.WUNTRACED)[1])
@@ -160,7 +151,7 @@ def wait_for_progress(lake: Lake, run: subprocess.Popen[bytes]) -> None:
         time.sleep(0.01)
 
 
-def test_twenty_runs_killed_at_random_moments(lake: Lake, topic: Topic) -> None:
+def test_runs_killed_at_random_moments(lake: Lake, topic: Topic) -> None:
     """200,000 records into an append and an upsert table at once."""
     from connector.lab.data import produce
 
@@ -171,7 +162,7 @@ def test_twenty_runs_killed_at_random_moments(lake: Lake, topic: Topic) -> None:
     seed = int(os.environ.get("LAKELOCK_SEED", time.time_ns() % 10**6))
     print(f"seed {seed}")
     chance = random.Random(seed)
-    for number in range(20):
+    for number in range(KILLS):
         command = [sys.executable, "-c", BOTH, json.dumps(SHORT_LIVED), *map(str, files)]
         run = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
         # Every fourth at any moment of its start; the others at work, or no run would ever get anywhere.
@@ -188,4 +179,4 @@ def test_twenty_runs_killed_at_random_moments(lake: Lake, topic: Topic) -> None:
         lake.pipeline(kind).run()
         assert_exact(lake, kind, sent)
         epochs_in_order(lake, kind)
-    assert len({commit["owner"] for kind in KINDS for commit in lake.metadata(kind)}) > 5
+    assert len({commit["owner"] for kind in KINDS for commit in lake.metadata(kind)}) > 3

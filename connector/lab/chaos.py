@@ -1,0 +1,301 @@
+"""Chaos: producers and pipelines at work while everything around them fails; then all drains, and the auditor speaks.
+
+The faults are planned from a seed before anything starts, so a run that went wrong can be run again. What they do:
+
+* ``kill``: SIGKILL to the process of all pipelines, which is started again;
+* ``pause``: SIGSTOP, and SIGCONT later; a member of a consumer group may have been replaced meanwhile;
+* ``replace``: the same, with a second process of the same pipelines beside it: the first wakes up as a zombie;
+* ``second``: a second process of the same pipelines beside the first, for a while;
+* ``cut``: every connection of every client is reset, by the proxy;
+* ``broker``: SIGKILL to the broker, which is started again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+
+from connector.lab.broker import Broker
+from connector.lab.data import produce
+from sinks.errors import BrokerUnreachable, LakelockError
+
+TOPIC, PARTITIONS, KEYS = "chaos", 4, 5_000
+EPOCH = 20_000
+_CHUNK = 2_500
+_DRAIN_SECONDS = 600.0
+
+_WEIGHTS = {"cut": 7, "pause": 6, "kill": 5, "second": 2, "replace": 2, "broker": 2}
+_LASTS = {"pause": (0.5, 8.0), "replace": (12.0, 20.0), "second": (15.0, 25.0)}
+"""Seconds, from and to. A second process needs about ten to come to work."""
+
+PIPELINES: Mapping[str, Mapping[str, str]] = {
+    "transactional_append": {"delivery": "transactional", "type": "delta_append"},
+    "transactional_upsert": {"delivery": "transactional", "type": "delta_upsert"},
+    "idempotent_upsert": {"delivery": "idempotent", "type": "delta_upsert"},
+}
+
+
+@dataclass(frozen=True)
+class Fault:
+    at: float
+    """Seconds after the start."""
+    kind: str
+    lasts: float = 0.0
+    """Seconds; 0: a moment."""
+
+
+def plan_faults(seconds: float, count: int, seed: int) -> list[Fault]:
+    """``count`` faults over ``seconds``, at random times; the same for the same seed. None begins in the last
+    tenth of the time."""
+    chance = random.Random(seed)
+    times = sorted(chance.uniform(0, seconds * 0.9) for _ in range(count))
+    faults = []
+    for at in times:
+        kind = chance.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
+        low, high = _LASTS.get(kind, (0.0, 0.0))
+        faults.append(Fault(round(at, 2), kind, round(chance.uniform(low, high), 2)))
+    return faults
+
+
+@dataclass
+class Chaos:
+    """What happened. ``faults`` are those that were carried out, at the time when they were."""
+
+    seed: int
+    seconds: float
+    faults: list[Fault] = field(default_factory=list)
+    sent: int = 0
+    """Records that Kafka acknowledged."""
+    unknown: int = 0
+    """Records whose producer gave up: they may be in Kafka or not."""
+    ended: Counter[str] = field(default_factory=Counter)
+    """How runs ended while the faults lasted, by the error's name."""
+    seconds_to_drain: float = 0.0
+    audits: dict[str, dict[str, object]] = field(default_factory=dict)
+
+    @property
+    def held(self) -> bool:
+        return bool(self.audits) and all(audit["ok"] is True for audit in self.audits.values())
+
+    def to_dict(self) -> dict[str, object]:
+        return {
+            "seed": self.seed,
+            "seconds": self.seconds,
+            "held": self.held,
+            "faults": [[fault.at, fault.kind, fault.lasts] for fault in self.faults],
+            "sent": self.sent,
+            "unknown": self.unknown,
+            "runs_ended_by": dict(self.ended),
+            "seconds_to_drain": self.seconds_to_drain,
+            "audits": self.audits,
+        }
+
+
+def run_chaos(
+    folder: Path,
+    out: Console,
+    *,
+    seconds: float,
+    faults: int,
+    records: int,
+    seed: int,
+    pipelines: Sequence[str] = tuple(PIPELINES),
+) -> Chaos:
+    """Tables, pipeline files and logs stay in ``folder``."""
+    planned = plan_faults(seconds, faults, seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    chaos = Chaos(seed, seconds)
+    with Broker(proxied=True) as broker, broker.proxy() as proxy:
+        broker.create_topic(TOPIC, PARTITIONS)
+        files = [_write_pipeline(folder, name, proxy.bootstrap) for name in pipelines]
+        producers = _Producers(proxy.bootstrap, records, seconds, chaos)
+        with _Fleets(files, folder, broker, chaos, out) as fleets:
+            producers.start()
+            fleets.suffer(planned, cut=proxy.cut)
+            producers.join()
+        out.print(f"{len(chaos.faults)} faults done, {chaos.sent:,} records sent; draining", highlight=False)
+        started = time.monotonic()
+        _drain(files, folder)
+        chaos.seconds_to_drain = round(time.monotonic() - started, 1)
+        for line in (folder / "fleet.log").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("{"):
+                chaos.ended[json.loads(line)["ended"]] += 1
+        chaos.audits = _audits(files)
+    (folder / "chaos.json").write_text(json.dumps(chaos.to_dict(), indent=2) + "\n", encoding="utf-8")
+    return chaos
+
+
+class _Producers:
+    """Two idempotent producers; a key stays with one of them, and its values grow."""
+
+    def __init__(self, bootstrap: str, records: int, seconds: float, chaos: Chaos) -> None:
+        self._bootstrap, self._records, self._seconds, self._chaos = bootstrap, records, seconds, chaos
+        self._lock = threading.Lock()
+        self._threads = [threading.Thread(target=self._produce, args=(number,), daemon=True) for number in (0, 1)]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def join(self) -> None:
+        for thread in self._threads:
+            thread.join()
+
+    def _produce(self, producer: int) -> None:
+        started = time.monotonic()
+        total = self._records // 2
+        for first in range(0, total, _CHUNK):
+            due = started + first / total * self._seconds * 0.95
+            time.sleep(max(0.0, due - time.monotonic()))
+            chunk = range(first, min(first + _CHUNK, total))
+            sent = self._send(producer, chunk)
+            with self._lock:
+                self._chaos.sent += sent
+                self._chaos.unknown += len(chunk) - sent
+
+    def _send(self, producer: int, chunk: Sequence[int]) -> int:
+        while True:
+            try:
+                return produce(self._bootstrap, TOPIC, (self._record(producer, number) for number in chunk))
+            except BrokerUnreachable:
+                continue  # raised before anything is sent
+            except LakelockError:
+                return 0
+
+    def _record(self, producer: int, number: int) -> tuple[bytes, bytes]:
+        key = f"k{(number % (KEYS // 2)) * 2 + producer}"
+        return key.encode(), json.dumps({"k": key, "n": number}).encode()
+
+
+class _Fleets:
+    """The process of all pipelines, and now and then a second one beside it."""
+
+    def __init__(self, files: Sequence[Path], folder: Path, broker: Broker, chaos: Chaos, out: Console) -> None:
+        self._files, self._broker, self._chaos, self._out = files, broker, chaos, out
+        self._log = (folder / "fleet.log").open("ab")
+        self._first = self._start()
+        self._later: list[tuple[float, str, subprocess.Popen[bytes]]] = []
+
+    def __enter__(self) -> _Fleets:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in [self._first, *(process for _, _, process in self._later)]:
+            _kill(process)
+        self._log.close()
+
+    def suffer(self, planned: Sequence[Fault], cut: Callable[[], object]) -> None:
+        started = time.monotonic()
+        for fault in planned:
+            while (now := time.monotonic() - started) < fault.at:
+                self._end_what_is_over(now)
+                time.sleep(min(0.1, fault.at - now))
+            self._do(fault, now, cut)
+        while self._later:
+            self._end_what_is_over(time.monotonic() - started)
+            time.sleep(0.1)
+
+    def _do(self, fault: Fault, now: float, cut: Callable[[], object]) -> None:
+        if fault.kind == "cut":
+            cut()
+        elif fault.kind == "broker":
+            self._broker.kill()
+            self._broker.start()
+        elif fault.kind == "kill":
+            _kill(self._first)
+            self._first = self._start()
+        else:
+            if fault.kind in ("pause", "replace"):
+                os.killpg(self._first.pid, signal.SIGSTOP)
+                self._later.append((now + fault.lasts, "continue", self._first))
+            if fault.kind in ("second", "replace"):
+                # A replacement stays a little longer than the zombie sleeps: both are at work for a while.
+                self._later.append((now + fault.lasts + 5.0, "kill", self._start()))
+        self._chaos.faults.append(Fault(round(now, 2), fault.kind, fault.lasts))
+        lasts = f" for {fault.lasts:.1f} s" if fault.lasts else ""
+        self._out.print(f"{now:6.1f} s  {fault.kind}{lasts}", highlight=False)
+
+    def _end_what_is_over(self, now: float) -> None:
+        over = [each for each in self._later if each[0] <= now]
+        self._later = [each for each in self._later if each[0] > now]
+        for _, how, process in over:
+            if how == "kill":
+                _kill(process)
+            elif process.poll() is None:
+                os.killpg(process.pid, signal.SIGCONT)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        return _fleet(self._files, self._log.fileno())
+
+
+def _fleet(files: Sequence[Path], log: int, *options: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "connector.lab.fleet", *options, *map(str, files)]
+    return subprocess.Popen(command, start_new_session=True, stdout=log, stderr=subprocess.DEVNULL)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _drain(files: Sequence[Path], folder: Path) -> None:
+    with (folder / "drain.log").open("ab") as log:
+        process = _fleet(files, log.fileno(), "--once")
+        try:
+            if process.wait(timeout=_DRAIN_SECONDS) != 0:
+                raise LakelockError(f"The pipelines could not drain the topic: see {folder / 'drain.log'}.")
+        except subprocess.TimeoutExpired:
+            raise LakelockError(f"The topic is not drained after {_DRAIN_SECONDS:.0f} seconds.") from None
+        finally:
+            _kill(process)
+
+
+def _audits(files: Sequence[Path]) -> dict[str, dict[str, object]]:
+    from connector.audit import audit
+    from connector.config import load
+    from connector.spark import session
+
+    with session(load(files[0]).spark_options, name="audit"):
+        return {file.stem: audit(load(file)).to_dict() for file in files}
+
+
+def _write_pipeline(folder: Path, name: str, bootstrap: str) -> Path:
+    about = PIPELINES[name]
+    sink: dict[str, object] = {"type": about["type"], "path": str(folder / "tables" / name)}
+    if about["type"] == "delta_upsert":
+        sink["key"] = "k"
+    file = folder / f"{name}.yaml"
+    document = {
+        "name": name,
+        "delivery": about["delivery"],
+        "source": {
+            "topics": [TOPIC],
+            "kafka": {
+                "bootstrap.servers": bootstrap,
+                "session.timeout.ms": "6000",
+                "heartbeat.interval.ms": "1500",
+                "max.poll.records": str(EPOCH),
+            },
+        },
+        "value": {"format": "json", "schema": "k STRING, n INT"},
+        "epoch": {"max_records": EPOCH},
+        "trigger": {"interval": "1 second"},
+        "spark": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
+        "sinks": [sink],
+    }
+    # JSON is YAML.
+    file.write_text(json.dumps(document, indent=2), encoding="utf-8")
+    return file
