@@ -11,7 +11,7 @@ help:
 	@echo "make demo    real flights through a real broker into ./lake, killed in mid-epoch, and counted"
 	@echo "make test    all tests;  make test-unit: those that need no JVM"
 	@echo "make lint    ruff and mypy;  make format"
-	@echo "make bench   against Structured Streaming on the same topic"
+	@echo "make bench   against Structured Streaming on the same topic; what each delivery costs"
 
 setup: $(READY)
 
@@ -41,6 +41,7 @@ format: $(READY)
 
 bench: $(READY)
 	$(BIN)/python tests/benchmarks/catch_up.py
+	$(BIN)/python tests/benchmarks/deliveries.py
 
 clean:
 	rm -rf .venv lake .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -27,8 +27,9 @@ def three_epochs(lake: Lake, topic: Topic, kind: str = "append") -> None:
         lake.pipeline(kind).run()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("to", ["VERSION AS OF 1", "VERSION AS OF 0", "TIMESTAMP"])
+@pytest.mark.parametrize(
+    ("to", "kind"), [("VERSION AS OF 1", "upsert"), ("VERSION AS OF 0", "append"), ("TIMESTAMP", "append")]
+)
 def test_after_a_restore_the_pipeline_rewinds_with_its_table(to: str, kind: str, lake: Lake, topic: Topic) -> None:
     three_epochs(lake, topic, kind)
     if to == "TIMESTAMP":
@@ -52,7 +53,7 @@ def test_the_status_after_a_restore_says_so(lake: Lake, topic: Topic) -> None:
     assert (status.position.source, status.position.epoch, sum(status.lag.values())) == ("restored", 3, 10)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["upsert"])
 def test_a_shallow_clone_goes_on_from_where_its_source_stood(kind: str, lake: Lake, topic: Topic) -> None:
     three_epochs(lake, topic, kind)
     clone = lake.folder / "clone"
@@ -66,7 +67,7 @@ def test_a_shallow_clone_goes_on_from_where_its_source_stood(kind: str, lake: La
         assert sorted(tuple(row) for row in rows) == sorted(some(0, 40))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["append"])
 def test_a_copy_without_its_log_goes_on_from_its_rows(kind: str, lake: Lake, topic: Topic) -> None:
     three_epochs(lake, topic, kind)
     copy = lake.folder / "copy"
@@ -78,7 +79,7 @@ def test_a_copy_without_its_log_goes_on_from_its_rows(kind: str, lake: Lake, top
     assert sorted(tuple(row) for row in rows) == sorted(some(0, 40))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["upsert"])
 def test_with_a_cleaned_log_the_rows_and_the_checkpoint_say_where_it_stands(
     kind: str, lake: Lake, topic: Topic
 ) -> None:

@@ -31,6 +31,22 @@ def test_the_contract_its_words_and_its_model_need_the_standard_library_only() -
     assert [line for line in imports("sinks") if line[0] in pure and line[1].split(".")[0] in heavy] == []
 
 
+def test_the_auditor_shares_no_code_with_the_pipeline() -> None:
+    ours = {"connector.config", "connector.spark", "connector.audit", "sinks.errors", "sinks.raised"}
+    for file, name in imports("connector/audit"):
+        if name.split(".")[0] in ("connector", "sinks", "None"):
+            assert ".".join(name.split(".")[:2]) in ours, file
+        assert not name.startswith("sinks.raised.") or name in ("sinks.raised.identifier", "sinks.raised.literal"), file
+    assert [
+        line
+        for line in imports("connector")
+        if line[1].startswith("connector.audit")
+        and not line[0].startswith("connector/audit/")
+        and line[0] != "connector/cli.py"
+        and not line[0].startswith("connector/lab/")
+    ] == []
+
+
 def test_nothing_but_the_lab_and_its_commands_imports_the_lab() -> None:
     known = [line for line in imports("connector") if line[1].startswith("connector.lab")]
     assert {file for file, _ in known if not file.startswith("connector/lab/")} <= {"connector/cli.py"}

@@ -1,4 +1,4 @@
-"""What the README says of the project is there."""
+"""What the README and the page of guarantees say of the project is there."""
 
 import re
 from pathlib import Path
@@ -10,10 +10,11 @@ from connector.config import parse
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+GUARANTEES = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
 TESTS = "\n".join(file.read_text(encoding="utf-8") for file in (ROOT / "tests").rglob("*.py"))
 
 
-@pytest.mark.parametrize("name", sorted(set(re.findall(r"`(test_\w+)`", README))))
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"`(test_\w+)`", README + GUARANTEES))))
 def test_every_promise_names_a_test_that_exists(name: str) -> None:
     assert f"def {name}(" in TESTS
 
