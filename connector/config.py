@@ -164,6 +164,10 @@ class Source(_Options):
         return options
 
     @property
+    def continue_on_data_loss(self) -> bool:
+        return self.on_data_loss == "continue"
+
+    @property
     def kafka_options(self) -> dict[str, str]:
         """Options by Kafka's names with the secrets in clear: hand them on, never print them."""
         return _in_clear(self.kafka)
@@ -264,6 +268,11 @@ class PipelineConfig(_Options):
                 + ". Take it out"
             )
         return self
+
+    @property
+    def interval(self) -> timedelta | None:
+        """Between the starts of two rounds; None: one round, of what is there."""
+        return self.trigger.interval if isinstance(self.trigger, Interval) else None
 
     @property
     def group(self) -> str:

@@ -26,11 +26,12 @@ class ConsumerGroup:
         options = config.source.kafka_options
         self._servers = options["bootstrap.servers"]
         self._options = known_options(KafkaAdminClient, client_options(options))
-        with answering(self._servers):
-            self._admin = KafkaAdminClient(**self._options)
+        self._client: KafkaAdminClient | None = None
 
     def close(self) -> None:
-        self._admin.close()
+        if self._client is not None:
+            self._client.close()
+            self._client = None
 
     def committed(self) -> Offsets:
         """Next offset per partition; none for a partition that the group has never committed."""
@@ -85,9 +86,12 @@ class ConsumerGroup:
                 raise error
         return results
 
-    def _reconnect(self) -> None:
-        asked, self._admin = self._admin, KafkaAdminClient(**self._options)
-        asked.close()
+    @property
+    def _admin(self) -> KafkaAdminClient:
+        """Connected at the first question: a transactional `status` or `check` has none."""
+        if self._client is None:
+            self._client = KafkaAdminClient(**self._options)
+        return self._client
 
     def _ask(self, question: Callable[[], Any]) -> Any:
         """A broker that has just started, or moved the group, asks for a moment's patience.
@@ -98,7 +102,7 @@ class ConsumerGroup:
             retry=retry_if_exception(lambda error: isinstance(error, KafkaError) and error.retriable),
             stop=stop_after_delay(ANSWER_WITHIN_MS / 1000),
             wait=wait_fixed(0.1),
-            before_sleep=lambda _: self._reconnect(),
+            before_sleep=lambda _: self.close(),
             reraise=True,
         )
         with answering(self._servers):

@@ -25,7 +25,7 @@ from kafka.errors import (
 )
 from kafka.structs import TopicPartition as KafkaPartition
 
-from connector.config import EveryRecords, Interval, PipelineConfig
+from connector.config import EveryRecords, PipelineConfig
 from connector.group import ConsumerGroup, offset_to_commit
 from connector.protocol.recover import resume
 from connector.protocol.steps import Event, Observer, Step
@@ -83,7 +83,7 @@ class GroupMember:
     ) -> None:
         self._config, self._owner, self._position = config, owner, position
         self._source, self._group, self._observe, self._stop = source, group, observe, stop
-        self._interval = config.trigger.interval if isinstance(config.trigger, Interval) else None
+        self._interval = config.interval
         self._auto_commit = config.delivery == "auto_commit"
         self._target = source.look()
         self._looked = time.monotonic()
@@ -244,7 +244,7 @@ class GroupMember:
             stood,
             held,
             self._source.starting(held),
-            continue_on_data_loss=self._config.source.on_data_loss == "continue",
+            continue_on_data_loss=self._config.source.continue_on_data_loss,
         )
         for at in mine:
             self._next[at] = resumption.offsets[TopicPartition(*at)]

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from connector.config import COORDINATES, DeltaUpsertSink, Interval, PipelineConfig, load, parse
+from connector.config import COORDINATES, DeltaUpsertSink, PipelineConfig, load, parse
 from connector.decode.json import decode_json
 from connector.delivery import auto_commit, idempotent, manual_commit, transactional
 from connector.delivery.handover import hand_over
@@ -145,14 +145,12 @@ class Pipeline:
                 max_records=self.config.epoch.max_records,
                 group=parts.group,
                 observe=observe,
-                continue_on_data_loss=self.config.source.on_data_loss == "continue",
+                continue_on_data_loss=self.config.source.continue_on_data_loss,
             )
             log.info("run %s of pipeline %s, %s", owner, self.config.name, self.config.delivery)
             if self.config.delivery != "transactional":
                 return self._run_in_group(work, spark, parts, stop)
-            trigger = self.config.trigger
-            interval = trigger.interval if isinstance(trigger, Interval) else None
-            return transactional.deliver(work, interval=interval, stop=stop)
+            return transactional.deliver(work, interval=self.config.interval, stop=stop)
 
     def _run_in_group(self, work: Work, spark: SparkSession, parts: _Parts, stop: threading.Event) -> Delivered:
         position = hand_over(work, self.config.delivery)
@@ -200,7 +198,7 @@ class Pipeline:
                 stood,
                 held,
                 parts.source.starting(held),
-                continue_on_data_loss=self.config.source.on_data_loss == "continue",
+                continue_on_data_loss=self.config.source.continue_on_data_loss,
             )
             return Checked(
                 detail is not None, wanted.names, position, resumption.offsets, behind(resumption.offsets, held)

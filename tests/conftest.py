@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,6 +50,13 @@ def _own_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSessio
 def spark(_own_spark: SparkSession) -> SparkSession:
     """The active session: pipelines use it as it is."""
     return _own_spark
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 30, what: str = "a condition") -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {seconds:.0f} seconds in vain for {what}"
+        time.sleep(0.02)
 
 
 @dataclass

@@ -24,11 +24,15 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from connector.lab.broker import Broker
 from connector.lab.data import produce
+from connector.lab.faults import kill_group
+from connector.lab.history import Sink
+from connector.lab.pipelines import write_pipeline
 from sinks.errors import BrokerUnreachable, LakelockError
 
 TOPIC, PARTITIONS, KEYS = "chaos", 4, 5_000
@@ -40,11 +44,12 @@ _WEIGHTS = {"cut": 7, "pause": 6, "kill": 5, "second": 2, "replace": 2, "broker"
 _LASTS = {"pause": (0.5, 8.0), "replace": (12.0, 20.0), "second": (15.0, 25.0)}
 """Seconds, from and to. A second process needs about ten to come to work."""
 
-PIPELINES: Mapping[str, Mapping[str, str]] = {
-    "transactional_append": {"delivery": "transactional", "type": "delta_append"},
-    "transactional_upsert": {"delivery": "transactional", "type": "delta_upsert"},
-    "idempotent_upsert": {"delivery": "idempotent", "type": "delta_upsert"},
+PIPELINES: Mapping[str, tuple[str, Sink]] = {
+    "transactional_append": ("transactional", "append"),
+    "transactional_upsert": ("transactional", "upsert"),
+    "idempotent_upsert": ("idempotent", "upsert"),
 }
+"""Delivery and sink, by name."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +88,7 @@ class Chaos:
     ended: Counter[str] = field(default_factory=Counter)
     """How runs ended while the faults lasted, by the error's name."""
     seconds_to_drain: float = 0.0
-    audits: dict[str, dict[str, object]] = field(default_factory=dict)
+    audits: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def held(self) -> bool:
@@ -111,7 +116,6 @@ def run_chaos(
     faults: int,
     records: int,
     seed: int,
-    pipelines: Sequence[str] = tuple(PIPELINES),
 ) -> Chaos:
     """Tables, pipeline files and logs stay in ``folder``."""
     planned = plan_faults(seconds, faults, seed)
@@ -119,7 +123,7 @@ def run_chaos(
     chaos = Chaos(seed, seconds)
     with Broker(proxied=True) as broker, broker.proxy() as proxy:
         broker.create_topic(TOPIC, PARTITIONS)
-        files = [_write_pipeline(folder, name, proxy.bootstrap) for name in pipelines]
+        files = [_write_pipeline(folder, name, proxy.bootstrap) for name in PIPELINES]
         producers = _Producers(proxy.bootstrap, records, seconds, chaos)
         with _Fleets(files, folder, broker, chaos, out) as fleets:
             producers.start()
@@ -193,7 +197,7 @@ class _Fleets:
 
     def __exit__(self, *_: object) -> None:
         for process in [self._first, *(process for _, _, process in self._later)]:
-            _kill(process)
+            kill_group(process)
         self._log.close()
 
     def suffer(self, planned: Sequence[Fault], cut: Callable[[], object]) -> None:
@@ -214,7 +218,7 @@ class _Fleets:
             self._broker.kill()
             self._broker.start()
         elif fault.kind == "kill":
-            _kill(self._first)
+            kill_group(self._first)
             self._first = self._start()
         else:
             if fault.kind in ("pause", "replace"):
@@ -232,7 +236,7 @@ class _Fleets:
         self._later = [each for each in self._later if each[0] > now]
         for _, how, process in over:
             if how == "kill":
-                _kill(process)
+                kill_group(process)
             elif process.poll() is None:
                 os.killpg(process.pid, signal.SIGCONT)
 
@@ -245,12 +249,6 @@ def _fleet(files: Sequence[Path], log: int, *options: str) -> subprocess.Popen[b
     return subprocess.Popen(command, start_new_session=True, stdout=log, stderr=subprocess.DEVNULL)
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
 def _drain(files: Sequence[Path], folder: Path) -> None:
     with (folder / "drain.log").open("ab") as log:
         process = _fleet(files, log.fileno(), "--once")
@@ -260,10 +258,10 @@ def _drain(files: Sequence[Path], folder: Path) -> None:
         except subprocess.TimeoutExpired:
             raise LakelockError(f"The topic is not drained after {_DRAIN_SECONDS:.0f} seconds.") from None
         finally:
-            _kill(process)
+            kill_group(process)
 
 
-def _audits(files: Sequence[Path]) -> dict[str, dict[str, object]]:
+def _audits(files: Sequence[Path]) -> dict[str, dict[str, Any]]:
     from connector.audit import audit
     from connector.config import load
     from connector.spark import session
@@ -273,29 +271,21 @@ def _audits(files: Sequence[Path]) -> dict[str, dict[str, object]]:
 
 
 def _write_pipeline(folder: Path, name: str, bootstrap: str) -> Path:
-    about = PIPELINES[name]
-    sink: dict[str, object] = {"type": about["type"], "path": str(folder / "tables" / name)}
-    if about["type"] == "delta_upsert":
-        sink["key"] = "k"
+    delivery, sink = PIPELINES[name]
     file = folder / f"{name}.yaml"
-    document = {
-        "name": name,
-        "delivery": about["delivery"],
-        "source": {
-            "topics": [TOPIC],
-            "kafka": {
-                "bootstrap.servers": bootstrap,
-                "session.timeout.ms": "6000",
-                "heartbeat.interval.ms": "1500",
-                "max.poll.records": str(EPOCH),
-            },
+    write_pipeline(
+        file,
+        name=name,
+        delivery=delivery,
+        sink=sink,
+        table=folder / "tables" / name,
+        topic=TOPIC,
+        max_records=EPOCH,
+        kafka={
+            "bootstrap.servers": bootstrap,
+            "heartbeat.interval.ms": "1500",
+            "max.poll.records": str(EPOCH),
         },
-        "value": {"format": "json", "schema": "k STRING, n INT"},
-        "epoch": {"max_records": EPOCH},
-        "trigger": {"interval": "1 second"},
-        "spark": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
-        "sinks": [sink],
-    }
-    # JSON is YAML.
-    file.write_text(json.dumps(document, indent=2), encoding="utf-8")
+        trigger={"interval": "1 second"},
+    )
     return file

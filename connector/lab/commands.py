@@ -7,16 +7,18 @@ import importlib.util
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import JustifyMethod
 from rich.table import Table
 
-from connector.lab.verdict import PROMISES
+from connector.lab.history import History
+from connector.lab.verdict import PROMISES, Report
 from connector.terminal import err, out, reported
 from sinks.errors import ConfigurationError
 
@@ -84,19 +86,14 @@ def matrix(
     found = run_matrix(chosen, folder, err)
     held = all(report.verdict.value == "held" for _, report in found)
     facts = {"runs": str(len(found)), "seconds": f"{time.monotonic() - started:.0f}"}
-    document = {
-        "held": held,
-        "cells": [
-            {"delivery": each.delivery, "sink": each.sink, "crash_point": each.crash_point, **report.to_dict()}
-            for each, report in found
-        ],
-    }
+    results = [_cell(each, report) for each, report in found]
+    document = {"held": held, "cells": results}
     (folder / "matrix.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     (folder / "matrix.html").write_text(page(found, "Lakelock crash lab", facts), encoding="utf-8")
     if json_:
         sys.stdout.write(json.dumps(document) + "\n")
     else:
-        out.print(_matrix_table(document["cells"]))
+        out.print(_matrix_table(results))
         out.print(f"{folder / 'matrix.html'}: each run as a picture", soft_wrap=True)
         out.print("[bold]every promise held[/]" if held else "[bold red]NOT as promised[/]")
     if not held:
@@ -111,7 +108,6 @@ def check(
 ) -> None:
     """Judge kept histories again."""
     from connector.lab.checker import judge, must_show
-    from connector.lab.history import History
 
     cells = []
     for file in history:
@@ -120,8 +116,7 @@ def check(
         except (OSError, ValueError) as error:
             raise ConfigurationError(f"{str(file)!r} is no history of the lab: {error}.") from None
         expects = must_show(each.delivery, each.sink, each.crash_point)
-        about = {"delivery": each.delivery, "sink": each.sink, "crash_point": each.crash_point}
-        cells.append({**about, **judge(each, expects=expects).to_dict()})
+        cells.append(_cell(each, judge(each, expects=expects)))
     if json_:
         sys.stdout.write(json.dumps(cells) + "\n")
     else:
@@ -181,35 +176,26 @@ def chaos(
 
     _fresh(folder)
     chosen = int(time.time()) % 1_000_000 if seed is None else seed
-    progress = err
-    progress.print(f"seed {chosen}")
+    err.print(f"seed {chosen}")
     result = run_chaos(
-        folder, progress, seconds=seconds, faults=faults or max(1, int(seconds / 5)), records=records, seed=chosen
+        folder, err, seconds=seconds, faults=faults or max(1, int(seconds / 5)), records=records, seed=chosen
     )
     if json_:
         sys.stdout.write(json.dumps(result.to_dict()) + "\n")
     else:
-        counts = {
-            kind: sum(fault.kind == kind for fault in result.faults)
-            for kind in ("kill", "pause", "replace", "second", "cut", "broker")
-        }
-        out.print(
-            f"seed {chosen}: {len(result.faults)} faults: " + ", ".join(f"{n} {kind}" for kind, n in counts.items())
-        )
+        kinds = Counter(fault.kind for fault in result.faults).most_common()
+        out.print(f"seed {chosen}: {len(result.faults)} faults: " + ", ".join(f"{n} {kind}" for kind, n in kinds))
         out.print(
             f"{result.sent:,} records acknowledged, {result.unknown:,} unknown; drained in "
             f"{result.seconds_to_drain:.0f} s; runs ended by {dict(result.ended)}",
             soft_wrap=True,
         )
         table = Table(box=None, pad_edge=False)
-        for heading in ("pipeline", "expected", "found", "lost", "duplicated", "stale", "altered", "unexpected", ""):
+        kinds_of_rows = ("expected", "found", "lost", "duplicated", "stale", "altered", "unexpected")
+        for heading in ("pipeline", *kinds_of_rows, ""):
             table.add_column(heading, justify="left" if heading in ("pipeline", "") else "right")
         for name, audit in result.audits.items():
-            totals = audit["totals"]
-            assert isinstance(totals, dict)
-            numbers = (
-                totals[key] for key in ("expected", "found", "lost", "duplicated", "stale", "altered", "unexpected")
-            )
+            numbers = (audit["totals"][kind] for kind in kinds_of_rows)
             table.add_row(name, *(f"{number:,}" for number in numbers), "exact" if audit["ok"] else "[red]NOT EXACT[/]")
         out.print(table)
         out.print(f"{folder / 'chaos.json'}: every fault and figure", soft_wrap=True)
@@ -233,8 +219,12 @@ def _fresh(folder: Path) -> None:
     mark.touch()
 
 
-def _matrix_table(cells: object) -> Table:
-    assert isinstance(cells, list)
+def _cell(history: History, report: Report) -> dict[str, Any]:
+    about = {"delivery": history.delivery, "sink": history.sink, "crash_point": history.crash_point}
+    return {**about, **report.to_dict()}
+
+
+def _matrix_table(cells: Sequence[Mapping[str, Any]]) -> Table:
     table = Table(box=None, pad_edge=False)
     for heading in ("delivery", "sink", "crash", "lost", "duplicated", "stale", "promise", "verdict"):
         justify: JustifyMethod = "right" if heading in ("lost", "duplicated", "stale") else "left"

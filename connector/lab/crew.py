@@ -23,6 +23,7 @@ from pathlib import Path
 from connector.lab.history import Happened
 from connector.protocol.steps import Event, Observer, Step
 from sinks.errors import LakelockError
+from sinks.offsets import OffsetRange
 
 AT_ONCE = 4
 """Pipelines at work at one time; those that are parked don't count."""
@@ -67,8 +68,6 @@ class Journal:
 
 
 def read_journal(path: Path) -> tuple[Happened, ...]:
-    from sinks.offsets import OffsetRange
-
     lines = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
     return tuple(
         Happened(
@@ -105,8 +104,8 @@ def main() -> None:
     tasks, started = [Task(**task) for task in document["tasks"]], document["started"]
     at_work = threading.Semaphore(AT_ONCE)
 
-    def work(task: Task) -> bool:
-        """Whether it ended by itself, rather than parked."""
+    def work(task: Task) -> None:
+        """Returns once the pipeline has ended, or is parked."""
         journal = Journal(task.journal, task.run, started)
         at_work.acquire()
         parked = threading.Event()
@@ -128,7 +127,6 @@ def main() -> None:
         threading.Thread(target=run, daemon=True).start()
         parked.wait()
         at_work.release()
-        return task.crash is None
 
     with session(load(tasks[0].file).spark_options, name="crash lab"):
         with ThreadPoolExecutor(len(tasks)) as pool:

@@ -8,9 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -26,7 +24,7 @@ from rich.table import Table
 
 from connector.lab.broker import Broker
 from connector.lab.data import FLIGHTS_SCHEMA, flight_key, flight_value, flights, flights_csv, produce
-from connector.lab.faults import Moment, wait_for
+from connector.lab.faults import Moment, kill_group, wait_for
 from sinks.errors import ConfigurationError, LakelockError
 
 FLIGHTS = 336_776
@@ -121,9 +119,7 @@ def _run_and_kill(file: Path, table: Path, out: Console) -> None:
     try:
         caught = wait_for(Moment.MID_WRITE, table, KILLED_VERSION, going_on=lambda: run.poll() is None)
     finally:
-        if run.poll() is None:
-            os.killpg(run.pid, signal.SIGKILL)
-        run.wait()
+        kill_group(run)
     if not caught:
         raise LakelockError(f"The run of {file} ended before it could be killed (exit code {run.returncode}).")
     committed = len(list((table / "_delta_log").glob("*.json")))

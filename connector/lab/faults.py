@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -35,6 +36,13 @@ def signal_at(step: Step, epoch: int, number: signal.Signals) -> Observer:
             os.killpg(0, number)
 
     return observe
+
+
+def kill_group(process: subprocess.Popen[bytes]) -> None:
+    """SIGKILL to a process that has a session of its own, and to all of its children: Python and its JVM at once."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def wait_for(moment: Moment, table: Path, version: int, *, going_on: Callable[[], bool]) -> bool:

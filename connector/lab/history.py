@@ -21,33 +21,24 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, order=True)
-class Sent:
+class _Record:
+    topic: str
+    partition: int
+    offset: int
+    key: str
+    value: int
+
+    @property
+    def at(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+class Sent(_Record):
     """A record that Kafka holds."""
 
-    topic: str
-    partition: int
-    offset: int
-    key: str
-    value: int
 
-    @property
-    def at(self) -> TopicPartition:
-        return TopicPartition(self.topic, self.partition)
-
-
-@dataclass(frozen=True, order=True)
-class Row:
-    """A row of the table, with the coordinates of the record that made it."""
-
-    topic: str
-    partition: int
-    offset: int
-    key: str
-    value: int
-
-    @property
-    def at(self) -> TopicPartition:
-        return TopicPartition(self.topic, self.partition)
+class Row(_Record):
+    """A row of the table, with the coordinates of the record that made it. Never equal to what was sent."""
 
 
 @dataclass(frozen=True)

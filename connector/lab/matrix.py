@@ -8,12 +8,11 @@ happens inside Delta's write can't be parked: for these cells a process of its o
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +21,13 @@ from rich.console import Console
 
 from connector.lab.broker import Broker
 from connector.lab.checker import Report, judge, must_show
-from connector.lab.crew import Task, read_journal, write_tasks
+from connector.lab.crew import Journal, Task, read_journal, write_tasks
 from connector.lab.data import produce
-from connector.lab.faults import Moment, wait_for
+from connector.lab.faults import Moment, kill_group, wait_for
 from connector.lab.history import History, Row, Sent, Sink, Version
+from connector.lab.pipelines import write_pipeline
+from connector.lab.verdict import PROMISES
+from connector.lab.words import POINTS
 from sinks.delta.metadata import CommitMetadata
 from sinks.errors import LakelockError
 
@@ -34,17 +36,9 @@ TOPIC = "matrix"
 _MID_WRITE_TRIES = 5
 _PROCESS_SECONDS = 600.0
 
-DELIVERIES = ("auto_commit", "manual_commit", "idempotent", "transactional")
+DELIVERIES = tuple(PROMISES)
 SINKS: tuple[Sink, ...] = ("append", "upsert")
-CRASH_POINTS = (
-    "after_poll",
-    "after_auto_commit",
-    "before_write",
-    "mid_write",
-    "after_write",
-    "after_offset_commit",
-    "in_recovery",
-)
+CRASH_POINTS = tuple(POINTS)
 _STEPS = {
     "after_poll": "planned",
     "after_auto_commit": "offsets_committed",
@@ -97,8 +91,7 @@ def run_matrix(chosen: Sequence[Cell], folder: Path, out: Console) -> list[tuple
     """Crash and judge every cell. Tables, journals and histories stay in ``folder``."""
     for sub in ("pipelines", "tables", "journals", "histories"):
         (folder / sub).mkdir(parents=True, exist_ok=True)
-    # Members that were killed leave their group after the session timeout: a short one saves waiting.
-    with Broker(properties={"group.min.session.timeout.ms": "1000"}) as broker:
+    with Broker() as broker:
         bench = _Bench(chosen, folder, broker, out)
         bench.crash()
         return bench.judged()
@@ -110,7 +103,20 @@ class _Bench:
         self._started = time.time()
         self._sent = _send(broker)
         for cell in chosen:
-            self._file(cell).write_text(json.dumps(_pipeline(cell, self._table(cell), broker)), encoding="utf-8")
+            write_pipeline(
+                self._file(cell),
+                name=cell.name,
+                delivery=cell.delivery,
+                sink=cell.sink,
+                table=self._table(cell),
+                topic=TOPIC,
+                max_records=BATCH,
+                kafka={
+                    "bootstrap.servers": broker.bootstrap,
+                    "heartbeat.interval.ms": "1000",
+                    "auto.commit.interval.ms": "300",
+                },
+            )
             self._journal(cell).unlink(missing_ok=True)
 
     def crash(self) -> None:
@@ -155,8 +161,7 @@ class _Bench:
         for version in range(first, first + _MID_WRITE_TRIES):
             with self._process([self._task(cell, 0, None)]) as process:
                 caught = wait_for(Moment.MID_WRITE, table, version, going_on=_alive(process))
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+                kill_group(process)
             if caught and not (table / "_delta_log" / f"{version:020d}.json").exists():
                 self._note(cell, "crashed", "SIGKILL in mid-write: data files are there, no commit")
                 return
@@ -175,16 +180,12 @@ class _Bench:
         try:
             yield process
         finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            kill_group(process)
 
     def _said(self) -> str:
         return (self._folder / "crew.log").read_text(encoding="utf-8", errors="replace")[-2000:]
 
     def _note(self, cell: Cell, what: str, note: str) -> None:
-        from connector.lab.crew import Journal
-
         Journal(str(self._journal(cell)), 0, self._started).write(what, note=note)
 
     def _history(self, cell: Cell) -> History:
@@ -219,29 +220,6 @@ class _Bench:
 
 def _alive(process: subprocess.Popen[bytes]) -> Callable[[], bool]:
     return lambda: process.poll() is None
-
-
-def _pipeline(cell: Cell, table: Path, broker: Broker) -> Mapping[str, object]:
-    sink: dict[str, object] = {"type": f"delta_{cell.sink}", "path": str(table)}
-    if cell.sink == "upsert":
-        sink["key"] = "k"
-    return {
-        "name": cell.name.replace(".", "_"),
-        "delivery": cell.delivery,
-        "source": {
-            "topics": [TOPIC],
-            "kafka": {
-                "bootstrap.servers": broker.bootstrap,
-                "session.timeout.ms": "6000",
-                "heartbeat.interval.ms": "1000",
-                "auto.commit.interval.ms": "300",
-            },
-        },
-        "value": {"format": "json", "schema": "k STRING, n INT"},
-        "epoch": {"max_records": BATCH},
-        "spark": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
-        "sinks": [sink],
-    }
 
 
 def _send(broker: Broker) -> tuple[Sent, ...]:

@@ -6,10 +6,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from conftest import wait_until
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 
 from connector.lab import data
@@ -25,13 +26,6 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """One that may be killed. Its folder has what a path can have: Kafka takes commas for lists."""
     with Broker(tmp_path_factory.mktemp("brøker, with a comma")) as broker:
         yield broker
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.05)
 
 
 def read(broker: Broker, topic: str, partitions: int) -> Records:

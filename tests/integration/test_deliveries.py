@@ -1,16 +1,15 @@
 """The deliveries against a real broker: what they promise when nothing happens, and when partitions change hands."""
 
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
 import pytest
-from conftest import Lake, Topic
+from conftest import Lake, Topic, wait_until
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
@@ -56,14 +55,6 @@ def some(first: int, count: int, keys: int = 7) -> list[tuple[str, int]]:
 
 def expected(kind: str, rows: list[tuple[str, int]]) -> list[tuple[str, int]]:
     return sorted(rows) if kind == "append" else sorted(dict(rows).items())
-
-
-def wait_for(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + WITHIN
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"waited {WITHIN:.0f} seconds for {what}")
-        time.sleep(0.05)
 
 
 @contextmanager
@@ -224,13 +215,15 @@ def test_a_member_that_joins_in_mid_batch_repeats_nothing_and_loses_nothing(lake
         assert first.blocked.wait(WITHIN)
         second.start()
         with admin(lake) as client:
-            wait_for(lambda: len(client.describe_groups([topic.name])[topic.name]["members"]) == 2, "a second member")
+            wait_until(
+                lambda: len(client.describe_groups([topic.name])[topic.name]["members"]) == 2, WITHIN, "a second member"
+            )
         first.go_on()
-        wait_for(lambda: second.count(Step.RESUMED), "partitions of the second member")
-        wait_for(lambda: first.count(Step.OFFSETS_COMMITTED), "the first member's commit")
+        wait_until(lambda: second.count(Step.RESUMED), WITHIN, "partitions of the second member")
+        wait_until(lambda: first.count(Step.OFFSETS_COMMITTED), WITHIN, "the first member's commit")
         topic.send_rows(some(20, 10), partition=0)
         topic.send_rows(some(30, 10), partition=1)
-        wait_for(lambda: committed(lake) == ends(lake), "both partitions to be served")
+        wait_until(lambda: committed(lake) == ends(lake), WITHIN, "both partitions to be served")
         for run in (first, second):
             run.stop()
     assert lake.rows() == sorted(some(0, 40))
@@ -272,7 +265,9 @@ def test_a_member_that_was_replaced_in_mid_batch(
         first.start()
         assert first.blocked.wait(WITHIN)
         with admin(lake) as client:
-            wait_for(lambda: not client.describe_groups([topic.name])[topic.name]["members"], "the member to be out")
+            wait_until(
+                lambda: not client.describe_groups([topic.name])[topic.name]["members"], WITHIN, "the member to be out"
+            )
         pipeline(lake, delivery, kind).run()
         topic.send_rows(some(10, 4))
         first.go_on()
@@ -339,12 +334,12 @@ def test_no_delivery_takes_over_from_members_that_are_still_there_and_a_stop_lea
     monkeypatch.setattr(handover, "EMPTY_WITHIN_SECONDS", 0.5)
     with Running(pipeline(lake, "manual_commit", kafka=group, trigger={"interval": "0.5 seconds"})) as run:
         run.start()
-        wait_for(lambda: run.count(Step.OFFSETS_COMMITTED), "the first batch")
+        wait_until(lambda: run.count(Step.OFFSETS_COMMITTED), WITHIN, "the first batch")
         for delivery in ("transactional", "auto_commit"):
             with pytest.raises(GroupActive, match=f"of-the-user-{topic.name}' still has members"):
                 pipeline(lake, delivery, kafka=group).run()
         topic.send_rows(some(10, 5))
-        wait_for(lambda: run.count(Step.WRITING) == 3, "the second batch")  # the first is the handover's
+        wait_until(lambda: run.count(Step.WRITING) == 3, WITHIN, "the second batch")  # the first is the handover's
         delivered = run.stop()
     assert delivered.rows == 15
     assert lake.rows() == sorted(some(0, 15))

@@ -4,10 +4,10 @@ import contextlib
 import socket
 import struct
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
+from conftest import wait_until
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from connector.lab.broker import Broker
@@ -65,13 +65,6 @@ class Client:
         while len(found) < size and (chunk := self.socket.recv(size - len(found))):
             found += chunk
         return found
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
 
 
 def test_large_messages_pass_whole_in_both_directions(echo: int) -> None:

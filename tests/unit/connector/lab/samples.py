@@ -6,18 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from connector.lab.history import Happened, History, Row, Sent, Sink, Version
+from connector.lab.words import POINTS
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 TOPIC = "orders"
-POINTS = (
-    "after_poll",
-    "after_auto_commit",
-    "before_write",
-    "mid_write",
-    "after_write",
-    "after_offset_commit",
-    "in_recovery",
-)
 SKIPPED = {
     "auto_commit": {"after_offset_commit"},
     "manual_commit": {"after_auto_commit"},

@@ -8,11 +8,12 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from unit.connector.lab.samples import POINTS, SINKS, SKIPPED, every, simulate
+from unit.connector.lab.samples import SINKS, SKIPPED, every, simulate
 
 from connector.lab import checker
 from connector.lab.checker import ALLOWED, EXPECTED, Anomaly, Kind, Report, Verdict, check, judge, must_show
 from connector.lab.history import Happened, History, Row, Sent, Sink, Version
+from connector.lab.words import POINTS
 from sinks.offsets import Offsets, TopicPartition
 
 T0 = TopicPartition("t", 0)

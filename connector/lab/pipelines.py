@@ -1,0 +1,39 @@
+"""The pipeline files of the lab: records ``{"k": ..., "n": ...}``, short sessions, and Spark made for short lives."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from connector.lab.history import Sink
+
+
+def write_pipeline(
+    file: Path,
+    *,
+    name: str,
+    delivery: str,
+    sink: Sink,
+    table: Path,
+    topic: str,
+    max_records: int,
+    kafka: Mapping[str, str],
+    **more: object,
+) -> None:
+    """``kafka``: Kafka's options, its servers among them. ``more``: further options of a pipeline file."""
+    key = {"key": "k"} if sink == "upsert" else {}
+    document = {
+        "name": name,
+        "delivery": delivery,
+        # A member that was killed leaves its group after its session.
+        "source": {"topics": [topic], "kafka": {"session.timeout.ms": "6000", **kafka}},
+        "value": {"format": "json", "schema": "k STRING, n INT"},
+        "epoch": {"max_records": max_records},
+        # Code that is compiled quickly beats code that is compiled well.
+        "spark": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
+        "sinks": [{"type": f"delta_{sink}", "path": str(table), **key}],
+        **more,
+    }
+    # JSON is YAML.
+    file.write_text(json.dumps(document, indent=2), encoding="utf-8")
