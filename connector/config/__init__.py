@@ -1,0 +1,189 @@
+"""The pipeline file: read, checked as a whole, every fault named with its option, before anything is touched.
+
+``pipeline`` and ``sinks`` hold the options, ``kinds`` what they are made of.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, SecretStr, ValidationError
+
+from connector.config.kinds import COORDINATES, OWN_COLUMNS, dotted
+from connector.config.pipeline import (
+    EpochBound,
+    EveryRecords,
+    FromOffsets,
+    FromTimestamp,
+    Interval,
+    PipelineConfig,
+    Source,
+    Start,
+    Value,
+)
+from connector.config.sinks import (
+    SINK_TYPES,
+    DeltaAggregateSink,
+    DeltaAppendSink,
+    DeltaHistorySink,
+    DeltaPlace,
+    DeltaUpsertSink,
+    KeyedSink,
+    Window,
+)
+from sinks.errors import ConfigurationError
+
+__all__ = [
+    "COORDINATES",
+    "OWN_COLUMNS",
+    "DeltaAggregateSink",
+    "DeltaAppendSink",
+    "DeltaHistorySink",
+    "DeltaPlace",
+    "DeltaUpsertSink",
+    "EveryRecords",
+    "FromOffsets",
+    "FromTimestamp",
+    "Interval",
+    "KeyedSink",
+    "PipelineConfig",
+    "Source",
+    "Start",
+    "Window",
+    "load",
+    "parse",
+]
+
+
+def load(path: str | Path) -> PipelineConfig:
+    """Read and check a pipeline file. Raises ConfigurationError that lists every fault at once."""
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(
+            f"The pipeline file {str(path)!r} can't be read: {error.strerror}.",
+            hint="Give the path of a file; `lakelock init FILE` writes one to start from.",
+        ) from None
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"The pipeline file {str(path)!r} isn't UTF-8 text.") from None
+    try:
+        # A subclass of SafeLoader: no tag makes an object.
+        document = yaml.load(text, Loader=_UniqueKeys)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or str(error)
+        raise ConfigurationError(f"{path}{where}: not valid YAML: {problem}.") from None
+    return parse(document, origin=str(path))
+
+
+def parse(document: object, *, origin: str = "pipeline") -> PipelineConfig:
+    """The same for a document that is a mapping already."""
+    if not isinstance(document, Mapping):
+        raise ConfigurationError(
+            f"{origin}: a pipeline file is a mapping of options (`name: ...`), this one is "
+            f"{'empty' if document is None else f'a {type(document).__name__}'}.",
+            hint="`lakelock init FILE` writes one to start from.",
+        )
+    faults: list[str] = []
+    resolved = _resolve(document, (), faults)
+    if faults:
+        raise _configuration_error(origin, faults)
+    try:
+        return PipelineConfig.model_validate(resolved)
+    except ValidationError as error:
+        raise _configuration_error(origin, [_fault(dict(fault)) for fault in error.errors(include_url=False)]) from None
+
+
+def _configuration_error(origin: str, faults: list[str]) -> ConfigurationError:
+    listed = "\n".join(f"  - {fault}" for fault in faults)
+    many = "1 fault" if len(faults) == 1 else f"{len(faults)} faults"
+    return ConfigurationError(f"{origin} has {many}; nothing was touched:\n{listed}")
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """YAML lets the last of two equal keys win in silence; an option that is given twice is an error here."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, str | int) and key in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the option {key!r} is given twice", key_node.start_mark
+                )
+            if isinstance(key, str | int):
+                seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+_REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
+
+
+def _resolve(value: object, path: tuple[str | int, ...], faults: list[str]) -> object:
+    """Replace ``${env:NAME}`` and ``${file:/path}``. What came from there may be a secret, and stays wrapped."""
+    if isinstance(value, Mapping):
+        return {key: _resolve(item, (*path, key), faults) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_resolve(item, (*path, index), faults) for index, item in enumerate(value)]
+    if not isinstance(value, str) or not _REFERENCE.search(value):
+        return value
+
+    def look_up(match: re.Match[str]) -> str:
+        kind, name = match[1], match[2]
+        if kind == "env":
+            if name not in os.environ:
+                faults.append(f"{dotted(path)}: the environment variable {name} isn't set")
+            return os.environ.get(name, "")
+        try:
+            return Path(name).read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            faults.append(f"{dotted(path)}: the file {name} can't be read ({type(error).__name__})")
+            return ""
+
+    resolved = _REFERENCE.sub(look_up, value)
+    may_be_secret = path[:2] == ("source", "kafka") or path[:1] == ("spark",)
+    return SecretStr(resolved) if may_be_secret else resolved
+
+
+def _fault(fault: dict[str, Any]) -> str:
+    """One line for one fault: the option's path, what is wrong, what to write instead."""
+    loc: tuple[str | int, ...] = fault["loc"]
+    noise = {*SINK_TYPES, "str", "is-instance[SecretStr]", "[key]"}
+    where, kind = dotted(tuple(part for part in loc if part not in noise)), fault["type"]
+    if kind == "extra_forbidden":
+        known = _siblings(loc)
+        near = difflib.get_close_matches(str(loc[-1]), known, n=1, cutoff=0.5)
+        return f"{where}: unknown option, " + (f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}")
+    if kind == "missing":
+        return f"{where}: is missing"
+    if kind in ("union_tag_invalid", "union_tag_not_found"):
+        return f"{where}: type is one of {', '.join(map(str, SINK_TYPES))}"
+    if kind == "literal_error":
+        return f"{where}: is one of {fault['ctx']['expected'].replace(chr(39), '')}, not {fault['input']!r}"
+    if kind == "string_pattern_mismatch":
+        return f"{where}: {fault['input']!r} may only have lower-case letters, digits, _ and -"
+    if kind in ("too_short", "string_too_short"):
+        return f"{where}: is empty"
+    message = str(fault["msg"]).removeprefix("Value error, ")
+    return f"{where or 'the file'}: {message}"
+
+
+def _siblings(loc: tuple[str | int, ...]) -> list[str]:
+    """The options known beside the one at ``loc``."""
+    models: dict[tuple[str, ...], type[BaseModel]] = {
+        (): PipelineConfig,
+        ("source",): Source,
+        ("value",): Value,
+        ("epoch",): EpochBound,
+    }
+    parent = tuple(str(part) for part in loc[:-1])
+    model = SINK_TYPES.get(loc[-2]) if parent[:1] == ("sinks",) else models.get(parent)
+    return sorted(field.alias or name for name, field in model.model_fields.items()) if model else []

@@ -1,0 +1,68 @@
+"""What options are made of: text, durations, and how one alternative of several is read."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Annotated, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, SecretStr, ValidationError
+
+COORDINATES = ("_topic", "_partition", "_offset", "_timestamp")
+"""Columns that every table has beside the value's: where the row's record came from."""
+
+OWN_COLUMNS = (
+    *COORDINATES, "_sequence", "_deleted", "_deleted_by", "_columns", "_delete", "_truncate", "_tombstone", "_state",
+    "_applied", "__start_at", "__end_at",
+)  # fmt: skip
+"""Names that a value can't have: columns of some kind of table, or on the way to it."""
+
+
+class Options(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=False)
+
+
+def _text(value: object) -> object:
+    """YAML turns `9092`, `true` into numbers and booleans; Kafka and Spark options are text."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+Text: TypeAlias = Annotated[str, BeforeValidator(_text)]
+OptionText: TypeAlias = Annotated[str | SecretStr, BeforeValidator(_text)]
+
+
+_UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400}
+
+
+def _duration(value: object) -> object:
+    if isinstance(value, str):
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(second|minute|hour|day)s?\s*", value)
+        if match is None:
+            raise ValueError("write a number and a unit, as in `10 seconds`, `5 minutes`, `1 hour`")
+        return timedelta(seconds=float(match[1]) * _UNITS[match[2]])
+    if not isinstance(value, timedelta):
+        raise ValueError("write a number and a unit, as in `10 seconds`, `5 minutes`, `1 hour`")
+    return value
+
+
+Duration: TypeAlias = Annotated[timedelta, BeforeValidator(_duration)]
+
+
+def as_model(model: type[BaseModel], value: object) -> BaseModel:
+    """One alternative of a union, chosen by us: pydantic would report the faults of all of them."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        place = dotted(tuple(part for part in fault["loc"] if part != "[key]"))
+        message = str(fault["msg"]).removeprefix("Value error, ")
+        raise ValueError(f"{place}: {message}" if place else message) from None
+
+
+def dotted(path: tuple[str | int, ...]) -> str:
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+    return text

@@ -1,0 +1,237 @@
+"""The options of a pipeline file, but for its sinks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, field_validator, model_validator
+
+from connector.config.kinds import Duration, Options, OptionText, Text, as_model
+from connector.config.sinks import IDLE_AFTER, DeltaAggregateSink, DeltaAppendSink, DeltaPlace, SinkOptions
+
+RESERVED_KAFKA_OPTIONS = {
+    "auto.offset.reset": "the position says where to read; `source.start` where there is none",
+    "enable.auto.commit": "`delivery` says when offsets are committed",
+    "enable.auto.offset.store": "`delivery` says when offsets are committed",
+    "isolation.level": "it is always read_committed: records of aborted transactions never count",
+    "key.deserializer": "keys are read as bytes and decoded in Spark",
+    "value.deserializer": "values are read as bytes and decoded in Spark, see `value.format`",
+}
+
+
+def _in_clear(options: Mapping[str, str | SecretStr]) -> dict[str, str]:
+    return {
+        name: value.get_secret_value() if isinstance(value, SecretStr) else value for name, value in options.items()
+    }
+
+
+class Interval(Options):
+    interval: Duration
+
+    @field_validator("interval")
+    @classmethod
+    def _positive(cls, value: timedelta) -> timedelta:
+        if value <= timedelta(0):
+            raise ValueError("the interval must be longer than 0 seconds")
+        return value
+
+
+class FromTimestamp(Options):
+    timestamp: datetime
+
+    @field_validator("timestamp")
+    @classmethod
+    def _has_zone(cls, value: datetime) -> datetime:
+        if value.tzinfo is None:
+            raise ValueError("write the time zone too, as in 2026-11-01T00:00:00Z")
+        return value
+
+
+class FromOffsets(Options):
+    """Starting offsets as Spark writes them; -2 is the earliest, -1 the latest."""
+
+    offsets: Mapping[str, Mapping[int, Annotated[int, Field(ge=-2)]]]
+
+
+Start: TypeAlias = Literal["earliest", "latest"] | FromTimestamp | FromOffsets
+
+
+def _start(value: object) -> object:
+    if isinstance(value, Mapping):
+        by_time = "timestamp" in value and not isinstance(value["timestamp"], Mapping)
+        return as_model(FromTimestamp, value) if by_time else as_model(FromOffsets, {"offsets": value})
+    if value not in ("earliest", "latest"):
+        raise ValueError(
+            'write earliest, latest, {timestamp: 2026-11-01T00:00:00Z} or {"topic": {"0": 120, "1": 80}}, '
+            f"not {value!r}"
+        )
+    return value
+
+
+def _trigger(value: object) -> object:
+    if isinstance(value, Mapping):
+        return as_model(Interval, value)
+    if value != "available_now":
+        raise ValueError(f"write available_now or {{interval: 10 seconds}}, not {value!r}")
+    return value
+
+
+class Source(Options):
+    topics: Annotated[tuple[Text, ...], Field(min_length=1)]
+    kafka: Mapping[str, OptionText]
+    start: Annotated[Start, BeforeValidator(_start)] = "earliest"
+    on_data_loss: Literal["fail", "continue"] = "fail"
+
+    @field_validator("topics")
+    @classmethod
+    def _distinct(cls, topics: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(topics)) != len(topics):
+            raise ValueError("names a topic twice")
+        if any(re.fullmatch(r"[A-Za-z0-9._-]{1,249}", topic) is None for topic in topics):
+            raise ValueError("a topic's name is made of letters, digits, dots, hyphens and underscores")
+        return topics
+
+    @field_validator("kafka")
+    @classmethod
+    def _kafka(cls, options: Mapping[str, OptionText]) -> Mapping[str, OptionText]:
+        for name in options:
+            if name in RESERVED_KAFKA_OPTIONS:
+                raise ValueError(f"{name} is Lakelock's own to set ({RESERVED_KAFKA_OPTIONS[name]}); take it out")
+            if name.startswith("kafka."):
+                raise ValueError(f"{name}: write Kafka's own name, {name.removeprefix('kafka.')}")
+        if not options.get("bootstrap.servers"):
+            raise ValueError('bootstrap.servers is missing, as in {bootstrap.servers: "127.0.0.1:9092"}')
+        return options
+
+    @property
+    def continue_on_data_loss(self) -> bool:
+        return self.on_data_loss == "continue"
+
+    @property
+    def kafka_options(self) -> dict[str, str]:
+        """Options by Kafka's names with the secrets in clear: hand them on, never print them."""
+        return _in_clear(self.kafka)
+
+
+class Value(Options):
+    format: Literal["json"]
+    schema_: Annotated[str, Field(alias="schema", min_length=1)]
+
+
+class EpochBound(Options):
+    max_records: Annotated[int, Field(ge=1)] = 2_000_000
+
+
+class EveryRecords(Options):
+    records: Annotated[int, Field(ge=1)]
+
+
+def _commit_every(value: object) -> object:
+    if isinstance(value, Mapping):
+        return as_model(EveryRecords, value)
+    if value not in ("batch", "record"):
+        raise ValueError(f"write batch, record or {{records: 100}}, not {value!r}")
+    return value
+
+
+Delivery: TypeAlias = Literal["auto_commit", "manual_commit", "idempotent", "transactional"]
+
+
+_NOT_ROW_BY_ROW = (
+    "DISTINCT", "GROUP", "HAVING", "OVER", "LIMIT", "OFFSET", "TABLESAMPLE", "UNION", "INTERSECT", "EXCEPT", "MINUS",
+)  # fmt: skip
+_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`]|``)*`|--[^\n]*|/\*.*?\*/""", re.DOTALL)
+
+
+def _transform(sql: str | None) -> str | None:
+    """One SELECT, row by row: what else a query can do depends on where the epochs are cut, or loses records."""
+    if sql is None:
+        return None
+    words = re.findall(r"\w+", _QUOTED.sub(" ", sql).upper())
+    if not words or words[0] != "SELECT" or "RECORDS" not in words:
+        raise ValueError("write one SELECT ... FROM records, as in `SELECT upper(name) AS name, id FROM records`")
+    for word in _NOT_ROW_BY_ROW:
+        if word in words:
+            raise ValueError(
+                f"{word} can't be used: a transform works row by row, or its result would depend on where the epochs "
+                "are cut. To group records, use a delta_aggregate sink"
+            )
+    return sql
+
+
+class PipelineConfig(Options):
+    """One pipeline file. ``lakelock init`` writes a commented one."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9_-]+$", max_length=200)]
+    delivery: Delivery = "transactional"
+    commit_every: Annotated[Literal["batch", "record"] | EveryRecords, BeforeValidator(_commit_every)] = "batch"
+    source: Source
+    value: Value
+    epoch: EpochBound = EpochBound()
+    trigger: Annotated[Literal["available_now"] | Interval, BeforeValidator(_trigger)] = "available_now"
+    event_time: Text | None = None
+    transform: Annotated[Text | None, AfterValidator(_transform)] = None
+    sinks: tuple[SinkOptions, ...]
+    dead_letters: DeltaPlace | None = None
+    spark: Mapping[str, OptionText] = Field(default_factory=dict)
+
+    @field_validator("sinks")
+    @classmethod
+    def _one(cls, sinks: tuple[SinkOptions, ...]) -> tuple[SinkOptions, ...]:
+        if len(sinks) != 1:
+            raise ValueError("one sink per pipeline: give each further sink a pipeline file of its own")
+        return sinks
+
+    @model_validator(mode="after")
+    def _delivery_fits(self) -> PipelineConfig:
+        late = any(
+            isinstance(sink, DeltaAggregateSink) and sink.window and sink.window.late == "dead_letter"
+            for sink in self.sinks
+        )
+        if late and self.dead_letters is None:
+            raise ValueError("window.late: dead_letter needs a place: dead_letters: {path: ...}")
+        if self.dead_letters and any(self.dead_letters.place == sink.place for sink in self.sinks):
+            raise ValueError("dead_letters: is the sink's own table; give another path")
+        if late and self.delivery != "transactional":
+            raise ValueError("window.late: dead_letter needs delivery: transactional, which keeps the watermark")
+        if self.delivery == "idempotent" and any(isinstance(sink, DeltaAppendSink) for sink in self.sinks):
+            raise ValueError(
+                "delivery: idempotent needs a sink that can ignore what it holds already, by key and offset; "
+                "delta_append adds every row it is given. Write delivery: transactional, or use delta_upsert"
+            )
+        if self.commit_every != "batch" and self.delivery not in ("manual_commit", "idempotent"):
+            raise ValueError(
+                f"commit_every: is for delivery: manual_commit and idempotent; with {self.delivery} "
+                + ("the client commits on its own clock" if self.delivery == "auto_commit" else "an epoch is a commit")
+                + ". Take it out"
+            )
+        return self
+
+    @property
+    def interval(self) -> timedelta | None:
+        """Between the starts of two rounds; None: one round, of what is there."""
+        return self.trigger.interval if isinstance(self.trigger, Interval) else None
+
+    @property
+    def clock(self) -> str | None:
+        """The column with the records' event time; None: nobody asks for it."""
+        windows = [sink.window for sink in self.sinks if isinstance(sink, DeltaAggregateSink) and sink.window]
+        return windows[0].time if windows else self.event_time
+
+    @property
+    def idle_after(self) -> timedelta:
+        """When a partition without new records is set aside from the watermark."""
+        windows = [sink.window for sink in self.sinks if isinstance(sink, DeltaAggregateSink) and sink.window]
+        return windows[0].idle_after if windows else IDLE_AFTER
+
+    @property
+    def group(self) -> str:
+        """The consumer group: Kafka's ``group.id`` where one is given, else the pipeline's name."""
+        return self.source.kafka_options.get("group.id") or self.name
+
+    @property
+    def spark_options(self) -> dict[str, str]:
+        return _in_clear(self.spark)

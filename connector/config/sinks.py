@@ -1,0 +1,193 @@
+"""The options of each kind of sink."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, Field, StrictBool, field_validator, model_validator
+
+from connector.config.kinds import Duration, Options, Text, as_model
+
+
+def _one_or_more(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+def _distinct(columns: tuple[str, ...]) -> tuple[str, ...]:
+    if len({column.lower() for column in columns}) != len(columns):
+        raise ValueError("names a column twice")
+    return columns
+
+
+Columns: TypeAlias = Annotated[tuple[Text, ...], BeforeValidator(_one_or_more), Field(min_length=1)]
+
+
+class DeltaPlace(Options):
+    """Where a table is."""
+
+    path: Text | None = None
+    table: Text | None = None
+
+    @property
+    def place(self) -> tuple[str | None, str | None]:
+        return self.path, self.table
+
+    @model_validator(mode="after")
+    def _one_place(self) -> DeltaPlace:
+        if (self.path is None) == (self.table is None):
+            raise ValueError("give either path (a folder or URI) or table (catalog.schema.name)")
+        if not (self.path or self.table):
+            raise ValueError("path or table is empty")
+        return self
+
+
+class DeltaAppendSink(DeltaPlace):
+    type: Literal["delta_append"]
+
+
+class KeyedSink(DeltaPlace):
+    """What upserts and histories have in common: changes to the rows of a key, in an order. The names are those of
+    Spark's and Databricks' AUTO CDC."""
+
+    key: Columns
+    sequence_by: Text | None = None
+    apply_as_deletes: Text | None = None
+    column_list: Columns | None = None
+    except_column_list: Columns | None = None
+    tombstone_retention: Duration = timedelta(days=7)
+
+    @field_validator("key", "column_list", "except_column_list")
+    @classmethod
+    def _columns(cls, columns: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        return columns and _distinct(columns)
+
+    @model_validator(mode="after")
+    def _one_list(self) -> KeyedSink:
+        if self.column_list is not None and self.except_column_list is not None:
+            raise ValueError("give either column_list or except_column_list")
+        missing = [column for column in self.key if self.column_list is not None and column not in self.column_list]
+        left_out = [column for column in self.key if column in (self.except_column_list or ())]
+        if missing or left_out:
+            raise ValueError(f"the key's column {(missing or left_out)[0]} can't be left out of the table")
+        return self
+
+
+class DeltaUpsertSink(KeyedSink):
+    type: Literal["delta_upsert"]
+    stored_as_scd_type: Literal[1, "1"] = 1
+    deletes: Literal["hard", "soft"] = "hard"
+    apply_as_truncates: Text | None = None
+    ignore_null_updates: StrictBool | Columns = False
+
+    @model_validator(mode="after")
+    def _soft_rows(self) -> DeltaUpsertSink:
+        for option in ("apply_as_truncates", "ignore_null_updates"):
+            if self.deletes == "soft" and getattr(self, option) not in (None, False):
+                raise ValueError(f"{option} needs deletes: hard: a row that stays would have to tell its whole past")
+        return self
+
+    @model_validator(mode="after")
+    def _truncates_have_an_order(self) -> DeltaUpsertSink:
+        if self.apply_as_truncates is not None and self.sequence_by is None:
+            raise ValueError(
+                "apply_as_truncates needs sequence_by: offsets can't tell which rows of other partitions are older "
+                "than the truncate"
+            )
+        return self
+
+
+class DeltaHistorySink(KeyedSink):
+    type: Literal["delta_history"]
+    stored_as_scd_type: Literal[2, "2"] = 2
+    track_history_column_list: Columns | None = None
+    track_history_except_column_list: Columns | None = None
+
+    @model_validator(mode="after")
+    def _one_history(self) -> DeltaHistorySink:
+        if self.track_history_column_list is not None and self.track_history_except_column_list is not None:
+            raise ValueError("give either track_history_column_list or track_history_except_column_list")
+        return self
+
+
+IDLE_AFTER = timedelta(minutes=5)
+
+
+class Window(Options):
+    """``size`` alone: tumbling; with ``slide``: sliding; ``gap``: sessions."""
+
+    time: Text = "_timestamp"
+    size: Duration | None = None
+    slide: Duration | None = None
+    gap: Duration | None = None
+    allowed_lateness: Duration = timedelta(0)
+    late: Literal["add", "dead_letter"] = "add"
+    idle_after: Duration = IDLE_AFTER
+
+    @model_validator(mode="after")
+    def _one_shape(self) -> Window:
+        if (self.size is None) == (self.gap is None):
+            raise ValueError("give size (with slide for sliding windows), or gap for sessions")
+        for name in ("size", "slide", "gap"):
+            length = getattr(self, name)
+            if length is not None and length <= timedelta(0):
+                raise ValueError(f"{name} must be longer than 0 seconds")
+        if self.slide is not None and (self.size is None or self.slide > self.size):
+            raise ValueError("slide needs a size, and is at most as long: else records would fall between the windows")
+        return self
+
+
+def _window(value: object) -> object:
+    return as_model(Window, value) if isinstance(value, Mapping) else value
+
+
+class DeltaAggregateSink(DeltaPlace):
+    type: Literal["delta_aggregate"]
+    group_by: Annotated[tuple[Text, ...], BeforeValidator(_one_or_more)] = ()
+    aggregates: Annotated[Mapping[str, Text], Field(min_length=1)]
+    window: Annotated[Window | None, BeforeValidator(_window)] = None
+    states: Mapping[str, Annotated[str, Field(pattern=r"^[\w.]+:\w+$")]] = Field(default_factory=dict)
+    """The user's own state types: name -> module:Class."""
+
+    @field_validator("group_by")
+    @classmethod
+    def _columns(cls, columns: tuple[str, ...]) -> tuple[str, ...]:
+        return _distinct(columns)
+
+    @model_validator(mode="after")
+    def _names(self) -> DeltaAggregateSink:
+        if self.window is None and not self.group_by:
+            raise ValueError("give group_by, or a window, or both")
+        _distinct((*self.group_by, *(WINDOW_COLUMNS if self.window else ()), *self.aggregates))
+        for name in (*self.group_by, *self.aggregates):
+            if name.lower() in STATE_COLUMNS or (self.window and name.lower() in WINDOW_COLUMNS):
+                raise ValueError(f"{name} is a column of Lakelock's own; choose another name")
+        return self
+
+
+WINDOW_COLUMNS = ("window_start", "window_end", "window_closed")
+STATE_COLUMNS = ("_state", "_applied")
+
+SinkOptions: TypeAlias = Annotated[
+    DeltaAppendSink | DeltaUpsertSink | DeltaHistorySink | DeltaAggregateSink, Field(discriminator="type")
+]
+SINK_TYPES: Mapping[object, type[BaseModel]] = {
+    "delta_append": DeltaAppendSink,
+    "delta_upsert": DeltaUpsertSink,
+    "delta_history": DeltaHistorySink,
+    "delta_aggregate": DeltaAggregateSink,
+}
+
+
+def columns_named(sink: DeltaPlace) -> Sequence[tuple[str, str]]:
+    """Every column that the options name, with the option."""
+    fields: dict[str, Any] = {
+        name: getattr(sink, name)
+        for name in (
+            "key", "column_list", "except_column_list", "track_history_column_list",
+            "track_history_except_column_list", "group_by", "ignore_null_updates",
+        )
+        if isinstance(getattr(sink, name, None), tuple)
+    }  # fmt: skip
+    return [(name, column) for name, columns in fields.items() for column in columns]
