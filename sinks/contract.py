@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol, TypeVar
 
-from sinks.offsets import OffsetRange, Offsets
+from sinks.clock import Clock
+from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Position:
     delivery: str = "transactional"
     """The delivery that made the commit. With another than ``transactional`` the commit only tells where it began:
     how far it has come is in the offsets of its consumer group."""
+    clock: Clock = field(default_factory=Clock)
     version: int | None = field(default=None, compare=False)
     """The sink's own version at which it says so (Delta: the table version)."""
     committed_at: datetime | None = field(default=None, compare=False)
@@ -71,6 +73,10 @@ class Epoch:
     lost: tuple[OffsetRange, ...] = ()
     """As in ``Position``: of all epochs so far, this one's included."""
     delivery: str = "transactional"
+    clock: Clock = field(default_factory=Clock)
+    """Event time after this epoch."""
+    backlog: frozenset[TopicPartition] = frozenset()
+    """Partitions of which Kafka holds more than this epoch reads."""
 
     @property
     def lost_now(self) -> tuple[OffsetRange, ...]:

@@ -48,7 +48,7 @@ class MemoryAppend:
             raise PositionMismatch(f"expected {epoch.expected}, found {found}")
         position = Position(
             epoch.number, epoch.offsets, epoch.topics, epoch.owner, epoch.read_to, epoch.since, epoch.lost,
-            epoch.delivery,
+            epoch.delivery, epoch.clock,
         )  # fmt: skip
         version = len(self._table.commits)
         self._table.rows = self._merge(self._table.rows, rows)

@@ -18,6 +18,7 @@ from datetime import datetime, timezone
 from connector.delivery.work import Work
 from connector.protocol.recover import TopicsHeld, refuse_recreated, resume
 from connector.protocol.steps import Event, Step
+from sinks.clock import Clock
 from sinks.contract import Epoch, Position
 from sinks.errors import Fenced, GroupActive, PositionMismatch
 from sinks.offsets import Offsets
@@ -92,6 +93,7 @@ def _handed_over(work: Work, delivery: str, position: Position | None, held: Top
         since=Offsets({**offsets, **(position.since if position else {})}),
         lost=lost,
         delivery=delivery,
+        clock=position.clock.carried() if position else Clock(),
     )
     return epoch, note
 

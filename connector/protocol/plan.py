@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from connector.protocol.recover import Resumption, TopicsHeld
+from sinks.clock import Clock
 from sinks.contract import Epoch, Position
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
@@ -43,6 +44,8 @@ def next_epoch(
         expected=position,
         since=Offsets({**resumption.offsets, **since}),
         lost=(*(position.lost if position else ()), *resumption.lost),
+        clock=position.clock.carried() if position else Clock(),
+        backlog=frozenset(at for at, end in target.ends.items() if read.get(at, 0) < end),
     )
 
 

@@ -16,18 +16,21 @@ the new position with the rows. There is nothing in between: the commit is one f
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta.metadata import CommitMetadata
-from sinks.delta.position import Cloned, Commit, FromRows, Own, Standing, find, from_rows
+from sinks.delta.position import Cloned, Commit, FromRows, Own, Standing, find, from_rows, lineage
 from sinks.delta.table import DeltaTable
 from sinks.errors import CommitSkipped, CommitUnknown, Fenced, LakelockError, NotADeltaTable, PositionMismatch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _CONFLICTS = (
     "CONCURRENT_APPEND",
@@ -36,6 +39,11 @@ _CONFLICTS = (
     "PROTOCOL_CHANGED",
     "CONCURRENT_WRITE",
 )
+_CONF = {
+    "txnAppId": "spark.databricks.delta.write.txnAppId",
+    "txnVersion": "spark.databricks.delta.write.txnVersion",
+    "userMetadata": "spark.databricks.delta.commitInfo.userMetadata",
+}
 _FIRST_LOOK = 20
 _JUST_NOW_SECONDS = 1.0
 _LONG_AGO = datetime.min.replace(tzinfo=timezone.utc)
@@ -112,6 +120,25 @@ class PipelineCommits:
             epoch = max(epoch, self._table.highest_txn(detail.log, self._pipeline))
             how = "restored" if how == "commit" else how
         return replace(self._position(standing.commit, standing.metadata), epoch=epoch, version=newest, source=how)
+
+    def lineage(self) -> Iterator[tuple[Commit, CommitMetadata]]:
+        """The commits that led to what the table holds, newest first, as far back as its history goes."""
+        if self._table.detail() is not None:
+            history = self._history()
+            yield from lineage(history.newest().version, history.at, pipeline=self._pipeline)
+
+    def is_own(self, version: int, metadata: CommitMetadata) -> bool:
+        """Whether the commit of this version really took the epoch: user metadata alone can be a stale copy."""
+        detail = self._table.detail()
+        return detail is not None and self._table.holds_txn(detail.log, version, self._pipeline, metadata.epoch)
+
+    def at(self, version: int) -> Own | None:
+        """The commit that says where the pipeline stood at a version of the table."""
+        detail, history = self._table.detail(), self._history()
+        if detail is None or not 0 <= version <= history.newest().version:
+            return None
+        standing = self._standing(self._table, detail.log, history, version)
+        return standing if isinstance(standing, Own) else None
 
     def commit(self, epoch: Epoch, write: Callable[[], None]) -> Committed:
         """Run ``write``, which makes the one commit of the epoch with :func:`options`, and prove that it stands."""
@@ -204,11 +231,7 @@ class PipelineCommits:
     def _own(self, commit: Commit) -> CommitMetadata | None:
         """The metadata of this commit where it really took the epoch: a copy in somebody's commit didn't."""
         metadata = CommitMetadata.from_json(commit.user_metadata, pipeline=self._pipeline)
-        detail = self._table.detail() if metadata else None
-        if metadata is None or detail is None:
-            return None
-        own = self._table.holds_txn(detail.log, commit.version, self._pipeline, metadata.epoch)
-        return metadata if own else None
+        return metadata if metadata is not None and self.is_own(commit.version, metadata) else None
 
     def _standing(self, table: DeltaTable, log: str, history: _History, version: int) -> Standing:
         return find(
@@ -249,6 +272,7 @@ class PipelineCommits:
             metadata.since,
             metadata.lost,
             metadata.delivery,
+            metadata.clock,
             version=commit.version,
             committed_at=commit.timestamp,
             refresh_after=commit.timestamp + self._log_retention / 2,
@@ -285,6 +309,23 @@ def options(epoch: Epoch) -> dict[str, str]:
         "txnVersion": str(epoch.number),
         "userMetadata": CommitMetadata.of(epoch).to_json(),
     }
+
+
+def merge_epoch(table: DeltaTable, epoch: Epoch, rows: DataFrame, view: str, merge: str) -> None:
+    """Run ``merge``, which reads ``rows`` under the name ``view``, as the commit of this epoch.
+
+    MERGE takes no options: Delta reads the session's, which must be the sink's own. They must not outlive the
+    statement, or later commits of the session would carry this epoch's number and offsets.
+    """
+    conf = table.spark.conf
+    rows.createOrReplaceTempView(view)
+    try:
+        for name, value in options(epoch).items():
+            conf.set(_CONF[name], value)
+        table.spark.sql(merge).collect()
+    finally:
+        for name in _CONF.values():
+            conf.unset(name)
 
 
 def _is_conflict(error: BaseException) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from sinks.clock import Clock
 from sinks.contract import Epoch
 from sinks.errors import UnsupportedFormat
 from sinks.offsets import OffsetRange, Offsets
@@ -28,6 +29,7 @@ class CommitMetadata:
     since: Offsets = field(default_factory=Offsets)
     lost: tuple[OffsetRange, ...] = ()
     delivery: str = "transactional"
+    clock: Clock = field(default_factory=Clock)
 
     @classmethod
     def of(cls, epoch: Epoch) -> CommitMetadata:
@@ -43,6 +45,7 @@ class CommitMetadata:
             epoch.since,
             epoch.lost,
             epoch.delivery,
+            epoch.clock,
         )
 
     def to_json(self) -> str:
@@ -60,6 +63,8 @@ class CommitMetadata:
         }
         if self.lost:
             fields["lost"] = [[gap.topic, gap.partition, gap.start, gap.end] for gap in self.lost]
+        if self.clock.so_far:
+            fields["clock"] = self.clock.to_dict()
         return json.dumps(fields, separators=(",", ":"))
 
     @classmethod
@@ -91,6 +96,7 @@ class CommitMetadata:
                 base=fields.get("base"),
                 since=Offsets.from_dict(fields.get("since", {})),
                 delivery=str(fields.get("delivery", "transactional")),
+                clock=Clock.from_dict(fields.get("clock", {})),
                 lost=tuple(OffsetRange(*gap) for gap in fields.get("lost", ())),
             )
         except (KeyError, TypeError, ValueError, AttributeError):

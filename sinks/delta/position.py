@@ -11,7 +11,7 @@ The newest commit that is provably the pipeline's own says it. On the way back t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -93,6 +93,25 @@ def find(
         else:
             version -= 1
     return FromRows()
+
+
+def lineage(
+    newest: int, commit_at: Callable[[int], Commit | None], *, pipeline: str
+) -> Iterator[tuple[Commit, CommitMetadata]]:
+    """The commits with the pipeline's metadata that led to version ``newest``, newest first, as far back as the history
+    goes. A RESTORE to a time names no version: the history is followed no further."""
+    version = newest
+    while version >= 0 and (commit := commit_at(version)) is not None:
+        metadata = CommitMetadata.from_json(commit.user_metadata, pipeline=pipeline)
+        target = commit.parameters.get("version")
+        if metadata is not None:
+            yield commit, metadata
+        if commit.operation == "RESTORE":
+            if target is None:
+                return
+            version = int(target)
+        else:
+            version -= 1
 
 
 def from_rows(rows: Offsets, standing: FromRows) -> Own | None:

@@ -98,6 +98,17 @@ class DeltaTable:
                 return False
             raise
 
+    def has_log(self) -> bool:
+        """Whether there is a ``_delta_log`` at this very path: asked without a Spark job."""
+        from pyspark.errors import AnalysisException
+
+        try:
+            return bool(self.spark.read.format("binaryFile").load(f"{_no_glob(self.path or '')}/_delta_log").schema)
+        except AnalysisException as error:
+            if "PATH_NOT_FOUND" in str(error):
+                return False
+            raise
+
     def _not_delta(self) -> NotADeltaTable:
         return NotADeltaTable(
             f"{self.label!r} holds something that isn't a Delta table.",
@@ -106,7 +117,7 @@ class DeltaTable:
 
     def create(self, schema: StructType) -> None:
         """Make the table unless it is there. Two runs may do so at once: one of them makes it."""
-        columns = ", ".join(f"{identifier(field.name)} {_sql_type(field.dataType)}" for field in schema)
+        columns = ddl(schema)
         special = any(_NEEDS_COLUMN_MAPPING.search(name) for name in _names(schema))
         mapping = " TBLPROPERTIES ('delta.columnMapping.mode' = 'name')" if special else ""
         try:
@@ -129,10 +140,10 @@ class DeltaTable:
         for field in wanted:
             there = columns.pop(field.name.lower(), None)
             if there is None:
-                faults.append(f"column {field.name} {_sql_type(field.dataType)} is missing in the table")
-            elif _sql_type(there.dataType).lower() != _sql_type(field.dataType).lower():
+                faults.append(f"column {field.name} {sql_type(field.dataType)} is missing in the table")
+            elif sql_type(there.dataType).lower() != sql_type(field.dataType).lower():
                 faults.append(
-                    f"column {field.name} is {_sql_type(there.dataType)} in the table, {_sql_type(field.dataType)} "
+                    f"column {field.name} is {sql_type(there.dataType)} in the table, {sql_type(field.dataType)} "
                     "in the pipeline"
                 )
         faults += [
@@ -144,6 +155,25 @@ class DeltaTable:
             raise SchemaMismatch(
                 f"The table {self.label!r} doesn't take the rows of this pipeline: " + "; ".join(faults) + ".",
                 hint="Change value.schema, or the table with ALTER TABLE, until both agree; or write to another table.",
+            )
+
+    def check_order(self, wanted: StructType, *, sequence_by: str | None) -> None:
+        """Raises SchemaMismatch where the rows were ordered in another way than the pipeline's changes would be."""
+        there = [name.lower() for name in self.spark.table(self.sql).columns]
+        if sequence_by is not None and "_sequence" not in there:
+            kind = sql_type(wanted["_sequence"].dataType)
+            raise SchemaMismatch(
+                f"The rows of {self.label!r} are ordered by Kafka's offset (the table has no column _sequence), and "
+                f"the pipeline orders changes with sequence_by: {sequence_by}. The two orders can't be mixed.",
+                hint="Replay the topic into a new table; or, where the rows themselves tell their sequence, say so: "
+                f"ALTER TABLE {self.sql} ADD COLUMNS (_sequence {kind}); UPDATE {self.sql} SET _sequence = "
+                f"{sequence_by}. A row without a _sequence is older than every change.",
+            )
+        if sequence_by is None and "_sequence" in there:
+            raise SchemaMismatch(
+                f"The rows of {self.label!r} are ordered by their column _sequence, and the pipeline has no "
+                "sequence_by: it would order changes by Kafka's offset. The two orders can't be mixed.",
+                hint="Give the sink the sequence_by that the table was written with, or write to another table.",
             )
 
     def history(self, limit: int) -> list[Commit]:
@@ -196,11 +226,19 @@ class DeltaTable:
     def coordinates(self, topics: Sequence[str]) -> Offsets:
         """The offsets behind the last record that a row came from; one row per partition, whatever the table's size."""
         names = ", ".join(literal(topic) for topic in topics)
-        rows = self.spark.sql(
-            f"SELECT _topic, _partition, max(_offset) + 1 AS next FROM {self.sql} "
+        rows = self.sql
+        if "_applied" in self.spark.table(self.sql).columns:
+            # An aggregate's groups hold records of many places: ``map<topic-partition, offset>``.
+            rows = (
+                "(SELECT regexp_replace(key, '-[0-9]+$', '') AS _topic, value AS _offset, "
+                "CAST(substring_index(key, '-', -1) AS INT) AS _partition "
+                f"FROM (SELECT explode(_applied) FROM {self.sql}))"
+            )
+        found = self.spark.sql(
+            f"SELECT _topic, _partition, max(_offset) + 1 AS next FROM {rows} "
             f"WHERE _topic IN ({names}) AND _partition IS NOT NULL AND _offset IS NOT NULL GROUP BY _topic, _partition"
         ).collect()
-        return Offsets({TopicPartition(row["_topic"], row["_partition"]): row["next"] for row in rows})
+        return Offsets({TopicPartition(row["_topic"], row["_partition"]): row["next"] for row in found})
 
 
 def _name_parts(name: str) -> list[str]:
@@ -209,17 +247,22 @@ def _name_parts(name: str) -> list[str]:
     return [part[1:-1].replace("``", "`") if part.startswith("`") else part for part in parts]
 
 
-def _sql_type(data_type: DataType) -> str:
+def ddl(schema: StructType) -> str:
+    """The columns in DDL, with all names quoted."""
+    return ", ".join(f"{identifier(field.name)} {sql_type(field.dataType)}" for field in schema)
+
+
+def sql_type(data_type: DataType) -> str:
     """A type in DDL, with the names of nested fields quoted."""
     from pyspark.sql.types import ArrayType, MapType, StructType
 
     if isinstance(data_type, StructType):
-        fields = ", ".join(f"{identifier(field.name)}: {_sql_type(field.dataType)}" for field in data_type)
+        fields = ", ".join(f"{identifier(field.name)}: {sql_type(field.dataType)}" for field in data_type)
         return f"STRUCT<{fields}>"
     if isinstance(data_type, ArrayType):
-        return f"ARRAY<{_sql_type(data_type.elementType)}>"
+        return f"ARRAY<{sql_type(data_type.elementType)}>"
     if isinstance(data_type, MapType):
-        return f"MAP<{_sql_type(data_type.keyType)}, {_sql_type(data_type.valueType)}>"
+        return f"MAP<{sql_type(data_type.keyType)}, {sql_type(data_type.valueType)}>"
 
     return data_type.simpleString()
 

@@ -1,0 +1,89 @@
+"""Which version a table goes back to."""
+
+from datetime import datetime, timedelta, timezone
+
+from sinks.clock import Clock, Seen
+from sinks.delta.metadata import CommitMetadata
+from sinks.delta.position import Commit, lineage
+from sinks.delta.rewind import Target, before_event_time, before_offsets
+from sinks.offsets import Offsets, TopicPartition
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def at(minute: int) -> datetime:
+    return NOON + timedelta(minutes=minute)
+
+
+def commit(version: int, epoch: int, offsets: tuple[int, int], highs: tuple[int, int] | None) -> Commit:
+    clock = Clock()
+    if highs:
+        clock = Clock(
+            so_far={place: Seen(NOON, at(high), at(high)) for place, high in zip((P0, P1), highs, strict=True)}
+        )
+    metadata = CommitMetadata("p", epoch, "run", Offsets({P0: offsets[0], P1: offsets[1]}), clock=clock)
+    return Commit(version, NOON, "WRITE", {}, metadata.to_json())
+
+
+def restore(version: int, to: int | None) -> Commit:
+    return Commit(version, NOON, "RESTORE", {"version": None if to is None else str(to)}, None)
+
+
+CREATE = Commit(0, NOON, "CREATE TABLE", {}, None)
+HISTORY = [
+    CREATE,
+    commit(1, 1, (5, 5), (10, 12)),
+    commit(2, 2, (9, 7), (20, 13)),
+    Commit(3, NOON, "OPTIMIZE", {}, None),
+    commit(4, 3, (12, 9), (21, 30)),
+]
+
+
+def own(version: int, metadata: CommitMetadata) -> bool:
+    return True
+
+
+def led_to(history: list[Commit]) -> list[tuple[Commit, CommitMetadata]]:
+    by_version = {commit.version: commit for commit in history}
+    return list(lineage(max(by_version), by_version.get, pipeline="p"))
+
+
+def test_back_to_the_newest_version_without_a_record_of_that_time() -> None:
+    assert before_event_time(led_to(HISTORY), at(25), own) == Target(2, 2, Offsets({P0: 9, P1: 7}))
+    assert before_event_time(led_to(HISTORY), at(31), own) == Target(4, 3, Offsets({P0: 12, P1: 9}))
+
+
+def test_the_time_itself_is_read_again() -> None:
+    assert before_event_time(led_to(HISTORY), at(20), own) == Target(1, 1, Offsets({P0: 5, P1: 5}))
+
+
+def test_back_to_before_the_first_epoch() -> None:
+    assert before_event_time(led_to(HISTORY), at(0), own) == Target(0, 0, Offsets())
+
+
+def test_a_cleaned_history_does_not_reach_back_that_far() -> None:
+    assert before_event_time(led_to(HISTORY[2:]), at(0), own) is None
+
+
+def test_an_epoch_without_event_times_may_hold_anything() -> None:
+    history = [CREATE, commit(1, 1, (5, 5), (10, 12)), commit(2, 2, (9, 7), None), commit(3, 3, (9, 8), (10, 12))]
+    assert before_event_time(led_to(history[:3]), at(13), own) == Target(1, 1, Offsets({P0: 5, P1: 5}))
+
+
+def test_by_offsets_no_partition_is_behind() -> None:
+    assert before_offsets(led_to(HISTORY), Offsets({P0: 11, P1: 9}), own) == Target(2, 2, Offsets({P0: 9, P1: 7}))
+    assert before_offsets(led_to(HISTORY), Offsets({P0: 11, P1: 6}), own) == Target(1, 1, Offsets({P0: 5, P1: 5}))
+    assert before_offsets(led_to(HISTORY), Offsets({P0: 1, P1: 6}), own) == Target(0, 0, Offsets())
+
+
+def test_the_lineage_follows_a_restore_and_leaves_out_what_it_undid() -> None:
+    history = [*HISTORY, restore(5, 2), commit(6, 4, (10, 8), (22, 14))]
+    assert [metadata.epoch for _, metadata in led_to(history)] == [4, 2, 1]
+    assert [metadata.epoch for _, metadata in led_to([*HISTORY, restore(5, None)])] == []
+
+
+def test_a_stale_copy_of_the_metadata_is_no_commit_of_the_pipeline() -> None:
+    copy = Commit(5, NOON, "UPDATE", {}, HISTORY[2].user_metadata)
+    found = before_event_time(led_to([*HISTORY, copy]), at(25), lambda version, _: version != 5)
+    assert found == Target(2, 2, Offsets({P0: 9, P1: 7}))

@@ -1,0 +1,80 @@
+"""Event time over epochs: bounds, watermark, idle partitions."""
+
+from datetime import datetime, timedelta, timezone
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sinks.clock import Clock, Seen
+from sinks.offsets import TopicPartition
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+A, B = TopicPartition("a-b", 0), TopicPartition("a-b", 1)
+FIVE = timedelta(minutes=5)
+
+
+def seen(low: int, high: int, newest: int | None = None) -> Seen:
+    """Minutes after noon."""
+    return Seen(*(NOON + timedelta(minutes=at) for at in (low, high, high if newest is None else newest)))
+
+
+def after(*epochs: dict[TopicPartition, Seen], backlog: frozenset[TopicPartition] = frozenset()) -> Clock:
+    clock = Clock()
+    for times in epochs:
+        clock = clock.advanced(times, backlog=backlog, idle_after=FIVE)
+    return clock
+
+
+def test_the_watermark_is_the_minimum_over_partitions() -> None:
+    assert after({A: seen(0, 9), B: seen(3, 7)}).watermark == NOON + timedelta(minutes=7)
+
+
+def test_a_partition_that_was_not_read_yet_holds_the_watermark_back() -> None:
+    assert after({A: seen(0, 9)}, backlog=frozenset({B})).watermark is None
+    assert after({A: seen(0, 9)}).watermark == NOON + timedelta(minutes=9)
+
+
+def test_an_idle_partition_is_set_aside_once_it_is_read_to_its_end() -> None:
+    epochs = {A: seen(0, 1)}, {B: seen(2, 20)}
+    assert after({**epochs[0], B: seen(0, 2)}, epochs[1]).watermark == NOON + timedelta(minutes=20)
+    assert after({**epochs[0], B: seen(0, 2)}, epochs[1], backlog=frozenset({A})).watermark == NOON + timedelta(
+        minutes=1
+    )
+
+
+def test_the_watermark_never_moves_back() -> None:
+    clock = after({A: seen(0, 1), B: seen(0, 2)}, {B: seen(2, 20)})
+    woken = clock.advanced({A: seen(3, 4, newest=21)}, backlog=frozenset(), idle_after=FIVE)
+    assert woken.watermark == clock.watermark == NOON + timedelta(minutes=20)
+
+
+def test_an_epoch_that_reads_nothing_carries_the_clock_on() -> None:
+    clock = after({A: seen(0, 9)})
+    assert clock.carried().of_epoch == {}
+    assert clock.carried().so_far == clock.so_far
+    assert clock.carried().watermark == clock.watermark
+
+
+minutes = st.integers(0, 600)
+times = st.tuples(minutes, minutes, minutes).map(lambda each: seen(min(each), max(each), max(each)))
+
+
+@given(st.lists(st.dictionaries(st.sampled_from([A, B]), times, min_size=1), max_size=6), st.integers(0, 9))
+def test_it_survives_a_commit(epochs: list[dict[TopicPartition, Seen]], late: int) -> None:
+    clock = Clock()
+    for epoch in epochs:
+        clock = clock.advanced(epoch, backlog=frozenset(), idle_after=FIVE, late=late)
+    read = Clock.from_dict(clock.to_dict())
+    assert (read.so_far, read.watermark, read.late) == (clock.so_far, clock.watermark, clock.late)
+    assert {at: times[:2] for at, times in read.of_epoch.items()} == {
+        at: times[:2] for at, times in clock.of_epoch.items()
+    }
+
+
+@given(st.lists(st.dictionaries(st.sampled_from([A, B]), times, min_size=1), min_size=1, max_size=6))
+def test_how_far_each_partition_is_does_not_depend_on_the_cut(epochs: list[dict[TopicPartition, Seen]]) -> None:
+    whole: dict[TopicPartition, Seen] = {}
+    for epoch in epochs:
+        for at, seen_there in epoch.items():
+            whole[at] = whole[at].plus(seen_there) if at in whole else seen_there
+    assert after(*epochs).so_far == after(whole).so_far
