@@ -1,0 +1,240 @@
+"""Sums, averages and variances that don't depend on how the records are cut into batches.
+
+Addition of floating point numbers isn't associative, so everything is summed in decimals, exactly. Spark rounds the
+sum of two DECIMAL(38, s), which has 39 digits; that of two DECIMAL(37, s) it doesn't, so states have 37 digits.
+What doesn't fit fails the query: no sum wraps around, or becomes NULL, with ``spark.sql.ansi.enabled`` or without.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from connector.state.monoid import Monoid, joined, let
+from sinks.raised import literal, raise_sql
+
+_INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+_FLOATS = ("FLOAT", "DOUBLE")
+_MOST_DECIMALS = 30
+
+
+@dataclass(frozen=True)
+class Number:
+    """How numbers of one SQL type are summed: as decimals with ``scale`` places, of ``digits`` digits in all."""
+
+    sql: str
+    floating: bool
+    scale: int
+    digits: int = 37
+
+    @property
+    def decimal(self) -> str:
+        return f"DECIMAL({self.digits}, {self.scale})"
+
+    @property
+    def always_fits(self) -> bool:
+        digits = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 19}.get(self.sql, 38)
+        if self.is_decimal:
+            precision, places = map(int, re.findall(r"\d+", self.sql))
+            digits = precision - places
+        return not self.floating and digits <= self.digits - self.scale
+
+    @property
+    def is_decimal(self) -> bool:
+        return self.sql.startswith("DECIMAL")
+
+
+def numeric(monoid: Monoid, sql: str) -> Number:
+    """The number of this SQL type. Raises ValueError where it is none."""
+    decimal = re.fullmatch(r"DECIMAL\((\d+),(\d+)\)", sql)
+    if not (decimal or sql in _INTEGERS or sql in _FLOATS):
+        raise ValueError(f"{monoid} needs a number and gets {sql}: try CAST(... AS DOUBLE)")
+    scale = int(decimal[2]) if decimal else 18 if sql in _FLOATS else 0
+    if scale > _MOST_DECIMALS:
+        raise ValueError(f"{monoid} gets {sql}: CAST it to {_MOST_DECIMALS} decimals or fewer")
+    return Number(sql, sql in _FLOATS, scale)
+
+
+class _Exact(Monoid):
+    """An aggregate of numbers."""
+
+    def __init__(self, x: str) -> None:
+        super().__init__(x)
+        self._number: Number | None = None
+
+    def typed(self, types: Callable[[str], str]) -> Monoid:
+        known = copy.copy(self)
+        known._number = self._of(numeric(self, types(self.arguments[0])))
+        return Monoid.typed(known, types)  # which lifts, and that needs the number
+
+    def _of(self, number: Number) -> Number:
+        return number
+
+    @property
+    def number(self) -> Number:
+        if self._number is None:
+            raise RuntimeError(f"{self} doesn't know its types yet: pass it through bound() first")
+        return self._number
+
+    def _value(self) -> str:
+        """x as a decimal, or a failure that shows the value."""
+        x = f"({self.arguments[0]})"
+        if self.number.always_fits:
+            return f"CAST({x} AS {self.number.decimal})"
+        wrong = self._too_large(x)
+        if self.number.floating:
+            nothing = raise_sql("not_a_number", aggregate=literal(str(self)), value=f"CAST({x} AS STRING)")
+            wrong = f"CASE WHEN isnan({x}) OR abs({x}) = DOUBLE('Infinity') THEN {nothing} ELSE {wrong} END"
+        return f"CASE WHEN {x} IS NOT NULL THEN coalesce(try_cast({x} AS {self.number.decimal}), {wrong}) END"
+
+    def _too_large(self, value: str | None = None) -> str:
+        fields = {} if value is None else {"value": f"CAST({value} AS STRING)"}
+        return raise_sql("overflow", aggregate=literal(str(self)), **fields)
+
+    def _fitting(self, sum_: str, scale: int) -> str:
+        """A sum that isn't NULL, or was NULL because it overflowed, as a decimal of 37 digits."""
+        return f"coalesce(try_cast({sum_} AS DECIMAL(37, {scale})), {self._too_large()})"
+
+
+class Sum(_Exact):
+    """The exact sum of x, presented as SQL does: BIGINT, DECIMAL(38, s), DOUBLE.
+
+    A DOUBLE or FLOAT is rounded to 18 decimals first, and has to be below 1e19.
+    """
+
+    def lift(self) -> str:
+        return self._value()
+
+    def plus(self, left: str, right: str) -> str:
+        return joined(left, right, self._fitting(f"{left} + {right}", self.number.scale))
+
+    def present(self, state: str) -> str:
+        if self.number.floating:
+            return f"CAST({state} AS DOUBLE)"
+        if self.number.is_decimal:
+            return f"CAST({state} AS DECIMAL(38, {self.number.scale}))"
+        return f"CASE WHEN {state} IS NOT NULL THEN coalesce(try_cast({state} AS BIGINT), {self._too_large(state)}) END"
+
+    def gather(self) -> str:
+        return self._of_any(self.arguments[0], self._value())
+
+    def total(self, states: str) -> str:
+        return self._of_any(states, states)
+
+    def _of_any(self, counted: str, summed: str) -> str:
+        return f"CASE WHEN count({counted}) > 0 THEN {self._fitting(f'try_sum({summed})', self.number.scale)} END"
+
+
+class _Moments(_Exact):
+    """States that are structs of sums: n, the number of values, and decimals by name and scale."""
+
+    def _sums(self) -> dict[str, tuple[str, int]]:
+        """Of one value: each sum's name, what it adds up, and its scale."""
+        return {"sum": (self._value(), self.number.scale)}
+
+    def lift(self) -> str:
+        sums = (f"'{name}', CAST({sql} AS DECIMAL(37, {scale}))" for name, (sql, scale) in self._sums().items())
+        return f"CASE WHEN ({self.arguments[0]}) IS NOT NULL THEN named_struct('n', 1L, {', '.join(sums)}) END"
+
+    def plus(self, left: str, right: str) -> str:
+        sums = (
+            f"'{name}', {self._fitting(f'({left}).{name} + ({right}).{name}', scale)}"
+            for name, (_, scale) in self._sums().items()
+        )
+        return joined(left, right, f"named_struct('n', ({left}).n + ({right}).n, {', '.join(sums)})")
+
+    def gather(self) -> str:
+        return self._struct(f"count({self.arguments[0]})", {name: sql for name, (sql, _) in self._sums().items()})
+
+    def total(self, states: str) -> str:
+        n = f"coalesce(sum(({states}).n), 0L)"
+        return self._struct(n, {name: f"({states}).{name}" for name in self._sums()})
+
+    def _struct(self, n: str, columns: dict[str, str]) -> str:
+        sums = (
+            f"'{name}', {self._fitting(f'try_sum({columns[name]})', scale)}"
+            for name, (_, scale) in self._sums().items()
+        )
+        return f"CASE WHEN {n} > 0 THEN named_struct('n', {n}, {', '.join(sums)}) END"
+
+
+class Average(_Moments):
+    """The exact sum divided by the number of values: DOUBLE, or for decimals 4 places more than x has (6 or more)."""
+
+    def present(self, state: str) -> str:
+        if not self.number.is_decimal:
+            return f"CAST(({state}).sum AS DOUBLE) / ({state}).n"
+        # The scale of a quotient follows from the types: 34 digits leave it four places more than the dividend.
+        scale = max(self.number.scale, 2)
+        result, n = f"DECIMAL(38, {scale + 4})", "CAST(_state.n AS DECIMAL(18, 0))"
+        average = (
+            f"coalesce(CAST(try_cast(_state.sum AS DECIMAL(34, {scale})) / {n} AS {result}), "
+            f"try_cast(_state.sum / {n} AS {result}), {self._too_large()})"
+        )
+        return let("_state", state, f"CASE WHEN _state.n > 0 THEN {average} END")
+
+
+class Variance(_Moments):
+    """The variance of a sample, from the exact sums of x and of its squares.
+
+    A square has twice the decimals, so x has 18 digits here: integers up to 1e16; DOUBLE rounded to 6 decimals, up to
+    1e12; decimals with 2 to 9 of their places. For another choice: ``variance(CAST(x AS DECIMAL(18, 9)))``.
+    """
+
+    population = False
+    root = False
+
+    def _of(self, number: Number) -> Number:
+        scale = 6 if number.floating else min(max(number.scale, 2), 9)
+        return replace(number, scale=scale, digits=18)
+
+    def _sums(self) -> dict[str, tuple[str, int]]:
+        x, scale = self._value(), self.number.scale
+        return {"sum": (x, scale), "squares": (f"({x}) * ({x})", 2 * scale)}
+
+    def present(self, state: str) -> str:
+        """With c close to the mean and e = mean - c, so that no large numbers have to cancel out in floating point:
+
+        mean of the squares - mean squared = (mean of the squares - c*c) - 2*c*e - e*e, the bracket in decimals.
+        """
+        scale = self.number.scale
+        n = "CAST(_state.n AS DECIMAL(18, 0))"
+        centre = f"CAST(_state.sum / {n} AS DECIMAL(18, {scale}))"
+        # Spark gives a quotient the decimals that its type leaves free: the narrowest type that fits is most exact.
+        widths = [*(width for width in (18, 25) if width < 37 - 2 * scale), 37 - 2 * scale]
+        bracket = ", ".join(
+            f"CAST(try_cast(_state.squares AS {narrow}) / {n} - try_cast(_centre * _centre AS {narrow}) AS DOUBLE)"
+            for narrow in (f"DECIMAL({width + 2 * scale}, {2 * scale})" for width in widths)
+        )
+        rest = f"CAST(_state.sum - _centre * {n} AS DOUBLE) / _state.n"
+        variance = let(
+            "_centre",
+            centre,
+            let("_rest", rest, f"coalesce({bracket}) - 2 * CAST(_centre AS DOUBLE) * _rest - _rest * _rest"),
+        )
+        result = f"greatest(0D, coalesce({variance}, {self._too_large()}))"
+        if not self.population:
+            result = f"{result} * _state.n / (_state.n - 1)"
+        if self.root:
+            result = f"sqrt({result})"
+        return let("_state", state, f"CASE WHEN _state.n > {0 if self.population else 1} THEN {result} END")
+
+
+class PopulationVariance(Variance):
+    """The variance of all there is: divided by n, not by n - 1."""
+
+    population = True
+
+
+class Deviation(Variance):
+    """The standard deviation of a sample; see Variance."""
+
+    root = True
+
+
+class PopulationDeviation(PopulationVariance):
+    """The standard deviation of all there is; see Variance."""
+
+    root = True

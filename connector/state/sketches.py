@@ -1,0 +1,149 @@
+"""Aggregates that are approximate, in a state of bounded size, and yet the same for every cut into batches."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+from connector.state.monoid import Monoid, joined, let
+from connector.state.numbers import numeric
+from sinks.raised import literal, raise_sql
+
+
+class ApproxCountDistinct(Monoid):
+    """About how many distinct values x has, within some 2 %: Spark's HyperLogLog sketch, of up to 4 kB.
+
+    Values go in as their 64-bit hash, since the sketch itself takes few types, and leaves out the empty string.
+    """
+
+    def __init__(self, x: str) -> None:
+        super().__init__(x)
+
+    def typed(self, types: Callable[[str], str]) -> Monoid:
+        types(self.arguments[0])  # is it an expression at all
+        return self
+
+    def lift(self) -> str:
+        raise NotImplementedError(f"{self}: Spark makes no sketch of a single value, only of a group: use gather()")
+
+    def plus(self, left: str, right: str) -> str:
+        return joined(left, right, f"hll_union({left}, {right})")
+
+    def present(self, state: str) -> str:
+        return f"coalesce(hll_sketch_estimate({state}), 0L)"
+
+    def gather(self) -> str:
+        x = f"({self.arguments[0]})"
+        return f"hll_sketch_agg(CASE WHEN {x} IS NOT NULL THEN xxhash64({x}) END)"
+
+    def total(self, states: str) -> str:
+        return f"hll_union_agg({states})"
+
+
+class Quantile(Monoid):
+    """About the p-th quantile of x, within some 1.5 % of its rank: Spark's KLL sketch, a state of a few kB.
+
+    Up to 200 values it is exact. Beyond, it throws dice: the same records, computed again, give a neighbouring value.
+    Where a result has to be the same every time, take ``approx_percentile``.
+    """
+
+    def __init__(self, x: str, p: str) -> None:
+        super().__init__(x, p)
+        _check_p(p)
+
+    def typed(self, types: Callable[[str], str]) -> Monoid:
+        numeric(self, types(self.arguments[0]))
+        known = copy.copy(self)
+        known._state_type = "BINARY"
+        return known
+
+    def lift(self) -> str:
+        raise NotImplementedError(f"{self}: Spark makes no sketch of a single value, only of a group: use gather()")
+
+    def plus(self, left: str, right: str) -> str:
+        return joined(left, right, f"kll_sketch_merge_double({left}, {right})")
+
+    def present(self, state: str) -> str:
+        return f"CASE WHEN {state} IS NOT NULL THEN kll_sketch_get_quantile_double({state}, {self.arguments[1]}D) END"
+
+    def gather(self) -> str:
+        x = _finite(self, self.arguments[0])
+        return f"CASE WHEN count({self.arguments[0]}) > 0 THEN kll_sketch_agg_double({x}) END"
+
+
+_STATE = "MAP<INT, BIGINT>"
+_ERROR = 0.01
+_BASE = (1 + _ERROR) / (1 - _ERROR)
+_ZERO = 100_000
+"""Larger than any bucket's number: positive values are above it, negative ones below its negative, zero is 0."""
+
+
+class ApproxPercentile(Monoid):
+    """A value within 1 % of the p-th percentile of x: of the one with rank ceil(p * n).
+
+    It counts values by the logarithm of their size (DDSketch, Masson, Rim and Lee, VLDB 2019), some 35 buckets for
+    every factor of two at most. Unlike ``quantile`` it throws no dice: the same records give the same answer.
+    """
+
+    def __init__(self, x: str, p: str) -> None:
+        super().__init__(x, p)
+        _check_p(p)
+
+    def typed(self, types: Callable[[str], str]) -> Monoid:
+        numeric(self, types(self.arguments[0]))
+        return super().typed(types)
+
+    def lift(self) -> str:
+        bucket = self._bucket()
+        return f"CASE WHEN ({self.arguments[0]}) IS NOT NULL THEN map({bucket}, 1L) END"
+
+    def plus(self, left: str, right: str) -> str:
+        both = f"map_zip_with({left}, {right}, (_bucket, _l, _r) -> coalesce(_l, 0L) + coalesce(_r, 0L))"
+        return joined(left, right, both)
+
+    def gather(self) -> str:
+        """As the sum of all maps of one, only faster: buckets in order, and where each begins, give the counts."""
+        counts = "transform(_begins, (_from, _i) -> coalesce(get(_begins, _i + 1), size(_all) + 1L) - _from)"
+        begins = let("_begins", "transform(_each, _bucket -> array_position(_all, _bucket))", counts)
+        counted = let("_each", "array_distinct(_all)", f"map_from_arrays(_each, {begins})")
+        x = f"({self.arguments[0]})"
+        everything = f"sort_array(collect_list(CASE WHEN {x} IS NOT NULL THEN {self._bucket()} END))"
+        return let("_all", everything, f"CAST({counted} AS {_STATE})")
+
+    def present(self, state: str) -> str:
+        n = "reduce(map_values(_state), 0L, (_sum, _n) -> _sum + _n)"
+        start = f"named_struct('left', greatest(1L, CAST(ceil({self.arguments[1]}BD * {n}) AS BIGINT)), 'found', NULL)"
+        types = "STRUCT<left: BIGINT, found: INT>"
+        step = (
+            "CASE WHEN _at.found IS NOT NULL THEN _at "
+            "WHEN _at.left <= _next.value THEN named_struct('left', 0L, 'found', _next.key) "
+            "ELSE named_struct('left', _at.left - _next.value, 'found', CAST(NULL AS INT)) END"
+        )
+        middle = f"2 * pow({_BASE!r}D, abs(_at.found) - {_ZERO}) / ({_BASE!r}D + 1)"
+        value = f"CASE WHEN _at.found = 0 THEN 0D ELSE sign(_at.found) * {middle} END"
+        start = f"CAST({start} AS {types})"
+        found = f"reduce(sort_array(map_entries(_state)), {start}, (_at, _next) -> {step}, _at -> {value})"
+        return let("_state", state, found)
+
+    def _bucket(self) -> str:
+        x = f"CAST(({self.arguments[0]}) AS DOUBLE)"
+        number = f"CAST(ceil(ln(abs({x})) / {math.log(_BASE)!r}D) AS INT)"
+        return f"CASE WHEN ({_finite(self, x)}) = 0 THEN 0 ELSE CAST(sign({x}) AS INT) * ({_ZERO} + {number}) END"
+
+
+def _check_p(p: str) -> None:
+    try:
+        inside = 0 <= Fraction(p) <= 1
+    except (ValueError, ZeroDivisionError):
+        inside = False
+    if not inside or "/" in p or "_" in p:
+        raise ValueError(f"p is a number from 0 to 1, such as 0.95, not {p!r}")
+
+
+def _finite(monoid: Monoid, expression: str) -> str:
+    """The expression as a DOUBLE; NaN and infinity fail the query."""
+    x = f"CAST(({expression}) AS DOUBLE)"
+    wrong = raise_sql("not_a_number", aggregate=literal(str(monoid)), value=f"CAST({x} AS STRING)")
+    return f"CASE WHEN isnan({x}) OR abs({x}) = DOUBLE('Infinity') THEN CAST({wrong} AS DOUBLE) ELSE {x} END"

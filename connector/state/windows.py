@@ -1,0 +1,97 @@
+"""Which windows a record is in, and whether it comes too late for them.
+
+Late is decided by what its own partition has shown before it, not by where the epochs are cut: a record is late for a
+window that ended ``allowed_lateness`` or more before the largest event time of the partition's earlier records. No
+partition is behind the watermark, so a record for a window that the watermark has closed is always late. (A partition
+that was idle, and set aside, is behind it; for its records the watermark of the epoch before decides.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+from connector.clock import LATE, TIME
+from connector.config import Window
+from sinks.clock import Clock
+from sinks.raised import literal
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+START, END = "window_start", "window_end"
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def windowed(records: DataFrame, window: Window, clock: Clock) -> DataFrame:
+    """Records with ``_time``, one row per window that each is in: ``window_start``, ``window_end`` and ``_late``.
+
+    ``clock`` is that before the epoch. For sessions the window is the record's own, from its time to ``gap`` later.
+    """
+    from pyspark.sql import Window as Over
+    from pyspark.sql import functions as F
+
+    # Rows of one record must not make one another late: a range of offsets, not of rows.
+    before = Over.partitionBy("_topic", "_partition").orderBy("_offset").rangeBetween(Over.unboundedPreceding, -1)
+    known = [F.max(TIME).over(before), F.expr(_so_far(clock))]
+    shown = records.withColumn("_shown", F.greatest(*known, F.expr(_timestamp(clock.watermark))))
+    lateness = f"INTERVAL {_micros(window.allowed_lateness)} MICROSECONDS"
+    if window.gap is not None:
+        rows = shown.withColumns(
+            {START: F.col(TIME), END: F.expr(f"{TIME} + INTERVAL {_micros(window.gap)} MICROSECONDS")}
+        )
+        # A session that is closed must not grow by a record that comes before its end.
+        late = f"{TIME} + {lateness} <= _shown"
+    else:
+        size, slide = (_duration(length) for length in (window.size, window.slide or window.size))
+        rows = shown.withColumn("_window", F.window(TIME, size, slide))
+        rows = rows.withColumns({START: F.col("_window.start"), END: F.col("_window.end")}).drop("_window")
+        late = f"{END} + {lateness} <= _shown"
+    return rows.withColumn(LATE, F.expr(f"coalesce({late}, false)")).drop("_shown")
+
+
+def closed_before(window: Window, clock: Clock) -> str:
+    """SQL of the time at or before which a window has to end to be closed; NULL: none is."""
+    if clock.watermark is None:
+        return _timestamp(None)
+    return _timestamp(clock.watermark - window.allowed_lateness)
+
+
+def in_sessions(rows: DataFrame, groups: Sequence[str]) -> DataFrame:
+    """Rows of a group in their order, the sessions numbered: ``_session``. A row belongs to the session that has not
+    ended before it: sessions are half-open, as Spark's."""
+    from pyspark.sql import Window as Over
+    from pyspark.sql import functions as F
+
+    order = Over.partitionBy(*(F.col(name) for name in groups)).orderBy(START)
+    until_here = order.rowsBetween(Over.unboundedPreceding, -1)
+    begins = F.expr(f"CASE WHEN _before IS NULL OR {START} >= _before THEN 1 ELSE 0 END")
+    return (
+        rows.withColumn("_before", F.max(END).over(until_here))
+        .withColumn("_begins", begins)
+        .withColumn("_session", F.sum("_begins").over(order.rowsBetween(Over.unboundedPreceding, 0)))
+        .drop("_before", "_begins")
+    )
+
+
+def _so_far(clock: Clock) -> str:
+    """SQL: the largest event time of the row's partition before the epoch."""
+    if not clock.so_far:
+        return _timestamp(None)
+    pairs = ", ".join(
+        f"{literal(f'{at.topic}-{at.partition}')}, {_timestamp(times.high)}" for at, times in clock.so_far.items()
+    )
+    return f"try_element_at(map({pairs}), concat(_topic, '-', _partition))"
+
+
+def _timestamp(time: datetime | None) -> str:
+    return "CAST(NULL AS TIMESTAMP)" if time is None else f"timestamp_micros({_micros(time - _EPOCH)})"
+
+
+def _micros(length: timedelta) -> int:
+    return length // timedelta(microseconds=1)
+
+
+def _duration(length: timedelta | None) -> str:
+    return f"{_micros(length or timedelta(0))} microseconds"
