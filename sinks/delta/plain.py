@@ -1,18 +1,20 @@
 """The weaker deliveries' writes: plain Delta commits that keep no offsets, know no epoch and prove nothing.
 
 What is promised is the delivery's business: written again, an append adds its rows again. Only a guarded upsert
-(``idempotent``) ignores what it holds already, by the offsets in its rows.
+(``idempotent``) ignores what it holds already, by the offsets in its rows and in its tombstones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta.commit import past_conflicts
+from sinks.delta.merge import SOURCE, UpsertRule
 from sinks.delta.table import DeltaTable
-from sinks.delta.upsert import SOURCE, about_moved_keys, merge_sql
+from sinks.delta.upsert import Merges, about_moved_keys
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,17 +30,30 @@ class PlainAppend:
 
 
 class PlainUpsert:
-    """``guarded``: an update whose offset is <= the stored one is ignored. Else the last writer wins."""
+    """With ``rule.guarded`` a change at or below the stored order is ignored. Else the last writer wins."""
 
-    def __init__(self, table: DeltaTable, *, key: Sequence[str], guarded: bool) -> None:
-        self._table, self._key, self._guarded = table, key, guarded
+    def __init__(
+        self,
+        table: DeltaTable,
+        *,
+        key: Sequence[str] = (),
+        rule: UpsertRule | None = None,
+        tombstone_retention: timedelta = timedelta(days=7),
+    ) -> None:
+        self._table = table
+        rule = rule or UpsertRule(key)
+        self._merges = Merges(table, rule, keep=rule.guarded and not rule.soft, retention=tombstone_retention)
 
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
-        merge = merge_sql(self._table.sql, self._key, rows.columns, guarded=self._guarded)
-        rows.createOrReplaceTempView(SOURCE)
-        with about_moved_keys(self._table.label):
+        def commit(source: DataFrame, merge: str) -> int:
+            source.createOrReplaceTempView(SOURCE)
             counts = past_conflicts(lambda: self._table.spark.sql(merge).first())
-        return _committed(epoch, counts["num_affected_rows"] if counts else 0)
+            return counts["num_affected_rows"] if counts else 0
+
+        with about_moved_keys(self._table.label):
+            # Nobody but the group knows how far the table is: all tombstones count.
+            affected = self._merges.run(rows, None, commit)
+        return _committed(epoch, affected)
 
 
 def _committed(epoch: Epoch, rows: int | None) -> Committed:

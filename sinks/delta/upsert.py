@@ -1,57 +1,227 @@
-"""The latest record per key: a Delta MERGE in which an update whose offset is <= the stored one is ignored."""
+"""One row per key: a Delta MERGE in which a change whose order is <= the stored one is ignored. See ``merge``.
+
+A row that was deleted can't tell that a late update is older than its delete. Where updates may come late, because they
+have a sequence of their own or because a delivery replays them, deletes are therefore kept in ``Tombstones``:
+
+1. those that count so far are read, and joined to the epoch's changes;
+2. those of the epoch are added;
+3. the MERGE is committed.
+
+A crash between 2 and 3 leaves tombstones whose records the table's position hasn't passed. Exactly once, they don't
+count, and the next run does all three again. In the deliveries with a consumer group they count at once: the records
+are delivered again too, for their offsets are committed after the write, and until then an update older than the delete
+is ignored, as it will be later. In the order of offsets and with the position in the table nothing ever comes late, and
+there are no tombstones: what a key's partition held before its delete has been read before it.
+
+Until the first delete there is no table of tombstones, and nothing looks for deletes but the MERGE itself: the first
+one stops it, with nothing committed, and the epoch is written again in the steps above.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, TypeVar
 
 from sinks.contract import Committed, Epoch, Position
-from sinks.delta.commit import PipelineCommits, options
-from sinks.delta.table import DeltaTable
+from sinks.delta.commit import PipelineCommits, merge_epoch
+from sinks.delta.kept import kept
+from sinks.delta.merge import COLUMNS, COORDINATES, DELETED_BY, SOURCE, UpsertRule, deleted_sql, key_sql, merge_sql
+from sinks.delta.table import DeltaTable, sql_type
+from sinks.delta.tombstones import Tombstones
 from sinks.errors import KeyMoved
+from sinks.offsets import Offsets
 from sinks.raised import identifier, literal, raise_sql, raised
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType
 
-SOURCE = "lakelock_epoch"
-_CONF = {
-    "txnAppId": "spark.databricks.delta.write.txnAppId",
-    "txnVersion": "spark.databricks.delta.write.txnVersion",
-    "userMetadata": "spark.databricks.delta.commitInfo.userMetadata",
-}
+__all__ = ["SOURCE", "DeltaUpsert", "Merges", "about_moved_keys", "key_sql"]
+
+_EXPIRE_EVERY = timedelta(hours=1)
+Result = TypeVar("Result")
 
 
 class DeltaUpsert:
     """Rows need the table's columns and at most one row per key. The table's session must be the sink's own."""
 
-    def __init__(self, table: DeltaTable, commits: PipelineCommits, *, key: Sequence[str]) -> None:
+    def __init__(
+        self,
+        table: DeltaTable,
+        commits: PipelineCommits,
+        *,
+        key: Sequence[str] = (),
+        rule: UpsertRule | None = None,
+        tombstone_retention: timedelta = timedelta(days=7),
+    ) -> None:
         self._table = table
         self._commits = commits
-        self._key = key
+        rule = rule or UpsertRule(key)
+        self._merges = Merges(table, rule, keep=rule.sequenced and not rule.soft, retention=tombstone_retention)
 
     def position(self) -> Position | None:
         return self._commits.position()
 
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
-        merge = merge_sql(self._table.sql, self._key, rows.columns, guarded=True)
+        def commit(source: DataFrame, merge: str) -> Committed:
+            def write() -> None:
+                merge_epoch(self._table, epoch, source, SOURCE, merge)
 
-        def write() -> None:
-            # MERGE takes no options: Delta reads the session's. They must not outlive the statement, or later
-            # commits of the session would carry this epoch's number and offsets.
-            conf = self._table.spark.conf
-            rows.createOrReplaceTempView(SOURCE)
-            try:
-                for name, value in options(epoch).items():
-                    conf.set(_CONF[name], value)
-                self._table.spark.sql(merge).collect()
-            finally:
-                for name in _CONF.values():
-                    conf.unset(name)
-
-        with about_moved_keys(self._table.label):
             return self._commits.commit(epoch, write)
+
+        passed = epoch.expected.offsets if epoch.expected else Offsets()
+        with about_moved_keys(self._table.label):
+            return self._merges.run(rows, passed, commit)
+
+
+class Merges:
+    """The MERGE of an epoch, and the tombstones around it. ``keep``: deletes have to be remembered."""
+
+    def __init__(self, table: DeltaTable, rule: UpsertRule, *, keep: bool, retention: timedelta) -> None:
+        self._table = table
+        self._rule = rule
+        self._tombstones = Tombstones(table, rule.key) if keep else None
+        self._retention = retention
+        self._expired: datetime | None = None
+
+    def run(self, rows: DataFrame, passed: Offsets | None, commit: Callable[[DataFrame, str], Result]) -> Result:
+        """``commit`` gets the source and the MERGE. It has to commit nothing where it raises.
+
+        ``passed``: tombstones of records before these offsets count; None: all do.
+        """
+        if self._tombstones is None or DELETED_BY not in rows.columns:
+            return commit(self._source(rows), self._merge(rows))
+        noted = self._tombstones.passed(passed)
+        if noted is None:
+            try:
+                return commit(self._source(self._up_to_a_delete(rows)), self._merge(rows))
+            except Exception as error:
+                found = raised(error)
+                if found is None or found["kind"] != "first_delete":
+                    raise
+        with kept(rows) as changes:
+            source, merge = self._with_tombstones(changes, self._tombstones, noted)
+            return commit(source, merge)
+
+    def _merge(self, rows: DataFrame, truncate: str | None = None) -> str:
+        return merge_sql(self._table.sql, self._rule, rows.columns, truncate)
+
+    def _up_to_a_delete(self, rows: DataFrame) -> DataFrame:
+        """Fails the query at the first delete. The check replaces a column that every row needs."""
+        first = identifier(self._rule.key[0])
+        check = f"CASE WHEN {DELETED_BY} IS NOT NULL THEN {raise_sql('first_delete')} ELSE {first} END AS {first}"
+        return rows.selectExpr(
+            *(check if name == self._rule.key[0] else identifier(name) for name in rows.columns),
+        )
+
+    def _with_tombstones(
+        self, rows: DataFrame, tombstones: Tombstones, noted: DataFrame | None
+    ) -> tuple[DataFrame, str]:
+        key = [identifier(name) for name in self._rule.key]
+        a_truncate = f"{key[0]} IS NULL"  # no other change has a null in its key
+        marks = rows.selectExpr(f"{DELETED_BY} AS mark", f"{a_truncate} AS truncates", "true AS added")
+        if noted is not None:
+            noted = noted.selectExpr(
+                *(f"{name} AS {identifier(f'key {index}')}" for index, name in enumerate(key)),
+                f"{self._noted()} AS mark",
+            )
+            old = noted.where("`key 0` IS NULL").selectExpr("mark", "true AS truncates", "false AS added")
+            marks = marks.unionByName(old)
+        kind = rows.schema[DELETED_BY].dataType
+        added, truncates, truncate = self._found(marks, kind)
+        if added:
+            self._expire(tombstones)
+            sequence = [f"{DELETED_BY}.sequence AS _sequence"] if self._rule.sequenced else []
+            places = [f"{DELETED_BY}.{identifier(name[1:])} AS {name}" for name in COORDINATES]
+            tombstones.add(rows.where(f"{DELETED_BY} IS NOT NULL").selectExpr(*key, *sequence, *places))
+        marked = [f"r.{DELETED_BY}"]
+        source = rows.alias("r")
+        if noted is not None:
+            highest = noted.where("`key 0` IS NOT NULL").groupBy(*(f"`key {index}`" for index in range(len(key))))
+            on = " AND ".join(f"r.{name} = n.`key {index}`" for index, name in enumerate(key))
+            from pyspark.sql import functions as F
+
+            source = source.join(highest.agg(F.max("mark").alias("mark")).alias("n"), F.expr(on), "left")
+            marked.append("n.mark")
+        if truncate is not None:
+            marked.append(truncate)
+        deleted = f"greatest({', '.join(marked)})" if len(marked) > 1 else marked[0]
+        source = source.selectExpr(
+            *(f"{deleted} AS {DELETED_BY}" if name == DELETED_BY else f"r.{identifier(name)}" for name in rows.columns)
+        )
+        highest_truncate = f"({deleted_sql(truncate, sequenced=True)})" if truncate is not None and truncates else None
+        return self._source(source), self._merge(rows, highest_truncate)
+
+    def _source(self, rows: DataFrame) -> DataFrame:
+        """Values that are older than the delete don't count."""
+        if not self._rule.ignore_nulls or DELETED_BY not in rows.columns:
+            return rows
+        deleted = deleted_sql(DELETED_BY, sequenced=self._rule.sequenced)
+        orders = {name: f"{COLUMNS}.{identifier(name)}" for name in self._rule.ignore_nulls}
+        counts = {
+            name: f"CASE WHEN {DELETED_BY} IS NULL OR {order} > ({deleted}) THEN " for name, order in orders.items()
+        }
+        values = {name: f"{counts[name]}{identifier(name)} END AS {identifier(name)}" for name in orders}
+        pairs = ", ".join(f"{literal(name)}, {counts[name]}{order} END" for name, order in orders.items())
+        values[COLUMNS] = f"named_struct({pairs}) AS {COLUMNS}"
+        return rows.selectExpr(*(values.get(name, identifier(name)) for name in rows.columns))
+
+    def _noted(self) -> str:
+        """A tombstone's columns as ``_deleted_by`` has them."""
+        names = [*(["_sequence"] if self._rule.sequenced else []), *COORDINATES]
+        return f"named_struct({', '.join(f'{literal(name[1:])}, {name}' for name in names)})"
+
+    def _found(self, marks: DataFrame, kind: DataType) -> tuple[int, bool, str | None]:
+        """How many marks the epoch adds, whether one of them is a truncate, and SQL of the highest truncate of all."""
+        from pyspark.sql.types import StructType
+
+        fields = {field.name: field.dataType for field in kind} if isinstance(kind, StructType) else {}
+        found = (
+            marks.selectExpr("*", "CASE WHEN truncates THEN mark END AS truncate")
+            .selectExpr(
+                "count_if(added AND mark IS NOT NULL) AS added",
+                "coalesce(bool_or(added AND truncate IS NOT NULL), false) AS truncates",
+                "max(truncate) AS highest",
+            )
+            .selectExpr(
+                "added",
+                "truncates",
+                *(
+                    f"{_as_text(f'highest.{identifier(name)}', of)} AS {identifier(name)}"
+                    for name, of in fields.items()
+                ),
+            )
+            .first()
+        )
+        if found is None or found["offset"] is None:
+            return (found["added"] if found else 0), False, None
+        pairs = (f"{literal(name)}, {_from_text(found[name], of)}" for name, of in fields.items())
+        return found["added"], found["truncates"], f"named_struct({', '.join(pairs)})"
+
+    def _expire(self, tombstones: Tombstones) -> None:
+        now = datetime.now(timezone.utc)
+        if self._expired is None or now - self._expired >= _EXPIRE_EVERY:
+            tombstones.expire(now - self._retention)
+            self._expired = now
+
+
+def _as_text(value: str, kind: DataType) -> str:
+    """SQL of a value as text from which it can be read again exactly."""
+    from pyspark.sql.types import BinaryType, TimestampType
+
+    if isinstance(kind, TimestampType):  # its text depends on the session's zone, and has two hours of one name
+        return f"CAST(unix_micros({value}) AS STRING)"
+    return f"hex({value})" if isinstance(kind, BinaryType) else f"CAST({value} AS STRING)"
+
+
+def _from_text(text: str, kind: DataType) -> str:
+    from pyspark.sql.types import BinaryType, TimestampType
+
+    if isinstance(kind, TimestampType):
+        return f"timestamp_micros({int(text)})"
+    return f"unhex({literal(text)})" if isinstance(kind, BinaryType) else f"CAST({literal(text)} AS {sql_type(kind)})"
 
 
 @contextmanager
@@ -69,40 +239,6 @@ def about_moved_keys(table: str) -> Iterator[None]:
             f"{moved['offset']}). Offsets of two partitions can't be compared, so which update is the newer can't "
             "be told. Nothing of this epoch was written.",
             hint="A key changes its partition when partitions were added to the topic, or when producers don't "
-            "use the same key and partitioner. Write to a new table from a topic where keys keep their partition.",
+            "use the same key and partitioner. Say what orders the updates with sequence_by (a column that only grows, "
+            "or _timestamp), or write to a new table from a topic where keys keep their partition.",
         ) from None
-
-
-def merge_sql(target: str, key: Sequence[str], columns: Sequence[str], *, guarded: bool) -> str:
-    """The MERGE of one epoch. The guard is in the condition of its update; without it the last writer wins."""
-    on = " AND ".join(f"t.{identifier(column)} = s.{identifier(column)}" for column in key)
-    updates = ", ".join(f"t.{identifier(column)} = s.{identifier(column)}" for column in columns)
-    names = ", ".join(identifier(column) for column in columns)
-    values = ", ".join(f"s.{identifier(column)}" for column in columns)
-    key_moved = raise_sql(
-        "key_moved",
-        key=key_sql(key, "s."),
-        topic="s._topic",
-        partition="s._partition",
-        offset="s._offset",
-        stored_topic="t._topic",
-        stored_partition="t._partition",
-    )
-    newer = (
-        # Spark may evaluate this for rows without a match too: those must not raise.
-        # A row that a person put in has no offset: the first update from Kafka replaces it.
-        "CASE WHEN s._offset IS NULL THEN false WHEN t._offset IS NULL THEN true "
-        "WHEN t._topic = s._topic AND t._partition = s._partition THEN s._offset > t._offset "
-        f"ELSE CAST({key_moved} AS BOOLEAN) END"
-    )
-    return (
-        f"MERGE INTO {target} AS t USING {SOURCE} AS s ON {on} "
-        f"WHEN MATCHED {f'AND {newer} ' if guarded else ''}THEN UPDATE SET {updates} "
-        f"WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({values})"
-    )
-
-
-def key_sql(key: Sequence[str], prefix: str = "") -> str:
-    """SQL of the key's columns as JSON, for messages."""
-    fields = ", ".join(f"{literal(column)}, {prefix}{identifier(column)}" for column in key)
-    return f"to_json(named_struct({fields}))"

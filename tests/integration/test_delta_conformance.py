@@ -10,6 +10,7 @@ import pytest
 from sinks.conformance import SinkConformance
 from sinks.delta.append import DeltaAppend
 from sinks.delta.commit import PipelineCommits
+from sinks.delta.history import DeltaHistory, VersionColumns
 from sinks.delta.table import DeltaTable
 from sinks.delta.upsert import DeltaUpsert
 
@@ -28,11 +29,11 @@ class DeltaConformance(SinkConformance["DataFrame"]):
         self.path = str(tmp_path / "table")
         DeltaTable(self.spark, path=self.path).create(StructType.fromDDL(SCHEMA))
 
-    def make_sink(self) -> DeltaAppend | DeltaUpsert:
+    def make_sink(self) -> DeltaAppend | DeltaUpsert | DeltaHistory:
         table = DeltaTable(self.spark, path=self.path)
         return self.of(table, PipelineCommits(table, pipeline="conformance", topics=["t"]))
 
-    def of(self, table: DeltaTable, commits: PipelineCommits) -> DeltaAppend | DeltaUpsert:
+    def of(self, table: DeltaTable, commits: PipelineCommits) -> DeltaAppend | DeltaUpsert | DeltaHistory:
         return DeltaAppend(table, commits)
 
     def make_rows(self, values: Sequence[str], first_offset: int) -> "DataFrame":
@@ -49,7 +50,7 @@ class TestDeltaAppend(DeltaConformance):
 
 
 class TestDeltaUpsert(DeltaConformance):
-    def of(self, table: DeltaTable, commits: PipelineCommits) -> DeltaAppend | DeltaUpsert:
+    def of(self, table: DeltaTable, commits: PipelineCommits) -> DeltaAppend | DeltaUpsert | DeltaHistory:
         return DeltaUpsert(table, commits, key=["k"])
 
     def test_an_update_with_an_offset_at_or_below_the_stored_one_is_ignored(self) -> None:
@@ -61,3 +62,21 @@ class TestDeltaUpsert(DeltaConformance):
             assert self.spark.read.format("delta").load(self.path).collect() == before
         sink.write(self.epoch(sink, 6, 7), self.make_rows(["k"], 6))
         assert self.spark.read.format("delta").load(self.path).collect()[0]["_offset"] == 6
+
+
+class TestDeltaHistory(DeltaConformance):
+    columns = VersionColumns(key=["k"], tracked=[], untracked=[])
+
+    @pytest.fixture(autouse=True)
+    def _table(self, spark: "SparkSession", tmp_path: Path) -> None:
+        from pyspark.sql.types import StructType
+
+        self.spark = spark.newSession()
+        self.path = str(tmp_path / "table")
+        DeltaTable(self.spark, path=self.path).create(self.columns.table(StructType.fromDDL(SCHEMA)))
+
+    def of(self, table: DeltaTable, commits: PipelineCommits) -> DeltaAppend | DeltaUpsert | DeltaHistory:
+        return DeltaHistory(table, commits, columns=self.columns)
+
+    def make_rows(self, values: Sequence[str], first_offset: int) -> "DataFrame":
+        return super().make_rows(values, first_offset).selectExpr("*", "false AS _delete")

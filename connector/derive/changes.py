@@ -1,0 +1,101 @@
+"""Records as changes to the rows of a key: what each one is (update, delete, truncate) and where in the order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from connector.config import COORDINATES, KeyedSink
+from sinks.delta.merge import key_sql
+from sinks.errors import ConfigurationError
+from sinks.raised import identifier, raise_sql
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+TOMBSTONE = "_tombstone"
+"""A boolean of every record, where the sink takes deletes: Kafka's value was null, and the key is Kafka's."""
+
+
+def changes(records: DataFrame, sink: KeyedSink) -> DataFrame:
+    """The table's columns, the coordinates, then
+
+    * ``_sequence``, with ``sequence_by`` only: changes are ordered by (_sequence, _topic, _partition, _offset), else by
+      ``_offset``, within the one partition that a key must stay in;
+    * ``_delete`` and ``_truncate``, booleans, never null.
+
+    A null in the key or in the sequence fails the query with the record's coordinates: it could never win or lose.
+    """
+    from pyspark.sql import functions as F
+
+    deletes, truncates = (
+        f"coalesce({condition}, false)" if condition else "false"
+        for condition in (sink.apply_as_deletes, getattr(sink, "apply_as_truncates", None))
+    )
+    marked = records.selectExpr(
+        "*",
+        *([f"({sink.sequence_by}) AS _sequence"] if sink.sequence_by else []),
+        f"{TOMBSTONE} OR {deletes} AS _delete",
+        f"NOT {TOMBSTONE} AND {truncates} AS _truncate",
+    )
+    no_key = " OR ".join(f"{identifier(column)} IS NULL" for column in sink.key)
+    where = {"topic": "_topic", "partition": "_partition", "offset": "_offset"}
+    null_key = raise_sql("null_key", key=key_sql(sink.key), tombstone=TOMBSTONE, **where)
+    null_sequence = raise_sql("null_sequence", key=key_sql(sink.key), tombstone=TOMBSTONE, **where)
+    checks = f"WHEN NOT _truncate AND ({no_key}) THEN {null_key} "
+    if sink.sequence_by:
+        checks += f"WHEN _sequence IS NULL THEN {null_sequence} "
+    # The check replaces a column that every row needs: the optimizer can't drop it.
+    checked = marked.withColumn("_offset", F.expr(f"CASE {checks}ELSE _offset END"))
+    added = [*(["_sequence"] if sink.sequence_by else []), "_delete", "_truncate"]
+    return checked.select(*(identifier(name) for name in (*table_columns(records.columns, sink), *COORDINATES, *added)))
+
+
+def table_columns(columns: list[str], sink: KeyedSink) -> list[str]:
+    """Those of the decoded columns that the table has, without the coordinates."""
+    own = [name for name in columns if name not in (*COORDINATES, TOMBSTONE)]
+    if sink.column_list is not None:
+        return [name for name in own if name in sink.column_list]
+    return [name for name in own if name not in (sink.except_column_list or ())]
+
+
+def check_expressions(records: DataFrame, sink: KeyedSink) -> None:
+    """Raises ConfigurationError where Spark doesn't take an expression, or it gives what can't order or decide."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.types import ArrayType, AtomicType, BooleanType, DataType, MapType, StructType
+
+    def kind(option: str) -> DataType | None:
+        expression = getattr(sink, option, None)
+        if expression is None:
+            return None
+        try:
+            # With the other columns, as it will be used: an aggregate isn't one value per record.
+            return records.selectExpr("*", f"({expression}) AS _found").schema["_found"].dataType
+        except PySparkException as error:
+            problem = next(line for line in str(error).splitlines() if line.strip())
+            raise ConfigurationError(
+                f"sinks[0].{option}: Spark doesn't take {expression!r}: {problem.strip()}",
+                hint="Write an expression over the record's columns, and _topic, _partition, _offset, _timestamp.",
+            ) from None
+
+    def can_be_ordered(of: DataType) -> bool:
+        if isinstance(of, ArrayType):
+            return can_be_ordered(of.elementType)
+        if isinstance(of, StructType):
+            return all(can_be_ordered(field.dataType) for field in of)
+        return isinstance(of, AtomicType) and not isinstance(of, MapType) and of.simpleString() != "variant"
+
+    sequence = kind("sequence_by")
+    if sequence is not None and not can_be_ordered(sequence):
+        raise ConfigurationError(
+            f"sinks[0].sequence_by: {sink.sequence_by!r} is {sequence.simpleString().upper()}, which has no order.",
+            hint="Give a number, a text, a date or a timestamp that grows with each change of a key.",
+        )
+    truncates = kind("apply_as_truncates")
+    if truncates is not None and not isinstance(sequence, AtomicType):
+        raise ConfigurationError("sinks[0].apply_as_truncates needs a sequence_by that is one value, not several.")
+    for option, found in (("apply_as_deletes", kind("apply_as_deletes")), ("apply_as_truncates", truncates)):
+        if found is not None and not isinstance(found, BooleanType):
+            raise ConfigurationError(
+                f"sinks[0].{option}: {getattr(sink, option)!r} is {found.simpleString().upper()}, not BOOLEAN.",
+                hint="Write a condition, as in \"op = 'delete'\".",
+            )

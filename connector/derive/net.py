@@ -1,0 +1,90 @@
+"""From the changes of an epoch to the net change of each key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from connector.config import COORDINATES
+from sinks.delta.merge import COLUMNS, DELETED_BY, UpsertRule
+from sinks.raised import identifier, literal, raise_sql
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def net_changes(changes: DataFrame, rule: UpsertRule, *, truncates: bool = False, ties: bool = False) -> DataFrame:
+    """One row per key, in one pass: its update with the highest order, nulls where it has none, and beside it
+
+    * ``_columns``, with ``rule.ignore_nulls`` only: each of these columns holds its last value that isn't null, and
+      this is a struct with the order of each;
+    * ``_deleted_by``, the highest delete: STRUCT<sequence, topic, partition, offset, timestamp>, or null. It may be
+      older or newer than the update.
+
+    The highest truncate is one more row, with nulls for a key. ``ties``: a record may give several rows of a key; the
+    one whose JSON sorts last wins.
+
+    Without a sequence a key with records in two partitions, whose offsets can't be compared, fails the query.
+    """
+    from pyspark.sql import functions as F
+
+    carried = [*COORDINATES, *(["_sequence"] if rule.sequenced else [])]
+    own = [name for name in changes.columns if name not in (*carried, "_delete", "_truncate")]
+    places = {"topic": "_topic", "partition": "_partition", "offset": "_offset"}
+    named = {**({"sequence": "_sequence"} if rule.sequenced else {}), **places}
+    order = _struct(named)
+    rank = order if rule.sequenced else "_offset"
+    if ties:
+        rank = f"struct({rank}, to_json(struct({_list(own)})))"
+    # The groups get names of their own: a key column may be called `latest`.
+    groups = [f"key {index}" for index in range(len(rule.key))]
+    keys = [identifier(column) for column in rule.key]
+    if truncates:
+        keys = [f"CASE WHEN NOT _truncate THEN {key} END" for key in keys]
+    update = "FILTER (WHERE NOT (_delete OR _truncate){})"
+    parts = {name: f"part {index}" for index, name in enumerate(rule.ignore_nulls)}
+    place = "struct(_topic AS topic, _partition AS `partition`)"
+    reduced = changes.groupBy(*(F.expr(key).alias(group) for key, group in zip(keys, groups, strict=True))).agg(
+        F.expr(f"max_by(struct({_list([*own, *carried])}), {rank}) {update.format('')}").alias("latest"),
+        F.expr(f"max({_struct({**named, 'timestamp': '_timestamp'})}) FILTER (WHERE _delete OR _truncate)").alias(
+            "deleted"
+        ),
+        *(
+            F.expr(
+                f"max_by(struct({identifier(name)} AS value, {order} AS `order`), {rank}) "
+                + update.format(f" AND {identifier(name)} IS NOT NULL")
+            ).alias(part)
+            for name, part in parts.items()
+        ),
+        *([] if rule.sequenced else [F.expr(f"min({place})").alias("first"), F.expr(f"max({place})").alias("last")]),
+    )
+    values = {name: f"latest.{identifier(name)}" for name in (*own, *carried)}
+    values |= {name: f"`{part}`.value" for name, part in parts.items()}
+    values |= {
+        name: f"coalesce({values[name]}, {identifier(group)})" for name, group in zip(rule.key, groups, strict=True)
+    }
+    if parts:
+        values[COLUMNS] = _struct({name: f"`{part}`.`order`" for name, part in parts.items()})
+    values[DELETED_BY] = "deleted"
+    if rule.sequenced:
+        return reduced.select(*(F.expr(value).alias(name) for name, value in values.items()))
+    moved = raise_sql(
+        "key_moved",
+        key=f"to_json({_struct({name: identifier(group) for name, group in zip(rule.key, groups, strict=True)})})",
+        topic="last.topic",
+        partition="last.`partition`",
+        offset="coalesce(latest._offset, deleted.offset)",
+        stored_topic="first.topic",
+        stored_partition="first.`partition`",
+    )
+    # The check wraps what every row needs: the optimizer can't drop it.
+    one_place = F.expr(f"CASE WHEN first = last THEN {_struct(values)} ELSE {moved} END")
+    return reduced.select(one_place.alias("net")).select("net.*")
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(identifier(name) for name in names)
+
+
+def _struct(fields: dict[str, str]) -> str:
+    return f"named_struct({', '.join(f'{literal(name)}, {sql}' for name, sql in fields.items())})"

@@ -1,0 +1,86 @@
+"""One row per key, after all its changes. The semantics are told in ``sinks.delta.merge``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from connector.config import COORDINATES, OWN_COLUMNS, DeltaUpsertSink, PipelineConfig
+from connector.derive import Derivation
+from connector.derive.changes import TOMBSTONE, changes, check_expressions, table_columns
+from connector.derive.net import net_changes
+from sinks.contract import Epoch
+from sinks.delta.commit import PipelineCommits
+from sinks.delta.merge import COLUMNS, DELETED_BY, UpsertRule
+from sinks.delta.plain import PlainUpsert
+from sinks.delta.table import DeltaTable
+from sinks.delta.upsert import DeltaUpsert
+from sinks.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+
+def upsert(
+    config: PipelineConfig, sink: DeltaUpsertSink, table: DeltaTable, commits: PipelineCommits, records: DataFrame
+) -> Derivation:
+    _refuse_own_columns(records)
+    check_expressions(records, sink)
+    rule = UpsertRule(
+        sink.key,
+        sequenced=sink.sequence_by is not None,
+        soft=sink.deletes == "soft",
+        ignore_nulls=_ignoring_nulls(sink, records),
+        guarded=config.delivery not in ("auto_commit", "manual_commit") or sink.sequence_by is not None,
+    )
+
+    def net(records: DataFrame, _: Epoch | None = None) -> DataFrame:
+        return net_changes(
+            changes(records, sink),
+            rule,
+            truncates=sink.apply_as_truncates is not None,
+            ties=config.transform is not None,
+        )
+
+    columns = _columns(net(records).schema, rule)
+
+    def check() -> None:
+        table.check_order(columns, sequence_by=sink.sequence_by)
+
+    return Derivation(
+        columns,
+        net,
+        DeltaUpsert(table, commits, rule=rule, tombstone_retention=sink.tombstone_retention),
+        PlainUpsert(table, rule=rule, tombstone_retention=sink.tombstone_retention),
+        check=check,
+    )
+
+
+def _ignoring_nulls(sink: DeltaUpsertSink, records: DataFrame) -> tuple[str, ...]:
+    if sink.ignore_null_updates is False:
+        return ()
+    own = table_columns(records.columns, sink)
+    named = own if sink.ignore_null_updates is True else sink.ignore_null_updates
+    for column in named:
+        if column not in own:
+            raise ConfigurationError(f"sinks[0].ignore_null_updates: {column!r} isn't a column of the table.")
+    return tuple(column for column in named if column not in sink.key)
+
+
+def _columns(net: StructType, rule: UpsertRule) -> StructType:
+    """The table's: what helps the MERGE isn't in it, and what it works out itself is."""
+    from pyspark.sql.types import BooleanType, StructField, StructType
+
+    fields = []
+    for field in net:
+        if field.name == DELETED_BY:
+            fields += [StructField("_deleted", BooleanType()), field] if rule.soft else []
+        elif field.name != COLUMNS or rule.sequenced:
+            fields.append(field)
+    return StructType(fields)
+
+
+def _refuse_own_columns(records: DataFrame) -> None:
+    for name in records.columns:
+        if name.lower() in OWN_COLUMNS and name not in (*COORDINATES, TOMBSTONE):
+            raise ConfigurationError(f"transform: {name} is a column of Lakelock's own; give it another name.")

@@ -1,0 +1,223 @@
+"""The MERGE of an upsert, as SQL text: what a change to a key makes of its row.
+
+Per key a table holds a join-semilattice, so that its result is the same however the records are interleaved, cut into
+epochs or replayed. U is the update with the highest order, D the highest order of a delete, T that of a truncate; all
+three only grow. The row is there if and only if U > D and U > T, and what is at or below the stored order changes
+nothing.
+
+The order is Kafka's offset, in the one partition that a key has to stay in; with a sequence it is (sequence, topic,
+partition, offset) and a key may be in any partition. Spark compares structs field by field, and a null is lowest: a row
+that a person put in, or that had no sequence when the column was added, is older than every change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sinks.raised import identifier, literal, raise_sql
+
+SOURCE = "lakelock_epoch"
+COORDINATES = ("_topic", "_partition", "_offset", "_timestamp")
+DELETED_BY = "_deleted_by"
+COLUMNS = "_columns"
+
+
+@dataclass(frozen=True)
+class UpsertRule:
+    key: Sequence[str]
+    sequenced: bool = False
+    """The order is (_sequence, _topic, _partition, _offset); else _offset."""
+    soft: bool = False
+    """A deleted row stays, with ``_deleted`` and ``_deleted_by``."""
+    ignore_nulls: Sequence[str] = ()
+    """In these columns a null of an update leaves the older value."""
+    guarded: bool = True
+    """Without, the last writer wins. With ``sequenced`` always true."""
+
+
+def order_sql(row: str, *, sequenced: bool) -> str:
+    """The order of this row's update."""
+    sequence = f"'sequence', {row}._sequence, " if sequenced else ""
+    return f"named_struct({sequence}'topic', {row}._topic, 'partition', {row}._partition, 'offset', {row}._offset)"
+
+
+def deleted_sql(delete: str, *, sequenced: bool) -> str:
+    """The order of a ``_deleted_by``; null where that is."""
+    fields = [*(["sequence"] if sequenced else []), "topic", "partition", "offset"]
+    pairs = ", ".join(f"'{field}', {delete}.{identifier(field)}" for field in fields)
+    return f"CASE WHEN {delete} IS NOT NULL THEN named_struct({pairs}) END"
+
+
+def merge_sql(target: str, rule: UpsertRule, columns: Sequence[str], truncate: str | None = None) -> str:
+    """One MERGE for all changes of an epoch: ``columns`` are the source's, with at most one row per key.
+
+    ``_topic`` ... ``_sequence`` of a source row are U's, null where the epoch only deletes the key; ``_deleted_by`` is
+    D (or T, where that is higher); ``_columns`` holds the order of the values in ``rule.ignore_nulls``. ``truncate`` is
+    SQL of T's order in an epoch that has one: rows that nothing of the epoch is about are deleted too.
+    """
+    text = _Text(rule, columns)
+    on = " AND ".join(f"t.{identifier(column)} = s.{identifier(column)}" for column in rule.key)
+    names = ", ".join(identifier(name) for name in text.inserted)
+    clauses = [*text.matched(), f"WHEN NOT MATCHED{text.insert_if} THEN INSERT ({names}) VALUES ({text.values})"]
+    if truncate is not None:
+        clauses += text.truncated(truncate)
+    return f"MERGE INTO {target} AS t USING {SOURCE} AS s ON {on} {' '.join(clauses)}"
+
+
+class _Text:
+    """``u_*``: order of the update, ``d_*``: of the delete; of ``s``, the source, or ``t``, the stored row. That of a
+    stored row is never null, but may consist of nulls."""
+
+    def __init__(self, rule: UpsertRule, columns: Sequence[str]) -> None:
+        self.rule = rule
+        self.has_deletes = DELETED_BY in columns
+        helpers = [*([] if rule.soft else [DELETED_BY]), *([] if rule.sequenced else [COLUMNS])]
+        self.plain = [name for name in columns if name not in (*helpers, DELETED_BY, COLUMNS)]
+        self.inserted = [name for name in columns if name not in helpers]
+        self.u_s = f"CASE WHEN s._offset IS NOT NULL THEN {order_sql('s', sequenced=rule.sequenced)} END"
+        self.u_t = order_sql("t", sequenced=rule.sequenced)
+        self.d_s = deleted_sql(f"s.{DELETED_BY}", sequenced=rule.sequenced) if self.has_deletes else "NULL"
+        self.newer = f"({self.u_s}) > {self.u_t}"
+        self.live = "s._offset IS NOT NULL"
+        if self.has_deletes:
+            self.live += f" AND (s.{DELETED_BY} IS NULL OR ({self.u_s}) > ({self.d_s}))"
+        self.values = ", ".join(f"s.{identifier(name)}" for name in self.inserted)
+        self.insert_if = f" AND {self.live}" if self.has_deletes else ""
+        if rule.soft:
+            self.inserted = [*self.inserted, "_deleted"]
+            self.values += f", s.{DELETED_BY} IS NOT NULL AND NOT ({self.live})"
+            self.insert_if = ""
+
+    def matched(self) -> list[str]:
+        if self.rule.soft:
+            return self._soft()
+        if self.rule.sequenced and self.rule.ignore_nulls:
+            return self._per_column()
+        updates = self._set({name: self._value(name) for name in self.plain})
+        if not self.rule.guarded:
+            deletes = ["WHEN MATCHED THEN DELETE"] if self.has_deletes else []
+            return [f"WHEN MATCHED{self.insert_if} THEN UPDATE SET {updates}", *deletes]
+        newer = f"coalesce({self.newer} AND {self.live}, false)"
+        deletes = [f"WHEN MATCHED AND ({self.d_s}) >= {self.u_t} THEN DELETE"] if self.has_deletes else []
+        return [f"WHEN MATCHED AND {self._at_home(newer)} THEN UPDATE SET {updates}", *deletes]
+
+    def truncated(self, truncate: str) -> list[str]:
+        clauses = [f"WHEN NOT MATCHED BY SOURCE AND {self.u_t} <= {truncate} THEN DELETE"]
+        if self.rule.ignore_nulls:
+            hidden = {name: _hidden(name, truncate) for name in self.rule.ignore_nulls}
+            sets = {name: f"CASE WHEN {old} THEN NULL ELSE t.{identifier(name)} END" for name, old in hidden.items()}
+            orders = [
+                f"{literal(name)}, CASE WHEN {old} THEN NULL ELSE {_order_of('t', name)} END"
+                for name, old in hidden.items()
+            ]
+            sets[COLUMNS] = f"named_struct({', '.join(orders)})"
+            any_hidden = " OR ".join(f"t.{identifier(name)} IS NOT NULL AND {old}" for name, old in hidden.items())
+            clauses.append(f"WHEN NOT MATCHED BY SOURCE AND ({any_hidden}) THEN UPDATE SET {self._set(sets)}")
+        return clauses
+
+    def _value(self, name: str) -> str:
+        """Without a sequence the changes of a key come in order, so an older value is the table's, unless the epoch
+        deletes the row in between. A replay that begins before the stored offset and goes beyond it reads everything
+        from there on, so the last value that it finds at or before the stored offset is the one that is stored."""
+        new = f"s.{identifier(name)}"
+        if name not in self.rule.ignore_nulls:
+            return new
+        kept = f"coalesce({new}, t.{identifier(name)})"
+        if not self.has_deletes:
+            return kept
+        anew = f"({self.d_s}) >= {self.u_t}" if self.rule.guarded else f"s.{DELETED_BY} IS NOT NULL"
+        return f"CASE WHEN {anew} THEN {new} ELSE {kept} END"
+
+    def _soft(self) -> list[str]:
+        d_new = f"greatest(s.{DELETED_BY}, t.{DELETED_BY})"
+        newer, changed = self.newer, f"{self.newer} OR s.{DELETED_BY} > t.{DELETED_BY}"
+        changed += f" OR (s.{DELETED_BY} IS NOT NULL AND t.{DELETED_BY} IS NULL)"
+        deleted = (
+            f"{d_new} IS NOT NULL AND NOT coalesce(greatest({self.u_s}, {self.u_t}) > "
+            f"({deleted_sql(d_new, sequenced=self.rule.sequenced)}), false)"
+        )
+        if not self.rule.guarded:
+            newer, d_new = "s._offset IS NOT NULL", f"coalesce(s.{DELETED_BY}, t.{DELETED_BY})"
+            deleted = f"s.{DELETED_BY} IS NOT NULL AND NOT ({self.live})"
+        sets = {
+            name: f"CASE WHEN {newer} THEN s.{identifier(name)} ELSE t.{identifier(name)} END" for name in self.plain
+        }
+        condition = f" AND {self._at_home(f'coalesce({changed}, false)')}" if self.rule.guarded else ""
+        return [
+            f"WHEN MATCHED{condition} THEN UPDATE SET {self._set({**sets, DELETED_BY: d_new, '_deleted': deleted})}"
+        ]
+
+    def _per_column(self) -> list[str]:
+        """With a sequence, updates of parts of a row come in any order: each part has an order of its own."""
+        sets = {
+            name: f"CASE WHEN {self.newer} THEN s.{identifier(name)} ELSE t.{identifier(name)} END"
+            for name in self.plain
+        }
+        orders, changed = [], [self.newer]
+        for name in self.rule.ignore_nulls:
+            new, old = _order_of("s", name), _order_of("t", name)
+            newer, hidden = f"({new} IS NOT NULL AND ({old} IS NULL OR {new} > {old}))", _hidden(name, self.d_s)
+            sets[name] = _one_of(newer, f"s.{identifier(name)}", hidden, f"t.{identifier(name)}")
+            orders.append(f"{literal(name)}, {_one_of(newer, new, hidden, old)}")
+            changed += [newer, f"t.{identifier(name)} IS NOT NULL AND {hidden}"]
+        sets[COLUMNS] = f"named_struct({', '.join(orders)})"
+        return [
+            f"WHEN MATCHED AND ({self.d_s}) >= {self.u_t} AND NOT ({self.live}) THEN DELETE",
+            f"WHEN MATCHED AND ({' OR '.join(changed)}) THEN UPDATE SET {self._set(sets)}",
+        ]
+
+    def _at_home(self, condition: str) -> str:
+        """The condition, where the key has stayed in its partition; fails the query where it hasn't."""
+        if self.rule.sequenced:
+            return condition
+        topic, partition, offset = "s._topic", "s._partition", "s._offset"
+        stored_topic, stored_partition = "t._topic", "t._partition"
+        if self.has_deletes:
+            topic, partition = (
+                f"coalesce({topic}, s.{DELETED_BY}.topic)",
+                (f"coalesce({partition}, s.{DELETED_BY}.`partition`)"),
+            )
+            offset = f"coalesce({offset}, s.{DELETED_BY}.offset)"
+        if self.rule.soft:
+            stored_topic = f"coalesce({stored_topic}, t.{DELETED_BY}.topic)"
+            stored_partition = f"coalesce({stored_partition}, t.{DELETED_BY}.`partition`)"
+        moved = raise_sql(
+            "key_moved",
+            key=key_sql(self.rule.key, "s."),
+            topic=topic,
+            partition=partition,
+            offset=offset,
+            stored_topic=stored_topic,
+            stored_partition=stored_partition,
+        )
+        # Spark may evaluate this for rows without a match too: those must not raise.
+        return (
+            f"CASE WHEN {topic} IS NULL THEN false WHEN {stored_topic} IS NULL OR {stored_partition} IS NULL OR "
+            f"({stored_topic} = {topic} AND {stored_partition} = {partition}) THEN {condition} "
+            f"ELSE CAST({moved} AS BOOLEAN) END"
+        )
+
+    @staticmethod
+    def _set(values: dict[str, str]) -> str:
+        return ", ".join(f"t.{identifier(name)} = {value}" for name, value in values.items())
+
+
+def _order_of(row: str, column: str) -> str:
+    return f"{row}.{COLUMNS}.{identifier(column)}"
+
+
+def _one_of(newer: str, new: str, hidden: str, old: str) -> str:
+    return f"CASE WHEN {newer} THEN {new} WHEN {hidden} THEN NULL ELSE {old} END"
+
+
+def _hidden(column: str, deleted: str) -> str:
+    """Whether the stored value of this column is older than the delete."""
+    order = _order_of("t", column)
+    return f"(({deleted}) IS NOT NULL AND ({order} IS NULL OR {order} <= ({deleted})))"
+
+
+def key_sql(key: Sequence[str], prefix: str = "") -> str:
+    """SQL of the key's columns as JSON, for messages."""
+    fields = ", ".join(f"{literal(column)}, {prefix}{identifier(column)}" for column in key)
+    return f"to_json(named_struct({fields}))"

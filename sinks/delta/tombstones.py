@@ -1,0 +1,85 @@
+"""Deletes that have to be remembered, and that no reader of the table should see: in a small table of their own.
+
+A row that is gone can't say that a late update is older than its delete. So deletes are kept beside the table, in the
+folder ``_lakelock/tombstones`` under it, which Delta's readers and VACUUM pass over.
+
+Two tables can't share one commit, so a tombstone is only a *note on a record*: it is written before the commit of its
+epoch, and counts from then on that the table's position has passed its record. A crash in between leaves notes that
+don't count; the next run reads their records again, and writes them a second time, which changes nothing. A RESTORE
+of the table takes back what a note counts for in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from sinks.delta.table import DeltaTable
+from sinks.offsets import Offsets
+from sinks.raised import identifier, literal
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+FOLDER = "_lakelock/tombstones"
+COORDINATES = ("_topic", "_partition", "_offset", "_timestamp")
+
+
+class Tombstones:
+    """Rows: the key's columns, ``_sequence`` where the table has one, the coordinates of the record that deleted, and
+    ``_noted_at``. A truncate has nulls for a key."""
+
+    def __init__(self, table: DeltaTable, key: Sequence[str]) -> None:
+        self._of = table
+        self._key = key
+        self._table: DeltaTable | None = None
+        self._any = False
+
+    def passed(self, position: Offsets | None) -> DataFrame | None:
+        """Those that count at this position; all where it is None. May hold one twice. None: there never was any."""
+        table = self._at()
+        if not self._exists(table):
+            return None
+        rows = table.spark.table(table.sql)
+        if position is None:
+            return rows
+        passed = [
+            f"_topic = {literal(at.topic)} AND _partition = {at.partition} AND _offset < {offset}"
+            for at, offset in position.items()
+        ]
+        return rows.where(" OR ".join(f"({each})" for each in passed) or "false")
+
+    def add(self, deletes: DataFrame) -> None:
+        """``deletes`` may have more columns. Before the commit of their epoch."""
+        table = self._at()
+        wanted = [*self._key, *(["_sequence"] if "_sequence" in deletes.columns else []), *COORDINATES]
+        notes = deletes.selectExpr(*(identifier(name) for name in wanted), "current_timestamp() AS _noted_at")
+        if not self._exists(table):
+            table.create(notes.schema)
+        notes.writeTo(table.sql).append()
+
+    def expire(self, before: datetime) -> None:
+        """Forget older notes: an update that comes later than that may bring its row back."""
+        table = self._at()
+        if self._exists(table):
+            table.spark.sql(f"DELETE FROM {table.sql} WHERE _noted_at < timestamp_micros({_micros(before)})").collect()
+
+    def _exists(self, table: DeltaTable) -> bool:
+        """Asked until it is there: another member of the consumer group may make it."""
+        if not self._any:
+            # Its folder first: while there is none, Delta takes the path for a partition of the table around it.
+            self._any = table.has_log() and table.detail() is not None
+        return self._any
+
+    def _at(self) -> DeltaTable:
+        if self._table is None:
+            detail = self._of.detail()
+            if detail is None:
+                raise ValueError(f"{self._of.label!r} has to be made first")
+            self._table = DeltaTable(self._of.spark, path=f"{detail.location.rstrip('/')}/{FOLDER}")
+        return self._table
+
+
+def _micros(at: datetime) -> int:
+    return int(at.timestamp() * 1_000_000)

@@ -1,0 +1,539 @@
+"""Upserts beyond the simple case: deletes, sequences, truncates, parts of rows. The result never depends on the way."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from random import Random, SystemRandom
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from conftest import Lake, Topic
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from connector.config import parse
+from connector.derive import derive
+from connector.member import GroupMember
+from connector.protocol.steps import Step
+from sinks.contract import Epoch, Position
+from sinks.delta.commit import PipelineCommits
+from sinks.delta.table import DeltaTable
+from sinks.delta.tombstones import FOLDER, Tombstones
+from sinks.errors import BadRecord, ConfigurationError, KeyMoved, SchemaMismatch
+from sinks.offsets import Offsets, TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SCHEMA = (
+    "`latest` STRING, `s.``x` INT, b INT, seq INT, op STRING, _tombstone BOOLEAN, _topic STRING, _partition INT, "
+    "_offset BIGINT, _timestamp TIMESTAMP"
+)
+START = datetime(2026, 1, 1, tzinfo=timezone.utc)
+
+
+@dataclass(frozen=True)
+class Record:
+    """``op``: u (update), d (delete) or t (truncate). The table's columns have names that get in the way."""
+
+    key: str
+    op: str
+    a: int | None
+    b: int | None
+    seq: int
+    partition: int = 0
+    offset: int = 0
+
+    def row(self) -> tuple[Any, ...]:
+        return (
+            self.key, self.a, self.b, self.seq, self.op, False, "t", self.partition, self.offset,
+            START + timedelta(seconds=self.offset),
+        )  # fmt: skip
+
+
+@dataclass
+class Model:
+    """What the table has to hold, from all records at once."""
+
+    sequenced: bool
+    ignore_nulls: bool = False
+    records: list[Record] = field(default_factory=list)
+
+    def order(self, record: Record) -> tuple[int, ...]:
+        return (record.seq, record.partition, record.offset) if self.sequenced else (record.offset,)
+
+    def highest(self, op: str, key: str | None = None) -> Record | None:
+        found = (record for record in self.records if record.op == op and key in (None, record.key))
+        return max(found, key=self.order, default=None)
+
+    def rows(self) -> dict[str, tuple[int | None, int | None]]:
+        rows = {}
+        for key in {record.key for record in self.records}:
+            update, *ends = self.highest("u", key), self.highest("d", key), self.highest("t")
+            end = max((self.order(record) for record in ends if record), default=())
+            if update is None or self.order(update) <= end:
+                continue
+            rows[key] = (update.a, update.b)
+            if self.ignore_nulls:
+                above = [r for r in self.records if r.op == "u" and r.key == key and self.order(r) > end]
+                above.sort(key=self.order)
+                a, b = ([getattr(r, name) for r in above if getattr(r, name) is not None] for name in "ab")
+                rows[key] = (a[-1] if a else None, b[-1] if b else None)
+        return rows
+
+    def soft_rows(self) -> dict[str, tuple[Any, ...]]:
+        rows = {}
+        for key in {record.key for record in self.records}:
+            update, delete = self.highest("u", key), self.highest("d", key)
+            values = (update.a, update.b) if update else (None, None)
+            deleted = delete is not None and (update is None or self.order(delete) > self.order(update))
+            rows[key] = (*values, deleted, (delete.partition, delete.offset) if delete else None)
+        return rows
+
+
+class Table:
+    """A table, written epoch by epoch without Kafka."""
+
+    def __init__(self, spark: SparkSession, folder: Path, delivery: str = "transactional", **sink: Any) -> None:
+        self.spark = spark
+        self.path = folder / uuid.uuid4().hex
+        options = {
+            "name": "p",
+            "delivery": delivery,
+            "source": {"topics": ["t"], "kafka": {"bootstrap.servers": "nobody:1"}},
+            "value": {"format": "json", "schema": "k STRING"},
+            "sinks": [
+                {"type": "delta_upsert", "path": str(self.path), "key": "latest", "apply_as_deletes": "op = 'd'",
+                 "except_column_list": ["seq", "op"], **sink}
+            ],
+        }  # fmt: skip
+        self.config = parse(options)
+        self.table = DeltaTable(spark, path=str(self.path))
+        commits = PipelineCommits(self.table, pipeline="p", topics=["t"])
+        self.derivation = derive(self.config, self.table, commits, self.frame([]))
+        self.table.create(self.derivation.columns)
+        self.position: Position | None = None
+
+    def frame(self, records: Sequence[Record]) -> DataFrame:
+        return self.spark.createDataFrame([record.row() for record in records], SCHEMA)
+
+    def write(self, records: Sequence[Record], *, passed: Offsets | None = None) -> None:
+        """One epoch; ``passed``: the position behind it, the old one or what the records reach if not given."""
+        stood = self.position.offsets if self.position else Offsets()
+        ends = Offsets(
+            {TopicPartition("t", r.partition): r.offset + 1 for r in sorted(records, key=lambda r: r.offset)}
+        )
+        epoch = Epoch(
+            pipeline="p",
+            number=self.position.epoch + 1 if self.position else 1,
+            owner="me",
+            ranges=(),
+            offsets=stood.join(ends) if passed is None else passed,
+            topics={},
+            read_to=None,
+            expected=self.position,
+        )
+        writer = self.derivation.sink if self.config.delivery == "transactional" else self.derivation.plain
+        committed = writer.write(epoch, self.derivation.reduce(self.frame(records), epoch))
+        if self.config.delivery == "transactional":
+            self.position = committed.position
+
+    def rows(self, *columns: str) -> dict[str, tuple[Any, ...]]:
+        names = ["`latest`", "`s.``x`", "b", *columns]
+        rows = [tuple(row) for row in self.spark.read.format("delta").load(str(self.path)).selectExpr(*names).collect()]
+        assert len({row[0] for row in rows}) == len(rows)
+        return {row[0]: row[1:] for row in rows}
+
+
+KEYS = "abcdef"
+SIZE = 40
+_THIS_RUN = SystemRandom().randrange(2**31)
+SEEDS = st.integers(0, 2**31).map(lambda number: number ^ _THIS_RUN)
+"""An example holds six keys with every kind of change: a MERGE costs seconds, so there are a few rich ones instead of
+many. The smallest, which hypothesis tries first, would show nothing; and each run is to try others."""
+
+
+def a_few(examples: int) -> Any:
+    return settings(
+        max_examples=int(os.environ.get("LAKELOCK_TEST_EXAMPLES", examples)), deadline=None, database=None,
+        suppress_health_check=list(HealthCheck), phases=[Phase.generate],
+    )  # fmt: skip
+
+
+def numbered(records: Sequence[Record]) -> list[Record]:
+    ends: Counter[int] = Counter()
+    out = []
+    for record in records:
+        out.append(replace(record, offset=ends[record.partition]))
+        ends[record.partition] += 1
+    return out
+
+
+def value(random: Random) -> int | None:
+    return random.choice([None, *range(9)])
+
+
+def by_offset(seed: int) -> tuple[list[Record], list[tuple[int, int]]]:
+    """Records of two partitions, a key's in one, and epochs ``[start, end)``: some begin before the last one's end."""
+    random = Random(seed)
+    drawn = ((random.choice(KEYS), random.choice("uuud"), value(random), value(random)) for _ in range(SIZE))
+    records = numbered([Record(key, op, a, b, 0, partition=KEYS.index(key) % 2) for key, op, a, b in drawn])
+    epochs, start = [], 0
+    for end in (*sorted(random.sample(range(1, SIZE), 2)), SIZE):
+        epochs.append((max(0, start - random.choice([0, 0, 3, 12])), end))
+        start = end
+    return records, epochs
+
+
+def by_sequence(seed: int, ops: str = "uuuuuddt") -> list[list[Record]]:
+    """Records in three partitions whatever their key, in epochs that read these at any pace, and some records again."""
+    random = Random(seed)
+    records = numbered(
+        [
+            Record(
+                random.choice(KEYS), random.choice(ops), value(random), value(random), random.randint(0, 25),
+                random.randint(0, 2),
+            )
+            for _ in range(SIZE)
+        ]
+    )  # fmt: skip
+    partitions = [[record for record in records if record.partition == number] for number in range(3)]
+    at, epochs = [0, 0, 0], []
+    for last in (False, False, True):
+        epoch: list[Record] = []
+        for number, those in enumerate(partitions):
+            end = len(those) if last else random.randint(at[number], len(those))
+            epoch += those[max(0, at[number] - random.choice([0, 0, 4])) : end]
+            at[number] = end
+        epochs.append(epoch)
+    return epochs
+
+
+@pytest.mark.parametrize("delivery", ["transactional", "idempotent"])
+@a_few(1)
+@given(seed=SEEDS)
+def test_deletes_in_the_order_of_offsets(spark: SparkSession, tmp_path: Path, delivery: str, seed: int) -> None:
+    records, epochs = by_offset(seed)
+    table = Table(spark.newSession(), tmp_path, delivery)
+    for start, end in epochs:
+        table.write(records[start:end])
+        assert table.rows() == Model(False, records=records[:end]).rows()
+
+
+@a_few(1)
+@given(seed=SEEDS)
+def test_soft_deletes_in_the_order_of_offsets(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    records, epochs = by_offset(seed)
+    table = Table(spark.newSession(), tmp_path, deletes="soft")
+    for start, end in epochs:
+        table.write(records[start:end])
+    by = "CASE WHEN _deleted_by IS NOT NULL THEN struct(_deleted_by.`partition`, _deleted_by.offset) END"
+    assert table.rows("_deleted", by) == Model(False, records=records).soft_rows()
+
+
+@pytest.mark.parametrize("delivery", ["transactional", "idempotent"])
+@a_few(1)
+@given(seed=SEEDS)
+def test_nulls_leave_older_values_in_the_order_of_offsets(
+    spark: SparkSession, tmp_path: Path, delivery: str, seed: int
+) -> None:
+    records, epochs = by_offset(seed)
+    table = Table(spark.newSession(), tmp_path, delivery, ignore_null_updates=True)
+    for start, end in epochs:
+        table.write(records[start:end])
+        assert table.rows() == Model(False, True, records[:end]).rows()
+
+
+@pytest.mark.parametrize("delivery", ["transactional", "manual_commit"])
+@a_few(2)
+@given(seed=SEEDS)
+def test_deletes_and_truncates_in_the_order_of_a_sequence(
+    spark: SparkSession, tmp_path: Path, delivery: str, seed: int
+) -> None:
+    epochs = by_sequence(seed)
+    table = Table(spark.newSession(), tmp_path, delivery, sequence_by="seq", apply_as_truncates="op = 't'")
+    seen: list[Record] = []
+    for epoch in epochs:
+        table.write(epoch)
+        seen += epoch
+        assert table.rows() == Model(True, records=seen).rows()
+
+
+@a_few(1)
+@given(seed=SEEDS)
+def test_soft_deletes_in_the_order_of_a_sequence(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    epochs = by_sequence(seed, "uuud")
+    table = Table(spark.newSession(), tmp_path, sequence_by="seq", deletes="soft")
+    for epoch in epochs:
+        table.write(epoch)
+    by = "CASE WHEN _deleted_by IS NOT NULL THEN struct(_deleted_by.`partition`, _deleted_by.offset) END"
+    assert (
+        table.rows("_deleted", by) == Model(True, records=[record for epoch in epochs for record in epoch]).soft_rows()
+    )
+
+
+@a_few(2)
+@given(seed=SEEDS)
+def test_nulls_leave_older_values_in_the_order_of_a_sequence(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    epochs = by_sequence(seed)
+    table = Table(
+        spark.newSession(), tmp_path, sequence_by="seq", apply_as_truncates="op = 't'", ignore_null_updates=True
+    )
+    seen: list[Record] = []
+    for epoch in epochs:
+        table.write(epoch)
+        seen += epoch
+        assert table.rows() == Model(True, True, seen).rows()
+
+
+def test_a_key_is_deleted_by_a_tombstone_with_its_text_or_its_json_for_a_key(lake: Lake, topic: Topic) -> None:
+    schema = {"schema": "k STRING, n INT"}
+    topic.send_rows([(key, 1) for key in ("a", "b", "c", "d")], partition=0)
+    topic.send(("a", None), ('{"k": "b"}', None), ('"c"', None), ("nobody", None), partition=0)
+    lake.pipeline("upsert", **schema).run()
+    assert lake.rows("upsert") == [("d", 1)]
+    topic.send(("d", None), ("d", {"k": "d", "n": 2}), ("d", None), partition=0)
+    topic.send_rows([("a", 3)], partition=0)
+    lake.pipeline("upsert", **schema, epoch={"max_records": 2}).run()
+    assert lake.rows("upsert") == [("a", 3)]
+    assert not (lake.path("upsert") / FOLDER).exists()
+
+
+def test_a_tombstone_for_several_columns_has_them_as_json(lake: Lake, topic: Topic) -> None:
+    options: dict[str, Any] = {"schema": "k STRING, n INT, v STRING", "sink": {"key": ["k", "n"]}}
+    topic.send(*(("x", {"k": "a", "n": number, "v": "v"}) for number in (1, 2)), partition=0)
+    topic.send(('{"n": 1, "k": "a", "more": true}', None), partition=0)
+    lake.pipeline("upsert", **options).run()
+    assert lake.rows("upsert") == [("a", 2)]
+    topic.send(("a", None), partition=0)
+    with pytest.raises(BadRecord, match=r"-0, offset 3 has no value .* gives no") as caught:
+        lake.pipeline("upsert", **options).run()
+    assert "JSON object" in caught.value.hint
+
+
+def test_a_tombstone_has_no_sequence_but_kafkas_timestamp(lake: Lake, topic: Topic) -> None:
+    topic.send_rows([("a", 1), ("b", 2)], partition=0)
+    topic.send(("a", None), partition=1)
+    with pytest.raises(BadRecord, match=r'-1, offset 0, key {"k":"a"}, has no sequence') as caught:
+        lake.pipeline("upsert", sink={"sequence_by": "n"}).run()
+    assert "sequence_by: _timestamp" in caught.value.hint
+    later = {"sequence_by": "_timestamp", "path": str(lake.folder / "later")}
+    lake.pipeline("upsert", name="later", sink=later).run()
+    assert lake.rows("later") == [("b", 2)]
+
+
+SEQUENCED: dict[str, Any] = {"schema": "k STRING, n INT, seq INT, op STRING"}
+BY_SEQ = {"sequence_by": "seq", "apply_as_deletes": "op = 'D'", "except_column_list": "op"}
+
+
+def send(topic: Topic, key: str, n: int | None, seq: int, op: str = "U", partition: int = 0) -> None:
+    topic.send((key, {"k": key, "n": n, "seq": seq, "op": op}), partition=partition)
+
+
+def test_a_late_update_does_not_bring_a_deleted_row_back(lake: Lake, topic: Topic) -> None:
+    from deltalake import DeltaTable as DeltaRs
+
+    pipeline = lake.pipeline("upsert", **SEQUENCED, sink=BY_SEQ)
+    send(topic, "a", 1, 1)
+    send(topic, "b", 1, 1)
+    pipeline.run()
+    assert not (lake.path("upsert") / FOLDER).exists()
+    send(topic, "a", None, 5, "D", partition=1)
+    pipeline.run()
+    send(topic, "a", 4, 4)
+    send(topic, "c", 7, 7)
+    pipeline.run()
+    assert lake.rows("upsert") == [("b", 1), ("c", 7)]
+    columns = ["k", "n", "seq", "_topic", "_partition", "_offset", "_timestamp", "_sequence"]
+    assert lake.frame("upsert").columns == columns
+    # Tombstones are in no reader's way.
+    assert len(DeltaRs(str(lake.path("upsert"))).file_uris()) <= 3
+    assert not [uri for uri in DeltaRs(str(lake.path("upsert"))).file_uris() if "_lakelock" in uri]
+    lake.sql("SET spark.databricks.delta.retentionDurationCheck.enabled = false")
+    lake.sql("VACUUM {t} RETAIN 0 HOURS", "upsert")
+    lake.sql("RESET spark.databricks.delta.retentionDurationCheck.enabled")
+    send(topic, "a", 5, 4, partition=1)
+    pipeline.run()
+    assert lake.rows("upsert") == [("b", 1), ("c", 7)]
+    send(topic, "a", 6, 6)
+    pipeline.run()
+    assert lake.rows("upsert") == [("a", 6), ("b", 1), ("c", 7)]
+
+
+def test_tombstones_expire(lake: Lake, topic: Topic) -> None:
+    pipeline = lake.pipeline("upsert", **SEQUENCED, sink={**BY_SEQ, "tombstone_retention": "0 seconds"})
+    send(topic, "a", None, 5, "D")
+    pipeline.run()
+    send(topic, "b", None, 5, "D")
+    pipeline.run()
+    assert lake.spark is not None
+    noted = lake.spark.read.format("delta").load(str(lake.path("upsert") / FOLDER))
+    assert [row["k"] for row in noted.collect()] == ["b"]
+    send(topic, "a", 4, 4)
+    send(topic, "b", 4, 4)
+    pipeline.run()
+    assert lake.rows("upsert") == [("a", 4)]
+
+
+def test_a_restore_takes_back_what_later_tombstones_count_for(lake: Lake, topic: Topic) -> None:
+    send(topic, "a", 1, 1)
+    send(topic, "b", 1, 1)
+    pipeline = lake.pipeline("upsert", **SEQUENCED, sink=BY_SEQ)
+    pipeline.run()
+    version = lake.version("upsert")
+    send(topic, "a", None, 9, "D")
+    pipeline.run()
+    lake.sql(f"RESTORE {{t}} TO VERSION AS OF {version}", "upsert")
+    # Up to the delete, which is then read again.
+    seen = []
+    lake.pipeline("upsert", **SEQUENCED, sink=BY_SEQ).run(observers=[lambda event: seen.append(event.step)])
+    assert lake.rows("upsert") == [("b", 1)]
+    lake.sql(f"RESTORE {{t}} TO VERSION AS OF {version}", "upsert")
+    table = DeltaTable(pipeline_spark(lake), path=str(lake.path("upsert")))
+    tombstones = Tombstones(table, ["k"])
+    for offset, count in ((2, 0), (3, 2)):  # noted twice, by two runs
+        passed = tombstones.passed(Offsets({TopicPartition(topic.name, 0): offset}))
+        assert passed is not None
+        assert passed.count() == count
+
+
+def pipeline_spark(lake: Lake) -> SparkSession:
+    assert lake.spark is not None
+    return lake.spark
+
+
+def test_a_crash_between_the_tombstones_and_the_commit_changes_nothing(
+    lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(topic, "a", 1, 1)
+    send(topic, "b", 1, 1)
+    pipeline = lake.pipeline("upsert", **SEQUENCED, sink=BY_SEQ)
+    pipeline.run()
+    send(topic, "a", None, 5, "D")
+    with monkeypatch.context() as patched:
+        patched.setattr(Tombstones, "add", crash_after(Tombstones.add))
+        with pytest.raises(KeyboardInterrupt):
+            pipeline.run()
+    assert lake.rows("upsert") == [("a", 1), ("b", 1)]
+    status = pipeline.status()
+    assert sum(status.lag.values()) == 1
+    send(topic, "a", 3, 3, partition=1)
+    pipeline.run()
+    assert lake.rows("upsert") == [("b", 1)]
+
+
+def crash_after(add: Callable[..., None]) -> Callable[..., None]:
+    def added_and_gone(*args: Any) -> None:
+        add(*args)
+        raise KeyboardInterrupt
+
+    return added_and_gone
+
+
+def test_an_idempotent_delivery_ignores_what_was_deleted_when_it_comes_again(
+    lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic.send_rows([("a", 1), ("b", 1)], partition=0)
+    pipeline = lake.pipeline("upsert", name=topic.name, delivery="idempotent")
+    pipeline.run()
+    topic.send_rows([("a", 2), ("b", 2)], partition=0)
+    topic.send(("a", None), partition=0)
+    with monkeypatch.context() as patched:
+        patched.setattr(GroupMember, "commit", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            pipeline.run()
+    assert lake.rows("upsert") == [("b", 2)]
+    again = lake.pipeline("upsert", name=topic.name, delivery="idempotent", commit_every={"records": 1})
+    rows = []
+    again.run(observers=[lambda event: rows.append(lake.rows("upsert")) if event.step is Step.COMMITTED else None])
+    assert rows
+    assert {tuple(each) for each in rows} == {(("b", 2),)}
+
+
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_the_two_orders_are_never_mixed(lake: Lake, topic: Topic) -> None:
+    options: dict[str, Any] = {"schema": "k STRING, n INT"}
+    topic.send_rows([("a", 1)], partition=0)
+    lake.pipeline("upsert", **options).run()
+    topic.send_rows([("a", 0), ("a", 3)], partition=1)
+    ordered = lake.pipeline("upsert", **options, sink={"sequence_by": "n"})
+    version = lake.version("upsert")
+    for refused in (ordered.run, ordered.check):
+        with pytest.raises(SchemaMismatch, match="ordered by Kafka's offset") as caught:
+            refused()
+    assert lake.version("upsert") == version
+    for step in caught.value.hint.split("ALTER TABLE")[1].split(". A row")[0].split("; "):
+        lake.sql(step if step.startswith("UPDATE") else f"ALTER TABLE{step}", "upsert")
+    ordered.run()
+    assert lake.rows("upsert") == [("a", 3)]
+    with pytest.raises(SchemaMismatch, match="ordered by their column _sequence"):
+        lake.pipeline("upsert", **options).run()
+
+
+@pytest.mark.parametrize(
+    ("sink", "said"),
+    [
+        ({"sequence_by": "nothing"}, r"sinks\[0\].sequence_by: Spark doesn't take 'nothing'"),
+        ({"sequence_by": "max(n)"}, r"sinks\[0\].sequence_by: Spark doesn't take"),
+        ({"sequence_by": "map(k, n)"}, r"sinks\[0\].sequence_by: .* is MAP<.* no order"),
+        ({"apply_as_deletes": "n"}, r"sinks\[0\].apply_as_deletes: 'n' is INT, not BOOLEAN"),
+        ({"apply_as_deletes": "n ="}, r"sinks\[0\].apply_as_deletes: Spark doesn't take"),
+        ({"sequence_by": "n", "apply_as_truncates": "k"}, r"sinks\[0\].apply_as_truncates: 'k' is STRING"),
+        ({"sequence_by": "struct(n, k)", "apply_as_truncates": "n = 1"}, "one value"),
+        ({"ignore_null_updates": "n", "column_list": ["k"]}, r"ignore_null_updates: 'n' isn't a column of the table"),
+    ],
+)
+def test_a_wrong_expression_is_refused_before_anything_is_touched(
+    sink: dict[str, Any], said: str, lake: Lake, topic: Topic
+) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        lake.pipeline("upsert", sink=sink).run()
+    assert not lake.path("upsert").exists()
+
+
+@pytest.mark.parametrize("option", [{"ignore_null_updates": True}, {"sequence_by": "n", "apply_as_truncates": "n = 1"}])
+def test_a_row_that_stays_cannot_tell_its_whole_past(option: dict[str, Any], lake: Lake) -> None:
+    with pytest.raises(ConfigurationError, match="needs deletes: hard"):
+        lake.pipeline("upsert", sink={"deletes": "soft", **option})
+
+
+def test_the_table_has_the_columns_that_are_listed(lake: Lake, topic: Topic) -> None:
+    schema = "k STRING, n INT, secret STRING"
+    topic.send(("a", {"k": "a", "n": 1, "secret": "s"}))
+    lake.pipeline("upsert", schema=schema, sink={"column_list": ["k", "n"], "deletes": "soft"}).run()
+    columns = ["k", "n", "_topic", "_partition", "_offset", "_timestamp", "_deleted", "_deleted_by"]
+    assert lake.frame("upsert").columns == columns
+    lake.pipeline(
+        "upsert", name="b", schema=schema, sink={"except_column_list": "secret", "path": str(lake.path("b"))}
+    ).run()
+    assert lake.frame("b").columns == columns[:6]
+
+
+def test_several_rows_of_one_record_make_one_row_whatever_their_order(lake: Lake, topic: Topic) -> None:
+    for number, order in enumerate(("7, 9, 8", "9, 8, 7")):
+        topic.send(("a", {"k": "a", "n": 1}), partition=0)
+        lake.pipeline("upsert", transform=f"SELECT k, explode(array({order})) AS n FROM records").run()
+        assert lake.rows("upsert") == [("a", 9)], number
+
+
+@pytest.mark.parametrize("key", ["a", "nobody"])
+def test_an_update_that_moved_its_key_is_refused_where_its_delete_is_known(key: str, lake: Lake, topic: Topic) -> None:
+    pipeline = lake.pipeline("upsert", sink={"deletes": "soft"})
+    topic.send_rows([("a", 1), ("b", 1)], partition=0)
+    pipeline.run()
+    topic.send(("a", None), ("nobody", None), partition=0)
+    pipeline.run()
+    deleted = lake.sql("SELECT k, n, _deleted, _deleted_by.offset FROM {t} ORDER BY k", "upsert")
+    assert deleted == [("a", 1, True, 2), ("b", 1, False, None), ("nobody", None, True, 3)]
+    topic.send_rows([(key, 2)], partition=1)
+    with pytest.raises(KeyMoved, match=f'{{"k":"{key}"}} of .* came from {topic.name}-0 so far'):
+        pipeline.run()
