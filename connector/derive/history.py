@@ -1,0 +1,85 @@
+"""Every version of a key's row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from connector.config import DeltaHistorySink
+from connector.derive import Derivation
+from connector.derive.changes import changes, table_columns
+from sinks.contract import Epoch
+from sinks.delta.commit import PipelineCommits
+from sinks.delta.history import END, START, STATE, DeltaHistory, PlainHistory, VersionColumns
+from sinks.delta.table import DeltaTable
+from sinks.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType, StructType
+
+
+def history(sink: DeltaHistorySink, table: DeltaTable, commits: PipelineCommits, records: DataFrame) -> Derivation:
+    """Raises ConfigurationError."""
+
+    def events(records: DataFrame, _: Epoch) -> DataFrame:
+        return changes(records, sink)
+
+    schema = _checked(records, sink)
+    columns = _version_columns(records, sink)
+    return Derivation(
+        columns.table(schema),
+        events,
+        DeltaHistory(table, commits, columns=columns, tombstone_retention=sink.tombstone_retention),
+        PlainHistory(table, columns=columns, tombstone_retention=sink.tombstone_retention),
+    )
+
+
+def _checked(records: DataFrame, sink: DeltaHistorySink) -> StructType:
+    """The columns of the events, where the options' expressions are such that Spark takes and can order them."""
+    from pyspark.errors import PySparkException
+
+    try:
+        schema = changes(records, sink).schema
+    except PySparkException as error:
+        problem = next(line for line in str(error).splitlines() if line.strip())
+        raise ConfigurationError(
+            f"sinks[0]: Spark doesn't take sequence_by or apply_as_deletes: {problem.strip()}",
+            hint="Write SQL expressions over the columns of a record, as in `updated_at` or `op = 'd'`.",
+        ) from None
+    if sink.sequence_by and _holds_map(schema["_sequence"].dataType):
+        raise ConfigurationError(f"sinks[0].sequence_by: {sink.sequence_by!r} is a MAP, which has no order.")
+    for name in table_columns(records.columns, sink):
+        if name.lower() in (START.lower(), END.lower(), STATE):
+            raise ConfigurationError(f"sinks[0]: {name} is a column of the history's own; give yours another name.")
+    return schema
+
+
+def _version_columns(records: DataFrame, sink: DeltaHistorySink) -> VersionColumns:
+    columns = table_columns(records.columns, sink)
+    for option in ("track_history_column_list", "track_history_except_column_list"):
+        for name in getattr(sink, option) or ():
+            if name not in columns:
+                raise ConfigurationError(f"sinks[0].{option}: {name!r} isn't a column of the table.")
+    values = [name for name in columns if name not in sink.key]
+    if sink.track_history_column_list is not None:
+        tracked = [name for name in values if name in sink.track_history_column_list]
+    else:
+        tracked = [name for name in values if name not in (sink.track_history_except_column_list or ())]
+    for name in tracked:
+        if _holds_map(records.schema[name].dataType):
+            raise ConfigurationError(
+                f"sinks[0]: {name!r} is a MAP, which can't be compared: whether it has changed can't be told.",
+                hint="Put it into track_history_except_column_list: a version then shows the last one.",
+            )
+    return VersionColumns(sink.key, tracked, [name for name in values if name not in tracked])
+
+
+def _holds_map(data_type: DataType) -> bool:
+    """Whether values of the type can't be compared."""
+    from pyspark.sql.types import ArrayType, StructType
+
+    if isinstance(data_type, StructType):
+        return any(_holds_map(field.dataType) for field in data_type)
+    if isinstance(data_type, ArrayType):
+        return _holds_map(data_type.elementType)
+    return data_type.typeName() in ("map", "variant")

@@ -1,0 +1,372 @@
+"""Every version of every key's row, from when to when it was valid (slowly changing dimension, type 2).
+
+The table is a function of the *set* of a key's events, whatever the order in which they come: a late one goes in
+where it belongs. Rules:
+
+* Events are ordered by their sequence (``__START_AT`` and ``__END_AT`` are of its type), or, where the table has none,
+  by their offset within the one partition that a key must stay in.
+* Of events with one sequence the last by (topic, partition, offset) counts, and the others never did: a version is at
+  least one sequence long.
+* An update starts a version, and ends the one before. Where its tracked columns are those of the version that it
+  follows, it is *merged* into it instead: the version shows its untracked columns.
+* A delete ends the version that is current there. It has no row of its own.
+
+Hence each row keeps in ``_state`` what is needed to take it apart again: all its events, where there are several, with
+their untracked columns, and the delete that ended it. Deletes that ended nothing are kept beside the table, for a time:
+see ``sinks.delta.tombstones``. An event that the history holds already changes nothing.
+
+A record from which a transform makes several rows for one key gives several events; of those with one sequence (or in
+the order of offsets: of all of them) one counts, and which isn't said.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+from sinks.contract import Committed, Epoch, Position
+from sinks.delta.commit import PipelineCommits, merge_epoch, past_conflicts
+from sinks.delta.kept import kept
+from sinks.delta.table import DeltaTable, sql_type
+from sinks.delta.tombstones import Tombstones
+from sinks.delta.upsert import SOURCE, about_moved_keys, key_sql
+from sinks.offsets import Offsets
+from sinks.raised import identifier, literal, raise_sql
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructField, StructType
+
+START, END, STATE = "__START_AT", "__END_AT", "_state"
+_COORDINATES = ("_topic", "_partition", "_offset", "_timestamp")
+_GONE = "lakelock gone"
+_BETWEEN_EXPIRIES_SECONDS = 3600.0
+
+
+@dataclass(frozen=True)
+class VersionColumns:
+    """The columns of a history by what they are for. A change in a tracked one makes a new version."""
+
+    key: Sequence[str]
+    tracked: Sequence[str]
+    untracked: Sequence[str]
+
+    def table(self, events: StructType) -> StructType:
+        """The table's columns, for events of these."""
+        from pyspark.sql.types import ArrayType, StructField, StructType
+
+        own = [field for field in events if field.name in {*self.key, *self.tracked, *self.untracked}]
+        at = events["_sequence" if "_sequence" in events.names else "_offset"].dataType
+        event = StructType(
+            [
+                StructField("at", at),
+                *(StructField(name[1:], events[name].dataType) for name in _COORDINATES),
+                *self._values(events),
+            ]
+        )
+        return StructType(
+            [
+                *own,
+                StructField(START, at),
+                StructField(END, at),
+                *(events[name] for name in _COORDINATES),
+                StructField(
+                    STATE, StructType([StructField("events", ArrayType(event)), StructField("ended_by", event)])
+                ),
+            ]
+        )
+
+    def _values(self, events: StructType) -> list[StructField]:
+        from pyspark.sql.types import StructField, StructType
+
+        untracked = [StructField(name, events[name].dataType) for name in self.untracked]
+        return [StructField("values", StructType(untracked))] if untracked else []
+
+    def event(self, at: str, events: StructType, values: str = "true") -> str:
+        """SQL of an event as ``_state`` keeps it; its values are null unless the condition ``values`` holds."""
+        fields = [f"'at', {at}", *(f"'{name[1:]}', {name}" for name in _COORDINATES)]
+        for field in self._values(events):
+            fields.append(
+                f"'values', CASE WHEN {values} THEN {_struct(self.untracked)} "
+                f"ELSE CAST(NULL AS {sql_type(field.dataType)}) END"
+                if values != "false"
+                else f"'values', CAST(NULL AS {sql_type(field.dataType)})"
+            )
+        return f"named_struct({', '.join(fields)})"
+
+
+class DeltaHistory:
+    """Takes changes, in any order and any number per key: the value's columns, the coordinates, ``_sequence`` where
+    the table is ordered by one, and ``_delete``. The table's session must be the sink's own."""
+
+    def __init__(
+        self,
+        table: DeltaTable,
+        commits: PipelineCommits,
+        *,
+        columns: VersionColumns,
+        tombstone_retention: timedelta = timedelta(days=7),
+    ) -> None:
+        self._table = table
+        self._commits = commits
+        self._versions = _Versions(table, columns, tombstone_retention)
+
+    def position(self) -> Position | None:
+        return self._commits.position()
+
+    def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
+        """Notes the epoch's deletes, and merges what changes. What the notes of a failed write say doesn't count."""
+        merge = merge_sql(self._table.sql, self._versions.columns, rows.schema)
+        position = epoch.expected.offsets if epoch.expected else Offsets()
+
+        def write() -> None:
+            # Planned again at each attempt: a conflict means that the table has changed.
+            merge_epoch(self._table, epoch, self._versions.changed(events, position), SOURCE, merge)
+
+        with about_moved_keys(self._table.label), kept(rows) as events:
+            return self._commits.commit(epoch, write)
+
+
+class PlainHistory:
+    """For the weaker deliveries: no offsets, no epoch. An event that comes again changes nothing here either."""
+
+    def __init__(
+        self, table: DeltaTable, *, columns: VersionColumns, tombstone_retention: timedelta = timedelta(days=7)
+    ) -> None:
+        self._table = table
+        self._versions = _Versions(table, columns, tombstone_retention)
+
+    def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
+        merge = merge_sql(self._table.sql, self._versions.columns, rows.schema)
+
+        def write() -> int:
+            self._versions.changed(events, None).createOrReplaceTempView(SOURCE)
+            counts = self._table.spark.sql(merge).first()
+            return int(counts["num_affected_rows"]) if counts else 0
+
+        with about_moved_keys(self._table.label), kept(rows) as events:
+            changed = past_conflicts(write)
+        return Committed(Position(epoch.number, epoch.offsets, owner=epoch.owner, delivery=epoch.delivery), changed)
+
+
+class _Versions:
+    """The versions of the keys that an epoch touches, before and after it."""
+
+    def __init__(self, table: DeltaTable, columns: VersionColumns, tombstone_retention: timedelta) -> None:
+        self.columns = columns
+        self._table = table
+        self._tombstones = Tombstones(table, columns.key)
+        self._retention = tombstone_retention
+        self._expired_at: float | None = None
+
+    def changed(self, events: DataFrame, position: Offsets | None) -> DataFrame:
+        """The rows that differ after ``events``, as the table has them, and ``lakelock gone`` for those to take out.
+
+        Tombstones at or after ``position`` don't count: their records are still to come. None: all count.
+        """
+        from pyspark.sql import functions as F
+
+        by_sequence = "_sequence" in events.columns
+        key = f"{_struct(self.columns.key)} AS key"
+        at = "_sequence" if by_sequence else "_offset"
+        new = events.selectExpr(
+            key,
+            f"{self.columns.event(at, events.schema, 'NOT _delete')} AS event",
+            "_delete AS deletes",
+            f"{_struct(self.columns.tracked)} AS tracked",
+        )
+        touched = new.groupBy("key").agg(
+            F.min("event.at").alias("first"), F.expr("min(struct(event.topic, event.partition))").alias("place")
+        )
+        points = new.unionByName(self._stored(touched, events.schema, by_sequence), allowMissingColumns=True)
+        self._note(events)
+        notes = self._tombstones.passed(position)
+        if notes is not None:
+            noted = notes.selectExpr(
+                key, f"{self.columns.event(at, events.schema, 'false')} AS event", "true AS deletes"
+            )
+            points = points.unionByName(noted.join(touched, "key", "left_semi"), allowMissingColumns=True)
+        # One shuffle: all that follows groups by the key, or by the key and more.
+        points = points.repartition("key")
+        if not by_sequence:
+            points = _in_one_partition(points, self.columns.key)
+        return self._rows(_versions(points), events.schema)
+
+    def _stored(self, touched: DataFrame, events: StructType, by_sequence: bool) -> DataFrame:
+        """The events of the versions that the epoch may change: none that ended before the key's first new event.
+
+        Such a version, and what ended it, are before every event that changes. That the walk doesn't see them makes
+        no difference: the next version, if it was started by an update, has been started, else there was a delete.
+        """
+        end = f"{END} IS NULL OR {END} >= first"
+        if not by_sequence:
+            end += " OR struct(events[0].topic, events[0].partition) <> place"
+        stored = (
+            self._table.spark.table(self._table.sql)
+            .where("_offset IS NOT NULL")  # a row that a person put in is left alone
+            .selectExpr(
+                f"{_struct(self.columns.key)} AS key",
+                f"{_struct(self.columns.tracked)} AS tracked",
+                f"coalesce({STATE}.events, array({self.columns.event(START, events)})) AS events",
+                f"{STATE}.ended_by AS ended_by",
+                END,
+            )
+            .join(touched, "key")
+            .where(end)
+        )
+        return stored.selectExpr(
+            "key",
+            "tracked",
+            f"{_fingerprint(END)} AS before",
+            "posexplode(concat(transform(events, e -> named_struct('event', e, 'deletes', false)), "
+            "filter(array(named_struct('event', ended_by, 'deletes', true)), d -> d.event IS NOT NULL))) "
+            "AS (number, point)",
+        ).selectExpr(
+            "key", "point.event", "point.deletes", "tracked", "CASE WHEN number = 0 THEN before END AS before",
+            "true AS stored",
+        )  # fmt: skip
+
+    def _rows(self, versions: DataFrame, events: StructType) -> DataFrame:
+        """Of the versions those that aren't in the table as they are, and the starts of those that aren't any more."""
+        same = f"get(filter(rows, r -> r.at <=> start), 0).before <=> {_fingerprint('`end`')}"
+        differ = versions.selectExpr(
+            "*",
+            f"explode(concat(CASE WHEN start IS NOT NULL AND NOT ({same}) THEN array(start) ELSE array() END, "
+            "transform(filter(rows, r -> NOT r.at <=> start), r -> r.at))) AS at",
+        )
+        several = "CASE WHEN size(events) > 1 THEN events END"
+        sql = {
+            **{name: f"key.{identifier(name)}" for name in self.columns.key},
+            **{name: f"tracked.{identifier(name)}" for name in self.columns.tracked},
+            # Not the last row's: the last event's, which may have been merged.
+            **{name: f"try_element_at(events, -1).values.{identifier(name)}" for name in self.columns.untracked},
+            START: "at",
+            END: "`end`",
+            **{name: f"get(events, 0).{name[1:]}" for name in _COORDINATES},
+            STATE: f"CASE WHEN size(events) > 1 OR ended_by IS NOT NULL "
+            f"THEN named_struct('events', {several}, 'ended_by', ended_by) END",
+        }
+        names = self.columns.table(events).names
+        return differ.selectExpr(
+            *(f"{sql[name]} AS {identifier(name)}" for name in names),
+            f"NOT at <=> start AS {identifier(_GONE)}",
+        )
+
+    def _note(self, events: DataFrame) -> None:
+        deletes = events.where("_delete")
+        if deletes.isEmpty():
+            return
+        self._tombstones.add(deletes)
+        now = time.monotonic()
+        if self._expired_at is None or now - self._expired_at > _BETWEEN_EXPIRIES_SECONDS:
+            self._tombstones.expire(datetime.now(timezone.utc) - self._retention)
+            self._expired_at = now
+
+
+def _in_one_partition(points: DataFrame, key: Sequence[str]) -> DataFrame:
+    """Fails the query where a key's events come from two partitions."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    home = F.expr(
+        "min_by(struct(event.topic, event.partition), struct(NOT coalesce(stored, false), event.offset, event.topic, "
+        "event.partition))"
+    )
+    moved = raise_sql(
+        "key_moved",
+        key=key_sql(key, "key."),
+        topic="event.topic",
+        partition="event.`partition`",
+        offset="event.`offset`",
+        stored_topic="home.topic",
+        stored_partition="home.`partition`",
+    )
+    # The check replaces a column that every point needs: the optimizer can't drop it.
+    return (
+        points.withColumn("home", home.over(Window.partitionBy("key")))
+        .withColumn(
+            "deletes",
+            F.expr(
+                f"CASE WHEN struct(event.topic, event.partition) = home THEN deletes ELSE CAST({moved} AS BOOLEAN) END"
+            ),
+        )
+        .drop("home")
+    )
+
+
+def _versions(points: DataFrame) -> DataFrame:
+    """One row per version: its events in order, ``tracked``, [``start``, ``end``), ``ended_by``; and ``rows``: of the
+    table's rows as they were those that started at one of its events."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    in_order = Window.partitionBy("key").orderBy("at")
+    walked = (
+        points.withColumn("at", F.col("event.at"))
+        .groupBy("key", "at")
+        .agg(
+            F.expr(
+                "max_by(struct(event, deletes, tracked), "
+                "struct(event.topic, event.partition, event.offset, coalesce(stored, false)))"
+            ).alias("point"),
+            F.first("before", ignorenulls=True).alias("before"),
+        )
+        .withColumn("last", F.lag("point").over(in_order))
+        .withColumn(
+            "starts",
+            F.expr("NOT point.deletes AND (last IS NULL OR last.deletes OR NOT (point.tracked <=> last.tracked))").cast(
+                "int"
+            ),
+        )
+        .withColumn("number", F.sum("starts").over(in_order.rowsBetween(Window.unboundedPreceding, 0)))
+        .selectExpr("key", "number", "at", "before", "point.*")
+    )
+    return (
+        walked.groupBy("key", "number")
+        .agg(
+            F.expr("collect_list(event) FILTER (WHERE NOT deletes)").alias("events"),
+            F.expr("min_by(tracked, at) FILTER (WHERE NOT deletes)").alias("tracked"),
+            F.expr("min_by(event, at) FILTER (WHERE deletes)").alias("ended_by"),
+            F.expr("collect_list(struct(at, before)) FILTER (WHERE before IS NOT NULL)").alias("rows"),
+        )
+        .withColumn(
+            "events",
+            F.expr("array_sort(events, (l, r) -> CASE WHEN l.at < r.at THEN -1 WHEN l.at > r.at THEN 1 ELSE 0 END)"),
+        )
+        # Deletes before any update are a version without events: it has no start.
+        .withColumn("start", F.expr("get(events, 0).at"))
+        .withColumn("next", F.lead("start").over(Window.partitionBy("key").orderBy("number")))
+        .withColumn("end", F.expr("coalesce(ended_by.at, next)"))
+    )
+
+
+def merge_sql(target: str, columns: VersionColumns, events: StructType) -> str:
+    """The MERGE of one epoch: a version is its key and its start."""
+    names = [identifier(name) for name in columns.table(events).names]
+    on = " AND ".join(f"t.{name} = s.{name}" for name in (*map(identifier, columns.key), START))
+    gone = f"s.{identifier(_GONE)}"
+    return (
+        f"MERGE INTO {target} AS t USING {SOURCE} AS s ON {on} AND t._offset IS NOT NULL "
+        f"WHEN MATCHED AND {gone} THEN DELETE "
+        f"WHEN MATCHED THEN UPDATE SET {', '.join(f't.{name} = s.{name}' for name in names)} "
+        f"WHEN NOT MATCHED AND NOT {gone} THEN INSERT ({', '.join(names)}) "
+        f"VALUES ({', '.join(f's.{name}' for name in names)})"
+    )
+
+
+def _struct(columns: Sequence[str]) -> str:
+    """SQL of a struct of columns; of none, one that equals itself."""
+    fields = ", ".join(f"{literal(name)}, {identifier(name)}" for name in columns)
+    return f"named_struct({fields or literal('none') + ', 0'})"
+
+
+def _fingerprint(end: str) -> str:
+    """SQL of what tells two versions of a key apart: which events they are made of. Values follow from these."""
+    coordinates = "struct({0}.at, {0}.topic, {0}.partition, {0}.offset)"
+    return (
+        f"struct(transform(events, e -> {coordinates.format('e')}) AS events, {end} AS `end`, "
+        f"CASE WHEN ended_by IS NOT NULL THEN {coordinates.format('ended_by')} END AS ended_by)"
+    )
