@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -103,23 +104,28 @@ class KafkaSource:
         if isinstance(start, FromOffsets):
             return {at: _given_offset(start, at, held) for at in ends}
         if isinstance(start, FromTimestamp):
-            millis = int(start.timestamp.timestamp() * 1000)
-            with answering(self._servers):
-                found = self._consumer.offsets_for_times(
-                    {KafkaPartition(*at): millis for at in ends}, timeout_ms=ANSWER_WITHIN_MS
-                )
-            # No record that late: the partition starts at its end.
-            return {
-                at: found[KafkaPartition(*at)].offset if found.get(KafkaPartition(*at)) else end
-                for at, end in ends.items()
-            }
+            return self._at(start.timestamp, ends)
         return dict(ends) if start == "latest" else {at: held.beginnings[at] for at in ends}
+
+    def at(self, when: datetime, held: TopicsHeld) -> Offsets:
+        """The first offset per partition whose record came at ``when`` or later; its end where there is none."""
+        return Offsets(self._at(when, held.ends))
+
+    def _at(self, when: datetime, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        millis = math.ceil(when.timestamp() * 1000)
+        with answering(self._servers):
+            found = self._consumer.offsets_for_times(
+                {KafkaPartition(*at): millis for at in ends}, timeout_ms=ANSWER_WITHIN_MS
+            )
+        return {
+            at: found[KafkaPartition(*at)].offset if found.get(KafkaPartition(*at)) else end for at, end in ends.items()
+        }
 
     def read(self, spark: SparkSession, ranges: Iterable[OffsetRange]) -> DataFrame:
         """The records of these ranges: key, value, topic, partition, offset, timestamp. Fails where any is gone."""
         ranges = list(ranges)
         if not ranges:
-            return spark.range(0).selectExpr(*_NO_RECORDS)
+            return no_records(spark)
         starts = Offsets({range_.at: range_.start for range_ in ranges})
         ends = Offsets({range_.at: range_.end for range_ in ranges})
         assignment = {
@@ -166,6 +172,10 @@ class KafkaSource:
             f"Topic {topic!r} isn't in Kafka at {self._servers}.",
             hint=f"Did you mean {near[0]!r} in source.topics?" if near else f"Topics there: {listed}.",
         )
+
+
+def no_records(spark: SparkSession) -> DataFrame:
+    return spark.range(0).selectExpr(*_NO_RECORDS)
 
 
 def polled(spark: SparkSession, records: Iterable[Any]) -> DataFrame:

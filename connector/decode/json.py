@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sinks.raised import identifier, raise_sql
+from sinks.delta.table import ddl, sql_type
+from sinks.raised import identifier, literal, raise_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -14,8 +16,11 @@ SHOWN_OF_A_BAD_VALUE = 200
 """Characters."""
 
 
-def decode_json(records: DataFrame, schema: StructType) -> DataFrame:
+def decode_json(records: DataFrame, schema: StructType, key: Sequence[str] | None = None) -> DataFrame:
     """The value's columns, then the coordinates ``_topic``, ``_partition``, ``_offset``, ``_timestamp``.
+
+    With ``key``, columns of the value, a tombstone (a null value) is a record too: ``_tombstone`` is true, its key's
+    columns come from Kafka's key, see :func:`_tombstone_row`, and the others are null. Without, it is a bad record.
 
     A record that isn't exactly one JSON object of these types fails the query with its coordinates and the start of
     its value. Missing fields are null, fields that the schema lacks are left out.
@@ -46,12 +51,40 @@ def decode_json(records: DataFrame, schema: StructType) -> DataFrame:
     )
     # One CASE in one projection: a filter would be pushed below it and parse every record twice.
     decoded = records.withColumn("parsed", parsed).withColumn(
-        "row", F.expr(f"CASE WHEN coalesce({whole}, false) THEN parsed.value[0] ELSE {bad} END")
+        "row",
+        F.expr(
+            f"CASE {f'WHEN value IS NULL THEN {_tombstone_row(schema, key)} ' if key else ''}"
+            f"WHEN coalesce({whole}, false) THEN parsed.value[0] ELSE {bad} END"
+        ),
     )
     return decoded.select(
         *(F.col(f"row.{identifier(name)}").alias(name) for name in schema.names),
+        *([F.expr("value IS NULL").alias("_tombstone")] if key else []),
         F.col("topic").alias("_topic"),
         F.col("partition").alias("_partition"),
         F.col("offset").alias("_offset"),
         F.col("timestamp").alias("_timestamp"),
     )
+
+
+def _tombstone_row(schema: StructType, key: Sequence[str]) -> str:
+    """SQL of the row that a tombstone stands for: Kafka's key is a JSON object with the key's columns, or, where the
+    key is one column, that value as text or as a JSON string. What can't be read stays null, as do columns of the key
+    that the transform makes."""
+    from pyspark.sql.types import AtomicType, StructType
+
+    text = "CAST(key AS STRING)"
+    wanted = StructType([field for field in schema if field.name in key])
+    parsed = f"from_json({text}, {literal(ddl(wanted))})"
+    fields = []
+    for field in schema:
+        kind = sql_type(field.dataType)
+        value = f"CAST(NULL AS {kind})"
+        if field.name in key:
+            value = f"CASE WHEN {text} LIKE '{{%}}' THEN {parsed}.{identifier(field.name)} "
+            if len(key) == 1 and isinstance(field.dataType, AtomicType):
+                as_json = f"from_json(concat('{{\"v\":', {text}, '}}'), {literal(f'v {kind}')}).v"
+                value += f"WHEN {text} LIKE '\"%\"' THEN {as_json} ELSE try_cast({text} AS {kind}) "
+            value += "END"
+        fields.append(f"{literal(field.name)}, {value}")
+    return f"named_struct({', '.join(fields)})"

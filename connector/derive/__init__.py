@@ -1,0 +1,85 @@
+"""What a table holds of its topics: every record, the latest per key, its history, or an aggregate per group.
+
+Each kind says the table's columns, reduces the records of an epoch to what its sink needs, and makes that sink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from connector.config import DeltaAggregateSink, DeltaHistorySink, DeltaUpsertSink, PipelineConfig
+from connector.config.sinks import columns_named
+from sinks.contract import Committed, Epoch, Sink
+from sinks.delta.commit import PipelineCommits
+from sinks.delta.table import DeltaTable
+from sinks.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+
+class Plain(Protocol):
+    """A sink for the weaker deliveries: it keeps no offsets."""
+
+    def write(self, epoch: Epoch, rows: DataFrame) -> Committed: ...
+
+
+@dataclass(frozen=True)
+class Derivation:
+    columns: StructType
+    """The table's."""
+    reduce: Callable[[DataFrame, Epoch], DataFrame]
+    """From the decoded records of an epoch to the rows that its sink takes."""
+    sink: Sink[DataFrame]
+    """Rows, offsets and epoch number in one commit."""
+    plain: Plain
+    """Rows alone, for the deliveries whose offsets are in a consumer group."""
+    prepare: Callable[[DataFrame, Epoch], DataFrame] = lambda records, _: records
+    """Before the epoch's clock is read: the windows that records are in, and which come too late."""
+    set_aside: Callable[[DataFrame, Epoch], None] = lambda *_: None
+    """Before the commit: put where they belong the records that don't get into the table."""
+    check: Callable[[], None] = lambda: None
+    """What the table's own check can't know. Of a table that is there; raises SchemaMismatch."""
+
+
+def derive(config: PipelineConfig, table: DeltaTable, commits: PipelineCommits, records: DataFrame) -> Derivation:
+    """``records``: none, with the columns of decoded records. Raises ConfigurationError."""
+    from connector.derive.aggregate import aggregates
+    from connector.derive.append import append
+    from connector.derive.history import history
+    from connector.derive.upsert import upsert
+
+    sink = config.sinks[0]
+    _check_columns(config, records)
+    if isinstance(sink, DeltaUpsertSink):
+        return upsert(config, sink, table, commits, records)
+    if isinstance(sink, DeltaHistorySink):
+        return history(sink, table, commits, records)
+    if isinstance(sink, DeltaAggregateSink):
+        return aggregates(config, sink, table, commits, records)
+    return append(table, commits, records)
+
+
+def _check_columns(config: PipelineConfig, records: DataFrame) -> None:
+    """The columns that the options name are there, once, and can be compared."""
+    from pyspark.sql.types import MapType
+
+    source = "transform" if config.transform else "value.schema"
+    names: Sequence[str] = records.columns
+    for option, column in columns_named(config.sinks[0]):
+        if column not in names:
+            own = ", ".join(name for name in names if not name.startswith("_"))
+            raise ConfigurationError(
+                f"sinks[0].{option}: {column!r} isn't a column of {source}.", hint=f"Its columns are {own}."
+            )
+        if option in ("key", "group_by") and isinstance(records.schema[column].dataType, MapType):
+            raise ConfigurationError(f"sinks[0].{option}: {column!r} is a MAP, which can't be compared.")
+    clock = config.clock
+    option = "event_time" if config.event_time == clock else "sinks[0].window.time"
+    if clock is not None and clock not in names:
+        raise ConfigurationError(f"{option}: {clock!r} isn't a column of {source}.")
+    if clock is not None and records.schema[clock].dataType.typeName() != "timestamp":
+        raise ConfigurationError(f"{option}: {clock!r} is no TIMESTAMP.", hint="Cast it in `transform:`.")

@@ -1,0 +1,219 @@
+"""An aggregate per group: every record becomes states, and the states of an epoch become one row per group."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from connector.clock import LATE, timed
+from connector.config import DeltaAggregateSink, PipelineConfig
+from connector.config.sinks import WINDOW_COLUMNS
+from connector.derive import Derivation
+from connector.state import Monoid, aggregate, bound
+from connector.state.windows import END, START, closed_before, in_sessions, windowed
+from sinks.clock import Clock
+from sinks.contract import Epoch
+from sinks.delta.aggregate import DeltaAggregate, Groups, PlainAggregate
+from sinks.delta.commit import PipelineCommits
+from sinks.delta.dead_letters import DeadLetters
+from sinks.delta.sessions import merged
+from sinks.delta.table import DeltaTable
+from sinks.errors import ConfigurationError
+from sinks.raised import identifier, literal
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
+
+_OFFSETS = "map<string, struct<first: bigint, last: bigint>>"
+
+
+def aggregates(
+    config: PipelineConfig, sink: DeltaAggregateSink, table: DeltaTable, commits: PipelineCommits, records: DataFrame
+) -> Derivation:
+    """``records``: none, with their columns. Raises ConfigurationError."""
+    states = _states(sink, records)
+    window = sink.window
+    sessions = window is not None and window.gap is not None
+    key = [*sink.group_by, *((START, END)[: 1 if sessions else 2] if window else ())]
+    for name in records.columns if window else ():
+        if name.lower() in WINDOW_COLUMNS:
+            raise ConfigurationError(f"sinks[0].window: {name} is a column of the windows' own.", hint="Rename yours.")
+    partials = _Partials(table, sink, states)
+    groups = Groups(key, states, window is not None, partials.grown_together if sessions else None)
+
+    def prepare(records: DataFrame, epoch: Epoch) -> DataFrame:
+        before = epoch.expected.clock if epoch.expected else Clock()
+        return windowed(records, window, before) if window else records
+
+    def reduce(records: DataFrame, epoch: Epoch) -> DataFrame:
+        if config.delivery == "idempotent":
+            records = _without_applied(records, table, config.source.topics)
+        return partials(records, epoch)
+
+    def set_aside(records: DataFrame, epoch: Epoch) -> None:
+        before = epoch.expected.clock.late if epoch.expected else 0
+        if letters is not None and epoch.clock.late > before:
+            shown = [name for name in columns if name in records.columns]
+            letters.add(records.where(LATE), "late", columns=shown, windowed=not sessions)
+
+    letters, columns = None, records.columns
+    if window is not None and window.late == "dead_letter" and config.dead_letters is not None:
+        place = config.dead_letters
+        letters = DeadLetters(DeltaTable(table.spark, path=place.path, name=place.table), pipeline=config.name)
+    return Derivation(
+        columns=partials.table_schema(windowed(timed(records, window.time), window, Clock()) if window else records),
+        reduce=reduce,
+        sink=DeltaAggregate(table, commits, groups),
+        plain=PlainAggregate(table, groups, guarded=config.delivery == "idempotent"),
+        prepare=prepare,
+        set_aside=set_aside,
+    )
+
+
+class _Partials:
+    """From records to one row per group: its states summed, and which offsets they hold."""
+
+    def __init__(self, table: DeltaTable, sink: DeltaAggregateSink, states: Mapping[str, Monoid]) -> None:
+        self._table, self._sink, self._states = table, sink, states
+
+    def __call__(self, records: DataFrame, epoch: Epoch) -> DataFrame:
+        window = self._sink.window
+        if window is not None and window.late == "dead_letter":
+            records = records.where(f"NOT {LATE}")
+        if window is None:
+            return self._by_group(records, list(self._sink.group_by), None, ())
+        if window.gap is not None:
+            key = [*self._sink.group_by, "_session"]
+            return self._sums(self._numbered(records), key, extent=True).drop("_session")
+        limit = closed_before(window, epoch.clock)
+        key = [*self._sink.group_by, START, END]
+        closing = None
+        if epoch.clock.watermark is not None and epoch.expected is not None:
+            closing = self._stored().where(f"NOT window_closed AND {END} <= {limit}")
+        return self._by_group(records, key, closing, [f"coalesce({END} <= {limit}, false) AS window_closed"])
+
+    def table_schema(self, records: DataFrame) -> StructType:
+        """The table's columns; ``records``: none."""
+        from pyspark.sql.types import BooleanType, LongType, MapType, StringType, StructField, StructType, TimestampType
+
+        states = self._sums(records, list(self._sink.group_by))
+        results = states.selectExpr(
+            *(
+                f"{state.present(f'_state.{identifier(name)}')} AS {identifier(name)}"
+                for name, state in self._states.items()
+            )
+        )
+        windows = [StructField(START, TimestampType()), StructField(END, TimestampType()),
+                   StructField("window_closed", BooleanType())]  # fmt: skip
+        return StructType(
+            [
+                *(records.schema[name] for name in self._sink.group_by),
+                *(windows if self._sink.window else []),
+                *results.schema.fields,
+                states.schema["_state"],
+                StructField("_applied", MapType(StringType(), LongType())),
+            ]
+        )
+
+    def _by_group(
+        self, records: DataFrame, key: Sequence[str], closing: DataFrame | None, more: Sequence[str]
+    ) -> DataFrame:
+        return self._sums(records, key, closing).selectExpr(
+            *(identifier(name) for name in key), "_state", "_offsets", *more
+        )
+
+    def _sums(
+        self, records: DataFrame, key: Sequence[str], closing: DataFrame | None = None, *, extent: bool = False
+    ) -> DataFrame:
+        """key, ``_state``, ``_offsets``. First per partition, which says the offsets, then per group. The groups of
+        ``closing`` are there too, whether records add something to them or not. ``extent``: with the first
+        ``window_start`` and the last ``window_end``."""
+        from pyspark.sql import functions as F
+
+        columns = [F.col(identifier(name)).alias(f"k{index}") for index, name in enumerate(key)]
+        extents = [F.min(START).alias(START), F.max(END).alias(END)] if extent else []
+        parts = records.groupBy(*columns, "_topic", "_partition").agg(
+            F.min("_offset").alias("first"),
+            F.max("_offset").alias("last"),
+            *extents,
+            *(F.expr(state.gather()).alias(f"state{index}") for index, state in enumerate(self._states.values())),
+        )
+        if closing is not None:
+            parts = parts.unionByName(closing.select(*columns), allowMissingColumns=True)
+        place = "concat(_topic, '-', _partition), named_struct('first', first, 'last', last)"
+        offsets = f"map_from_entries(collect_list(CASE WHEN _topic IS NOT NULL THEN struct({place}) END))"
+        # Nullable: in MERGE's outer join it is null for rows of the table alone, and the guard there asks for that.
+        offsets = f"CASE WHEN count(1) > 0 THEN {offsets} END"
+        sums = parts.groupBy(*(f"k{index}" for index in range(len(key)))).agg(
+            self._total([f"state{index}" for index in range(len(self._states))]).alias("_state"),
+            F.expr(offsets).cast(_OFFSETS).alias("_offsets"),
+            *extents,
+        )
+        keys = (F.col(f"k{index}").alias(name) for index, name in enumerate(key))
+        return sums.select(*keys, *((START, END) if extent else ()), "_state", "_offsets")
+
+    def _total(self, states: Sequence[str]) -> Column:
+        from pyspark.sql import functions as F
+
+        sums = (
+            f"{literal(name)}, {monoid.total(state)}"
+            for (name, monoid), state in zip(self._states.items(), states, strict=True)
+        )
+        return F.expr(f"named_struct({', '.join(sums)})")
+
+    def grown_together(self, new: DataFrame, epoch: Epoch) -> DataFrame:
+        """New sessions and the stored ones that they touch, as rows that replace these."""
+        window = self._sink.window
+        return merged(
+            new,
+            self._stored(),
+            groups=self._sink.group_by,
+            states=self._states,
+            numbered=self._numbered,
+            closed_before=closed_before(window, epoch.clock) if window else "NULL",
+        )
+
+    def _numbered(self, rows: DataFrame) -> DataFrame:
+        return in_sessions(rows, self._sink.group_by)
+
+    def _stored(self) -> DataFrame:
+        return self._table.spark.table(self._table.sql)
+
+
+def _without_applied(records: DataFrame, table: DeltaTable, topics: Sequence[str]) -> DataFrame:
+    """Records that the groups hold already are dropped before they are added up: a replay may be cut elsewhere.
+
+    The offsets of a partition are applied in their order, so the highest of all groups tells.
+    """
+    for at, offset in table.coordinates(topics).items():
+        records = records.where(f"_topic <> {literal(at.topic)} OR _partition <> {at.partition} OR _offset >= {offset}")
+    return records
+
+
+def _states(sink: DeltaAggregateSink, records: DataFrame) -> dict[str, Monoid]:
+    own = {name: _own(name, place) for name, place in sink.states.items()}
+    found: dict[str, Monoid] = {}
+    for name, text in sink.aggregates.items():
+        try:
+            (found[name],) = bound(records.sparkSession, records.schema, [aggregate(text, own)])
+        except ValueError as error:
+            raise ConfigurationError(f"sinks[0].aggregates.{name}: {error}") from None
+        if not found[name].commutative:
+            raise ConfigurationError(
+                f"sinks[0].aggregates.{name}: {text} isn't commutative: records of several partitions have no order.",
+                hint="Make the order a part of the state, as first(x, order) and last(x, order) do.",
+            )
+    return found
+
+
+def _own(name: str, place: str) -> type[Monoid]:
+    module, _, attribute = place.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ConfigurationError(f"sinks[0].states.{name}: {place} can't be imported: {error}.") from None
+    if not (isinstance(found, type) and issubclass(found, Monoid)):
+        raise ConfigurationError(f"sinks[0].states.{name}: {place} is no subclass of connector.state.Monoid.")
+    return found

@@ -1,0 +1,22 @@
+"""Every record, one row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from connector.derive import Derivation
+from sinks.contract import Epoch
+from sinks.delta.append import DeltaAppend
+from sinks.delta.commit import PipelineCommits
+from sinks.delta.plain import PlainAppend
+from sinks.delta.table import DeltaTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def append(table: DeltaTable, commits: PipelineCommits, records: DataFrame) -> Derivation:
+    def as_is(records: DataFrame, _: Epoch) -> DataFrame:
+        return records
+
+    return Derivation(records.schema, as_is, DeltaAppend(table, commits), PlainAppend(table))
