@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +18,7 @@ from connector.config import load
 from connector.lab.commands import lab
 from connector.observe import Progress
 from connector.pipeline import Pipeline, Status
+from connector.rewind import Rewind
 from connector.terminal import err, out, reported, stop_on_signal
 from sinks.errors import ConfigurationError
 
@@ -115,12 +117,78 @@ def verify(
 
 
 @app.command()
+def rewind(
+    file: File,
+    to_event_time: Annotated[
+        str | None, typer.Option(help="Read every record at or after this time again, as 2026-11-01T00:00:00Z.")
+    ] = None,
+    to_version: Annotated[int | None, typer.Option(help="Go back to this version of the table.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it. Without, it is only said what would be done.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Take a table back in time, and its pipeline with it: the next run reads what came after once more.
+
+    By event time, as the pipeline keeps it in its commits (`event_time:` or a window's `time`; Kafka's timestamps where
+    the file names none): back to the newest version without a record at or after it.
+    """
+    with reported(debug):
+        if (to_event_time is None) == (to_version is None):
+            raise ConfigurationError("Give either --to-event-time or --to-version.")
+        pipeline = Pipeline.from_file(file, debug=debug)
+
+        def confirm(plan: Rewind) -> bool:
+            _print_rewind(plan)
+            return yes
+
+        pipeline.rewind(to_event_time=_time(to_event_time, "--to-event-time"), to_version=to_version, confirm=confirm)
+        out.print("done: the next run goes on from there." if yes else "Nothing was done. Say --yes to do it.")
+
+
+@app.command()
+def replay(
+    file: File,
+    into: Annotated[str, typer.Option(help="The new table: a folder or URI.")],
+    since: Annotated[
+        str | None,
+        typer.Option("--from", help="From this time on, by Kafka's timestamps; from the earliest if left out."),
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="Up to, and without, this time; to the end if left out.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Read a stretch of time into a new table, with the logic that the file has now.
+
+    The new table has the pipeline's name and position: to swap, put its path into the file, and run. After a crash
+    start the same command again: it goes on.
+    """
+    with reported(debug):
+        pipeline = Pipeline.from_file(file, debug=debug)
+        with stop_on_signal() as stop:
+            delivered = pipeline.replay(
+                into, since=_time(since, "--from"), until=_time(until, "--until"), stop=stop, observers=[Progress(err)]
+            )
+        out.print(
+            f"{pipeline.config.name}: {delivered.epochs} epochs, {delivered.rows:,} rows written to {escape(into)}. "
+            f"To swap, write `path: {escape(into)}` into {escape(str(file))} and run it.",
+            soft_wrap=True,
+        )
+
+
+@app.command()
 def init(
     file: Annotated[Path | None, typer.Argument(help="Where to write it; standard output if left out.")] = None,
+    example: Annotated[
+        str | None, typer.Option(help="An example instead: word_count, hourly_delays or aircraft_history.")
+    ] = None,
 ) -> None:
     """Write a commented pipeline file to start from."""
     with reported(debug=False):
-        text = files("connector").joinpath("pipeline.yaml").read_text(encoding="utf-8")
+        examples = {each.name.removesuffix(".yaml"): each for each in files("connector").joinpath("examples").iterdir()}
+        if example is not None and example not in examples:
+            raise ConfigurationError(
+                f"--example: there is no {example!r}.", hint=f"There are {', '.join(sorted(examples))}."
+            )
+        source = examples[example] if example else files("connector").joinpath("pipeline.yaml")
+        text = source.read_text(encoding="utf-8")
         if file is None:
             sys.stdout.write(text)
             return
@@ -179,6 +247,28 @@ def demo(
             raise typer.Exit(1)
 
 
+def _time(text: str | None, option: str) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        time = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        time = None
+    if time is None or time.tzinfo is None:
+        raise ConfigurationError(f"{option}: write a time with its zone, as 2026-11-01T00:00:00Z, not {text!r}.")
+    return time
+
+
+def _print_rewind(plan: Rewind) -> None:
+    stands, target = plan.position, plan.target
+    out.print(
+        f"now       version {stands.version}, epoch {stands.epoch}, next {stands.offsets.to_json()}", soft_wrap=True
+    )
+    what = f"epoch {target.epoch}" if target.epoch else "no epoch yet"
+    out.print(f"back to   version {target.version}, {what}, next {plan.next_offsets.to_json()}", soft_wrap=True)
+    out.print(f"again     {plan.again:,} offsets are read once more by the next run")
+
+
 def _status_fields(state: Status) -> dict[str, object]:
     position = state.position
     return {
@@ -193,6 +283,8 @@ def _status_fields(state: Status) -> dict[str, object]:
             for topic in sorted(state.held.ends.topics)
         },
         "total_lag": sum(state.lag.values()),
+        "watermark": position.clock.watermark.isoformat() if position and position.clock.watermark else None,
+        "late": position.clock.late if position else 0,
         "read_to": position.read_to.isoformat() if position and position.read_to else None,
         "last_commit": {
             "version": position.version,
@@ -219,6 +311,10 @@ def _print_status(state: Status) -> None:
             out.print(f"last commit  version {position.version}, {when}, by run {position.owner}", soft_wrap=True)
         if position.read_to:
             out.print(f"complete to  {position.read_to:%Y-%m-%d %H:%M:%S} UTC")
+        if position.clock.watermark:
+            out.print(
+                f"watermark    {position.clock.watermark:%Y-%m-%d %H:%M:%S} UTC, late so far: {position.clock.late:,}"
+            )
     table = Table(box=None, pad_edge=False)
     for heading in ("topic", "partition", "next", "end", "lag"):
         table.add_column(heading, justify="left" if heading == "topic" else "right")

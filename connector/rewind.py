@@ -1,0 +1,124 @@
+"""Back in time: a table to an earlier version, from where it is read again; or a stretch of time into a new table.
+
+A rewind is two commits. The RESTORE takes the table, and with it the position, back: that alone is a consistent state,
+and the next run would go on from it. The epoch after it, without rows, takes a new number, which fences every run that
+was planned before, and writes the position down again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from connector.delivery.work import Work
+from connector.protocol.recover import TopicsHeld, resume
+from connector.source import KafkaSource
+from sinks.contract import Epoch, Position
+from sinks.delta.commit import PipelineCommits
+from sinks.delta.rewind import Target, restore
+from sinks.delta.table import DeltaTable
+from sinks.errors import ConfigurationError
+from sinks.offsets import Offsets
+
+
+@dataclass(frozen=True)
+class Rewind:
+    """What a rewind does, said before it is done."""
+
+    position: Position
+    target: Target
+    next_offsets: Offsets
+    """From where the next run reads."""
+    again: int
+    """Offsets that it reads a second time: an upper bound on the records."""
+
+
+def planned(
+    commits: PipelineCommits,
+    held: TopicsHeld,
+    starting: Callable[[TopicsHeld], Callable[[frozenset[str]], Offsets]],
+    *,
+    find: Callable[[PipelineCommits], Target | None],
+    wanted: str,
+    continue_on_data_loss: bool,
+) -> Rewind:
+    """``find`` says which version, ``wanted`` in words what for.
+
+    Raises ConfigurationError where there is none, OffsetsLost where Kafka no longer has what would be read again.
+    """
+    position = commits.position()
+    if position is None or position.version is None:
+        raise ConfigurationError("The table holds no epoch of this pipeline: there is nothing to rewind.")
+    if position.delivery != "transactional":
+        raise ConfigurationError(
+            f"The table is written by delivery: {position.delivery}, whose offsets are in a consumer group: going back "
+            "in the table wouldn't take them along.",
+            hint="Run the pipeline once with delivery: transactional; it takes the group's offsets over.",
+        )
+    found = find(commits)
+    if found is None:
+        raise ConfigurationError(
+            f"The table's history has no version {wanted}.",
+            hint="The log of older commits was cleaned, or the pipeline kept no event times then (`event_time:`). "
+            "`lakelock replay` reads a stretch of time into a new table.",
+        )
+    stood = replace(position, offsets=found.offsets, refresh_after=None) if found.offsets else None
+    resumption = resume(stood, held, starting(held), continue_on_data_loss=continue_on_data_loss)
+    again = sum(max(0, position.offsets.get(at, 0) - offset) for at, offset in resumption.offsets.items())
+    return Rewind(position, found, resumption.offsets, again)
+
+
+def rewind(plan: Rewind, table: DeltaTable, work: Work) -> Position | None:
+    """Do it. A crash in between leaves the table restored; the next run goes on from there."""
+    restore(table, plan.target.version)
+    stands = work.position()
+    if stands is None or not plan.target.offsets:
+        return stands
+    epoch = Epoch(
+        pipeline=work.pipeline,
+        number=stands.epoch + 1,
+        owner=work.owner,
+        ranges=(),
+        offsets=stands.offsets,
+        topics=stands.topics,
+        read_to=stands.read_to,
+        expected=stands,
+        since=stands.since,
+        lost=stands.lost,
+        clock=stands.clock.carried(),
+    )
+    return work.run_epoch(epoch, 0).position
+
+
+@dataclass(frozen=True)
+class Until:
+    """Topics that end where a stretch of time does."""
+
+    topics: KafkaSource
+    time: datetime
+
+    def look(self) -> TopicsHeld:
+        held = self.topics.look()
+        last = self.topics.at(self.time, held)
+        return replace(held, ends=Offsets({at: min(end, last[at]) for at, end in held.ends.items()}))
+
+    def starting(self, held: TopicsHeld) -> Callable[[frozenset[str]], Offsets]:
+        start = self.topics.starting(held)
+        return lambda topics: Offsets({at: min(offset, held.ends[at]) for at, offset in start(topics).items()})
+
+
+@dataclass
+class Unpublished:
+    """No consumer group: a table beside the pipeline's own says nothing about how far the pipeline is."""
+
+    name: str = ""
+
+    def committed(self) -> Offsets:
+        return Offsets()
+
+    def store(self, offsets: Offsets) -> None:
+        del offsets
+
+    def has_members(self) -> bool:
+        return False

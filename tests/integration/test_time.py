@@ -1,0 +1,133 @@
+"""Back in time: rewind to an event time or a version, replay a stretch of time into a new table, and swap."""
+
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+import yaml
+from conftest import Lake, Topic
+
+from connector import Pipeline
+from connector.rewind import Rewind
+from sinks.errors import ConfigurationError, Fenced, PositionMismatch
+
+SCHEMA = "k STRING, n INT, t TIMESTAMP"
+NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+
+
+def at(minute: int) -> datetime:
+    return NOON + timedelta(minutes=minute)
+
+
+def send(topic: Topic, *minutes: int, partition: int = 0) -> None:
+    topic.send(*(("k", {"k": "k", "n": m, "t": at(m).isoformat()}) for m in minutes), partition=partition)
+
+
+def totals(lake: Lake) -> Pipeline:
+    sink = {"group_by": "k", "aggregates": {"records": "count(*)", "total": "sum(n)"}}
+    return lake.pipeline("aggregate", schema=SCHEMA, event_time="t", sink=sink)
+
+
+def counted(lake: Lake) -> list[tuple[object, ...]]:
+    return lake.sql("SELECT records, total FROM {t}", "aggregate")
+
+
+def yes(plan: Rewind) -> bool:
+    return True
+
+
+def test_a_rewind_to_an_event_time_reads_all_of_it_again(lake: Lake, topic: Topic) -> None:
+    send(topic, 0, 1, 2)
+    totals(lake).run()
+    send(topic, 3, 1)  # disorder: minute 1 came late
+    send(topic, 7, partition=1)
+    totals(lake).run()
+    send(topic, 9, 4)
+    totals(lake).run()
+    assert counted(lake) == [(8, 27)]
+    clock = totals(lake).status().position.clock
+    assert clock.watermark == at(7)
+    asked: list[Rewind] = []
+    version = lake.version("aggregate")
+    totals(lake).rewind(to_event_time=at(3), confirm=lambda plan: bool(asked.append(plan)))
+    assert lake.version("aggregate") == version, "nothing without a yes"
+    assert asked[0].target.epoch == 1
+    assert asked[0].again == 5
+    totals(lake).rewind(to_event_time=at(3), confirm=yes)
+    assert counted(lake) == [(3, 3)]
+    position = totals(lake).status().position
+    assert (position.epoch, position.source) == (4, "commit"), "a commit like any other, with a number of its own"
+    assert totals(lake).run().rows == 1
+    assert counted(lake) == [(8, 27)]
+    assert [metadata["epoch"] for metadata in lake.metadata("aggregate")] == [1, 2, 3, 4, 5]
+
+
+def test_a_rewind_to_a_version_goes_on_from_there(lake: Lake, topic: Topic) -> None:
+    for minute in (1, 2, 3):
+        send(topic, minute)
+        totals(lake).run()
+    totals(lake).rewind(to_version=1, confirm=yes)
+    assert counted(lake) == [(1, 1)]
+    totals(lake).run()
+    assert counted(lake) == [(3, 6)]
+    with pytest.raises(ConfigurationError, match="no version 99"):
+        totals(lake).rewind(to_version=99, confirm=yes)
+
+
+def test_a_rewind_to_before_the_first_record_starts_over(lake: Lake, topic: Topic) -> None:
+    send(topic, 1, 2)
+    totals(lake).run()
+    totals(lake).rewind(to_event_time=at(0), confirm=yes)
+    assert counted(lake) == []
+    totals(lake).run()
+    assert counted(lake) == [(2, 3)]
+
+
+def test_a_run_that_was_planned_before_a_rewind_does_not_write(lake: Lake, topic: Topic) -> None:
+    send(topic, 1)
+    totals(lake).run()
+    send(topic, 2)
+    rewound = []
+
+    def behind_its_back(event: object) -> None:
+        if not rewound:
+            rewound.append(event)
+            totals(lake).rewind(to_event_time=at(0), confirm=yes)
+
+    with pytest.raises((Fenced, PositionMismatch)):
+        totals(lake).run(observers=[behind_its_back])
+    totals(lake).run()
+    assert counted(lake) == [(2, 3)]
+
+
+def test_a_replay_into_a_new_table_and_the_swap(lake: Lake, topic: Topic, tmp_path: Path) -> None:
+    lake.pipeline("upsert").run()
+    topic.send_rows([("a", 1), ("b", 2)], partition=0)
+    lake.pipeline("upsert").run()
+    new = str(tmp_path / "new")
+    changed = lake.options("upsert", transform="SELECT k, n * 10 AS n FROM records")
+    past = datetime.now(timezone.utc) - timedelta(hours=1)
+    assert Pipeline.from_options(changed).replay(new, since=past).rows == 2
+    assert Pipeline.from_options(changed).replay(new, since=past).epochs == 0, "it is complete"
+    assert lake.rows("upsert") == [("a", 1), ("b", 2)], "the old table is as it was"
+    topic.send_rows([("a", 3)], partition=0)
+    changed["sinks"][0]["path"] = new  # the swap
+    file = tmp_path / "swapped.yaml"
+    file.write_text(yaml.safe_dump(changed))
+    assert Pipeline.from_file(file).run().rows == 1
+    found = lake.spark.read.format("delta").load(new).select("k", "n").collect()
+    assert sorted(map(tuple, found)) == [("a", 30), ("b", 20)]
+
+
+def test_a_replay_ends_where_it_is_told(lake: Lake, topic: Topic, tmp_path: Path) -> None:
+    from kafka import KafkaProducer
+
+    producer = KafkaProducer(bootstrap_servers=topic.broker.bootstrap)
+    for minute in range(6):
+        millis = int(at(minute).timestamp() * 1000)
+        producer.send(topic.name, b'{"k": "a", "n": %d}' % minute, partition=minute % 2, timestamp_ms=millis)
+    producer.flush()
+    producer.close()
+    new = str(tmp_path / "new")
+    assert lake.pipeline().replay(new, since=at(2), until=at(5)).rows == 3
+    assert {row["n"] for row in lake.spark.read.format("delta").load(new).collect()} == {2, 3, 4}
