@@ -7,8 +7,10 @@
 4. One Spark query compares records and rows on the executors. Only counts per partition, and the first coordinates of
    each kind of fault, come back.
 
-``claim`` decides what is claimed (pure), ``topics`` asks Kafka, ``table`` reads the table, ``compare`` is the query
-(``values``: what of a row is compared), ``verdict`` what is found and how it is shown.
+``claim`` decides what is claimed (pure), ``topics`` asks Kafka, ``table`` reads the table, ``compare`` is the query:
+``records`` of Kafka and ``rows`` of the table meet in the module of their kind, ``appended``, ``upserted``, ``history``
+or ``aggregate`` (``values``: what of a row is compared; ``counted``: how it is counted). ``verdict`` is what was found,
+and how it is shown.
 """
 
 from __future__ import annotations
@@ -19,15 +21,17 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from connector.audit.claim import At, Bounds, Claim, Range, bounds, claimed, refuse_recreated, unchecked
-from connector.audit.compare import compare, expected_records
+from connector.audit.compare import compare
+from connector.audit.records import kafka_records
 from connector.audit.table import AuditedTable
 from connector.audit.topics import Topics
 from connector.audit.verdict import Audit, PartitionAudit, Place, partitions, show
-from connector.config import DeltaUpsertSink, PipelineConfig
+from connector.config import DeltaAggregateSink, DeltaAppendSink, PipelineConfig
 from connector.spark import session
-from sinks.errors import BrokerUnreachable, ConfigurationError, OffsetsLost
+from sinks.errors import BrokerUnreachable, ConfigurationError, NotADeltaTable, OffsetsLost
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
 __all__ = ["Audit", "Claim", "PartitionAudit", "Place", "Range", "audit", "show"]
@@ -55,10 +59,8 @@ def audit(
         topics.held(config.source.topics)
         committed = _committed(topics, config)
         with session(config.spark_options, name=f"verify {config.name}", debug=debug) as spark:
-            sink = config.sinks[0]
             schema = _schema(config)
-            key = sink.key if isinstance(sink, DeltaUpsertSink) else None
-            table = AuditedTable(spark, sink)
+            table = AuditedTable(spark, config.sinks[0])
             pinned = table.pin(version)
             found = table.metadata(config.name, pinned)
             held = topics.held({*config.source.topics, *(at.topic for at in (found.offsets if found else ()))})
@@ -74,17 +76,22 @@ def audit(
             )
             cut = bounds(claim, held)
             others = {topic: other for topic, other in table.others(config.name).items() if topic not in held.ids}
+            letters = _late(config, spark)
+            # Deletes that aren't committed yet show in Kafka only.
+            keyed = not isinstance(config.sinks[0], DeltaAppendSink)
             say(_plan(table.label, pinned, cut))
             try:
-                counted = compare(
-                    spark,
-                    records=expected_records(spark, config.source.kafka_options, cut),
+                counted, told = compare(
+                    config,
+                    records=kafka_records(
+                        spark, config.source.kafka_options, cut, held.ends if claim.commits_later and keyed else None
+                    ),
                     rows=table.rows(pinned),
                     schema=schema,
-                    key=key,
                     cut=cut,
                     committed_later=claim.commits_later,
                     leave_out=sorted(others),
+                    late=letters.late(config.name) if letters else None,
                 )
             except Exception as error:
                 if "KAFKA_DATA_LOSS" in str(error) or "OffsetOutOfRangeException" in str(error):
@@ -96,8 +103,10 @@ def audit(
     finally:
         topics.close()
     parts = partitions(counted, claim)
+    notes += told
     notes += _notes(claim, cut, others, held.compacted, sum(part.counts["unchecked"] for part in parts))
-    return Audit(config.name, table.label, pinned, claim, parts, unchecked(cut), notes)
+    grouped = isinstance(config.sinks[0], DeltaAggregateSink)
+    return Audit(config.name, table.label, pinned, claim, parts, unchecked(cut), notes, grouped)
 
 
 def _committed(topics: Topics, config: PipelineConfig) -> dict[At, int]:
@@ -108,6 +117,18 @@ def _committed(topics: Topics, config: PipelineConfig) -> dict[At, int]:
         if config.delivery != "transactional":
             raise
         return {}  # a transactional pipeline needs no rights on a group
+
+
+def _late(config: PipelineConfig, spark: SparkSession) -> AuditedTable | None:
+    """The dead letters that keep records out of their windows; None where nothing is kept out, or nothing was yet."""
+    sink = config.sinks[0]
+    window = sink.window if isinstance(sink, DeltaAggregateSink) else None
+    if window is None or window.late != "dead_letter" or config.dead_letters is None:
+        return None
+    try:
+        return AuditedTable(spark, config.dead_letters)
+    except NotADeltaTable:
+        return None
 
 
 def _schema(config: PipelineConfig) -> StructType:
@@ -121,10 +142,6 @@ def _schema(config: PipelineConfig) -> StructType:
         raise ConfigurationError(f"value.schema: not a Spark schema: {problem.strip()}") from None
     if not isinstance(schema, StructType):
         raise ConfigurationError('value.schema: write columns, as in "carrier STRING, flight INT".')
-    sink = config.sinks[0]
-    for column in sink.key if isinstance(sink, DeltaUpsertSink) else ():
-        if column not in schema.names:
-            raise ConfigurationError(f"sinks[0].key: {column!r} isn't a column of value.schema.")
     return schema
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from connector.audit.claim import At, Extent, Metadata, lineage, metadata
-from connector.config import DeltaAppendSink, DeltaUpsertSink
+from connector.config import DeltaPlace
 from sinks.errors import ConfigurationError, NotADeltaTable, SinkError
 from sinks.raised import identifier
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class AuditedTable:
     """The table of a pipeline's sink. Its history is read once; raises NotADeltaTable, ConfigurationError."""
 
-    def __init__(self, spark: SparkSession, sink: DeltaAppendSink | DeltaUpsertSink) -> None:
+    def __init__(self, spark: SparkSession, sink: DeltaPlace) -> None:
         self._spark = spark
         self.label = str(sink.path if sink.path is not None else sink.table)
         if sink.path is not None:
@@ -142,13 +142,23 @@ class AuditedTable:
     def rows(self, version: int) -> DataFrame:
         return self._spark.sql(f"SELECT * FROM {self._sql} VERSION AS OF {version}")
 
-    def extents(self, version: int, topics: Sequence[str]) -> Mapping[At, Extent]:
-        """The coordinates of the rows, one entry per partition."""
+    def late(self, pipeline: str) -> DataFrame:
+        """Of dead letters, those of records that came too late for their windows."""
         from pyspark.sql import functions as F
 
+        return self.rows(self.newest).where((F.col("pipeline") == pipeline) & (F.col("reason") == "late"))
+
+    def extents(self, version: int, topics: Sequence[str]) -> Mapping[At, Extent]:
+        """The coordinates of the rows, one entry per partition. The groups of an aggregate have none."""
+        from pyspark.sql import functions as F
+
+        everything = self.rows(version)
+        if "_topic" not in everything.columns:
+            return {}
         rows = (
-            self.rows(version)
-            .where(F.col("_topic").isin(*topics) & F.col("_partition").isNotNull() & F.col("_offset").isNotNull())
+            everything.where(
+                F.col("_topic").isin(*topics) & F.col("_partition").isNotNull() & F.col("_offset").isNotNull()
+            )
             .groupBy("_topic", "_partition")
             .agg(F.min("_offset").alias("first"), (F.max("_offset") + 1).alias("next"))
             .collect()

@@ -18,7 +18,7 @@ FAULTS = {
     "duplicated": "a further row of the same record or key",
     "stale": "an older update of the key is there instead of the newest",
     "resurrected": "the key's newest record is a tombstone, and its row is there",
-    "altered": "the coordinates of a record, with other values",
+    "altered": "of the right record, key or group, with other values",
     "unexpected": "a row that no record of the claim has made",
 }
 NO_FAULTS = {
@@ -30,7 +30,7 @@ COUNTS = ("expected", "found", *FAULTS, *NO_FAULTS)
 
 @dataclass(frozen=True)
 class Place:
-    """Where one finding is: the coordinates of the row (of the record where it is lost), and the key in an upsert."""
+    """Where one finding is: the coordinates of the row (of the record where it is lost), and the key or group."""
 
     topic: str | None
     partition: int | None
@@ -41,13 +41,14 @@ class Place:
         return {"at": [self.topic, self.partition, self.offset], "key": self.key}
 
     def __str__(self) -> str:
-        where = "no coordinates" if self.topic is None else f"{self.topic}-{self.partition}, offset {self.offset}"
-        return where if self.key is None else f"{where}, key {json.dumps(self.key, ensure_ascii=False)}"
+        where = [] if self.topic is None else [f"{self.topic}-{self.partition}, offset {self.offset}"]
+        key = [] if self.key is None else [f"key {json.dumps(self.key, ensure_ascii=False)}"]
+        return ", ".join([*where, *key]) or "no coordinates"
 
 
 @dataclass(frozen=True)
 class PartitionAudit:
-    """One topic-partition; topic and partition are None for rows that came from nowhere in the claim.
+    """One topic-partition; topic and partition are None for groups, and for rows that came from nowhere in the claim.
 
     ``counts`` has every name of ``COUNTS``, ``first`` the lowest coordinates of what isn't zero among faults,
     ahead and unchecked.
@@ -67,8 +68,8 @@ class PartitionAudit:
 class Audit:
     """What a table holds, next to what it claims to hold.
 
-    Every expected record is found, lost, stale or altered; every row of the table is found, duplicated, stale,
-    resurrected, altered, unexpected, ahead or unchecked.
+    Every expected row is found, lost, stale or altered (or resurrected, where deleted rows stay, marked as such); every
+    row of the table is found, duplicated, stale, resurrected, altered, unexpected, ahead or unchecked.
     """
 
     pipeline: str
@@ -79,6 +80,8 @@ class Audit:
     unchecked: Sequence[Range]
     """Ranges of the claim that Kafka no longer holds."""
     notes: Sequence[str] = ()
+    grouped: bool = False
+    """Rows are groups of records, of all partitions."""
 
     @property
     def totals(self) -> dict[str, int]:
@@ -107,10 +110,11 @@ class Audit:
             pipeline, table, version, delivery
             claim       {"since": {topic: {partition: offset}}, "offsets": the same, "lost": [range, ...]}
             ok          whether nothing is off; then the exit code is 0
-            totals      {"expected": records, "found": ..., "lost", "duplicated", "stale", "resurrected", "altered",
+            totals      {"expected": rows, "found": ..., "lost", "duplicated", "stale", "resurrected", "altered",
                         "unexpected", "ahead", "unchecked"}
             partitions  [{"topic", "partition", the counts, "first": {kind: {"at": [topic, partition, offset],
-                        "key": {column: value} or null}}}]; topic and partition null: from nowhere in the claim
+                        "key": {column: value} or null}}}]; topic and partition null: groups, or from nowhere in the
+                        claim
             unchecked   [range, ...] that Kafka no longer holds
             notes       [sentence, ...]
         """
@@ -168,8 +172,10 @@ def show(audit: Audit, console: Console) -> None:
     claim = {tuple(at): (audit.claim.since[at], end) for at, end in audit.claim.offsets.items()}
     for part in audit.partitions:
         since, end = claim.get((part.topic, part.partition), ("", ""))
-        where = ("from nowhere in the claim", "") if part.topic is None else (part.topic, str(part.partition))
-        table.add_row(*where, str(since), str(end), *(f"{part.counts[name]:,}" for name in columns))
+        nowhere = "groups" if audit.grouped else "from nowhere in the claim"
+        where = (nowhere, "") if part.topic is None else (part.topic, str(part.partition))
+        counted = ("" if audit.grouped and part.topic else f"{part.counts[name]:,}" for name in columns)
+        table.add_row(*where, str(since), str(end), *counted)
     table.add_section()
     table.add_row("all", "", "", "", *(f"{totals[name]:,}" for name in columns), style="bold")
     console.print(f"{audit.pipeline}: {escape(audit.table)}, version {audit.version}", soft_wrap=True)

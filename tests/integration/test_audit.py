@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from audits import counts, places, verify
 from conftest import Lake, Topic
 from typer.testing import CliRunner
 
-from connector.audit import Audit, audit
 from connector.audit.verdict import COUNTS
 from connector.cli import app
-from connector.config import parse
 from sinks.errors import ConfigurationError, NotADeltaTable, SchemaMismatch, TopicMissing, TopicRecreated
 
 CONF = "spark.databricks.delta.commitInfo.userMetadata"
@@ -21,19 +20,6 @@ CONF = "spark.databricks.delta.commitInfo.userMetadata"
 
 def some(first: int, count: int, keys: int = 7) -> list[tuple[str, int]]:
     return [(f"k{number % keys}", number) for number in range(first, first + count)]
-
-
-def verify(lake: Lake, kind: str = "append", version: int | None = None, **changes: Any) -> Audit:
-    return audit(parse(lake.options(kind, **changes)), version)
-
-
-def counts(found: Audit) -> dict[str, int]:
-    """Only what isn't zero."""
-    return {name: count for name, count in found.totals.items() if count}
-
-
-def places(found: Audit) -> dict[str, Any]:
-    return {kind: tuple(place.to_dict()["at"][1:]) for kind, place in found.first.items()}
 
 
 def commit(lake: Lake, kind: str = "append", **fields: Any) -> None:

@@ -1,0 +1,189 @@
+"""One row per group, or group and window: the aggregates of all its records, by Spark's own functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from connector.audit.claim import Bounds
+from connector.audit.counted import one_each
+from connector.audit.functions import Recomputed, recomputed
+from connector.audit.records import Records, beyond
+from connector.audit.rows import check_columns
+from connector.config import COORDINATES, DeltaAggregateSink, Window
+from sinks.raised import identifier
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_PLACE = ("topic", "partition", "offset")
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def aggregated(
+    records: Records,
+    rows: DataFrame,
+    cut: Sequence[Bounds],
+    sink: DeltaAggregateSink,
+    *,
+    whole: bool,
+    committed_later: bool,
+    late: DataFrame | None,
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Counts, and notes on what isn't compared. Groups have no coordinates.
+
+    A group is the sum of all its records: unless Kafka shows the ``whole`` claim, every group is unchecked. ``late``:
+    the dead letters, whose records aren't in their windows.
+    """
+    from pyspark.sql import functions as F
+
+    parts, notes = _parts(sink, records)
+    width = len(sink.group_by)
+    types = {field.name: field.dataType.simpleString() for field in records.columns}
+    windows = {"window_start": "timestamp", "window_end": "timestamp"} if sink.window else {}
+    wanted = {**{name: types.get(name) for name in sink.group_by}, **windows, **dict.fromkeys(parts)}
+    check_columns(rows, wanted)
+    found = rows.select(
+        *(F.col(identifier(name)).alias(f"r_k{index}") for index, name in enumerate(sink.group_by)),
+        *(F.col(name).alias(f"r_{name}") for name in windows),
+        *(F.col(identifier(name)).alias(f"r_{part.name}") for name, part in parts.items()),
+        F.lit(True).alias("r_there"),
+    )
+    names = [*sink.group_by, *(["window_start"] if sink.window else [])]
+    ours = [*(f"k{index}" for index in range(width)), *(["window_start"] if sink.window else [])]
+    if not whole:
+        unknown = found.withColumns(
+            {
+                "kind": F.lit("unchecked"),
+                "wanted": F.lit(False),
+                "sure": F.lit(False),
+                **{f"g{index}": F.col(f"r_{name}") for index, name in enumerate(ours)},
+            }
+        )
+        notes.append("No group can be recomputed: Kafka doesn't hold every record of the claim any more.")
+        return one_each(unknown, names, coordinates=False), notes
+
+    if late is not None:
+        topics = sorted({part.at.topic for part in cut})
+        claimed = late.where(F.col("_topic").isin(*topics) & ~F.expr(beyond(cut, "_topic", "_partition", "_offset")))
+        notes.append(f"{claimed.count():,} dead letters aren't expected in their windows: these records came late.")
+    events = _events(records, sink, parts, cut)
+    expected = (
+        _windowed(events.where("NOT e_later"), sink, late)
+        .groupBy(*(f"e_{name}" for name in ours))
+        .agg(
+            *([F.max("e_window_end").alias("e_window_end")] if sink.window else []),
+            *(column.alias(name) for part in parts.values() for name, column in part.aggregates.items()),
+            F.lit(True).alias("e_there"),
+        )
+    )
+    same = F.expr(" AND ".join(f"e_{name} <=> r_{name}" for name in ours))
+    joined = expected.join(found, same, "full").withColumns(
+        {f"g{index}": F.expr(f"IF(e_there, e_{name}, r_{name})") for index, name in enumerate(ours)}
+    )
+    judged = _with_later(joined, events, width) if committed_later else joined.withColumn("later", F.lit(False))
+    equal = " AND ".join(
+        [*(["e_window_end <=> r_window_end"] if sink.window else []), *(part.equal for part in parts.values())]
+    )
+    kind = (
+        "CASE WHEN r_there IS NULL THEN NULL "
+        f"WHEN e_there AND ({equal or 'true'}) THEN 'right' "
+        "WHEN later THEN 'ahead' WHEN e_there THEN 'altered' ELSE 'unexpected' END"
+    )
+    judged = judged.withColumns(
+        {"kind": F.expr(kind), "wanted": F.expr("e_there IS NOT NULL"), "sure": F.expr("NOT later")}
+    )
+    return one_each(judged, names, coordinates=False), notes
+
+
+def _with_later(joined: DataFrame, events: DataFrame, width: int) -> DataFrame:
+    """``later``: whether there are records of the group after the claim. The table may hold them already."""
+    from pyspark.sql import functions as F
+
+    later = events.where("e_later").select(
+        *(F.col(f"e_k{index}").alias(f"later_k{index}") for index in range(width)), F.lit(True).alias("found_later")
+    )
+    same = F.expr(" AND ".join(["true", *(f"later_k{index} <=> g{index}" for index in range(width))]))
+    return joined.join(later.distinct(), same, "left").withColumn("later", F.expr("found_later IS NOT NULL"))
+
+
+def _parts(sink: DeltaAggregateSink, records: Records) -> tuple[dict[str, Recomputed], list[str]]:
+    """The aggregates that can be computed a second time, by column, and notes on those that can't."""
+    own = {name.lower() for name in sink.states}
+    parts: dict[str, Recomputed] = {}
+    notes = []
+    for index, (name, text) in enumerate(sink.aggregates.items()):
+        part = recomputed(text, f"a{index}", option=f"sinks[0].aggregates.{name}", own=own, records=records.frame)
+        if part is None:
+            notes.append(f"Column {name} isn't compared: {text} is computed by code of your own (states).")
+        else:
+            parts[name] = part
+    return parts, notes
+
+
+def _events(
+    records: Records, sink: DeltaAggregateSink, parts: Mapping[str, Recomputed], cut: Sequence[Bounds]
+) -> DataFrame:
+    """e_k*: the group, e_time, the coordinates, the arguments of the aggregates, and e_later: after the claim."""
+    from pyspark.sql import functions as F
+
+    time = [F.col(identifier(sink.window.time)).cast("timestamp").alias("e_time")] if sink.window else []
+    events = records.frame.where("NOT _unreadable").select(
+        *(F.col(identifier(name)).alias(f"e_k{index}") for index, name in enumerate(sink.group_by)),
+        *(F.col(name).alias(f"e{name}") for name in COORDINATES),
+        *time,
+        *(F.expr(sql).alias(name) for part in parts.values() for name, sql in part.arguments.items()),
+        F.expr(beyond(cut, "_topic", "_partition", "_offset")).alias("e_later"),
+    )
+    return events.where("e_time IS NOT NULL") if sink.window else events
+
+
+def _windowed(events: DataFrame, sink: DeltaAggregateSink, late: DataFrame | None) -> DataFrame:
+    """Each record once per window that it belongs to, without those that came too late for it."""
+    from pyspark.sql import functions as F
+
+    window = sink.window
+    if window is None:
+        return events
+    if window.size is not None:
+        length, step = (f"{span // _MICROSECOND} microseconds" for span in (window.size, window.slide or window.size))
+        in_window = events.withColumn("w", F.window("e_time", length, step)).selectExpr(
+            "*", "w.start AS e_window_start", "w.end AS e_window_end"
+        )
+        return _in_time(in_window, late, "(l_start IS NULL OR l_start = e_window_start)")
+    return _sessions(_in_time(events, late, "true"), sink, window)
+
+
+def _in_time(events: DataFrame, late: DataFrame | None, of_window: str) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    if late is None:
+        return events
+    letters = late.select(
+        *(F.col(f"_{name}").alias(f"l_{name}") for name in _PLACE), F.col("window_start").alias("l_start")
+    )
+    same = " AND ".join(f"e_{name} = l_{name}" for name in _PLACE)
+    return events.join(letters, F.expr(f"{same} AND {of_window}"), "left_anti")
+
+
+def _sessions(events: DataFrame, sink: DeltaAggregateSink, window: Window) -> DataFrame:
+    """A record begins a session when the one before it is at least the gap away."""
+    from pyspark.sql import Window as Over
+    from pyspark.sql import functions as F
+
+    gap = (window.gap or timedelta(0)) // _MICROSECOND
+    group: list[Column] = [F.col(f"e_k{index}") for index in range(len(sink.group_by))] or [F.lit(0)]
+    in_time = Over.partitionBy(*group).orderBy("e_time")
+    begins = f"coalesce(unix_micros(e_time) - unix_micros(previous) >= {gap}, true)"
+    numbered = (
+        events.withColumn("previous", F.lag("e_time").over(in_time))
+        .withColumn("begins", F.expr(begins))
+        .withColumn(
+            "session", F.count(F.when(F.col("begins"), 1)).over(in_time.rowsBetween(Over.unboundedPreceding, 0))
+        )
+    )
+    of_session = Over.partitionBy(*group, "session")
+    return numbered.withColumns(
+        {"e_window_start": F.min("e_time").over(of_session), "latest": F.max("e_time").over(of_session)}
+    ).withColumn("e_window_end", F.expr(f"timestamp_micros(unix_micros(latest) + {gap})"))

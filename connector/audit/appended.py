@@ -1,0 +1,86 @@
+"""Every record, the rows that it makes: the same rows, as often, at the same coordinates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from connector.audit.claim import Bounds
+from connector.audit.counted import RECORD_AT, ROW_AT, counted
+from connector.audit.records import Records
+from connector.audit.rows import found_rows, without_record
+from connector.audit.values import comparable_values
+from sinks.raised import identifier
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_PLACE = ("topic", "partition", "offset")
+
+
+def appended(
+    records: Records,
+    rows: DataFrame,
+    cut: Sequence[Bounds],
+    *,
+    committed_later: bool,
+    leave_out: Sequence[str],
+) -> list[dict[str, Any]]:
+    from pyspark.sql import functions as F
+
+    found = found_rows(rows, records.columns, cut, leave_out=leave_out)
+    expected = records.frame.select(
+        *(F.col(f"_{name}").alias(f"e_{name}") for name in _PLACE),
+        # Of a record that can't be decoded any row is right.
+        F.when(
+            F.expr("NOT _unreadable"),
+            comparable_values(records.columns, lambda name: F.col(identifier(name)), F.col("_timestamp")),
+        ).alias("e_values"),
+    )
+    sides = expected.select(
+        *(F.col(f"e_{name}").alias(name) for name in _PLACE),
+        F.col("e_values").alias("values"),
+        F.lit(1).alias("records"),
+        F.lit(0).alias("rows"),
+        F.lit(None).cast("string").alias("kind"),
+        F.expr(RECORD_AT).alias("at"),
+    ).unionByName(
+        found.select(
+            *(F.col(f"r_{name}").alias(name) for name in _PLACE),
+            F.col("r_values").alias("values"),
+            F.lit(0).alias("records"),
+            F.lit(1).alias("rows"),
+            F.expr(without_record(committed_later)).alias("kind"),
+            F.expr(ROW_AT).alias("at"),
+        )
+    )
+    alike = sides.groupBy(*_PLACE, "values").agg(
+        F.sum("records").alias("records"),
+        F.sum("rows").alias("rows"),
+        F.max("kind").alias("kind"),
+        F.min("at").alias("at"),
+    )
+    groups = alike.groupBy(*_PLACE).agg(
+        F.sum("records").alias("records"),
+        F.sum("rows").alias("rows"),
+        F.sum(F.least("records", "rows")).alias("equal"),
+        F.sum(F.when(F.col("values").isNull(), F.col("records"))).alias("unreadable"),
+        F.max("kind").alias("kind"),
+        F.min("at").alias("at"),
+    )
+    groups = groups.withColumn("right", F.expr("IF(unreadable > 0, least(records, rows), equal)"))
+    # What isn't equal on either side: first another value for the record, then a row too many or too few.
+    other = "least(records, rows) - right"
+    # Where nobody knows how many rows a record has made, none is one too many.
+    twice = "0L" if records.several else "IF(records = 0 AND kind = 'unchecked', rows - 1, 0L)"
+    counts = {
+        "expected": "records",
+        "found": "right",
+        "lost": "greatest(records - rows, 0L)",
+        "duplicated": f"IF(records > 0, greatest(rows - records, 0L), {twice})",
+        "altered": other,
+        **{kind: f"IF(records = 0 AND kind = '{kind}', rows, 0L)" for kind in ("unexpected", "ahead", "unchecked")},
+    }
+    if not records.several:
+        counts["unchecked"] = "IF(records = 0 AND kind = 'unchecked', 1L, 0L)"
+    return counted(groups, counts, dict.fromkeys(counts, "at"))

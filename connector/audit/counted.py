@@ -1,0 +1,103 @@
+"""From rows and records side by side to counts per partition. Only these leave the executors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from connector.audit.verdict import COUNTS
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+ROW_AT = "struct(claim IS NOT NULL AS claimed, r_topic AS topic, r_partition AS `partition`, r_offset AS offset)"
+RECORD_AT = "struct(true AS claimed, e_topic AS topic, e_partition AS `partition`, e_offset AS offset)"
+_NO_COORDINATES = (
+    "struct(false AS claimed, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS `partition`, "
+    "CAST(NULL AS BIGINT) AS offset)"
+)
+_KINDS_OF_ROWS = ("right", "altered", "stale", "resurrected", "unexpected", "ahead", "unchecked")
+
+
+def one_each(
+    joined: DataFrame, names: Sequence[str], *, within: Sequence[str] = (), coordinates: bool = True
+) -> list[dict[str, Any]]:
+    """For tables with one row per key: of the rows of a key at most one is right, and further ones are copies.
+
+    ``joined``: g*, the key's columns, shown by their ``names``; ``within``, further columns of a key that has several
+    rows; ``kind`` of the row, null without a row; of the record ``wanted``, whether it should have a row, and ``sure``,
+    whether a missing one is a fault; what ``ROW_AT`` and ``RECORD_AT`` need, unless rows have no ``coordinates``.
+    """
+    from pyspark.sql import functions as F
+
+    row_at, record_at = (
+        (F.expr(ROW_AT), F.expr(RECORD_AT)) if coordinates else (F.expr(_NO_COORDINATES), F.expr(_NO_COORDINATES))
+    )
+    keys = [f"g{index}" for index in range(len(names))]
+    groups = joined.groupBy(*keys, *within).agg(
+        F.coalesce(F.max("wanted"), F.lit(False)).alias("wanted"),
+        F.coalesce(F.max("sure"), F.lit(True)).alias("sure"),
+        F.min(F.when(F.col("wanted"), record_at)).alias("at_wanted"),
+        F.min(F.when(F.col("kind").isin("right", "altered", "stale", "unchecked", "ahead"), row_at)).alias("at_copy"),
+        *(F.count(F.when(F.col("kind") == kind, 1)).alias(f"n_{kind}") for kind in _KINDS_OF_ROWS),
+        *(F.min(F.when(F.col("kind") == kind, row_at)).alias(f"at_{kind}") for kind in _KINDS_OF_ROWS[1:]),
+    )
+    # Where the row stays although it is deleted, one that isn't marked so stands for it.
+    revived = "IF(wanted, n_resurrected, 0L)"
+    standing, excused = f"n_right + n_altered + n_stale + {revived}", "n_unchecked + n_ahead"
+    counts = {
+        # Beyond the claim, or where Kafka can't show it, a newer update may have taken the key's place.
+        "expected": f"CAST(wanted AND ({standing} > 0 OR (sure AND {excused} = 0)) AS BIGINT)",
+        "found": "CAST(n_right > 0 AS BIGINT)",
+        "lost": f"CAST(wanted AND sure AND {standing} + {excused} = 0 AS BIGINT)",
+        "duplicated": f"greatest({standing} + {excused} - 1, 0L)",
+        "stale": f"CAST(n_right + n_altered + {revived} = 0 AND n_stale > 0 AS BIGINT)",
+        "resurrected": "IF(wanted, CAST(n_right + n_altered = 0 AND n_resurrected > 0 AS BIGINT), n_resurrected)",
+        "altered": "CAST(n_right = 0 AND n_altered > 0 AS BIGINT)",
+        "unexpected": "n_unexpected",
+        "ahead": f"CAST({standing} = 0 AND n_ahead > 0 AS BIGINT)",
+        "unchecked": f"CAST({standing} + n_ahead = 0 AND n_unchecked > 0 AS BIGINT)",
+    }
+    places = {"expected": "at_wanted", "found": "at_wanted", "lost": "at_wanted", "duplicated": "at_copy"}
+    named = (F.col(ours).alias(name) for ours, name in zip(keys, names, strict=True))
+    shown = F.to_json(F.struct(*named), {"ignoreNullFields": "false"})
+    return counted(groups, counts, {kind: places.get(kind, f"at_{kind}") for kind in counts}, shown)
+
+
+def counted(
+    groups: DataFrame, counts: Mapping[str, str], places: Mapping[str, str], key: Column | None = None
+) -> list[dict[str, Any]]:
+    """One entry per kind and topic-partition: kind, topic, partition, count, first {topic, partition, offset, key}.
+
+    ``counts``: SQL over the ``groups``, by kind. ``places``: SQL of a struct like ``ROW_AT``. ``key``: as JSON.
+    """
+    from pyspark.sql import functions as F
+
+    nothing = F.lit(None).cast("string")
+    findings = F.array(
+        *(
+            F.struct(
+                F.lit(kind).alias("kind"),
+                F.expr(counts[kind]).alias("count"),
+                F.expr(places[kind]).alias("at"),
+                (
+                    nothing if key is None or kind in ("expected", "found") else F.when(F.expr(counts[kind]) > 0, key)
+                ).alias("key"),
+            )
+            for kind in COUNTS
+            if kind in counts
+        )
+    )
+    summed = (
+        groups.select(F.inline(F.filter(findings, lambda finding: finding["count"] > 0)))
+        .groupBy(
+            "kind",
+            F.expr("IF(at.claimed, at.topic, NULL)").alias("topic"),
+            F.expr("IF(at.claimed, at.`partition`, NULL)").alias("partition"),
+        )
+        .agg(
+            F.sum("count").alias("count"),
+            F.min(F.struct("at.topic", "at.partition", "at.offset", "key")).alias("first"),
+        )
+    )
+    return [row.asDict(recursive=True) for row in summed.collect()]

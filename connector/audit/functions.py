@@ -1,0 +1,224 @@
+"""The aggregates of a delta_aggregate sink, a second time: each by plain functions of Spark SQL over all records.
+
+A sum of floating-point numbers depends on the order they are added in, and a sketch is an estimate: such results are
+compared within what their definition leaves open.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sinks.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
+
+_CLOSE = "1e-9D"
+"""Relative, of floating-point results."""
+_DISTINCT = "0.1D"
+"""Relative, of approximate counts."""
+_RANKS = 0.03
+_VALUES = "0.011D"
+"""Of percentiles: from the exact value of a slightly lower rank to that of a slightly higher one, within 1.1 %."""
+
+_COORDINATES = "_topic, _partition, _offset"
+
+
+@dataclass(frozen=True)
+class Recomputed:
+    """One aggregate."""
+
+    name: str
+    arguments: Mapping[str, str]
+    """SQL over the record's columns, by the names that ``aggregates`` calls them."""
+    aggregates: Mapping[str, Column]
+    """Over the arguments, by the names that ``equal`` calls them."""
+    equal: str
+    """SQL: whether r_``name``, the table's, is right; null counts as no."""
+
+
+def recomputed(text: str, name: str, *, option: str, own: Set[str], records: DataFrame) -> Recomputed | None:
+    """``text`` as in ``sum(dep_delay)``; None where it is one of the user's ``own``. Raises ConfigurationError."""
+    from pyspark.errors import PySparkException
+
+    function, arguments = _call(text, option)
+    if function in own:
+        return None
+    try:
+        make = _FUNCTIONS[function]
+        return make(records, name, *arguments)
+    except KeyError:
+        raise ConfigurationError(f"{option}: the auditor doesn't know {function!r}.") from None
+    except (TypeError, ValueError):
+        raise ConfigurationError(f"{option}: {text!r} doesn't have the arguments of {function}.") from None
+    except PySparkException as error:
+        problem = next(line for line in str(error).splitlines() if line.strip())
+        raise ConfigurationError(f"{option}: Spark doesn't take {text!r}: {problem.strip()}") from None
+
+
+def _call(text: str, option: str) -> tuple[str, list[str]]:
+    match = re.fullmatch(r"\s*(\w+)\s*\((.*)\)\s*", text, re.DOTALL)
+    if match is None:
+        raise ConfigurationError(f"{option}: {text!r} isn't an aggregate, such as count(*) or sum(amount).")
+    arguments, depth = [""], 0
+    for piece in re.findall(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`|.", match[2], re.DOTALL):
+        depth += (piece in ("(", "[")) - (piece in (")", "]"))
+        if piece == "," and not depth:
+            arguments.append("")
+        else:
+            arguments[-1] += piece
+    return match[1].lower(), [argument.strip() for argument in arguments]
+
+
+def _type(records: DataFrame, sql: str) -> DataType:
+    return records.selectExpr(f"{sql} AS x").schema[0].dataType
+
+
+def _exactly(name: str, arguments: Mapping[str, str], sql: str) -> Recomputed:
+    from pyspark.sql import functions as F
+
+    return Recomputed(name, arguments, {f"e_{name}": F.expr(sql)}, f"r_{name} <=> e_{name}")
+
+
+def _closely(name: str, arguments: Mapping[str, str], sql: str, *, size: str, least: str = "0D") -> Recomputed:
+    """``size``: SQL of the magnitude that the relative error is of. ``least``: the error allowed in any case."""
+    from pyspark.sql import functions as F
+
+    return Recomputed(
+        name,
+        arguments,
+        {f"e_{name}": F.expr(sql), f"e_{name}_size": F.expr(size)},
+        f"((r_{name} IS NULL AND e_{name} IS NULL) OR "
+        f"abs(CAST(r_{name} AS DOUBLE) - e_{name}) <= {_CLOSE} * e_{name}_size + {least})",
+    )
+
+
+def _count(_: DataFrame, name: str, x: str) -> Recomputed:
+    return _exactly(name, {f"{name}_x": "1" if x == "*" else x}, f"count({name}_x)")
+
+
+def _sum(records: DataFrame, name: str, x: str) -> Recomputed:
+    from pyspark.sql.types import DecimalType, DoubleType, FloatType
+
+    kind, of_x = _type(records, x), f"{name}_x"
+    if isinstance(kind, DoubleType | FloatType):
+        return _closely(name, {of_x: f"CAST({x} AS DOUBLE)"}, f"sum({of_x})", size=f"sum(abs({of_x}))")
+    if isinstance(kind, DecimalType):
+        return _exactly(name, {of_x: x}, f"try_sum({of_x})")
+    # What overflows in between need not overflow in the end.
+    return _exactly(name, {of_x: f"CAST({x} AS DECIMAL(38, 0))"}, f"try_cast(try_sum({of_x}) AS BIGINT)")
+
+
+def _average(records: DataFrame, name: str, x: str) -> Recomputed:
+    from pyspark.sql.types import DecimalType
+
+    kind, of_x = _type(records, x), f"{name}_x"
+    # A decimal average is rounded, to four places more than its values have.
+    least = f"1e-{max(kind.scale, 2) + 4}D" if isinstance(kind, DecimalType) else "0D"
+    arguments = {of_x: f"CAST({x} AS DOUBLE)"}
+    return _closely(name, arguments, f"avg({of_x})", size=f"avg(abs({of_x}))", least=least)
+
+
+def _spread(function: str) -> Callable[[DataFrame, str, str], Recomputed]:
+    """Variances and standard deviations: of values rounded to 6 places (floating point), or 2 to 9 (decimals)."""
+
+    def make(records: DataFrame, name: str, x: str) -> Recomputed:
+        from pyspark.sql.types import DecimalType, DoubleType, FloatType
+
+        kind, of_x = _type(records, x), f"{name}_x"
+        if isinstance(kind, DoubleType | FloatType):
+            x = f"round(CAST({x} AS DOUBLE), 6)"
+        elif isinstance(kind, DecimalType):
+            x = f"round({x}, {min(kind.scale, 9)})"
+        arguments, sql = {of_x: f"CAST({x} AS DOUBLE)"}, f"{function}({of_x})"
+        # Where all values are large and alike, floating point leaves some difference.
+        if function.startswith("var"):
+            return _closely(name, arguments, sql, size=f"{sql} + 1e-6D * avg({of_x} * {of_x})")
+        return _closely(name, arguments, sql, size=f"{sql} + 1e-2D * sqrt(avg({of_x} * {of_x}))")
+
+    return make
+
+
+def _extreme(function: str) -> Callable[[DataFrame, str, str], Recomputed]:
+    def make(_: DataFrame, name: str, x: str) -> Recomputed:
+        return _exactly(name, {f"{name}_x": x}, f"{function}({name}_x)")
+
+    return make
+
+
+def _at(function: str) -> Callable[..., Recomputed]:
+    """The x of the smallest or largest (order, topic, partition, offset); without an order a record doesn't count."""
+
+    def make(_: DataFrame, name: str, x: str, order: str = "_timestamp") -> Recomputed:
+        of_x, of_order = f"{name}_x", f"{name}_o"
+        arguments = {of_x: x, of_order: f"CASE WHEN {order} IS NOT NULL THEN struct({order}, {_COORDINATES}) END"}
+        return _exactly(name, arguments, f"{function}({of_x}, {of_order})")
+
+    return make
+
+
+def _collect_set(_: DataFrame, name: str, x: str, n: str) -> Recomputed:
+    return _exactly(name, {f"{name}_x": x}, f"slice(array_sort(collect_set({name}_x)), 1, {int(n)})")
+
+
+def _top_n(_: DataFrame, name: str, x: str, n: str) -> Recomputed:
+    largest = f"slice(reverse(array_sort(collect_list({name}_x))), 1, {int(n)})"
+    return _exactly(name, {f"{name}_x": x}, largest)
+
+
+def _count_distinct(_: DataFrame, name: str, x: str) -> Recomputed:
+    from pyspark.sql import functions as F
+
+    return Recomputed(
+        name,
+        {f"{name}_x": x},
+        {f"e_{name}": F.expr(f"count(DISTINCT {name}_x)")},
+        f"abs(r_{name} - e_{name}) <= {_DISTINCT} * e_{name}",
+    )
+
+
+def _percentile(_: DataFrame, name: str, x: str, p: str) -> Recomputed:
+    from pyspark.sql import functions as F
+
+    low, high = max(float(p) - _RANKS, 0.0), min(float(p) + _RANKS, 1.0)
+    return Recomputed(
+        name,
+        {f"{name}_x": f"CAST({x} AS DOUBLE)"},
+        {
+            f"e_{name}_{side}": F.expr(f"percentile_disc({rank!r}D) WITHIN GROUP (ORDER BY {name}_x)")
+            for side, rank in (("low", low), ("high", high))
+        },
+        f"((r_{name} IS NULL AND e_{name}_low IS NULL) OR "
+        f"(r_{name} >= e_{name}_low - {_VALUES} * abs(e_{name}_low) AND "
+        f"r_{name} <= e_{name}_high + {_VALUES} * abs(e_{name}_high)))",
+    )
+
+
+_FUNCTIONS: Mapping[str, Callable[..., Recomputed]] = {
+    "count": _count,
+    "sum": _sum,
+    "min": _extreme("min"),
+    "max": _extreme("max"),
+    "avg": _average,
+    "mean": _average,
+    "variance": _spread("var_samp"),
+    "var_samp": _spread("var_samp"),
+    "var_pop": _spread("var_pop"),
+    "stddev": _spread("stddev_samp"),
+    "stddev_samp": _spread("stddev_samp"),
+    "stddev_pop": _spread("stddev_pop"),
+    "first": _at("min_by"),
+    "min_by": _at("min_by"),
+    "last": _at("max_by"),
+    "max_by": _at("max_by"),
+    "collect_set": _collect_set,
+    "top_n": _top_n,
+    "approx_count_distinct": _count_distinct,
+    "approx_percentile": _percentile,
+    "percentile_approx": _percentile,
+    "quantile": _percentile,
+}

@@ -1,0 +1,120 @@
+"""Every version of a key, from the update that started it to the next that differs, or to a delete."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from connector.audit.claim import Bounds
+from connector.audit.counted import one_each
+from connector.audit.records import Records, changes, sequence_type, table_columns
+from connector.audit.rows import found_rows, without_record
+from connector.config import DeltaHistorySink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+_PLACE = ("topic", "partition", "offset")
+
+
+def versions(
+    records: Records,
+    rows: DataFrame,
+    cut: Sequence[Bounds],
+    sink: DeltaHistorySink,
+    *,
+    whole: bool,
+    committed_later: bool,
+    leave_out: Sequence[str],
+) -> list[dict[str, Any]]:
+    """A version is recognized by its key and the record that started it.
+
+    Unless Kafka shows the ``whole`` claim, a version that isn't as expected may be so by a record that is gone.
+    """
+    from pyspark.sql import functions as F
+
+    columns = table_columns(records.columns, sink)
+    sequence = sequence_type(records, sink)
+    more = {"r_start": ("__START_AT", sequence), "r_end": ("__END_AT", sequence)}
+    found = found_rows(rows, columns, cut, key=sink.key, more=more, leave_out=leave_out)
+    expected = _expected(changes(records, sink, cut), columns, sink)
+    keys = [f"k{index}" for index in range(len(sink.key))]
+    same = F.expr(" AND ".join(f"e_{name} = r_{name}" for name in (*keys, *_PLACE)))
+    doubtful = "'unchecked'" if not whole else "IF(coalesce(e_later, false), 'ahead', 'altered')"
+    no_record = without_record(committed_later)
+    kind = (
+        "CASE WHEN r_zone IS NULL THEN NULL "
+        f"WHEN e_offset IS NULL AND r_zone = 'checked' THEN '{'unexpected' if whole else 'unchecked'}' "
+        f"WHEN e_offset IS NULL THEN {no_record} "
+        "WHEN e_values <=> r_values AND e_start <=> r_start AND e_end <=> r_end THEN 'right' "
+        f"ELSE {doubtful} END"
+    )
+    joined = expected.join(found, same, "full").withColumns(
+        {
+            "kind": F.expr(kind),
+            "wanted": F.expr("e_offset IS NOT NULL"),
+            "sure": F.expr(f"{'true' if whole else 'false'} AND NOT coalesce(e_later, false)"),
+            **{f"g{index}": F.expr(f"coalesce(e_{name}, r_{name})") for index, name in enumerate(keys)},
+            **{f"place_{name}": F.expr(f"coalesce(e_{name}, r_{name})") for name in _PLACE},
+        }
+    )
+    return one_each(joined, sink.key, within=[f"place_{name}" for name in _PLACE])
+
+
+def _expected(events: DataFrame, columns: StructType, sink: DeltaHistorySink) -> DataFrame:
+    """One row per version: e_k*, the coordinates of its start, e_start, e_end, e_values, and e_later: whether its key
+    has records after the claim.
+
+    Of the events of one sequence only the last counts: a version is at least one sequence long. Versions are numbered
+    by counting their starts. A delete belongs to the version that it ends.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    keys = [f"e_k{index}" for index in range(len(sink.key))]
+    of_key = Window.partitionBy(*keys)
+    in_order = of_key.orderBy("e_order")
+    if sink.track_history_column_list is not None:
+        tracked = [name for name in columns.names if name in sink.track_history_column_list]
+    else:
+        tracked = [name for name in columns.names if name not in (sink.track_history_except_column_list or ())]
+    watched = F.struct(
+        F.col("e_change").alias("change"),
+        *(F.col(f"e_values.v{index}") for index, name in enumerate(columns.names) if name in tracked),
+    )
+    events = events.withColumn("e_later_too", F.max("e_later").over(of_key))
+    last_of_equals = F.max("e_order").over(Window.partitionBy(*keys, "e_sequence"))
+    single = events.where("NOT e_later").withColumn("last_of_equals", last_of_equals)
+    single = single.where("e_order = last_of_equals").withColumn("watched", watched)
+    # What is watched holds the change: after a delete every update starts a version.
+    starts = F.expr("e_change = 'update' AND NOT watched <=> previous")
+    numbered = (
+        single.withColumn("previous", F.lag("watched").over(in_order))
+        .withColumn("starts", starts)
+        .withColumn(
+            "number", F.count(F.when(F.col("starts"), 1)).over(in_order.rowsBetween(Window.unboundedPreceding, 0))
+        )
+    )
+    per_version = (
+        numbered.where("number > 0")
+        .groupBy(*keys, "number")
+        .agg(
+            F.expr("min_by(struct(e_order, e_values.timestamp AS timestamp), IF(starts, e_order, NULL))").alias(
+                "first"
+            ),
+            F.expr("max_by(e_values, IF(e_change = 'update', e_order, NULL))").alias("last"),
+            F.expr("min(IF(e_change = 'delete', e_order, NULL)).e_sequence").alias("deleted_at"),
+            F.max("e_later_too").alias("e_later"),
+        )
+        .withColumn("next", F.lead("first.e_order.e_sequence").over(of_key.orderBy("number")))
+    )
+    values = ", ".join(f"last.v{index} AS v{index}" for index in range(len(columns)))
+    return per_version.select(
+        *keys,
+        *(f"first.e_order.e_{name}" for name in _PLACE),
+        F.expr("first.e_order.e_sequence").alias("e_start"),
+        F.expr("coalesce(deleted_at, next)").alias("e_end"),
+        F.expr(f"struct({values}, first.timestamp AS timestamp)").alias("e_values"),
+        "e_later",
+    ).where(" AND ".join(f"{key} IS NOT NULL" for key in keys))

@@ -1,0 +1,102 @@
+"""What the table holds: its rows, comparable, and where in the claim their coordinates lie."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from connector.audit.claim import Bounds
+from connector.audit.values import comparable_values
+from sinks.errors import SchemaMismatch
+from sinks.raised import identifier
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
+
+_BOUNDS = (
+    "array<struct<topic: string, `partition`: int, since: bigint, begin: bigint, stop: bigint, `end`: bigint, "
+    "compacted: boolean, lost: array<struct<start: bigint, `end`: bigint>>>>"
+)
+_COORDINATES = {"_topic": "string", "_partition": "int", "_offset": "bigint", "_timestamp": "timestamp"}
+
+
+def check_columns(rows: DataFrame, wanted: Mapping[str, str | None]) -> None:
+    """``wanted``: columns and their types, None for any. Raises SchemaMismatch unless all of them are there so."""
+    there = {field.name.lower(): field.dataType.simpleString().lower() for field in rows.schema}
+    faults = [
+        f"column {name} is {there[name.lower()]} in the table, {kind} in the pipeline"
+        if name.lower() in there
+        else f"the table has no column {name}"
+        for name, kind in wanted.items()
+        if name.lower() not in there or (kind is not None and there[name.lower()] != kind.lower())
+    ]
+    if faults:
+        raise SchemaMismatch(
+            "The table can't be compared with the topic: " + "; ".join(faults) + ".",
+            hint="Verify with the value.schema and the options that the table was written with.",
+        )
+
+
+def found_rows(
+    rows: DataFrame,
+    columns: StructType,
+    cut: Sequence[Bounds],
+    *,
+    key: Sequence[str] = (),
+    more: Mapping[str, tuple[str, str]] | None = None,
+    leave_out: Sequence[str] = (),
+) -> DataFrame:
+    """r_*: the coordinates, comparable values, the key, and where in the claim the coordinates lie.
+
+    ``more``: further columns of the table, with their types, by their new names. ``leave_out``: topics whose rows
+    are somebody else's. Raises SchemaMismatch.
+    """
+    from pyspark.sql import functions as F
+
+    types = {field.name: field.dataType.simpleString() for field in columns}
+    check_columns(rows, {**types, **dict((more or {}).values()), **_COORDINATES})
+    text = json.dumps(
+        [
+            {
+                "topic": part.at.topic, "partition": part.at.partition, "since": part.since, "begin": part.begin,
+                "stop": part.stop, "end": part.end, "compacted": part.compacted,
+                "lost": [{"start": gap.start, "end": gap.end} for gap in part.lost],
+            }
+            for part in cut
+        ]
+    )  # fmt: skip
+    limits = rows.sparkSession.range(1).select(F.inline(F.from_json(F.lit(text), _BOUNDS)))
+    limits = limits.select(F.struct(*limits.columns).alias("claim"))
+
+    def column(name: str) -> Column:
+        return F.col(identifier(name))
+
+    mine = rows.select(
+        *(F.col(name).alias(f"r{name}") for name in ("_topic", "_partition", "_offset")),
+        comparable_values(columns, column, F.col("_timestamp")).alias("r_values"),
+        *(column(name).alias(f"r_k{index}") for index, name in enumerate(key)),
+        *(column(name).alias(ours) for ours, (name, _) in (more or {}).items()),
+    )
+    if leave_out:
+        mine = mine.where(~F.coalesce(F.col("r_topic").isin(*leave_out), F.lit(False)))
+    placed = mine.join(F.broadcast(limits), F.expr("r_topic = claim.topic AND r_partition = claim.`partition`"), "left")
+    zone = F.expr(
+        "CASE WHEN claim IS NULL OR r_offset IS NULL THEN 'nowhere' "
+        "WHEN r_offset >= claim.`end` THEN 'ahead' "
+        "WHEN r_offset < claim.since THEN 'nowhere' "
+        "WHEN exists(claim.lost, gap -> r_offset >= gap.start AND r_offset < gap.`end`) THEN 'lost' "
+        "WHEN r_offset < claim.begin OR r_offset >= claim.stop THEN 'unchecked' ELSE 'checked' END"
+    )
+    return placed.withColumns({"r_zone": zone, "r_compacted": F.expr("coalesce(claim.compacted, false)")})
+
+
+def without_record(committed_later: bool) -> str:
+    """SQL: the kind of a row for which Kafka shows no record, by where its coordinates lie."""
+    ahead, gone = ("ahead", "unchecked") if committed_later else ("unexpected", "unexpected")
+    return (
+        f"CASE WHEN r_zone = 'nowhere' THEN 'unexpected' WHEN r_zone = 'ahead' THEN '{ahead}' "
+        f"WHEN r_zone = 'lost' THEN '{gone}' WHEN r_zone = 'unchecked' OR r_compacted THEN 'unchecked' "
+        "ELSE 'unexpected' END"
+    )

@@ -1,0 +1,158 @@
+"""The latest update of every key that no later delete or truncate has taken away."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from connector.audit.claim import Bounds
+from connector.audit.counted import one_each
+from connector.audit.records import Records, changes, sequence_type, table_columns
+from connector.audit.rows import found_rows, without_record
+from connector.config import DeltaUpsertSink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+
+def upserted(
+    records: Records,
+    rows: DataFrame,
+    cut: Sequence[Bounds],
+    sink: DeltaUpsertSink,
+    *,
+    whole: bool,
+    committed_later: bool,
+    leave_out: Sequence[str],
+) -> list[dict[str, Any]]:
+    """``whole``: Kafka shows every record of the claim; else what only the missing ones could decide is unchecked."""
+    from pyspark.sql import functions as F
+
+    columns = table_columns(records.columns, sink)
+    soft, ordered = sink.deletes == "soft", sink.sequence_by is not None
+    more: dict[str, tuple[str, str]] = {}
+    if soft:
+        more["r_marked"] = ("_deleted", "boolean")
+    if ordered:
+        more["r_sequence"] = ("_sequence", sequence_type(records, sink))
+    found = found_rows(rows, columns, cut, key=sink.key, more=more, leave_out=leave_out)
+    if not soft:
+        found = found.withColumn("r_marked", F.lit(False))
+    expected = _expected(records, columns, sink, cut)
+    width = len(sink.key)
+    same = F.expr(" AND ".join(f"e_k{index} = r_k{index}" for index in range(width)))
+    keys = {f"g{index}": F.expr(f"coalesce(e_k{index}, r_k{index})") for index in range(width)}
+    joined = expected.join(found, same, "full").withColumns(
+        {
+            "kind": F.expr(_kind(columns, sink, whole=whole, committed_later=committed_later)),
+            "wanted": F.expr("e_state <> 'absent'"),
+            # By offset, what came before can't decide about what came after; by a sequence it can.
+            "sure": F.expr(f"{'true' if whole or not ordered else 'false'} AND NOT coalesce(e_deleted_later, false)"),
+            **keys,
+        }
+    )
+    return one_each(joined, sink.key)
+
+
+def _kind(columns: StructType, sink: DeltaUpsertSink, *, whole: bool, committed_later: bool) -> str:
+    """SQL of the kind of a row."""
+    no_key = " OR ".join(f"r_k{index} IS NULL" for index in range(len(sink.key)))
+    blank = " AND ".join(
+        [
+            "r_marked",
+            *(f"r_values.v{index} IS NULL" for index, name in enumerate(columns.names) if name not in sink.key),
+        ]
+    )
+    if sink.sequence_by is not None:
+        order = "struct(r_sequence AS e_sequence, r_topic AS e_topic, r_partition AS e_partition, r_offset AS e_offset)"
+        elsewhere, older, newer = "false", f"{order} < e_order", f"{order} > e_order"
+        gone = "IF(r_zone = 'unchecked', 'unchecked', 'resurrected')"
+    else:
+        # Offsets of two partitions can't be compared.
+        elsewhere = "e_topic <> r_topic OR e_partition <> r_partition"
+        older, newer, gone = "r_offset < e_offset", "r_offset > e_offset", "'resurrected'"
+    other = "altered" if whole or sink.ignore_null_updates is False else "unchecked"
+    return (
+        f"CASE WHEN r_zone IS NULL THEN NULL WHEN {no_key} THEN 'unexpected' "
+        # Deletes alone: there is no update whose coordinates the row could have.
+        f"WHEN e_state = 'blank' AND r_marked THEN IF({blank}, 'right', 'altered') "
+        f"WHEN r_zone IN ('nowhere', 'ahead') OR e_state IS NULL THEN {without_record(committed_later)} "
+        f"WHEN {elsewhere} THEN 'unexpected' "
+        f"WHEN e_state = 'absent' OR (e_state IN ('blank', 'marked') AND NOT coalesce(r_marked, false)) THEN {gone} "
+        f"WHEN {older} THEN 'stale' "
+        f"WHEN {newer} THEN IF(r_zone = 'unchecked' OR r_compacted, 'unchecked', 'unexpected') "
+        "WHEN NOT r_marked <=> (e_state = 'marked') THEN IF(e_deleted_later, 'ahead', 'altered') "
+        f"WHEN e_values <=> r_values THEN 'right' ELSE '{other}' END"
+    )
+
+
+def _expected(records: Records, columns: StructType, sink: DeltaUpsertSink, cut: Sequence[Bounds]) -> DataFrame:
+    """Per key: coordinates, order and values of its latest update, and e_state
+
+    * alive: the row is there;
+    * absent: it isn't;
+    * marked, blank: it is there as deleted, with the values of the latest update or without any.
+    """
+    from pyspark.sql import functions as F
+
+    events = changes(records, sink, cut)
+    keys = [f"e_k{index}" for index in range(len(sink.key))]
+    truncated = events.where("e_change = 'truncate'").selectExpr(
+        "max(IF(e_later, NULL, e_order)) AS truncated", "coalesce(max(e_later), false) AS truncated_later"
+    )
+    if sink.apply_as_truncates:
+        events = events.where("e_change <> 'truncate'").crossJoin(F.broadcast(truncated))
+    else:
+        events = events.withColumns({"truncated": F.expr("IF(true, NULL, e_order)"), "truncated_later": F.lit(False)})
+    merged: list[str] = []
+    if sink.ignore_null_updates is not False:
+        events, merged = _since_the_last_delete(events, columns, sink, keys)
+    # Of several rows of one record, which have the same order, the one whose JSON sorts last.
+    order = "struct(e_order, e_json)" if records.several else "e_order"
+    updated = f"CASE WHEN e_change = 'update' AND NOT e_later THEN {order} END"
+    per_key = events.groupBy(*keys).agg(
+        F.expr(f"max_by(struct(e_order, e_values), {updated})").alias("latest"),
+        F.expr("max(CASE WHEN e_change = 'delete' AND NOT e_later THEN e_order END)").alias("deleted"),
+        F.expr("max(truncated)").alias("truncated"),
+        F.expr("max(truncated_later OR (e_later AND e_change = 'delete'))").alias("e_deleted_later"),
+        *(F.expr(value) for value in merged),
+    )
+    parts = (
+        f"{f'w{index}' if f'w{index}' in per_key.columns else f'latest.e_values.v{index}'} AS v{index}"
+        for index in range(len(columns))
+    )
+    alive = (
+        "latest IS NOT NULL AND (latest.e_order > deleted) IS NOT FALSE AND (latest.e_order > truncated) IS NOT FALSE"
+    )
+    gone = "IF(latest IS NULL, 'blank', 'marked')" if sink.deletes == "soft" else "'absent'"
+    known = per_key.where("latest IS NOT NULL OR deleted IS NOT NULL")
+    placed = known.select(
+        *keys,
+        F.expr(f"struct({', '.join(parts)}, latest.e_values.timestamp AS timestamp)").alias("e_values"),
+        F.expr(f"IF({alive}, 'alive', {gone})").alias("e_state"),
+        "e_deleted_later",
+        F.expr("coalesce(latest.e_order, deleted)").alias("e_order"),
+    )
+    return placed.where(" AND ".join(f"{key} IS NOT NULL" for key in keys)).select("*", "e_order.*")
+
+
+def _since_the_last_delete(
+    events: DataFrame, columns: StructType, sink: DeltaUpsertSink, keys: Sequence[str]
+) -> tuple[DataFrame, list[str]]:
+    """For ``ignore_null_updates``: SQL of each column w* that keeps its latest value that isn't null.
+
+    Only values since the last delete or truncate count.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    deleted = F.expr("CASE WHEN e_change = 'delete' AND NOT e_later THEN e_order END")
+    afresh = F.greatest(F.max(deleted).over(Window.partitionBy(*keys)), "truncated")
+    counts = "e_change = 'update' AND NOT e_later AND (e_order > afresh) IS NOT FALSE"
+    kept = columns.names if sink.ignore_null_updates is True else sink.ignore_null_updates or ()
+    return events.withColumn("afresh", afresh), [
+        f"max_by(e_values.v{index}, CASE WHEN {counts} AND e_values.v{index} IS NOT NULL THEN e_order END) AS w{index}"
+        for index, name in enumerate(columns.names)
+        if name in kept
+    ]

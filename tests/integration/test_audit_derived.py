@@ -1,0 +1,434 @@
+"""The auditor of derived tables. These are made by hand, row by row, as the rules say: exact ones are exact, and every
+damage is counted."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from random import Random
+from typing import Any
+
+import pytest
+from audits import counts, places, verify
+from conftest import Lake, Topic
+
+
+def make(
+    lake: Lake, kind: str, columns: str, *rows: tuple[Any, ...], upto: dict[str, int], delivery: str = "transactional"
+) -> None:
+    """A table, with the claim to hold all records up to these offsets. A row with coordinates ends with (partition,
+    offset); topic and timestamp are Kafka's."""
+    spark = lake.spark
+    assert spark is not None
+    frame = spark.createDataFrame(list(rows), columns)
+    if "_offset" in frame.columns:
+        arrived = (
+            spark.read.format("kafka")
+            .option("kafka.bootstrap.servers", lake.topic.broker.bootstrap)
+            .option("subscribe", lake.topic.name)
+            .load()
+            .selectExpr("topic AS _topic", "partition AS _partition", "offset AS _offset", "timestamp AS _timestamp")
+        )
+        frame = frame.join(arrived, ["_partition", "_offset"], "left")
+    metadata = {
+        "lakelock": 1, "pipeline": kind, "epoch": 1, "offsets": {lake.topic.name: upto},
+        "since": {lake.topic.name: dict.fromkeys(upto, 0)}, "topics": {},
+        "delivery": delivery,
+    }  # fmt: skip
+    frame.coalesce(1).write.format("delta").option("userMetadata", json.dumps(metadata)).save(str(lake.path(kind)))
+
+
+def test_a_record_that_makes_several_rows_is_compared_with_all_of_them(lake: Lake, topic: Topic) -> None:
+    lines = ("to be or not to be", "never", "a a a", "to", "drop me", "x y")
+    topic.send(*((None, {"line": line}) for line in lines), partition=0)
+    words = "explode(split(line, ' ')) AS word"
+    sql = f"-- words\n SELECT /*+ COALESCE(1) */ {words} FROM records WHERE line NOT LIKE 'drop%'"
+    options = {"schema": "line STRING", "transform": sql}
+    lake.pipeline(**options).run()
+    assert str(verify(lake, **options)) == "exact: 13 expected, 13 found"
+    for damage in (
+        "DELETE FROM {t} WHERE word = 'be'",  # both, of offset 0
+        "INSERT INTO {t} SELECT * FROM {t} WHERE word IN ('never', 'or')",
+        "UPDATE {t} SET word = 'b' WHERE word = 'a'",
+        "INSERT INTO {t} SELECT 'me', _topic, _partition, 4, _timestamp FROM {t} WHERE word = 'never' LIMIT 1",
+    ):
+        lake.sql(damage)
+    found = verify(lake, **options)
+    # Of offset 0, the second "or" stands where one of the two that were lost should be.
+    assert counts(found) == {
+        "expected": 13, "found": 8, "lost": 1, "altered": 4, "duplicated": 1, "unexpected": 1,
+    }  # fmt: skip
+    assert places(found) == {"lost": (0, 0), "altered": (0, 0), "duplicated": (0, 1), "unexpected": (0, 4)}
+
+
+CHANGES = "k STRING, n INT, note STRING, s INT, op STRING"
+
+
+def change(k: str, s: int, n: int | None = None, op: str = "U", note: str | None = None) -> tuple[str, dict[str, Any]]:
+    return (k, {"k": k, "s": s, "n": n, "op": op, "note": note})
+
+
+def test_an_upsert_by_sequence_with_deletes_and_truncates(lake: Lake, topic: Topic) -> None:
+    topic.send(
+        change("a", 15, 1), change("b", 11, 1), change("b", 12, op="D"), change("c", 12, op="D"), change("c", 14, 3),
+        change("d", 15, 1), change("e", 9, 1), change("f", 16, 1), ("f", None), change("g", 5, op="D"),
+        partition=0,
+    )  # fmt: skip
+    topic.send(
+        change("a", 13, 2), change("b", 11, 2), change("d", 15, 2), change("z", 10, op="T"), change("h", 10, 1),
+        ('"i"', {"k": "i", "n": 7, "s": 20}), ('{"k":"j"}', {"k": "j", "n": 7, "s": 20}), ('"i"', None),
+        ('{"k":"j"}', None), change("k", 20, 9),
+        partition=1,
+    )  # fmt: skip
+    options = {
+        "schema": CHANGES,
+        "sink": {
+            "sequence_by": "coalesce(s, 100)", "apply_as_deletes": "op = 'D'", "apply_as_truncates": "op = 'T'",
+            "except_column_list": ["op", "note", "s"],
+        },
+    }  # fmt: skip
+    make(
+        lake, "upsert", "k STRING, n INT, _sequence INT, _partition INT, _offset LONG",
+        ("a", 1, 15, 0, 0), ("c", 3, 14, 0, 4), ("d", 2, 15, 1, 2), ("h", 1, 10, 1, 4), ("k", 9, 20, 1, 9),
+        upto={"0": 10, "1": 10},
+    )  # fmt: skip
+    assert str(verify(lake, "upsert", **options)) == "exact: 5 expected, 5 found"
+    for damage in (
+        "UPDATE {t} SET n = 2, _sequence = 13, _partition = 1, _offset = 0 WHERE k = 'a'",
+        "DELETE FROM {t} WHERE k = 'c'",
+        "UPDATE {t} SET n = NULL WHERE k = 'k'",
+    ):
+        lake.sql(damage, "upsert")
+    names = {"k": "i.k", "n": "i.n", "_sequence": "i.s", "_partition": "i.p", "_offset": "i.o"}
+    columns = ", ".join(names.get(name, f"t.{name}") for name in lake.frame("upsert").columns)
+    more = "(1, 'e', 9, 0, 6L), (2, 'b', 11, 1, 1L), (7, 'i', 20, 1, 5L), (1, 'nobody', 9, 0, 6L) AS i(n, k, s, p, o)"
+    lake.sql(f"INSERT INTO {{t}} SELECT {columns} FROM {{t}} t, VALUES {more} WHERE t.k = 'k'", "upsert")
+    found = verify(lake, "upsert", **options)
+    assert counts(found) == {
+        "expected": 5, "found": 2, "lost": 1, "stale": 1, "altered": 1, "resurrected": 3, "unexpected": 1,
+    }  # fmt: skip
+    assert {kind: place.key for kind, place in found.first.items()} == {
+        "lost": {"k": "c"}, "stale": {"k": "a"}, "altered": {"k": "k"}, "resurrected": {"k": "e"},
+        "unexpected": {"k": "nobody"},
+    }  # fmt: skip
+
+
+def test_soft_deleted_rows_stay_with_the_values_of_their_latest_update(lake: Lake, topic: Topic) -> None:
+    topic.send(
+        change("a", 0, 1), change("b", 0, 1), ("b", None), change("c", 0, 1), change("c", 0, op="D", n=5),
+        change("c", 0, 2), ("d", None), change("e", 0, 1),
+        partition=0,
+    )  # fmt: skip
+    sink = {"deletes": "soft", "apply_as_deletes": "op = 'D'", "column_list": ["k", "n"]}
+    options = {"schema": CHANGES, "sink": sink}
+    make(
+        lake, "upsert", "k STRING, n INT, _deleted BOOLEAN, _partition INT, _offset LONG",
+        ("a", 1, False, 0, 0), ("b", 1, True, 0, 1), ("c", 2, False, 0, 5), ("d", None, True, None, None),
+        ("e", 1, False, 0, 7),
+        upto={"0": 8, "1": 0},
+    )  # fmt: skip
+    assert str(verify(lake, "upsert", **options)) == "exact: 5 expected, 5 found"
+    for damage in (
+        "UPDATE {t} SET _deleted = NOT _deleted WHERE k IN ('a', 'b')",
+        "DELETE FROM {t} WHERE k = 'e'",
+        "UPDATE {t} SET n = 1 WHERE k = 'd'",
+    ):
+        lake.sql(damage, "upsert")
+    found = verify(lake, "upsert", **options)
+    assert counts(found) == {"expected": 5, "found": 1, "lost": 1, "altered": 2, "resurrected": 1}
+
+
+def test_nulls_that_are_ignored_keep_the_value_before_them_but_none_from_before_a_delete(
+    lake: Lake, topic: Topic
+) -> None:
+    topic.send(
+        change("a", 1, 1, note="x"), change("a", 2, 2), change("a", 3),
+        change("b", 1, 1, note="x"), change("b", 2, op="D"), change("b", 3),
+        change("c", 5, 5), change("c", 4, 4, note="late"),
+        partition=0,
+    )  # fmt: skip
+    shape = "k STRING, n INT, note STRING, _sequence INT, _partition INT, _offset LONG"
+    sink = {"sequence_by": "s", "apply_as_deletes": "op = 'D'", "column_list": ["k", "n", "note"]}
+    every, some = ({"schema": CHANGES, "sink": {**sink, "ignore_null_updates": which}} for which in (True, ["note"]))
+    make(
+        lake, "upsert", shape,
+        ("a", 2, "x", 3, 0, 2), ("b", None, None, 3, 0, 5), ("c", 5, "late", 5, 0, 6),
+        upto={"0": 8, "1": 0},
+    )  # fmt: skip
+    assert str(verify(lake, "upsert", **every)) == "exact: 3 expected, 3 found"
+    assert counts(verify(lake, "upsert", **some)) == {"expected": 3, "found": 2, "altered": 1}
+    lake.sql("UPDATE {t} SET n = NULL WHERE k = 'a'", "upsert")
+    assert str(verify(lake, "upsert", **some)) == "exact: 3 expected, 3 found"
+    assert counts(verify(lake, "upsert", **every)) == {"expected": 3, "found": 2, "altered": 1}
+
+
+def test_every_damage_to_a_history_is_counted_by_version(lake: Lake, topic: Topic) -> None:
+    topic.send(
+        change("a", 10, 1), change("a", 20, 2, note="x"), change("a", 30, 2, note="y"), change("a", 40, op="D"),
+        change("a", 50, 2), change("b", 30, 3), change("b", 10, 1), change("b", 20, 1), change("b", 25, op="D"),
+        change("c", 10, 1), change("c", 10, 2), change("d", 5, op="D"), change("a", 45, op="D"),
+        ("a", b'{"k": "a", "n": 7, "s": 7, '),
+        partition=0,
+    )  # fmt: skip
+    sink = {
+        "key": "k", "sequence_by": "s", "apply_as_deletes": "op = 'D'", "track_history_except_column_list": ["note"],
+        "column_list": ["k", "n", "note"],
+    }  # fmt: skip
+    options = {"schema": CHANGES, "sink": sink}
+    make(
+        lake, "history",
+        "k STRING, n INT, note STRING, `__START_AT` INT, `__END_AT` INT, _partition INT, _offset LONG",
+        ("a", 1, None, 10, 20, 0, 0), ("a", 2, "y", 20, 40, 0, 1), ("a", 2, None, 50, None, 0, 4),
+        ("b", 1, None, 10, 25, 0, 6), ("b", 3, None, 30, None, 0, 5), ("c", 2, None, 10, None, 0, 10),
+        upto={"0": 14, "1": 0},
+    )  # fmt: skip
+    assert str(verify(lake, "history", **options)) == "exact: 6 expected, 6 found"
+    for damage in (
+        "UPDATE {t} SET `__END_AT` = NULL WHERE k = 'a' AND n = 1",
+        "UPDATE {t} SET note = 'x' WHERE k = 'a' AND note = 'y'",
+        "DELETE FROM {t} WHERE k = 'b' AND n = 3",
+        "INSERT INTO {t} SELECT * FROM {t} WHERE k = 'c'",
+        "UPDATE {t} SET _offset = 7 WHERE k = 'b'",
+    ):
+        lake.sql(damage, "history")
+    found = verify(lake, "history", **options)
+    assert counts(found) == {
+        "expected": 6, "found": 2, "lost": 2, "altered": 2, "duplicated": 1, "unexpected": 1,
+    }  # fmt: skip
+    assert (found.first["altered"].offset, found.first["lost"].key) == (0, {"k": "b"})
+
+
+@pytest.mark.parametrize(
+    "sink",
+    [
+        {
+            "sequence_by": "coalesce(s, 39)",
+            "track_history_except_column_list": "note",
+            "column_list": ["k", "n", "note"],
+        },
+        {"track_history_column_list": "n"},
+    ],
+)
+def test_histories_that_a_pipeline_has_written_are_exact(sink: dict[str, Any], lake: Lake, topic: Topic) -> None:
+    dice = Random(len(sink))
+    for partition in (0, 1):
+        records: list[tuple[str, Any]] = []
+        for _ in range(60):
+            # In the order of offsets a key stays in its partition.
+            key = f"{'k' if 'sequence_by' in sink else partition}{dice.randrange(8)}"
+            values = (dice.randrange(40), dice.choice([None, 1, 2]), dice.choice("DUUUU"), dice.choice("xyz"))
+            records.append((key, None) if dice.random() < 0.07 else change(key, *values))
+        topic.send(*records, partition=partition)
+    sink = {**sink, "key": "k", "apply_as_deletes": "op = 'D'"}
+    options = {"schema": CHANGES, "sink": sink, "epoch": {"max_records": 45}}
+    lake.pipeline("history", **options).run()
+    found = verify(lake, "history", **options)
+    assert found.ok, (counts(found), found.first)
+    assert found.totals["found"] == lake.frame("history").count() > 30
+
+
+@pytest.mark.parametrize(
+    "sink",
+    [
+        {},
+        {"deletes": "soft"},
+        {"sequence_by": "coalesce(s, 39)", "apply_as_truncates": "op = 'T'"},
+        {"sequence_by": "coalesce(s, 39)", "ignore_null_updates": "n"},
+    ],
+    ids=["offsets", "soft", "truncates", "nulls"],
+)
+def test_upserts_that_a_pipeline_has_written_are_exact(sink: dict[str, Any], lake: Lake, topic: Topic) -> None:
+    dice = Random(len(sink))
+    for partition in (0, 1):
+        records: list[tuple[str, Any]] = []
+        for _ in range(60):
+            key = f"{'k' if 'sequence_by' in sink else partition}{dice.randrange(12)}"
+            operation = dice.choice("DUUUUUUUUT" if "apply_as_truncates" in sink else "DUUUUU")
+            values = (dice.randrange(40), dice.choice([None, 1, 2]), operation, dice.choice("xyz"))
+            records.append((key, None) if dice.random() < 0.07 else change(key, *values))
+        topic.send(*records, partition=partition)
+    options = {"schema": CHANGES, "sink": {**sink, "apply_as_deletes": "op = 'D'"}, "epoch": {"max_records": 45}}
+    lake.pipeline("upsert", **options).run()
+    found = verify(lake, "upsert", **options)
+    assert found.ok, (counts(found), found.first)
+    assert found.totals["found"] == lake.frame("upsert").count() > 2
+
+
+def test_a_history_in_the_order_of_offsets(lake: Lake, topic: Topic) -> None:
+    topic.send(change("a", 0, 1), change("a", 0, 1), ("a", None), ("a", None), change("a", 0, 1), partition=1)
+    options = {"schema": CHANGES, "sink": {"key": "k", "column_list": ["k", "n"]}}
+    make(
+        lake, "history", "k STRING, n INT, `__START_AT` LONG, `__END_AT` LONG, _partition INT, _offset LONG",
+        ("a", 1, 0, 2, 1, 0), ("a", 1, 4, None, 1, 4),
+        upto={"0": 0, "1": 5},
+    )  # fmt: skip
+    assert str(verify(lake, "history", **options)) == "exact: 2 expected, 2 found"
+
+
+NUMBERS = "g STRING, n INT, x DOUBLE, d DECIMAL(10,2), at TIMESTAMP"
+AGGREGATES = {
+    "records": "count(*)", "ns": "count(n)", "n_sum": "SUM(n + 1)", "x_sum": "sum(x)", "d_sum": "sum(d)",
+    "low": "min(n)", "high": "max(x)", "x_avg": "avg(x)", "d_avg": "mean(d)", "spread": "stddev(x)",
+    "d_var": "var_pop(d)", "earliest": "first(n, at)", "latest": "last(n)", "some": "collect_set(n, 3)",
+    "most": "top_n(n, 3)", "kinds": "approx_count_distinct(n)", "p90": "approx_percentile(x, 0.9)",
+    "own": "mine(concat(g, ','))",
+}  # fmt: skip
+
+
+def test_groups_are_recomputed_with_every_function(lake: Lake, topic: Topic) -> None:
+    def number(g: str | None, n: int | None, x: float, minute: int) -> tuple[None, dict[str, Any]]:
+        return None, {"g": g, "n": n, "x": x, "d": n, "at": f"2026-01-01T00:{minute:02}:00Z"}
+
+    damaged = [name for name in AGGREGATES if name != "own"]
+    topic.send(*(number("a", n % 40, n / 10, 59 - n % 60) for n in range(100)), partition=0)
+    topic.send(number(None, 5, 0.5, 1), number(None, None, 1.5, 2), partition=1)
+    topic.send(*(number(name, *values) for name in damaged for values in ((3, 0.5, 1), (5, 1.5, 2))), partition=1)
+    sink = {"group_by": "g", "aggregates": AGGREGATES, "states": {"mine": "my.states:Mine"}}
+    options = {"schema": NUMBERS, "sink": sink}
+    pair = (2, 2, 10, 2.0, Decimal(8), 3, 1.5, 1.0, Decimal(4), 0.5**0.5, 1.0, 3, 5, [3, 5], [5, 3], 2, 1.49, "?", "?")
+    make(
+        lake, "aggregate",
+        "g STRING, records LONG, ns LONG, n_sum LONG, x_sum DOUBLE, d_sum DECIMAL(38,2), low INT, high DOUBLE, "
+        "x_avg DOUBLE, d_avg DECIMAL(38,6), spread DOUBLE, d_var DOUBLE, earliest INT, latest INT, some ARRAY<INT>, "
+        "most ARRAY<INT>, kinds LONG, p90 DOUBLE, own STRING, _state STRING",
+        ("a", 100, 100, 1850, 495.0, Decimal(1750), 0, 9.9, 4.95, Decimal("17.5"), 2.901149197588202, 129.25, 19, 19,
+         [0, 1, 2], [39, 39, 38], 41, 8.97, "?", "?"),
+        (None, 2, 1, 6, 2.0, Decimal(5), 5, 1.5, 1.0, Decimal(5), 0.5**0.5, 0.0, 5, None, [5], [5], 1, 1.49, "?", "?"),
+        *((name, *pair) for name in damaged),
+        upto={"0": 100, "1": 2 + 2 * len(damaged)},
+    )  # fmt: skip
+    found = verify(lake, "aggregate", **options)
+    assert str(found) == "exact: 19 expected, 19 found"
+    assert found.notes == ["Column own isn't compared: mine(concat(g, ',')) is computed by code of your own (states)."]
+    changed = {"some": "array(3)", "most": "array(3, 5)", "x_sum": "x_sum + 1e-6"}
+    each = (f"{name} = IF(g = '{name}', {changed.get(name, f'{name} * 1.2 + 1')}, {name})" for name in damaged)
+    lake.sql(f"UPDATE {{t}} SET {', '.join(each)}", "aggregate")
+    lake.sql("INSERT INTO {t} SELECT * FROM {t} WHERE g = 'a'", "aggregate")
+    lake.sql("INSERT INTO {t} (g) VALUES ('b')", "aggregate")
+    lake.sql("DELETE FROM {t} WHERE g IS NULL", "aggregate")
+    found = verify(lake, "aggregate", **options)
+    assert counts(found) == {
+        "expected": 19, "found": 1, "altered": 17, "duplicated": 1, "unexpected": 1, "lost": 1,
+    }  # fmt: skip
+    assert found.first["lost"].key == {"g": None}
+
+
+def at(minute: float) -> datetime:
+    return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=minute)
+
+
+@pytest.mark.parametrize(
+    ("window", "rows"),
+    [
+        ({"size": "10 minutes"}, [("a", 0, 10, 2), ("a", 10, 20, 1), ("a", 30, 40, 1), ("b", 0, 10, 1)]),
+        (
+            {"size": "10 minutes", "slide": "5 minutes"},
+            [("a", -5, 5, 1), ("a", 0, 10, 2), ("a", 5, 15, 2), ("a", 10, 20, 1), ("a", 25, 35, 1), ("a", 30, 40, 1),
+             ("b", -5, 5, 1), ("b", 0, 10, 1)],
+        ),
+        ({"gap": "5 minutes"}, [("a", 1, 6, 1), ("a", 6, 15.5, 2), ("a", 30, 35, 1), ("b", 1, 6, 1)]),
+    ],
+)  # fmt: skip
+def test_windows_hold_the_records_of_their_time(window: dict[str, Any], rows: list, lake: Lake, topic: Topic) -> None:
+    times = [("a", 1), ("a", 6), ("a", 10.5), ("b", 1), ("a", 30), ("a", 33)]
+    topic.send(
+        *((None, {"g": g, "at": at(minute).isoformat()}) for g, minute in times), (None, {"g": "x"}), partition=0
+    )
+    assert lake.spark is not None
+    letters = lake.folder / "letters"
+    late = [("aggregate", "late", topic.name, 0, 5, None if "gap" in window else at(start)) for start in (25, 30)]
+    late += [("aggregate", "bad", topic.name, 0, 0, None), ("other", "late", topic.name, 0, 0, None)]
+    columns = "pipeline STRING, reason STRING, _topic STRING, _partition INT, _offset LONG, window_start TIMESTAMP"
+    lake.spark.createDataFrame(late, columns).write.format("delta").save(str(letters))
+    sink = {"group_by": "g", "aggregates": {"c": "count(*)"}, "window": {"time": "at", "late": "dead_letter", **window}}
+    options = {"schema": "g STRING, at TIMESTAMP", "sink": sink, "dead_letters": {"path": str(letters)}}
+    make(
+        lake, "aggregate",
+        "g STRING, window_start TIMESTAMP, window_end TIMESTAMP, c LONG, window_closed BOOLEAN",
+        *((g, at(start), at(end), c, False) for g, start, end, c in rows),
+        upto={"0": 7, "1": 0},
+    )  # fmt: skip
+    found = verify(lake, "aggregate", **options)
+    assert str(found) == f"exact: {len(rows)} expected, {len(rows)} found"
+    assert found.notes == ["2 dead letters aren't expected in their windows: these records came late."]
+    lake.sql("UPDATE {t} SET window_end = window_end + INTERVAL 1 SECOND WHERE g = 'b'", "aggregate")
+    lake.sql("DELETE FROM {t} WHERE g = 'a' AND window_start = TIMESTAMP'2026-01-01 00:30:00'", "aggregate")
+    found = verify(lake, "aggregate", **options)
+    of_b = sum(row[0] == "b" for row in rows)
+    assert counts(found) == {
+        "expected": len(rows), "found": len(rows) - 1 - of_b, "altered": of_b, "lost": 1,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("window", [{"size": "4 minutes", "slide": "2 minutes"}, {"gap": "90 seconds"}])
+def test_windows_that_a_pipeline_has_written_are_exact(window: dict[str, Any], lake: Lake, topic: Topic) -> None:
+    def number(n: int) -> tuple[str, dict[str, Any]]:
+        minute = n - 9 if n % 7 == 0 else n
+        return f"g{n % 3}", {"g": None if n % 3 == 0 else f"g{n % 3}", "n": n, "x": n / 7, "d": n / 10,
+                             "at": at(minute).isoformat()}  # fmt: skip
+
+    topic.send(*(number(n) for n in range(30)), partition=0)
+    topic.send(*(number(n) for n in range(30, 40)), partition=1)
+    aggregates = {name: text for name, text in AGGREGATES.items() if name != "own"}
+    sink = {"group_by": "g", "aggregates": aggregates, "window": {"time": "at", "late": "dead_letter", **window}}
+    options = {
+        "schema": NUMBERS, "sink": sink, "dead_letters": {"path": str(lake.folder / "letters")},
+        "epoch": {"max_records": 15},
+    }  # fmt: skip
+    lake.pipeline("aggregate", **options).run()
+    found = verify(lake, "aggregate", **options)
+    assert found.ok, counts(found)
+    assert found.totals["expected"] == lake.frame("aggregate").count() > 10
+    assert "dead letters aren't expected" in found.notes[0]
+    lake.sql("UPDATE {t} SET x_sum = x_sum + 1 WHERE g = 'g1'", "aggregate")
+    assert verify(lake, "aggregate", **options).totals["altered"] > 3
+
+
+def test_what_only_the_removed_records_could_tell_is_unchecked(lake: Lake, topic: Topic) -> None:
+    from kafka import KafkaAdminClient
+    from kafka.structs import TopicPartition
+
+    topic.send(change("a", 10, 1), change("b", 10, 1), change("a", 20, 2), change("c", 20, 2), partition=0)
+    make(
+        lake, "history", "k STRING, n INT, `__START_AT` INT, `__END_AT` INT, _partition INT, _offset LONG",
+        ("a", 1, 10, 20, 0, 0), ("b", 1, 10, None, 0, 1), ("a", 2, 20, None, 0, 2), ("c", 2, 20, 30, 0, 3),
+        upto={"0": 4, "1": 0},
+    )  # fmt: skip
+    make(lake, "aggregate", "k STRING, c LONG", ("a", 99), ("b", 1), upto={"0": 4, "1": 0})
+    admin = KafkaAdminClient(bootstrap_servers=topic.broker.bootstrap)
+    admin.delete_records({TopicPartition(topic.name, 0): 2})
+    admin.close()
+    sink: dict[str, Any] = {"key": "k", "sequence_by": "s", "column_list": ["k", "n"]}
+    found = verify(lake, "history", schema=CHANGES, sink=sink)
+    assert counts(found) == {"expected": 1, "found": 1, "unchecked": 3}
+    sink = {"group_by": "k", "aggregates": {"c": "count(*)"}}
+    found = verify(lake, "aggregate", schema=CHANGES, sink=sink)
+    assert counts(found) == {"unchecked": 2}
+    assert "No group can be recomputed" in found.notes[0]
+
+
+def test_what_is_written_but_not_committed_yet_is_ahead_in_every_kind_of_table(lake: Lake, topic: Topic) -> None:
+    topic.send(change("a", 1, 1), change("c", 1, 1), ("a", None), change("b", 1, 1), change("a", 1, 2), partition=0)
+    topic.send(change("d", 1, 1), partition=1)
+    claimed: dict[str, Any] = {"upto": {"0": 2, "1": 1}, "delivery": "manual_commit"}
+    row = "k STRING, n INT, _partition INT, _offset LONG"
+    make(lake, "upsert", row, ("b", 1, 0, 3), ("c", 1, 0, 1), **claimed)
+    make(
+        lake, "history", row.replace("_part", "`__START_AT` LONG, `__END_AT` LONG, _part"),
+        ("a", 1, 0, 2, 0, 0), ("a", 2, 4, None, 0, 4), ("b", 1, 3, None, 0, 3), ("c", 1, 1, None, 0, 1), **claimed,
+    )  # fmt: skip
+    make(lake, "aggregate", "k STRING, c LONG", ("a", 3), ("b", 1), ("c", 1), **claimed)
+    aggregates = {"group_by": "k", "aggregates": {"c": "count(*)"}}
+    sinks = {"upsert": {"column_list": ["k", "n"]}, "history": {"key": "k", "column_list": ["k", "n"]},
+             "aggregate": aggregates}  # fmt: skip
+    found = {
+        kind: counts(verify(lake, kind, schema=CHANGES, sink=sink, delivery="manual_commit"))
+        for kind, sink in sinks.items()
+    }
+    # Of the key "d" nothing is there: that is lost, whatever follows.
+    assert found == {
+        "upsert": {"expected": 2, "found": 1, "lost": 1, "ahead": 1},
+        "history": {"expected": 2, "found": 1, "lost": 1, "ahead": 3},
+        "aggregate": {"expected": 2, "found": 1, "lost": 1, "ahead": 2},
+    }
