@@ -34,6 +34,7 @@ from connector.spark import session
 SCHEMA = "key STRING, number BIGINT, amount DOUBLE, at TIMESTAMP, note STRING"
 COLUMNS = f"{SCHEMA}, _topic STRING, _partition INT, _offset BIGINT, _timestamp TIMESTAMP"
 PARTITIONS = 4
+WORKS = ("append", "upsert", "count")
 WARM_UP_RECORDS, WARM_UP_KEYS = 40_000, 2_000
 EVERYTHING = 1_000_000_000
 """More than any topic here holds."""
@@ -92,9 +93,12 @@ def lakelock(kind: str, max_records: int | None) -> Callable[[SparkSession, Topi
 
 
 def pipeline(kind: str, max_records: int | None, topic: Topic, folder: Path) -> Pipeline:
-    sink: dict[str, object] = {"type": f"delta_{kind}", "path": str(folder / "table")}
-    if kind == "upsert":
-        sink["key"] = "key"
+    more: dict[str, dict[str, object]] = {
+        "append": {"type": "delta_append"},
+        "upsert": {"type": "delta_upsert", "key": "key"},
+        "count": {"type": "delta_aggregate", "group_by": "key", "aggregates": {"records": "count(*)"}},
+    }
+    sink = {"path": str(folder / "table"), **more[kind]}
     return Pipeline.from_options(
         {
             "name": f"bench_{kind}",
@@ -147,6 +151,34 @@ def streaming_upsert(max_offsets: int) -> Callable[[SparkSession, Topic, Path], 
     return run
 
 
+def streaming_count(max_offsets: int) -> Callable[[SparkSession, Topic, Path], None]:
+    """Stateful aggregation, whose changed groups go into the table by foreachBatch and MERGE."""
+
+    def run(spark: SparkSession, topic: Topic, folder: Path) -> None:
+        spark.sql(f"CREATE TABLE delta.`{folder / 'table'}` (key STRING, records BIGINT) USING delta")
+
+        def upsert(batch: DataFrame, _: int) -> None:
+            batch.createOrReplaceTempView("updates")
+            batch.sparkSession.sql(
+                f"MERGE INTO delta.`{folder / 'table'}` AS t USING updates AS s ON t.key = s.key "
+                "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+            )
+
+        (
+            decoded(stream(spark, topic, max_offsets))
+            .groupBy("key")
+            .agg(F.count("*").alias("records"))
+            .writeStream.outputMode("update")
+            .foreachBatch(upsert)
+            .option("checkpointLocation", str(folder / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+            .awaitTermination()
+        )
+
+    return run
+
+
 def create_table(spark: SparkSession, folder: Path) -> None:
     spark.sql(f"CREATE TABLE delta.`{folder / 'table'}` ({COLUMNS}) USING delta")
 
@@ -178,11 +210,11 @@ def latest_per_key(rows: DataFrame) -> DataFrame:
     return rows.withColumn("rank", F.row_number().over(newest_first)).where("rank = 1").drop("rank")
 
 
-def contenders(records: int, batches: Sequence[int]) -> list[Contender]:
+def contenders(works: Sequence[str], records: int, batches: Sequence[int]) -> list[Contender]:
     """``batches``: sizes for Structured Streaming, which has no default (it would take everything at once)."""
     listed = []
-    streaming = {"append": streaming_append, "upsert": streaming_upsert}
-    for work in ("append", "upsert"):
+    streaming = {"append": streaming_append, "upsert": streaming_upsert, "count": streaming_count}
+    for work in works:
         default = pipeline(work, None, Topic("unused:9092", "unused"), Path("unused")).config.epoch.max_records
         name = f"Lakelock, {default:,} an epoch (its default)"
         listed.append(Contender(work, name, True, True, lakelock(work, None)))
@@ -229,11 +261,17 @@ def expected(spark: SparkSession, topic: Topic, records: int, keys: int) -> tupl
         .load()
     )
     rows = decoded(kafka)
-    should = {"append": content(rows), "upsert": content(latest_per_key(rows))}
+    counts = rows.groupBy("key").agg(F.count("*").alias("records"))
+    should = {"append": content(rows), "upsert": content(latest_per_key(rows)), "count": content(counted(counts))}
     places = rows.select(F.count_distinct("key", "_partition")).collect()[0][0]
     if should["append"].rows != records or should["upsert"].rows != keys or places != keys:
         raise WrongResult(f"the topic isn't what was asked for: {should}, keys in partitions: {places}")
     return should, kafka.agg(F.avg(F.length("value"))).collect()[0][0]
+
+
+def counted(rows: DataFrame) -> DataFrame:
+    """What is compared of counts per key: the keys and, in the place of an offset, the count."""
+    return rows.selectExpr("key", "records AS _offset")
 
 
 def content(rows: DataFrame) -> Content:
@@ -243,7 +281,8 @@ def content(rows: DataFrame) -> Content:
 
 
 def check(spark: SparkSession, contender: Contender, folder: Path, should: Mapping[str, Content]) -> None:
-    found = content(spark.read.format("delta").load(str(folder / "table")))
+    table = spark.read.format("delta").load(str(folder / "table"))
+    found = content(counted(table) if contender.work == "count" else table)
     if found != should[contender.work]:
         raise WrongResult(f"{contender.label}: the table holds {found}, and should hold {should[contender.work]}")
 
@@ -351,7 +390,7 @@ def main() -> int:
     with new_folder() as warehouse, Broker() as broker:
         settings = {"spark.sql.warehouse.dir": str(warehouse)}
         with session(settings, name="benchmark") as spark:
-            all_contenders = contenders(options.records, options.batches)
+            all_contenders = contenders(options.works, options.records, options.batches)
             try:
                 progress.print(f"warming up with {WARM_UP_RECORDS:,} records")
                 small = produce(spark, broker, "warm_up", WARM_UP_RECORDS, WARM_UP_KEYS)
@@ -389,6 +428,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--records", type=_count, default=2_000_000)
     parser.add_argument("--keys", type=_count, default=100_000, help="distinct keys; at most as many as records")
     parser.add_argument("--repeat", type=_count, default=3, help="rounds; each runs every contender once")
+    parser.add_argument(
+        "--works", nargs="+", choices=("append", "upsert", "count"), default=["append", "upsert", "count"]
+    )
     parser.add_argument(
         "--batches",
         type=_count,
