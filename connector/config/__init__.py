@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, SecretStr, ValidationError
 
-from connector.config.kinds import COORDINATES, OWN_COLUMNS, dotted
+from connector.config.kinds import OWN_COLUMNS, dotted
 from connector.config.pipeline import (
     EpochBound,
     EveryRecords,
@@ -37,6 +37,7 @@ from connector.config.sinks import (
     KeyedSink,
     Window,
 )
+from sinks.delta.table import COORDINATES
 from sinks.errors import ConfigurationError
 
 __all__ = [

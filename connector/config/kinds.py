@@ -8,8 +8,7 @@ from typing import Annotated, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, SecretStr, ValidationError
 
-COORDINATES = ("_topic", "_partition", "_offset", "_timestamp")
-"""Columns that every table has beside the value's: where the row's record came from."""
+from sinks.delta.table import COORDINATES
 
 OWN_COLUMNS = (
     *COORDINATES, "_sequence", "_deleted", "_deleted_by", "_columns", "_delete", "_truncate", "_tombstone", "_state",

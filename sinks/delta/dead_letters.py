@@ -9,14 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sinks.delta.commit import past_conflicts
-from sinks.delta.table import DeltaTable
+from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.raised import identifier, literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _SOURCE = "lakelock_dead_letters"
-_COORDINATES = ("_topic", "_partition", "_offset", "_timestamp")
 _WINDOW = ("window_start", "window_end")
 
 
@@ -36,12 +35,12 @@ class DeadLetters:
             f"{literal(reason)} AS reason",
             f"to_json(struct({shown})) AS record",
             *window,
-            *_COORDINATES,
+            *COORDINATES,
             "current_timestamp() AS _noted_at",
         )
         if self._table.detail() is None:
             self._table.create(letters.schema)
         letters.createOrReplaceTempView(_SOURCE)
-        same = " AND ".join(f"t.{name} <=> s.{name}" for name in ("pipeline", "reason", *_WINDOW, *_COORDINATES[:3]))
+        same = " AND ".join(f"t.{name} <=> s.{name}" for name in ("pipeline", "reason", *_WINDOW, *COORDINATES[:3]))
         sql = f"MERGE INTO {self._table.sql} AS t USING {_SOURCE} AS s ON {same} WHEN NOT MATCHED THEN INSERT *"
         past_conflicts(lambda: self._table.spark.sql(sql).collect())

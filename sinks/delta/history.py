@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta.commit import PipelineCommits, merge_epoch, past_conflicts
 from sinks.delta.kept import kept
-from sinks.delta.table import DeltaTable, sql_type
+from sinks.delta.table import COORDINATES, DeltaTable, sql_type
 from sinks.delta.tombstones import Tombstones
 from sinks.delta.upsert import SOURCE, about_moved_keys, key_sql
 from sinks.offsets import Offsets
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField, StructType
 
 START, END, STATE = "__START_AT", "__END_AT", "_state"
-_COORDINATES = ("_topic", "_partition", "_offset", "_timestamp")
 _GONE = "lakelock gone"
 _BETWEEN_EXPIRIES_SECONDS = 3600.0
 
@@ -63,7 +62,7 @@ class VersionColumns:
         event = StructType(
             [
                 StructField("at", at),
-                *(StructField(name[1:], events[name].dataType) for name in _COORDINATES),
+                *(StructField(name[1:], events[name].dataType) for name in COORDINATES),
                 *self._values(events),
             ]
         )
@@ -72,7 +71,7 @@ class VersionColumns:
                 *own,
                 StructField(START, at),
                 StructField(END, at),
-                *(events[name] for name in _COORDINATES),
+                *(events[name] for name in COORDINATES),
                 StructField(
                     STATE, StructType([StructField("events", ArrayType(event)), StructField("ended_by", event)])
                 ),
@@ -87,7 +86,7 @@ class VersionColumns:
 
     def event(self, at: str, events: StructType, values: str = "true") -> str:
         """SQL of an event as ``_state`` keeps it; its values are null unless the condition ``values`` holds."""
-        fields = [f"'at', {at}", *(f"'{name[1:]}', {name}" for name in _COORDINATES)]
+        fields = [f"'at', {at}", *(f"'{name[1:]}', {name}" for name in COORDINATES)]
         for field in self._values(events):
             fields.append(
                 f"'values', CASE WHEN {values} THEN {_struct(self.untracked)} "
@@ -245,7 +244,7 @@ class _Versions:
             **{name: f"try_element_at(events, -1).values.{identifier(name)}" for name in self.columns.untracked},
             START: "at",
             END: "`end`",
-            **{name: f"get(events, 0).{name[1:]}" for name in _COORDINATES},
+            **{name: f"get(events, 0).{name[1:]}" for name in COORDINATES},
             STATE: f"CASE WHEN size(events) > 1 OR ended_by IS NOT NULL "
             f"THEN named_struct('events', {several}, 'ended_by', ended_by) END",
         }

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from sinks.raised import identifier, literal, raise_sql
 
 SOURCE = "lakelock_epoch"
-COORDINATES = ("_topic", "_partition", "_offset", "_timestamp")
 DELETED_BY = "_deleted_by"
 COLUMNS = "_columns"
 

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import DataType, StructType
 
+COORDINATES = ("_topic", "_partition", "_offset", "_timestamp")
+"""Columns that a table has beside the value's: where the row's record came from."""
+
 _TXN = "txn STRUCT<appId: STRING, version: BIGINT>"
 _NEEDS_COLUMN_MAPPING = re.compile(r"[ ,;{}()\n\t=]")
 

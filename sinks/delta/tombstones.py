@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from sinks.delta.table import DeltaTable
+from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.offsets import Offsets
 from sinks.raised import identifier, literal
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 FOLDER = "_lakelock/tombstones"
-COORDINATES = ("_topic", "_partition", "_offset", "_timestamp")
 
 
 class Tombstones:

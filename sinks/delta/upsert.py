@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, TypeVar
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta.commit import PipelineCommits, merge_epoch
 from sinks.delta.kept import kept
-from sinks.delta.merge import COLUMNS, COORDINATES, DELETED_BY, SOURCE, UpsertRule, deleted_sql, key_sql, merge_sql
-from sinks.delta.table import DeltaTable, sql_type
+from sinks.delta.merge import COLUMNS, DELETED_BY, SOURCE, UpsertRule, deleted_sql, key_sql, merge_sql
+from sinks.delta.table import COORDINATES, DeltaTable, sql_type
 from sinks.delta.tombstones import Tombstones
 from sinks.errors import KeyMoved
 from sinks.offsets import Offsets
