@@ -36,6 +36,7 @@ from sinks.delta.rewind import Target, before_event_time, before_offsets
 from sinks.delta.table import DeltaTable
 from sinks.errors import ConfigurationError
 from sinks.offsets import Offsets, TopicPartition
+from sinks.raised import problem
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -346,9 +347,8 @@ def _value_schema(config: PipelineConfig) -> StructType:
     try:
         schema = StructType.fromDDL(config.value.schema_)
     except PySparkException as error:
-        problem = next(line for line in str(error).splitlines() if line.strip())
         raise ConfigurationError(
-            f"value.schema: not a Spark schema: {problem.strip()}",
+            f"value.schema: not a Spark schema: {problem(error)}",
             hint='Write columns as in "carrier STRING, flight INT, at TIMESTAMP".',
         ) from None
     if not isinstance(schema, StructType) or not schema.names:

@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from sinks.errors import ConfigurationError
-from sinks.raised import identifier
+from sinks.raised import identifier, problem
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -34,9 +34,8 @@ def transform(records: DataFrame, sql: str | None, carried: tuple[str, ...]) -> 
         result = records.sparkSession.sql(f"{start[0]} {kept}, {sql[start.end() :]}")
         own = [name for name in result.columns if not name.startswith(_CARRIED) and name not in columns]
     except PySparkException as error:
-        problem = next(line for line in str(error).splitlines() if line.strip())
         raise ConfigurationError(
-            f"transform: Spark doesn't take it: {problem.strip()}",
+            f"transform: Spark doesn't take it: {problem(error)}",
             hint="Write one SELECT over `records`, row by row, with the columns of value.schema. The coordinates "
             f"({', '.join(columns)}) are carried along by themselves, out of subqueries too if these select them.",
         ) from None

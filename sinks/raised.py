@@ -22,6 +22,16 @@ def literal(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
+def struct_sql(fields: Mapping[str, str]) -> str:
+    """SQL of a struct: field name -> SQL of its value."""
+    return f"named_struct({', '.join(f'{literal(name)}, {sql}' for name, sql in fields.items())})"
+
+
+def problem(error: BaseException) -> str:
+    """What Spark says first: the rest is its plan, or a stack trace."""
+    return next(line for line in str(error).splitlines() if line.strip()).strip()
+
+
 def raise_sql(kind: str, **fields: str) -> str:
     """SQL of an expression that fails the query with ``kind`` and the values of these SQL expressions."""
     pairs = ", ".join(f"{literal(name)}, {sql}" for name, sql in {"kind": literal(kind), **fields}.items())

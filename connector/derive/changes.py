@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from connector.config import COORDINATES, KeyedSink
 from sinks.delta.merge import key_sql
 from sinks.errors import ConfigurationError
-from sinks.raised import identifier, raise_sql
+from sinks.raised import identifier, problem, raise_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -71,9 +71,8 @@ def check_expressions(records: DataFrame, sink: KeyedSink) -> None:
             # With the other columns, as it will be used: an aggregate isn't one value per record.
             return records.selectExpr("*", f"({expression}) AS _found").schema["_found"].dataType
         except PySparkException as error:
-            problem = next(line for line in str(error).splitlines() if line.strip())
             raise ConfigurationError(
-                f"sinks[0].{option}: Spark doesn't take {expression!r}: {problem.strip()}",
+                f"sinks[0].{option}: Spark doesn't take {expression!r}: {problem(error)}",
                 hint="Write an expression over the record's columns, and _topic, _partition, _offset, _timestamp.",
             ) from None
 

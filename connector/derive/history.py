@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from connector.config import DeltaHistorySink
 from connector.derive import Derivation
-from connector.derive.changes import changes, table_columns
+from connector.derive.changes import changes, check_expressions, table_columns
 from sinks.contract import Epoch
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.history import END, START, STATE, DeltaHistory, PlainHistory, VersionColumns
@@ -35,23 +35,12 @@ def history(sink: DeltaHistorySink, table: DeltaTable, commits: PipelineCommits,
 
 
 def _checked(records: DataFrame, sink: DeltaHistorySink) -> StructType:
-    """The columns of the events, where the options' expressions are such that Spark takes and can order them."""
-    from pyspark.errors import PySparkException
-
-    try:
-        schema = changes(records, sink).schema
-    except PySparkException as error:
-        problem = next(line for line in str(error).splitlines() if line.strip())
-        raise ConfigurationError(
-            f"sinks[0]: Spark doesn't take sequence_by or apply_as_deletes: {problem.strip()}",
-            hint="Write SQL expressions over the columns of a record, as in `updated_at` or `op = 'd'`.",
-        ) from None
-    if sink.sequence_by and _holds_map(schema["_sequence"].dataType):
-        raise ConfigurationError(f"sinks[0].sequence_by: {sink.sequence_by!r} is a MAP, which has no order.")
+    """The columns of the events."""
+    check_expressions(records, sink)
     for name in table_columns(records.columns, sink):
         if name.lower() in (START.lower(), END.lower(), STATE):
             raise ConfigurationError(f"sinks[0]: {name} is a column of the history's own; give yours another name.")
-    return schema
+    return changes(records, sink).schema
 
 
 def _version_columns(records: DataFrame, sink: DeltaHistorySink) -> VersionColumns:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from connector.config import COORDINATES
 from sinks.delta.merge import COLUMNS, DELETED_BY, UpsertRule
-from sinks.raised import identifier, literal, raise_sql
+from sinks.raised import identifier, raise_sql, struct_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,7 +32,7 @@ def net_changes(changes: DataFrame, rule: UpsertRule, *, truncates: bool = False
     own = [name for name in changes.columns if name not in (*carried, "_delete", "_truncate")]
     places = {"topic": "_topic", "partition": "_partition", "offset": "_offset"}
     named = {**({"sequence": "_sequence"} if rule.sequenced else {}), **places}
-    order = _struct(named)
+    order = struct_sql(named)
     rank = order if rule.sequenced else "_offset"
     if ties:
         rank = f"struct({rank}, to_json(struct({_list(own)})))"
@@ -46,7 +46,7 @@ def net_changes(changes: DataFrame, rule: UpsertRule, *, truncates: bool = False
     place = "struct(_topic AS topic, _partition AS `partition`)"
     reduced = changes.groupBy(*(F.expr(key).alias(group) for key, group in zip(keys, groups, strict=True))).agg(
         F.expr(f"max_by(struct({_list([*own, *carried])}), {rank}) {update.format('')}").alias("latest"),
-        F.expr(f"max({_struct({**named, 'timestamp': '_timestamp'})}) FILTER (WHERE _delete OR _truncate)").alias(
+        F.expr(f"max({struct_sql({**named, 'timestamp': '_timestamp'})}) FILTER (WHERE _delete OR _truncate)").alias(
             "deleted"
         ),
         *(
@@ -64,13 +64,13 @@ def net_changes(changes: DataFrame, rule: UpsertRule, *, truncates: bool = False
         name: f"coalesce({values[name]}, {identifier(group)})" for name, group in zip(rule.key, groups, strict=True)
     }
     if parts:
-        values[COLUMNS] = _struct({name: f"`{part}`.`order`" for name, part in parts.items()})
+        values[COLUMNS] = struct_sql({name: f"`{part}`.`order`" for name, part in parts.items()})
     values[DELETED_BY] = "deleted"
     if rule.sequenced:
         return reduced.select(*(F.expr(value).alias(name) for name, value in values.items()))
     moved = raise_sql(
         "key_moved",
-        key=f"to_json({_struct({name: identifier(group) for name, group in zip(rule.key, groups, strict=True)})})",
+        key=f"to_json({struct_sql({name: identifier(group) for name, group in zip(rule.key, groups, strict=True)})})",
         topic="last.topic",
         partition="last.`partition`",
         offset="coalesce(latest._offset, deleted.offset)",
@@ -78,13 +78,9 @@ def net_changes(changes: DataFrame, rule: UpsertRule, *, truncates: bool = False
         stored_partition="first.`partition`",
     )
     # The check wraps what every row needs: the optimizer can't drop it.
-    one_place = F.expr(f"CASE WHEN first = last THEN {_struct(values)} ELSE {moved} END")
+    one_place = F.expr(f"CASE WHEN first = last THEN {struct_sql(values)} ELSE {moved} END")
     return reduced.select(one_place.alias("net")).select("net.*")
 
 
 def _list(names: Sequence[str]) -> str:
     return ", ".join(identifier(name) for name in names)
-
-
-def _struct(fields: dict[str, str]) -> str:
-    return f"named_struct({', '.join(f'{literal(name)}, {sql}' for name, sql in fields.items())})"

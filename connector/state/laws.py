@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from connector.state.monoid import Monoid, bound, sql_type
+from connector.state.monoid import Monoid, bound
+from sinks.delta.table import sql_type
 from sinks.raised import literal
 
 if TYPE_CHECKING:

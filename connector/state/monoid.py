@@ -12,9 +12,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from sinks.delta.table import sql_type
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import StructType
 
 
 class Monoid(ABC):
@@ -104,11 +106,14 @@ def bound(spark: SparkSession, schema: StructType | str, monoids: Sequence[Monoi
     Spark analyses all of their SQL on no rows, without a job: raises ValueError with the first mistake that it finds.
     """
     from pyspark.errors import AnalysisException
+    from pyspark.sql.types import AtomicType, NullType
 
     empty = spark.createDataFrame([], schema)
 
     def types(expression: str) -> str:
-        return sql_type(empty.selectExpr(f"{expression} AS x").schema["x"].dataType)
+        kind = empty.selectExpr(f"{expression} AS x").schema["x"].dataType
+        # Names of nested fields stay as they are.
+        return sql_type(kind).upper() if isinstance(kind, AtomicType | NullType) else sql_type(kind)
 
     typed = []
     for monoid in monoids:
@@ -120,20 +125,3 @@ def bound(spark: SparkSession, schema: StructType | str, monoids: Sequence[Monoi
             raise ValueError(f"{monoid}: {str(error).split('; line ')[0].splitlines()[0]}") from None
         typed.append(known)
     return typed
-
-
-def sql_type(data: DataType) -> str:
-    """A type as CAST takes it. Spark's own short form doesn't quote the names of fields."""
-    from pyspark.sql.types import ArrayType, MapType, StructType
-
-    if isinstance(data, StructType):
-        return f"STRUCT<{', '.join(f'{_quoted(field.name)}: {sql_type(field.dataType)}' for field in data)}>"
-    if isinstance(data, ArrayType):
-        return f"ARRAY<{sql_type(data.elementType)}>"
-    if isinstance(data, MapType):
-        return f"MAP<{sql_type(data.keyType)}, {sql_type(data.valueType)}>"
-    return data.simpleString().upper()
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from sinks.contract import Committed, Epoch, Position
-from sinks.delta.commit import PipelineCommits, merge_epoch, past_conflicts
+from sinks.delta.commit import PipelineCommits, merge_epoch, past_conflicts, without_position
 from sinks.delta.table import DeltaTable
-from sinks.raised import identifier, literal, raise_sql
+from sinks.raised import identifier, raise_sql, struct_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -90,7 +90,7 @@ class PlainAggregate:
             self._table.spark.sql(sql).collect()
 
         past_conflicts(write)
-        return Committed(Position(epoch.number, epoch.offsets, owner=epoch.owner, delivery=epoch.delivery), None)
+        return without_position(epoch, None)
 
 
 def merge_sql(target: str, groups: Groups, *, guarded: bool) -> str:
@@ -105,7 +105,7 @@ def merge_sql(target: str, groups: Groups, *, guarded: bool) -> str:
     closed = {"window_closed": "coalesce(t.window_closed, false) OR s.window_closed"} if groups.windows else {}
     updated = {
         **{identifier(name): result for name, result in results.items()},
-        "_state": _struct(states),
+        "_state": struct_sql(states),
         "_applied": _applied("s._offsets") if groups.replaces else _joined("t._applied", _applied("s._offsets")),
         **closed,
         **ends,
@@ -151,7 +151,3 @@ def _applied(offsets: str) -> str:
 def _joined(left: str, right: str) -> str:
     """SQL: the higher offset of both, per partition."""
     return f"coalesce(map_zip_with({left}, {right}, (_k, _l, _r) -> greatest(_l, _r)), {right})"
-
-
-def _struct(fields: Mapping[str, str]) -> str:
-    return f"named_struct({', '.join(f'{literal(name)}, {sql}' for name, sql in fields.items())})"

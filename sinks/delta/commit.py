@@ -302,6 +302,11 @@ def past_conflicts(write: Callable[[], Result]) -> Result:
     return attempts(write)
 
 
+def without_position(epoch: Epoch, rows: int | None) -> Committed:
+    """Of a write that keeps no offsets: nothing but the consumer group knows where it stands."""
+    return Committed(Position(epoch.number, epoch.offsets, owner=epoch.owner, delivery=epoch.delivery), rows)
+
+
 def options(epoch: Epoch) -> dict[str, str]:
     """What makes a Delta write the commit of this epoch: number (the fence) and metadata (the position)."""
     return {

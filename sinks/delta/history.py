@@ -21,14 +21,13 @@ the order of offsets: of all of them) one counts, and which isn't said.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from sinks.contract import Committed, Epoch, Position
-from sinks.delta.commit import PipelineCommits, merge_epoch, past_conflicts
+from sinks.delta.commit import PipelineCommits, merge_epoch, past_conflicts, without_position
 from sinks.delta.kept import kept
 from sinks.delta.table import COORDINATES, DeltaTable, sql_type
 from sinks.delta.tombstones import Tombstones
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
 
 START, END, STATE = "__START_AT", "__END_AT", "_state"
 _GONE = "lakelock gone"
-_BETWEEN_EXPIRIES_SECONDS = 3600.0
 
 
 @dataclass(frozen=True)
@@ -148,7 +146,7 @@ class PlainHistory:
 
         with about_moved_keys(self._table.label), kept(rows) as events:
             changed = past_conflicts(write)
-        return Committed(Position(epoch.number, epoch.offsets, owner=epoch.owner, delivery=epoch.delivery), changed)
+        return without_position(epoch, changed)
 
 
 class _Versions:
@@ -159,7 +157,6 @@ class _Versions:
         self._table = table
         self._tombstones = Tombstones(table, columns.key)
         self._retention = tombstone_retention
-        self._expired_at: float | None = None
 
     def changed(self, events: DataFrame, position: Offsets | None) -> DataFrame:
         """The rows that differ after ``events``, as the table has them, and ``lakelock gone`` for those to take out.
@@ -259,10 +256,7 @@ class _Versions:
         if deletes.isEmpty():
             return
         self._tombstones.add(deletes)
-        now = time.monotonic()
-        if self._expired_at is None or now - self._expired_at > _BETWEEN_EXPIRIES_SECONDS:
-            self._tombstones.expire(datetime.now(timezone.utc) - self._retention)
-            self._expired_at = now
+        self._tombstones.expire_now_and_then(self._retention)
 
 
 def _in_one_partition(points: DataFrame, key: Sequence[str]) -> DataFrame:

@@ -6,12 +6,11 @@ What is promised is the delivery's business: written again, an append adds its r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from sinks.contract import Committed, Epoch, Position
-from sinks.delta.commit import past_conflicts
+from sinks.contract import Committed, Epoch
+from sinks.delta.commit import past_conflicts, without_position
 from sinks.delta.merge import SOURCE, UpsertRule
 from sinks.delta.table import DeltaTable
 from sinks.delta.upsert import Merges, about_moved_keys
@@ -26,7 +25,7 @@ class PlainAppend:
 
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
         past_conflicts(rows.writeTo(self._table.sql).append)
-        return _committed(epoch, None)
+        return without_position(epoch, None)
 
 
 class PlainUpsert:
@@ -36,12 +35,10 @@ class PlainUpsert:
         self,
         table: DeltaTable,
         *,
-        key: Sequence[str] = (),
-        rule: UpsertRule | None = None,
+        rule: UpsertRule,
         tombstone_retention: timedelta = timedelta(days=7),
     ) -> None:
         self._table = table
-        rule = rule or UpsertRule(key)
         self._merges = Merges(table, rule, keep=rule.guarded and not rule.soft, retention=tombstone_retention)
 
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
@@ -53,8 +50,4 @@ class PlainUpsert:
         with about_moved_keys(self._table.label):
             # Nobody but the group knows how far the table is: all tombstones count.
             affected = self._merges.run(rows, None, commit)
-        return _committed(epoch, affected)
-
-
-def _committed(epoch: Epoch, rows: int | None) -> Committed:
-    return Committed(Position(epoch.number, epoch.offsets, owner=epoch.owner, delivery=epoch.delivery), rows)
+        return without_position(epoch, affected)

@@ -11,6 +11,7 @@ from sinks.delta.position import Commit
 from sinks.delta.table import DeltaTable
 from sinks.errors import SinkError
 from sinks.offsets import Offsets
+from sinks.raised import problem
 
 
 @dataclass(frozen=True)
@@ -66,9 +67,8 @@ def restore(table: DeltaTable, version: int) -> None:
     try:
         table.spark.sql(f"RESTORE TABLE {table.sql} TO VERSION AS OF {int(version)}").collect()
     except PySparkException as error:
-        problem = next(line for line in str(error).splitlines() if line.strip())
         raise SinkError(
-            f"{table.label!r} can't be restored to version {version}: {problem.strip()}",
+            f"{table.label!r} can't be restored to version {version}: {problem(error)}",
             hint="VACUUM, or the cleaning of the log, has removed what that version needs. `lakelock replay` builds a "
             "table anew from what Kafka still holds.",
         ) from None

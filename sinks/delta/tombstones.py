@@ -12,7 +12,7 @@ of the table takes back what a note counts for in the same way.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from sinks.delta.table import COORDINATES, DeltaTable
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 FOLDER = "_lakelock/tombstones"
+_EXPIRE_EVERY = timedelta(hours=1)
 
 
 class Tombstones:
@@ -34,6 +35,7 @@ class Tombstones:
         self._key = key
         self._table: DeltaTable | None = None
         self._any = False
+        self._expired: datetime | None = None
 
     def passed(self, position: Offsets | None) -> DataFrame | None:
         """Those that count at this position; all where it is None. May hold one twice. None: there never was any."""
@@ -63,6 +65,13 @@ class Tombstones:
         table = self._at()
         if self._exists(table):
             table.spark.sql(f"DELETE FROM {table.sql} WHERE _noted_at < timestamp_micros({_micros(before)})").collect()
+
+    def expire_now_and_then(self, retention: timedelta) -> None:
+        """Forget notes older than ``retention``, at most once an hour."""
+        now = datetime.now(timezone.utc)
+        if self._expired is None or now - self._expired >= _EXPIRE_EVERY:
+            self.expire(now - retention)
+            self._expired = now
 
     def _exists(self, table: DeltaTable) -> bool:
         """Asked until it is there: another member of the consumer group may make it."""

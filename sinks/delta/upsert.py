@@ -19,9 +19,9 @@ one stops it, with nothing committed, and the epoch is written again in the step
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from sinks.contract import Committed, Epoch, Position
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 __all__ = ["SOURCE", "DeltaUpsert", "Merges", "about_moved_keys", "key_sql"]
 
-_EXPIRE_EVERY = timedelta(hours=1)
 Result = TypeVar("Result")
 
 
@@ -52,13 +51,11 @@ class DeltaUpsert:
         table: DeltaTable,
         commits: PipelineCommits,
         *,
-        key: Sequence[str] = (),
-        rule: UpsertRule | None = None,
+        rule: UpsertRule,
         tombstone_retention: timedelta = timedelta(days=7),
     ) -> None:
         self._table = table
         self._commits = commits
-        rule = rule or UpsertRule(key)
         self._merges = Merges(table, rule, keep=rule.sequenced and not rule.soft, retention=tombstone_retention)
 
     def position(self) -> Position | None:
@@ -84,7 +81,6 @@ class Merges:
         self._rule = rule
         self._tombstones = Tombstones(table, rule.key) if keep else None
         self._retention = retention
-        self._expired: datetime | None = None
 
     def run(self, rows: DataFrame, passed: Offsets | None, commit: Callable[[DataFrame, str], Result]) -> Result:
         """``commit`` gets the source and the MERGE. It has to commit nothing where it raises.
@@ -132,7 +128,7 @@ class Merges:
         kind = rows.schema[DELETED_BY].dataType
         added, truncates, truncate = self._found(marks, kind)
         if added:
-            self._expire(tombstones)
+            tombstones.expire_now_and_then(self._retention)
             sequence = [f"{DELETED_BY}.sequence AS _sequence"] if self._rule.sequenced else []
             places = [f"{DELETED_BY}.{identifier(name[1:])} AS {name}" for name in COORDINATES]
             tombstones.add(rows.where(f"{DELETED_BY} IS NOT NULL").selectExpr(*key, *sequence, *places))
@@ -199,12 +195,6 @@ class Merges:
             return (found["added"] if found else 0), False, None
         pairs = (f"{literal(name)}, {_from_text(found[name], of)}" for name, of in fields.items())
         return found["added"], found["truncates"], f"named_struct({', '.join(pairs)})"
-
-    def _expire(self, tombstones: Tombstones) -> None:
-        now = datetime.now(timezone.utc)
-        if self._expired is None or now - self._expired >= _EXPIRE_EVERY:
-            tombstones.expire(now - self._retention)
-            self._expired = now
 
 
 def _as_text(value: str, kind: DataType) -> str:

@@ -11,6 +11,7 @@ from sinks.conformance import SinkConformance
 from sinks.delta.append import DeltaAppend
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.history import DeltaHistory, VersionColumns
+from sinks.delta.merge import UpsertRule
 from sinks.delta.table import DeltaTable
 from sinks.delta.upsert import DeltaUpsert
 
@@ -51,7 +52,7 @@ class TestDeltaAppend(DeltaConformance):
 
 class TestDeltaUpsert(DeltaConformance):
     def of(self, table: DeltaTable, commits: PipelineCommits) -> DeltaAppend | DeltaUpsert | DeltaHistory:
-        return DeltaUpsert(table, commits, key=["k"])
+        return DeltaUpsert(table, commits, rule=UpsertRule(["k"]))
 
     def test_an_update_with_an_offset_at_or_below_the_stored_one_is_ignored(self) -> None:
         sink = self.make_sink()
