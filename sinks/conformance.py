@@ -1,23 +1,29 @@
-"""The behaviours that every sink must show. Subclass :class:`SinkConformance` in a test, and give it your sink.
+"""The behaviours that every sink must show: subclass one of these in a test, and give it your sink.
 
 ::
 
-    class TestMySink(SinkConformance):
-        def make_sink(self): ...          # the same table at each call, as a new process would open it
-        def make_rows(self, values): ...  # rows for these values, with offsets 0, 1, 2, ... of partition t-0
-        def read_values(self): ...        # what a reader of the table sees, in any order
+    class TestMySink(TwoPhaseConformance):
+        def make_sink(self): ...     # the same place at each call, as a new process would open it
+        def make_rows(self, values, first_offset): ...  # rows of these values, from this offset of partition t-0 on
+        def read_values(self): ...   # what a reader sees, in any order
+
+:class:`SinkConformance` is for sinks that write an epoch in one commit (``Sink``), :class:`TwoPhaseConformance` for
+those that take part in two-phase commit (``TwoPhaseSink``).
 """
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Generic, TypeVar
 
-from sinks.contract import Epoch, Position, Sink
-from sinks.errors import Fenced, LakelockError, PositionMismatch
+from sinks.contract import Committed, Epoch, Position, Prepared, Sink, TwoPhaseSink
+from sinks.errors import Fenced, LakelockError, PositionMismatch, PreparedLost
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 Rows = TypeVar("Rows")
@@ -39,17 +45,7 @@ class SinkConformance(ABC, Generic[Rows]):
 
     def epoch(self, sink: Sink[Rows], start: int, end: int, *, owner: str = "run-1") -> Epoch:
         """The next epoch of this sink, with the offsets ``[start, end)``."""
-        expected = sink.position()
-        return Epoch(
-            pipeline="conformance",
-            number=expected.epoch + 1 if expected else 1,
-            owner=owner,
-            ranges=(OffsetRange("t", 0, start, end),),
-            offsets=Offsets({_AT: end}),
-            topics={"t": "topic-id"},
-            read_to=datetime(2026, 1, 1, tzinfo=timezone.utc),
-            expected=expected,
-        )
+        return _next_epoch(sink.position(), start, end, owner)
 
     def test_an_empty_sink_has_no_position(self) -> None:
         assert self.make_sink().position() is None
@@ -117,6 +113,175 @@ class SinkConformance(ABC, Generic[Rows]):
         assert "expected" in str(error)
         assert "found" in str(error)
         assert self.read_values() == ["a"]
+
+
+class TwoPhaseConformance(ABC, Generic[Rows]):
+    """Each test gets an empty place."""
+
+    @abstractmethod
+    def make_sink(self) -> TwoPhaseSink[Rows]: ...
+
+    @abstractmethod
+    def make_rows(self, values: Sequence[str], first_offset: int) -> Rows: ...
+
+    @abstractmethod
+    def read_values(self) -> list[str]: ...
+
+    def epoch(self, start: int, end: int, *, attempt: int, owner: str = "run-1") -> Epoch:
+        """The next epoch of the sink, with the offsets ``[start, end)``."""
+        return replace(_next_epoch(self.make_sink().position(), start, end, owner), attempt=attempt)
+
+    def put(self, first: int, values: str, *, attempt: int) -> Epoch:
+        """Commit an epoch with one row per letter."""
+        epoch = self.epoch(first, first + len(values), attempt=attempt)
+        sink = self.make_sink()
+        sink.commit(epoch, sink.prepare(epoch, self.make_rows(values, first)))
+        return epoch
+
+    def stands(self) -> tuple[int, str, Offsets] | None:
+        position = self.make_sink().position()
+        return (position.epoch, position.owner, position.offsets) if position else None
+
+    def test_an_empty_sink_has_no_position(self) -> None:
+        assert self.make_sink().position() is None
+
+    def test_it_has_the_same_name_in_every_run(self) -> None:
+        assert self.make_sink().name == self.make_sink().name != ""
+
+    def test_what_is_prepared_is_not_to_be_seen(self) -> None:
+        prepared = self.make_sink().prepare(self.epoch(0, 2, attempt=1), self.make_rows("ab", 0))
+        assert prepared.rows == 2
+        assert self.read_values() == []
+        assert self.stands() is None
+
+    def test_a_process_that_never_saw_the_rows_commits_them(self) -> None:
+        epoch = self.epoch(0, 2, attempt=1)
+        prepared = _as_logged(self.make_sink().prepare(epoch, self.make_rows("ab", 0)))
+        committed = self.make_sink().commit(epoch, prepared)
+        assert not committed.already
+        assert sorted(self.read_values()) == ["a", "b"]
+        assert self.stands() == (1, "run-1", Offsets({_AT: 2}))
+        assert (committed.position.epoch, committed.position.offsets) == (1, Offsets({_AT: 2}))
+
+    def test_epoch_follows_epoch(self) -> None:
+        self.put(0, "ab", attempt=1)
+        self.put(2, "c", attempt=2)
+        assert sorted(self.read_values()) == ["a", "b", "c"]
+        assert self.stands() == (2, "run-1", Offsets({_AT: 3}))
+
+    def test_an_epoch_without_rows_moves_the_position(self) -> None:
+        epoch, sink = self.epoch(0, 5, attempt=1), self.make_sink()
+        prepared = sink.prepare(epoch, self.make_rows([], 0))
+        assert prepared.rows == 0
+        sink.commit(epoch, prepared)
+        assert self.stands() == (1, "run-1", Offsets({_AT: 5}))
+        assert self.read_values() == []
+
+    def test_committing_again_changes_nothing_and_says_so(self) -> None:
+        epoch, sink = self.epoch(0, 2, attempt=1), self.make_sink()
+        prepared = sink.prepare(epoch, self.make_rows("ab", 0))
+        sink.commit(epoch, prepared)
+        assert sink.commit(epoch, prepared).already
+        assert self.make_sink().commit(epoch, prepared).already
+        assert sorted(self.read_values()) == ["a", "b"]
+
+    def test_two_processes_that_commit_at_once_commit_once(self) -> None:
+        epoch = self.epoch(0, 2, attempt=1)
+        prepared = self.make_sink().prepare(epoch, self.make_rows("ab", 0))
+
+        def commit(sink: TwoPhaseSink[Rows]) -> Committed:
+            return sink.commit(epoch, prepared)
+
+        with ThreadPoolExecutor(2) as pool:
+            both = list(pool.map(commit, [self.make_sink(), self.make_sink()]))
+        assert [each.position.epoch for each in both] == [1, 1]
+        assert sorted(self.read_values()) == ["a", "b"]
+
+    def test_prepared_twice_only_what_is_committed_counts(self) -> None:
+        epoch, sink = self.epoch(0, 2, attempt=1), self.make_sink()
+        sink.prepare(epoch, self.make_rows("xy", 0))
+        prepared = sink.prepare(epoch, self.make_rows("ab", 0))
+        sink.commit(epoch, prepared)
+        assert sorted(self.read_values()) == ["a", "b"]
+
+    def test_the_same_rows_have_the_same_checksum_and_others_another(self) -> None:
+        epoch, sink = self.epoch(0, 2, attempt=1), self.make_sink()
+        first = sink.prepare(epoch, self.make_rows("ab", 0))
+        assert self.make_sink().prepare(epoch, self.make_rows("ab", 0)).checksum == first.checksum
+        assert sink.prepare(epoch, self.make_rows("ac", 0)).checksum != first.checksum
+
+    def test_what_was_aborted_can_not_be_committed(self) -> None:
+        epoch = self.epoch(0, 2, attempt=1)
+        prepared = self.make_sink().prepare(epoch, self.make_rows("ab", 0))
+        self.make_sink().abort(before=2)
+        self.make_sink().abort(before=2)
+        _refused(PreparedLost, lambda: self.make_sink().commit(epoch, prepared))
+        assert self.read_values() == []
+        assert self.stands() is None
+
+    def test_an_abort_leaves_later_attempts_and_what_is_committed(self) -> None:
+        self.put(0, "a", attempt=1)
+        epoch = self.epoch(1, 2, attempt=3)
+        prepared = self.make_sink().prepare(epoch, self.make_rows("b", 1))
+        self.make_sink().abort(before=3)
+        self.make_sink().commit(epoch, prepared)
+        assert sorted(self.read_values()) == ["a", "b"]
+
+    def test_a_commit_after_the_abort_that_followed_it_is_there_already(self) -> None:
+        """A process that was paused in its commit, while another rolled the epoch forward and went on."""
+        epoch, sink = self.epoch(0, 2, attempt=1), self.make_sink()
+        prepared = sink.prepare(epoch, self.make_rows("ab", 0))
+        self.make_sink().commit(epoch, prepared)
+        self.make_sink().abort(before=2)
+        assert sink.commit(epoch, prepared).already
+        assert sorted(self.read_values()) == ["a", "b"]
+
+    def test_a_replaced_writer_is_fenced_and_told_who_won(self) -> None:
+        zombie = self.epoch(0, 2, attempt=1, owner="zombie")
+        prepared = self.make_sink().prepare(zombie, self.make_rows("ab", 0))
+        winner = self.put(0, "abc", attempt=2)
+        error = _refused(Fenced, lambda: self.make_sink().commit(zombie, prepared))
+        assert (error.owner, error.epoch) == (winner.owner, 1)
+        assert sorted(self.read_values()) == ["a", "b", "c"]
+
+    def test_a_commit_that_comes_after_the_next_epoch_changes_nothing_even_by_its_own_run(self) -> None:
+        """Another process that recovers the epoch, while its owner is alive after all and goes on."""
+        late, sink = self.epoch(0, 1, attempt=1), self.make_sink()
+        prepared = sink.prepare(late, self.make_rows("a", 0))
+        sink.commit(late, prepared)
+        self.put(1, "b", attempt=2)
+        with suppress(Fenced):
+            assert self.make_sink().commit(late, prepared).already
+        assert sorted(self.read_values()) == ["a", "b"]
+
+    def test_an_epoch_planned_from_another_position_is_refused(self) -> None:
+        first = self.put(0, "a", attempt=1)
+        outdated = replace(first, number=2, offsets=Offsets({_AT: 2}), attempt=2)
+        sink = self.make_sink()
+        prepared = sink.prepare(outdated, self.make_rows("b", 1))
+        error = _refused(PositionMismatch, lambda: sink.commit(outdated, prepared))
+        assert "expected" in str(error)
+        assert "found" in str(error)
+        assert self.read_values() == ["a"]
+
+
+def _next_epoch(expected: Position | None, start: int, end: int, owner: str) -> Epoch:
+    return Epoch(
+        pipeline="conformance",
+        number=expected.epoch + 1 if expected else 1,
+        owner=owner,
+        ranges=(OffsetRange("t", 0, start, end),),
+        offsets=Offsets({_AT: end}),
+        topics={"t": "topic-id"},
+        read_to=datetime(2026, 1, 1, tzinfo=timezone.utc),
+        expected=expected,
+    )
+
+
+def _as_logged(prepared: Prepared) -> Prepared:
+    """Through the coordinator's log, which keeps text."""
+    receipt = json.loads(json.dumps(dict(prepared.receipt)))
+    return Prepared(prepared.rows, prepared.checksum, receipt)
 
 
 def _refused(kind: type[Error], write: Callable[[], object]) -> Error:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from sinks.clock import Clock
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
@@ -77,6 +77,23 @@ class Epoch:
     """Event time after this epoch."""
     backlog: frozenset[TopicPartition] = frozenset()
     """Partitions of which Kafka holds more than this epoch reads."""
+    attempt: int = 0
+    """With a coordinator: the number under which it began the epoch. It grows with every begin, of any run, so what is
+    prepared under a lower one is nobody's any more. 0: one commit, no coordinator."""
+
+    def position(self) -> Position:
+        """What a sink holds after it."""
+        return Position(
+            self.number,
+            self.offsets,
+            self.topics,
+            self.owner,
+            self.read_to,
+            self.since,
+            self.lost,
+            self.delivery,
+            self.clock,
+        )
 
     @property
     def lost_now(self) -> tuple[OffsetRange, ...]:
@@ -93,9 +110,23 @@ class Committed:
     """Rows that the commit added or changed; None where the sink can't tell."""
     already: bool = False
     """The epoch had been committed by this owner before: this call wrote nothing."""
+    reads: Mapping[str, Any] = field(default_factory=dict)
+    """With two-phase commit: how a reader sees the sink as of this commit, as ``{"version": 7}``. Goes into the log."""
 
 
 Rows = TypeVar("Rows", contravariant=True)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a sink has made durable, and no reader sees: with it any process can commit, even one that never saw the
+    rows."""
+
+    rows: int
+    checksum: str
+    """Of the rows, whatever their order and the files they are in: prepared again, the same rows have the same."""
+    receipt: Mapping[str, str]
+    """Where it is, in the sink's own words. Small: it is kept in the coordinator's log."""
 
 
 class Sink(Protocol[Rows]):
@@ -111,4 +142,43 @@ class Sink(Protocol[Rows]):
         Raises Fenced (another run took the epoch), PositionMismatch (the sink no longer holds ``epoch.expected``),
         CommitSkipped, CommitUnknown; after any other error nothing was written.
         """
+        ...
+
+
+class TwoPhaseSink(Protocol[Rows]):
+    """A place that takes part in two-phase commit: an epoch is in all sinks of the pipeline, or in none.
+
+    ``prepare`` does all that can fail for a reason of its own (room, rights, rows that don't fit): after the decision
+    an epoch has to be committed, if need be by a process that starts much later. Only ``commit`` makes anything
+    visible, and it is the same whoever calls it, and how often: several processes may even do so at once.
+    """
+
+    @property
+    def name(self) -> str:
+        """What the coordinator's log calls it: unique in its pipeline, and the same in every run."""
+        ...
+
+    def position(self) -> Position | None:
+        """The last epoch that was committed, read from the sink itself; None: there was none. Of the position only
+        ``epoch``, ``owner`` and ``offsets`` count: the coordinator's log has the rest."""
+        ...
+
+    def prepare(self, epoch: Epoch, rows: Rows) -> Prepared:
+        """Make the rows durable where no reader looks, under ``epoch.attempt``. Each call makes something of its own,
+        also for an attempt that has been prepared before. A crash on the way leaves what ``abort`` finds."""
+        ...
+
+    def commit(self, epoch: Epoch, prepared: Prepared) -> Committed:
+        """Make the rows visible together with the position ``(epoch.number, epoch.owner, epoch.offsets)``.
+
+        A no-op that says so (``already``) where this very epoch, of this owner, is there. Whatever of it an earlier
+        call left half done is completed. Raises Fenced (another owner's epoch of this number is there, or any of a
+        higher one: somebody has gone on meanwhile), PositionMismatch (the sink holds another position than
+        ``epoch.expected``), PreparedLost (what was prepared is gone, and the epoch isn't there), CommitUnknown.
+        """
+        ...
+
+    def abort(self, before: int) -> None:
+        """Throw away all that is prepared under attempts lower than ``before``, by any process. Never raises for what
+        isn't there any more; never touches what was committed."""
         ...

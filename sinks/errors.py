@@ -20,6 +20,10 @@
         +-- CommitSkipped           exit 1   the store reported success but the epoch isn't in the table
         +-- CommitUnknown           exit 1   whether the commit landed could not be found out (transient)
         +-- KeyMoved                exit 1   a key turned up in a second partition
+        +-- PreparedLost            exit 1   what was prepared for a decided epoch is gone
+        +-- Diverged                exit 1   reading a decided epoch again gives other rows than were prepared
+        +-- UnsafeStore             exit 2   the object store can't refuse a second writer
+        +-- StoreUnreachable        exit 1   the object store gave no good answer in time (transient)
         +-- UnsupportedFormat       exit 1   the table was written by a newer Lakelock
 
 ``transient`` tells whether trying again, unchanged, can help. Retries are decided by it alone.
@@ -126,6 +130,26 @@ class CommitUnknown(SinkError):
 
 class KeyMoved(SinkError):
     """A key came from a second partition: offsets of two partitions can't be compared."""
+
+
+class PreparedLost(SinkError):
+    """What was prepared for an epoch is no longer there, and the epoch isn't committed: it has to be prepared anew."""
+
+
+class Diverged(SinkError):
+    """A decided epoch, read from Kafka again, gives other rows than those that were prepared and partly committed."""
+
+
+class UnsafeStore(SinkError):
+    """The object store lets a second writer overwrite what is there: two runs could lose one another's commits."""
+
+    exit_code = 2
+
+
+class StoreUnreachable(SinkError):
+    """The object store didn't answer, or asked to slow down, until all retries were used up."""
+
+    transient = True
 
 
 class UnsupportedFormat(SinkError):

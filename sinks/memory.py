@@ -1,14 +1,17 @@
-"""The reference sink: the contract in plain Python, readable as its model, and the fake of the tests."""
+"""The reference sinks: both contracts in plain Python, readable as their model, and the fakes of the tests."""
 
 from __future__ import annotations
 
+import hashlib
+import threading
+import uuid
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from sinks.contract import Committed, Epoch, Position
-from sinks.errors import Fenced, KeyMoved, PositionMismatch
-from sinks.offsets import TopicPartition
+from sinks.contract import Committed, Epoch, Position, Prepared
+from sinks.errors import Fenced, KeyMoved, PositionMismatch, PreparedLost
+from sinks.offsets import Offsets, TopicPartition
 
 
 class Record(NamedTuple):
@@ -46,10 +49,7 @@ class MemoryAppend:
             if found is not None and found.owner != epoch.owner:
                 raise Fenced(f"run {found.owner} has committed", owner=found.owner, epoch=found.epoch)
             raise PositionMismatch(f"expected {epoch.expected}, found {found}")
-        position = Position(
-            epoch.number, epoch.offsets, epoch.topics, epoch.owner, epoch.read_to, epoch.since, epoch.lost,
-            epoch.delivery, epoch.clock,
-        )  # fmt: skip
+        position = epoch.position()
         version = len(self._table.commits)
         self._table.rows = self._merge(self._table.rows, rows)
         self._table.position = replace(position, version=version)
@@ -72,3 +72,68 @@ class MemoryUpsert(MemoryAppend):
             if stored is None or record.offset > stored.offset:
                 latest[record.key] = record
         return tuple(latest.values())
+
+
+@dataclass
+class MemoryPlace:
+    """What survives a crash: what readers see, with the position, and beside it what is only prepared."""
+
+    rows: tuple[Record, ...] = ()
+    position: Position | None = None
+    staged: dict[str, tuple[Record, ...]] = field(default_factory=dict)
+    """Name -> rows. Each name is of one ``prepare``, and begins with its attempt: ``abort`` goes by it."""
+    lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+    """For what a real place does in one step: replacing rows and position together, if the position is as expected."""
+
+
+class MemoryTwoPhase:
+    """Takes part in two-phase commit. Keeps nothing between two calls: any process is as good as another."""
+
+    def __init__(self, name: str, place: MemoryPlace) -> None:
+        self._name = name
+        self._place = place
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def position(self) -> Position | None:
+        return self._place.position
+
+    def prepare(self, epoch: Epoch, rows: Sequence[Record]) -> Prepared:
+        name = f"{epoch.attempt}-{uuid.uuid4().hex}"  # never another call's: what a successor prepares is its own
+        with self._place.lock:
+            self._place.staged[name] = tuple(rows)
+        return Prepared(len(rows), _checksum(rows), {"staged": name})
+
+    def commit(self, epoch: Epoch, prepared: Prepared) -> Committed:
+        with self._place.lock:
+            found = self._place.position
+            # First of all: what was prepared for an epoch that is there may have been thrown away since.
+            if found is not None and (found.epoch, found.owner) == (epoch.number, epoch.owner):
+                return Committed(found, rows=0, already=True, reads={"epoch": found.epoch})
+            if found is not None and found.epoch >= epoch.number:
+                raise Fenced(f"run {found.owner} has committed", owner=found.owner, epoch=found.epoch)
+            if _stands(found) != _stands(epoch.expected):
+                raise PositionMismatch(f"expected {epoch.expected}, found {found}")
+            rows = self._place.staged.get(prepared.receipt["staged"])
+            if rows is None:
+                raise PreparedLost(f"{prepared.receipt['staged']} is no longer there")
+            position = Position(epoch.number, epoch.offsets, owner=epoch.owner)
+            self._place.rows, self._place.position = (*self._place.rows, *rows), position
+        return Committed(position, rows=len(rows), reads={"epoch": epoch.number})
+
+    def abort(self, before: int) -> None:
+        with self._place.lock:
+            for name in [name for name in self._place.staged if int(name.split("-")[0]) < before]:
+                del self._place.staged[name]
+
+
+def _stands(position: Position | None) -> tuple[int, Offsets] | None:
+    """What counts of a position here: the coordinator's log has the rest."""
+    return (position.epoch, position.offsets) if position else None
+
+
+def _checksum(rows: Sequence[Record]) -> str:
+    """The same for the same rows in any order, and in any process."""
+    return hashlib.sha256("\n".join(sorted(map(repr, rows))).encode()).hexdigest()

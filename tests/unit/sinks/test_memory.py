@@ -2,10 +2,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from sinks.conformance import SinkConformance
+from sinks.conformance import SinkConformance, TwoPhaseConformance
 from sinks.errors import KeyMoved
-from sinks.memory import MemoryAppend, MemoryTable, MemoryUpsert, Record
+from sinks.memory import MemoryAppend, MemoryPlace, MemoryTable, MemoryTwoPhase, MemoryUpsert, Record
 from sinks.offsets import TopicPartition
+
+
+def records(values: Sequence[str], first_offset: int) -> list[Record]:
+    return [Record(TopicPartition("t", 0), offset, value, value) for offset, value in enumerate(values, first_offset)]
 
 
 class MemoryConformance(SinkConformance[Sequence[Record]]):
@@ -19,8 +23,7 @@ class MemoryConformance(SinkConformance[Sequence[Record]]):
         return self.kind(self.table)
 
     def make_rows(self, values: Sequence[str], first_offset: int) -> Sequence[Record]:
-        at = TopicPartition("t", 0)
-        return [Record(at, offset, value, value) for offset, value in enumerate(values, start=first_offset)]
+        return records(values, first_offset)
 
     def read_values(self) -> list[str]:
         return [str(record.value) for record in self.table.rows]
@@ -45,3 +48,18 @@ class TestMemoryUpsert(MemoryConformance):
         with pytest.raises(KeyMoved):
             sink.write(self.epoch(sink, 6, 7), [Record(TopicPartition("t", 1), 9, "k", "other")])
         assert self.read_values() == ["new"]
+
+
+class TestMemoryTwoPhase(TwoPhaseConformance[Sequence[Record]]):
+    @pytest.fixture(autouse=True)
+    def _place(self) -> None:
+        self.place = MemoryPlace()
+
+    def make_sink(self) -> MemoryTwoPhase:
+        return MemoryTwoPhase("memory", self.place)
+
+    def make_rows(self, values: Sequence[str], first_offset: int) -> Sequence[Record]:
+        return records(values, first_offset)
+
+    def read_values(self) -> list[str]:
+        return [str(record.value) for record in self.place.rows]

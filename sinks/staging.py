@@ -1,0 +1,61 @@
+"""Rows put down durably where no reader looks: Parquet in a folder of their own.
+
+``<folder>/<attempt>-<something unique>/``. Nothing is ever written twice to one folder, so a process that was replaced
+can't touch what its successor has staged; and an attempt's number tells whether anybody may still want it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from typing import TYPE_CHECKING
+
+from sinks.contract import Prepared
+from sinks.errors import PreparedLost
+from sinks.files import folders, no_glob, remove
+from sinks.fingerprint import fingerprinted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_NAME = re.compile(r"(\d{12,})-[0-9a-f]{8}")
+
+
+class Staging:
+    """``folder`` belongs to one sink of one pipeline."""
+
+    def __init__(self, spark: SparkSession, folder: str) -> None:
+        self._spark = spark
+        self._folder = folder.rstrip("/")
+
+    def put(self, rows: DataFrame, attempt: int) -> Prepared:
+        """One Spark job, which counts and checksums the rows on the way."""
+        name = f"{attempt:012d}-{uuid.uuid4().hex[:8]}"
+        observed, fingerprint = fingerprinted(rows)
+        observed.write.parquet(f"{self._folder}/{name}")
+        found = fingerprint()
+        return Prepared(found.rows, found.checksum, {"staged": name, "schema": rows.schema.json()})
+
+    def get(self, prepared: Prepared) -> DataFrame:
+        """Raises PreparedLost. What the rows are is known from the receipt: nothing has to look into the files."""
+        from pyspark.errors import AnalysisException
+        from pyspark.sql.types import StructType
+
+        path = no_glob(f"{self._folder}/{prepared.receipt['staged']}")
+        schema = StructType.fromJson(json.loads(prepared.receipt["schema"]))
+        try:
+            # Its mark: Spark writes it when all files are there.
+            self._spark.read.format("binaryFile").load(f"{path}/_SUCCESS")
+            return self._spark.read.schema(schema).parquet(path)
+        except AnalysisException as error:
+            if "PATH_NOT_FOUND" not in str(error):
+                raise
+        raise PreparedLost(f"The rows that were staged at {path} are no longer there.")
+
+    def clear(self, before: int) -> None:
+        """Remove what was staged under lower attempts."""
+        for name in folders(self._spark, self._folder):
+            match = _NAME.fullmatch(name)
+            if match and int(match[1]) < before:
+                remove(self._spark, f"{self._folder}/{name}")
