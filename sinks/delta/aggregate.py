@@ -66,6 +66,24 @@ class DeltaAggregate:
     def position(self) -> Position | None:
         return self._commits.position()
 
+    def rehearse(self, rows: DataFrame, epoch: Epoch) -> None:
+        source, groups = rows, self._groups
+        if groups.grown_together is not None:
+            source = groups.grown_together(rows, epoch)
+        else:
+            sums = [
+                state.plus(f"t._state.{identifier(name)}", f"s._state.{identifier(name)}")
+                for name, state in groups.aggregates.items()
+            ]
+            if not any("raise_error" in sum_ for sum_ in sums):
+                return
+            rows.createOrReplaceTempView(SOURCE)
+            source = self._table.spark.sql(
+                f"SELECT {', '.join(f'{sum_} AS s{index}' for index, sum_ in enumerate(sums))} "
+                f"FROM {SOURCE} AS s JOIN {self._table.sql} AS t ON {_same_group(groups)}"
+            )
+        source.write.format("noop").mode("append").save()
+
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
         sql = merge_sql(self._table.sql, self._groups, guarded=True)
 
@@ -95,7 +113,6 @@ class PlainAggregate:
 
 def merge_sql(target: str, groups: Groups, *, guarded: bool) -> str:
     """NULL is a group like any other."""
-    on = " AND ".join(f"t.{identifier(name)} <=> s.{identifier(name)}" for name in groups.key)
     ends = {"window_end": "s.window_end"} if groups.replaces else {}
     states, results = {}, {}
     for name, state in groups.aggregates.items():
@@ -124,10 +141,14 @@ def merge_sql(target: str, groups: Groups, *, guarded: bool) -> str:
     guard = f"AND {_is_new()} " if guarded and not groups.replaces else ""
     gone, there = ("WHEN MATCHED AND s._gone THEN DELETE ", "AND NOT s._gone ") if groups.replaces else ("", "")
     return (
-        f"MERGE INTO {target} AS t USING {SOURCE} AS s ON {on} {gone}"
+        f"MERGE INTO {target} AS t USING {SOURCE} AS s ON {_same_group(groups)} {gone}"
         f"WHEN MATCHED {guard}THEN UPDATE SET {updates} "
         f"WHEN NOT MATCHED {there}THEN INSERT ({', '.join(inserted)}) VALUES ({', '.join(inserted.values())})"
     )
+
+
+def _same_group(groups: Groups) -> str:
+    return " AND ".join(f"t.{identifier(name)} <=> s.{identifier(name)}" for name in groups.key)
 
 
 def _is_new() -> str:

@@ -22,6 +22,9 @@ class DeltaAppend:
     def position(self) -> Position | None:
         return self._commits.position()
 
+    def rehearse(self, rows: DataFrame, _: Epoch) -> None:
+        """Whatever the table holds, rows are added to it."""
+
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
         # Options of one write, not of the session: nothing else can pick them up.
         writer = rows.writeTo(self._table.sql)

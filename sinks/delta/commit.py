@@ -263,16 +263,8 @@ class PipelineCommits:
         return Committed(self._position(commit, metadata), rows=commit.rows, already=already)
 
     def _position(self, commit: Commit, metadata: CommitMetadata) -> Position:
-        return Position(
-            metadata.epoch,
-            metadata.offsets,
-            metadata.topics,
-            metadata.owner,
-            metadata.read_to,
-            metadata.since,
-            metadata.lost,
-            metadata.delivery,
-            metadata.clock,
+        return replace(
+            metadata.position(),
             version=commit.version,
             committed_at=commit.timestamp,
             refresh_after=commit.timestamp + self._log_retention / 2,

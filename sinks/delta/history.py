@@ -114,6 +114,13 @@ class DeltaHistory:
     def position(self) -> Position | None:
         return self._commits.position()
 
+    def rehearse(self, rows: DataFrame, _: Epoch) -> None:
+        if "_sequence" in rows.columns:
+            return
+        rows.createOrReplaceTempView(SOURCE)
+        with about_moved_keys(self._table.label):
+            self._table.spark.sql(_moved_sql(self._table.sql, self._versions.columns.key)).collect()
+
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
         """Notes the epoch's deletes, and merges what changes. What the notes of a failed write say doesn't count."""
         merge = merge_sql(self._table.sql, self._versions.columns, rows.schema)
@@ -257,6 +264,28 @@ class _Versions:
             return
         self._tombstones.add(deletes)
         self._tombstones.expire_now_and_then(self._retention)
+
+
+def _moved_sql(target: str, key: Sequence[str]) -> str:
+    """A query that fails at a key that is in two partitions, be it in the epoch or of the table's."""
+    names = ", ".join(identifier(name) for name in key)
+    same = " AND ".join(f"t.{identifier(name)} = s.{identifier(name)}" for name in key)
+    moved = raise_sql(
+        "key_moved",
+        key=key_sql(key),
+        topic="last._topic",
+        partition="last._partition",
+        offset="last._offset",
+        stored_topic="first._topic",
+        stored_partition="first._partition",
+    )
+    places = f"SELECT {names}, _topic, _partition, _offset FROM"
+    return (
+        f"SELECT count(CASE WHEN struct(first._topic, first._partition) <> struct(last._topic, last._partition) "
+        f"THEN {moved} END) FROM (SELECT {names}, min(struct(_topic, _partition, _offset)) AS first, "
+        f"max(struct(_topic, _partition, _offset)) AS last FROM ({places} {SOURCE} UNION ALL "
+        f"{places} {target} AS t LEFT SEMI JOIN {SOURCE} AS s ON {same}) GROUP BY {names})"
+    )
 
 
 def _in_one_partition(points: DataFrame, key: Sequence[str]) -> DataFrame:

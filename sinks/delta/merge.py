@@ -56,12 +56,23 @@ def merge_sql(target: str, rule: UpsertRule, columns: Sequence[str], truncate: s
     SQL of T's order in an epoch that has one: rows that nothing of the epoch is about are deleted too.
     """
     text = _Text(rule, columns)
-    on = " AND ".join(f"t.{identifier(column)} = s.{identifier(column)}" for column in rule.key)
     names = ", ".join(identifier(name) for name in text.inserted)
     clauses = [*text.matched(), f"WHEN NOT MATCHED{text.insert_if} THEN INSERT ({names}) VALUES ({text.values})"]
     if truncate is not None:
         clauses += text.truncated(truncate)
-    return f"MERGE INTO {target} AS t USING {SOURCE} AS s ON {on} {' '.join(clauses)}"
+    return f"MERGE INTO {target} AS t USING {SOURCE} AS s ON {_same_key(rule)} {' '.join(clauses)}"
+
+
+def moved_sql(target: str, rule: UpsertRule, columns: Sequence[str]) -> str | None:
+    """A query that fails where the MERGE would: at a key that has left its partition. None: any key may."""
+    if rule.sequenced or not rule.guarded:
+        return None
+    stays = _Text(rule, columns)._at_home("true")
+    return f"SELECT count_if({stays}) FROM {SOURCE} AS s JOIN {target} AS t ON {_same_key(rule)}"
+
+
+def _same_key(rule: UpsertRule) -> str:
+    return " AND ".join(f"t.{identifier(column)} = s.{identifier(column)}" for column in rule.key)
 
 
 class _Text:

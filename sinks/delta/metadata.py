@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from sinks.clock import Clock
-from sinks.contract import Epoch
+from sinks.contract import Epoch, Position
 from sinks.errors import UnsupportedFormat
 from sinks.offsets import OffsetRange, Offsets
 
@@ -46,6 +46,35 @@ class CommitMetadata:
             epoch.lost,
             epoch.delivery,
             epoch.clock,
+        )
+
+    @classmethod
+    def at(cls, pipeline: str, position: Position) -> CommitMetadata:
+        return cls(
+            pipeline,
+            position.epoch,
+            position.owner,
+            position.offsets,
+            position.topics,
+            position.read_to,
+            None,
+            position.since,
+            position.lost,
+            position.delivery,
+            position.clock,
+        )
+
+    def position(self) -> Position:
+        return Position(
+            self.epoch,
+            self.offsets,
+            self.topics,
+            self.owner,
+            self.read_to,
+            self.since,
+            self.lost,
+            self.delivery,
+            self.clock,
         )
 
     def to_json(self) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from sinks.delta.position import Commit
 from sinks.errors import NotADeltaTable, SchemaMismatch
+from sinks.files import no_glob
 from sinks.offsets import Offsets, TopicPartition
 from sinks.raised import identifier, literal
 
@@ -73,6 +74,12 @@ class DeltaTable:
             self._detail = self._ask_detail()
         return self._detail
 
+    @property
+    def location(self) -> str:
+        """Where its files are; empty for a table of a catalog that isn't there yet."""
+        detail = self.detail()
+        return detail.location if detail else self.path or ""
+
     def _ask_detail(self) -> Detail | None:
         from pyspark.errors import AnalysisException
 
@@ -95,7 +102,7 @@ class DeltaTable:
 
         files = self.spark.read.format("binaryFile").option("recursiveFileLookup", "true")
         try:
-            return files.load(_no_glob(self.path or "")).select("path").first() is not None
+            return files.load(no_glob(self.path or "")).select("path").first() is not None
         except AnalysisException as error:
             if "PATH_NOT_FOUND" in str(error):
                 return False
@@ -106,7 +113,7 @@ class DeltaTable:
         from pyspark.errors import AnalysisException
 
         try:
-            return bool(self.spark.read.format("binaryFile").load(f"{_no_glob(self.path or '')}/_delta_log").schema)
+            return bool(self.spark.read.format("binaryFile").load(f"{no_glob(self.path or '')}/_delta_log").schema)
         except AnalysisException as error:
             if "PATH_NOT_FOUND" in str(error):
                 return False
@@ -203,7 +210,7 @@ class DeltaTable:
 
     def holds_txn(self, log: str, version: int, app: str, number: int) -> bool:
         """Whether the commit of this version took this number for this application (Delta's SetTransaction)."""
-        file = f"{_no_glob(log)}/{version:020d}.json"
+        file = f"{no_glob(log)}/{version:020d}.json"
         txns = self.spark.read.schema(_TXN).json(file).where("txn IS NOT NULL").select("txn.*")
         return not txns.where(f"appId = {literal(app)} AND version = {int(number)}").isEmpty()
 
@@ -217,7 +224,7 @@ class DeltaTable:
             ("*.checkpoint*.parquet", self.spark.read.schema(_TXN).parquet),
         ):
             try:
-                txns = read(f"{_no_glob(log)}/{pattern}").where(f"txn.appId = {literal(app)}")
+                txns = read(f"{no_glob(log)}/{pattern}").where(f"txn.appId = {literal(app)}")
                 found = txns.selectExpr("max(txn.version) AS highest").first()
             except AnalysisException as error:
                 if "PATH_NOT_FOUND" in str(error):
@@ -281,11 +288,6 @@ def _names(data_type: DataType) -> list[str]:
     if isinstance(data_type, MapType):
         return _names(data_type.keyType) + _names(data_type.valueType)
     return []
-
-
-def _no_glob(path: str) -> str:
-    """Spark's file readers take patterns: a folder's own brackets and stars must not be read as one."""
-    return re.sub(r"([\\\[\]{}*?])", r"\\\1", path)
 
 
 def _utc(millis: int) -> datetime:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, TypeVar
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta.commit import PipelineCommits, merge_epoch
 from sinks.delta.kept import kept
-from sinks.delta.merge import COLUMNS, DELETED_BY, SOURCE, UpsertRule, deleted_sql, key_sql, merge_sql
+from sinks.delta.merge import COLUMNS, DELETED_BY, SOURCE, UpsertRule, deleted_sql, key_sql, merge_sql, moved_sql
 from sinks.delta.table import COORDINATES, DeltaTable, sql_type
 from sinks.delta.tombstones import Tombstones
 from sinks.errors import KeyMoved
@@ -56,10 +56,18 @@ class DeltaUpsert:
     ) -> None:
         self._table = table
         self._commits = commits
+        self._rule = rule
         self._merges = Merges(table, rule, keep=rule.sequenced and not rule.soft, retention=tombstone_retention)
 
     def position(self) -> Position | None:
         return self._commits.position()
+
+    def rehearse(self, rows: DataFrame, _: Epoch) -> None:
+        moved = moved_sql(self._table.sql, self._rule, rows.columns)
+        if moved is not None:
+            rows.createOrReplaceTempView(SOURCE)
+            with about_moved_keys(self._table.label):
+                self._table.spark.sql(moved).collect()
 
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
         def commit(source: DataFrame, merge: str) -> Committed:

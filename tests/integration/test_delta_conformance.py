@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sinks.conformance import SinkConformance
+from sinks.conformance import SinkConformance, TwoPhaseConformance
 from sinks.delta.append import DeltaAppend
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.history import DeltaHistory, VersionColumns
 from sinks.delta.merge import UpsertRule
 from sinks.delta.table import DeltaTable
+from sinks.delta.two_phase import TwoPhaseDelta
 from sinks.delta.upsert import DeltaUpsert
+from sinks.errors import KeyMoved
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -81,3 +83,44 @@ class TestDeltaHistory(DeltaConformance):
 
     def make_rows(self, values: Sequence[str], first_offset: int) -> "DataFrame":
         return super().make_rows(values, first_offset).selectExpr("*", "false AS _delete")
+
+
+class TwoPhaseDeltaConformance(TwoPhaseConformance["DataFrame"]):
+    @pytest.fixture(autouse=True)
+    def _table(self, spark: "SparkSession", tmp_path: Path) -> None:
+        from pyspark.sql.types import StructType
+
+        self.spark = spark
+        self.path = str(tmp_path / "a table [of] mine")
+        DeltaTable(spark, path=self.path).create(StructType.fromDDL(SCHEMA))
+
+    def make_sink(self) -> TwoPhaseDelta:
+        table = DeltaTable(self.spark.newSession(), path=self.path)
+        commits = PipelineCommits(table, pipeline="conformance", topics=["t"])
+        return TwoPhaseDelta(table, self.of(table, commits), pipeline="conformance")
+
+    def of(self, table: DeltaTable, commits: PipelineCommits) -> DeltaAppend | DeltaUpsert:
+        return DeltaAppend(table, commits)
+
+    def make_rows(self, values: Sequence[str], first_offset: int) -> "DataFrame":
+        now = datetime(2026, 1, 1, tzinfo=timezone.utc)
+        rows = [(value, "t", 0, offset, now) for offset, value in enumerate(values, start=first_offset)]
+        return self.spark.createDataFrame(rows, SCHEMA)
+
+    def read_values(self) -> list[str]:
+        return [row["k"] for row in self.spark.read.format("delta").load(self.path).collect()]
+
+
+class TestTwoPhaseAppend(TwoPhaseDeltaConformance):
+    pass
+
+
+class TestTwoPhaseUpsert(TwoPhaseDeltaConformance):
+    def of(self, table: DeltaTable, commits: PipelineCommits) -> DeltaAppend | DeltaUpsert:
+        return DeltaUpsert(table, commits, rule=UpsertRule(["k"]))
+
+    def test_a_key_that_left_its_partition_is_found_before_anything_is_decided(self) -> None:
+        self.put(0, "ab", attempt=1)
+        moved = self.make_rows("b", 2).selectExpr("k", "_topic", "1 AS _partition", "_offset", "_timestamp")
+        with pytest.raises(KeyMoved):
+            self.make_sink().prepare(self.epoch(2, 3, attempt=2), moved)

@@ -1,0 +1,105 @@
+"""A Delta table in two-phase commit: an epoch's rows are staged beside the table, then written by the usual commit.
+
+What was decided has to be committed. So whether the table takes the rows is found out before: a key that left its
+partition, a sum that overflows (``rehearse``). It costs a join of what an upsert, or a sum, would read anyway.
+
+Staged rows lie in ``_lakelock/staging`` under the table, where Delta's readers and VACUUM don't look. Which commit of
+the table is the epoch's, and that there is only one, is decided by Delta's ``txn``, as ever: a second process that
+commits the same epoch finds it there already.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+from sinks.contract import Committed, Epoch, Position, Prepared, Sink
+from sinks.delta.table import DeltaTable
+from sinks.errors import Fenced, PositionMismatch, PreparedLost
+from sinks.staging import Staging
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class Rehearsed(Sink["DataFrame"], Protocol):
+    """A sink that writes an epoch in one commit, and can tell before whether it will."""
+
+    def rehearse(self, rows: DataFrame, epoch: Epoch) -> None:
+        """Fail as ``write`` would because of what the table holds. Changes nothing."""
+        ...
+
+
+class TwoPhaseDelta:
+    """``spark`` of the table must be the sink's own."""
+
+    def __init__(self, table: DeltaTable, sink: Rehearsed, *, pipeline: str) -> None:
+        self.name = table.label
+        self._table = table
+        self._sink = sink
+        self._pipeline = pipeline
+        self._last: Position | None = None
+        """Of this process's last commit: the sink itself looks whether anything came after it."""
+
+    def position(self) -> Position | None:
+        return self._sink.position()
+
+    def prepare(self, epoch: Epoch, rows: DataFrame) -> Prepared:
+        staging = self._staging
+        prepared = staging.put(rows, epoch.attempt)
+        self._sink.rehearse(staging.get(prepared), epoch)
+        return prepared
+
+    def commit(self, epoch: Epoch, prepared: Prepared) -> Committed:
+        stands, self._last = self._last or self._sink.position(), None
+        if stands is not None and stands.epoch >= epoch.number:
+            if (stands.epoch, stands.owner) == (epoch.number, epoch.owner):
+                return _readable(Committed(stands, rows=0, already=True))
+            raise Fenced(
+                f"Pipeline {self._pipeline!r} was replaced: run {stands.owner} has committed epoch {stands.epoch} to "
+                f"{self._table.label!r}; nothing of this run's epoch {epoch.number} was written there.",
+                owner=stands.owner,
+                epoch=stands.epoch,
+                hint="Two runs of one pipeline were active, of which one had no part in the coordinator's log: does "
+                "another pipeline file of this name write to the table?",
+            )
+        if not _same(stands, epoch.expected):
+            raise PositionMismatch(
+                f"expected {_described(epoch.expected)} in {self._table.label!r}, found {_described(stands)}",
+                hint="Run `lakelock recover FILE`: it says where each sink of the pipeline stands.",
+            )
+        try:
+            committed = self._sink.write(replace(epoch, expected=stands), self._staging.get(prepared))
+        except PreparedLost:
+            # Another process has rolled the epoch forward, gone on, and cleared up behind itself.
+            stands = self._sink.position()
+            if stands is None or (stands.epoch, stands.owner) != (epoch.number, epoch.owner):
+                raise
+            return _readable(Committed(stands, rows=0, already=True))
+        self._last = committed.position
+        return _readable(committed)
+
+    def abort(self, before: int) -> None:
+        self._staging.clear(before)
+
+    @property
+    def _staging(self) -> Staging:
+        detail = self._table.detail()
+        if detail is None:
+            raise ValueError(f"{self._table.label!r} has to be made first")
+        return Staging(self._table.spark, f"{detail.location.rstrip('/')}/_lakelock/staging/{self._pipeline}")
+
+
+def _readable(committed: Committed) -> Committed:
+    return replace(committed, reads={"version": committed.position.version})
+
+
+def _same(stands: Position | None, expected: Position | None) -> bool:
+    if stands is None or expected is None:
+        return stands is None and expected is None
+    # Rows tell how far they reach, not what was read without giving rows.
+    return stands.epoch == expected.epoch and (stands.offsets == expected.offsets or stands.source == "rows")
+
+
+def _described(position: Position | None) -> str:
+    return f"epoch {position.epoch} with {position.offsets.to_json()}" if position else "no position"
