@@ -1,0 +1,147 @@
+"""One bucket: the few requests that the sink makes, with S3's answers told apart."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from sinks.errors import StoreUnreachable, UnsafeStore
+from sinks.objects.trouble import about, facts
+from sinks.s3 import S3Options, client
+
+_ABSENT = {"NoSuchKey", "404"}
+_LOST = {"NoSuchUpload", "InvalidPart", "InvalidPartOrder"}
+_CONFLICTS = 10
+
+
+class UploadLost(Exception):
+    """S3 doesn't know the upload, or not with these parts: it was completed, thrown away, or never was."""
+
+
+class Bucket:
+    """``url`` is the sink's, for errors."""
+
+    def __init__(self, name: str, options: S3Options, *, url: str) -> None:
+        self.name = name
+        self.url = url
+        self._options = options
+
+    @cached_property
+    def _client(self) -> Any:
+        return client(self._options)
+
+    def get(self, key: str) -> bytes | None:
+        """None: there is no such object."""
+        from botocore.exceptions import ClientError
+
+        with about(self.url):
+            try:
+                body: bytes = self._client.get_object(Bucket=self.name, Key=key)["Body"].read()
+            except ClientError as error:
+                if facts(error)["code"] in _ABSENT:
+                    return None
+                raise
+            return body
+
+    def put(self, key: str, body: bytes) -> None:
+        with about(self.url):
+            self._client.put_object(**self._small(key, body))
+
+    def put_new(self, key: str, body: bytes) -> bool:
+        """Put it unless there is one: one of several writers does. False also where the own first answer was lost."""
+        from botocore.exceptions import ClientError
+
+        for tried in range(_CONFLICTS):
+            with about(self.url):
+                try:
+                    self._client.put_object(**self._small(key, body), IfNoneMatch="*")
+                    return True
+                except ClientError as error:
+                    code = facts(error)["code"]
+                    if code in ("PreconditionFailed", "412"):
+                        return False
+                    if code in ("NotImplemented", "501"):
+                        raise unsafe(self.url) from error
+                    if code not in ("ConditionalRequestConflict", "409"):
+                        raise
+            # Another writer was at it in the same moment: one of both has to ask again.
+            time.sleep(min(2.0, 0.05 * 2**tried))
+        raise StoreUnreachable(f"S3 answered {_CONFLICTS} times that another writer is busy with {key} at {self.url}.")
+
+    def _small(self, key: str, body: bytes) -> dict[str, Any]:
+        # Not in the sink's storage class: what lies in an archive can't be read back.
+        encrypted = self._options.encryption()
+        return {"Bucket": self.name, "Key": key, "Body": body, "ContentType": "application/json", **encrypted}
+
+    def first_after(self, folder: str, key: str) -> str | None:
+        """The first key in ``folder`` behind this one: one request, whatever the folder holds."""
+        with about(self.url):
+            page = self._client.list_objects_v2(Bucket=self.name, Prefix=folder, StartAfter=key, MaxKeys=1)
+        return next((each["Key"] for each in page.get("Contents", ())), None)
+
+    def keys(self, folder: str) -> list[str]:
+        with about(self.url):
+            pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self.name, Prefix=folder)
+            return [each["Key"] for page in pages for each in page.get("Contents", ())]
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """What isn't there is fine. One by one: many stores take no list of them, or want a checksum of it."""
+        with about(self.url):
+            for key in keys:
+                self._client.delete_object(Bucket=self.name, Key=key)
+
+    def head(self, key: str) -> tuple[int, Mapping[str, str]] | None:
+        """Size and metadata; None: there is no such object."""
+        from botocore.exceptions import ClientError
+
+        with about(self.url):
+            try:
+                found = self._client.head_object(Bucket=self.name, Key=key)
+            except ClientError as error:
+                if facts(error)["code"] in _ABSENT:
+                    return None
+                raise
+        return found["ContentLength"], found["Metadata"]
+
+    def complete(self, key: str, upload: str, etags: Sequence[str]) -> None:
+        """Make the object of its parts. Raises UploadLost."""
+        from botocore.exceptions import ClientError
+
+        parts = [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(etags, start=1)]
+        with about(self.url):
+            try:
+                self._client.complete_multipart_upload(
+                    Bucket=self.name, Key=key, UploadId=upload, MultipartUpload={"Parts": parts}
+                )
+            except ClientError as error:
+                if facts(error)["code"] in _LOST:
+                    raise UploadLost(key) from error
+                raise
+
+    def uploads(self, folder: str) -> Iterator[tuple[str, str]]:
+        """(key, upload) of all that isn't completed. Some stores (MinIO) list none but by the whole key."""
+        with about(self.url):
+            pages = self._client.get_paginator("list_multipart_uploads").paginate(Bucket=self.name, Prefix=folder)
+            for page in pages:
+                yield from [(each["Key"], each["UploadId"]) for each in page.get("Uploads", ())]
+
+    def abort_upload(self, key: str, upload: str) -> None:
+        """What isn't there is fine, and what was completed stays."""
+        from botocore.exceptions import ClientError
+
+        with about(self.url):
+            try:
+                self._client.abort_multipart_upload(Bucket=self.name, Key=key, UploadId=upload)
+            except ClientError as error:
+                if facts(error)["code"] not in _LOST | {"404"}:
+                    raise
+
+
+def unsafe(url: str) -> UnsafeStore:
+    return UnsafeStore(
+        f"The store of {url} overwrites an object that was to be written only if there is none (If-None-Match): of two "
+        "runs that commit the same epoch it would tell both that they did.",
+        hint="Use a store with conditional writes: S3 itself, MinIO, Ceph or R2 in a recent version.",
+    )

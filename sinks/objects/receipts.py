@@ -1,0 +1,45 @@
+"""What a prepare call leaves behind for the commit, in an object of its own: the coordinator's log keeps its key."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sinks.errors import SinkError, UnsupportedFormat
+from sinks.objects.manifest import FORMAT
+from sinks.objects.upload import Receipt
+
+
+@dataclass(frozen=True)
+class Receipts:
+    epoch: int
+    attempt: int
+    uploads: Sequence[Receipt]
+
+    def to_json(self) -> bytes:
+        fields = {
+            "lakelock": FORMAT,
+            "epoch": self.epoch,
+            "attempt": self.attempt,
+            "uploads": [each._asdict() for each in self.uploads],
+        }
+        return json.dumps(fields, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_json(cls, body: bytes, *, key: str) -> Receipts:
+        """Raises UnsupportedFormat, and SinkError where it is something else."""
+        try:
+            fields = json.loads(body)
+            if fields["lakelock"] > FORMAT:
+                raise UnsupportedFormat(
+                    f"{key} was prepared in format {fields['lakelock']}; this version reads up to format {FORMAT}.",
+                    hint="Upgrade lakelock to the version that wrote it, or a later one.",
+                )
+            uploads = [Receipt(*(each[name] for name in Receipt._fields)) for each in fields["uploads"]]
+            return cls(int(fields["epoch"]), int(fields["attempt"]), uploads)
+        except (ValueError, KeyError, TypeError) as error:
+            raise SinkError(
+                f"{key} doesn't tell what was prepared ({error!r}).",
+                hint="Nothing but Lakelock may write under _lakelock/.",
+            ) from error

@@ -1,0 +1,115 @@
+"""From a DataFrame to objects that wait for their completion: one Spark job, without a driver in the rows' way.
+
+* **Parquet**: the types are Arrow's of Spark's; timestamps are microseconds in UTC. What Parquet has no type for that a
+  reader would give back unchanged (intervals, variants, void) is refused.
+* **JSON lines**: Spark's ``to_json``, in UTC with microseconds, binary as Base64. A null is written as ``null``: every
+  line has every column, and a reader sees the same fields in each.
+* **partitions**: the columns are in the key, as text (timestamps in the session's time zone), and not in the object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sinks.errors import ConfigurationError, SchemaMismatch, SinkError
+from sinks.fingerprint import Fingerprint, fingerprinted
+from sinks.objects.trouble import explained
+from sinks.objects.upload import RECEIPTS, Format, Receipt, Target, on_executor
+from sinks.raised import identifier, problem, raised
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType, StructType
+
+_JSON = {
+    "ignoreNullFields": "false",
+    "timeZone": "UTC",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+
+
+def upload(rows: DataFrame, target: Target, *, url: str) -> tuple[list[Receipt], Fingerprint]:
+    """The receipts of all objects, in the order of their keys, and the rows' fingerprint."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions as F
+
+    parts = partition_columns(rows.schema, target.partition_by, target.format)
+    if parts:
+        # So that a partition is in few objects; a large one is still shared among tasks.
+        by = [F.col(identifier(name)) for name in parts]
+        rows = rows.hint("rebalance", *by).sortWithinPartitions(*by)
+        target = replace(target, partition_by=tuple(parts))
+    observed, fingerprint = fingerprinted(rows)
+    row = F.struct(*[F.col(identifier(name)) for name in rows.columns if name not in parts])
+    values = F.array(*[F.col(identifier(name)).cast("string") for name in parts]).cast("array<string>")
+    shaped = observed.select(
+        (F.to_json(row, _JSON) if target.format == "json_lines" else row).alias("row"),
+        *([F.to_json(values).alias("at")] if parts else []),
+    )
+    try:
+        found = shaped.mapInArrow(on_executor(target), RECEIPTS).collect()
+    except PySparkException as error:
+        said = raised(error)
+        if said is not None and said.get("kind") == "s3":
+            raise explained(said, url) from None
+        if "ModuleNotFoundError: No module named" in str(error):
+            raise ConfigurationError(
+                f"The rows for {url} are uploaded by Spark's Python workers, and theirs lacks a module: "
+                f"{problem(error)}",
+                hint="Install lakelock on every executor, or set PYSPARK_PYTHON to a Python that has it.",
+            ) from error
+        raise
+    receipts = sorted(Receipt(**each.asDict()) for each in found)
+    counted = fingerprint()
+    if sum(each.rows for each in receipts) != counted.rows:
+        raise SinkError(
+            f"{counted.rows} rows were to be uploaded to {url}, and {sum(each.rows for each in receipts)} were: "
+            "the epoch isn't committed."
+        )
+    return receipts, counted
+
+
+def partition_columns(schema: StructType, partition_by: Sequence[str], kind: Format) -> list[str]:
+    """Their names as the rows have them. Raises SchemaMismatch where the rows can't be written this way."""
+    from pyspark.sql import types as T
+
+    by_name = {field.name.lower(): field for field in schema}
+    faults = [f"there is no column {name} to partition by" for name in partition_by if name.lower() not in by_name]
+    parts = [by_name[name.lower()] for name in partition_by if name.lower() in by_name]
+    rest = [field for field in schema if field not in parts]
+    nested = (T.ArrayType, T.MapType, T.StructType, T.BinaryType, T.VariantType, T.NullType)
+    faults += [
+        f"column {field.name} is {field.dataType.simpleString()}, which isn't a partition's name"
+        for field in parts
+        if isinstance(field.dataType, nested)
+    ]
+    if not rest:
+        faults.append("all columns are in partition_by, so none is left for the objects")
+    if kind == "parquet":
+        faults += [
+            f"column {field.name} is {field.dataType.simpleString()}, which Parquet readers wouldn't give back"
+            for field in rest
+            if _without_parquet(field.dataType)
+        ]
+    if faults:
+        raise SchemaMismatch(
+            "The rows can't be written as objects: " + "; ".join(faults) + ".",
+            hint="Change partition_by, or cast the column (to STRING, say) in the pipeline's transform.",
+        )
+    return [field.name for field in parts]
+
+
+def _without_parquet(kind: DataType) -> bool:
+    from pyspark.sql import types as T
+
+    if isinstance(kind, T.StructType):
+        return not kind.fields or any(_without_parquet(field.dataType) for field in kind)
+    if isinstance(kind, T.ArrayType):
+        return _without_parquet(kind.elementType)
+    if isinstance(kind, T.MapType):
+        return _without_parquet(kind.keyType) or _without_parquet(kind.valueType)
+    odd = (T.DayTimeIntervalType, T.YearMonthIntervalType, T.CalendarIntervalType, T.VariantType, T.NullType)
+    return isinstance(kind, odd)

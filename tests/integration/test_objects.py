@@ -1,0 +1,152 @@
+"""Objects in S3 show what every sink must, and hold what the rows held."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytest
+
+from sinks.conformance import TwoPhaseConformance
+from sinks.contract import Epoch
+from sinks.errors import ConfigurationError, SchemaMismatch
+from sinks.objects import S3Objects
+from sinks.offsets import Offsets, TopicPartition
+
+if TYPE_CHECKING:
+    from conftest import Store
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class ObjectsConformance(TwoPhaseConformance["DataFrame"]):
+    options: ClassVar[dict[str, Any]]
+
+    @pytest.fixture(autouse=True)
+    def _bucket(self, spark: "SparkSession", s3: "Store") -> None:
+        self.spark = spark
+        self.s3 = s3
+
+    def make_sink(self) -> S3Objects:
+        url = f"s3://{self.s3.bucket}/lake/words"
+        return S3Objects(self.spark, url, pipeline="conformance", options=self.s3.options, **self.options)
+
+    def make_rows(self, values: Sequence[str], first_offset: int) -> "DataFrame":
+        rows = [(value, offset) for offset, value in enumerate(values, start=first_offset)]
+        return self.spark.createDataFrame(rows, "k STRING, _offset BIGINT")
+
+    def read_values(self) -> list[str]:
+        return [row["k"] for key in self.s3.visible("lake/words/") for row in read(self.s3, key)]
+
+
+class TestParquet(ObjectsConformance):
+    options: ClassVar = {"format": "parquet"}
+
+
+class TestJsonLines(ObjectsConformance):
+    options: ClassVar = {"format": "json_lines"}
+
+
+class TestPartitioned(ObjectsConformance):
+    options: ClassVar = {"format": "parquet", "partition_by": ["_offset"]}
+
+
+ROWS = """
+SELECT id AS `a b`, CAST(id AS DECIMAL(38, 9)) AS `x.y`, timestamp_micros(1767225600123456 + id) AS `T`,
+    TIMESTAMP_NTZ'2026-01-01 00:00:00.000001' AS ntz, DATE'1969-12-31' AS `day,of;it`, unhex('00ff') AS bin,
+    IF(id % 2 = 0, NULL, named_struct('in ner', array(map('k', id), map()), 'n', CAST(NULL AS INT))) AS nested,
+    double('NaN') AS `größe`, CAST(id AS TINYINT) AS `=`, id % 3 = 0 AS `"q"`,
+    element_at(array('a/b=c%', NULL, 'ü x', "it's"), CAST(id % 4 AS INT) + 1) AS `p 1`,
+    IF(id % 5 = 0, NULL, DATE'2026-01-01' + CAST(id % 2 AS INT)) AS p2
+FROM range(40)
+"""
+
+
+def commit(sink: S3Objects, rows: "DataFrame") -> None:
+    epoch = Epoch("p", 1, "run", (), Offsets({TopicPartition("t", 0): 1}), {}, None, None, attempt=1)
+    prepared = sink.prepare(epoch, rows)
+    sink.commit(epoch, prepared)
+    assert prepared.rows == sum(each["rows"] for each in sink.objects(1)) == rows.count()
+
+
+def objects(spark: "SparkSession", s3: "Store", kind: Any, *partition_by: str, **changes: Any) -> S3Objects:
+    changes = {"options": s3.options, **changes}
+    return S3Objects(spark, f"s3a://{s3.bucket}/lake/", pipeline="p", format=kind, partition_by=partition_by, **changes)
+
+
+def download(s3: "Store", folder: Path) -> str:
+    for key in s3.visible():
+        file = folder / key
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(s3.client.get_object(Bucket=s3.bucket, Key=key)["Body"].read())
+    return str(folder / "lake")
+
+
+@pytest.mark.parametrize("partition_by", [(), ("P 1", "p2")])
+def test_parquet_holds_the_very_values(
+    spark: "SparkSession", s3: "Store", tmp_path: Path, partition_by: tuple[str, ...]
+) -> None:
+    rows = spark.sql(ROWS)
+    commit(objects(spark, s3, "parquet", *partition_by), rows)
+    found = spark.read.schema(rows.schema).parquet(download(s3, tmp_path)).selectExpr(*map(quoted, rows.columns))
+    assert sorted(map(repr, found.collect())) == sorted(map(repr, rows.collect()))
+    if partition_by:
+        assert any(
+            key.startswith("lake/p 1=a%2Fb%3Dc%25/p2=__HIVE_DEFAULT_PARTITION__/part-p-") for key in s3.visible()
+        )
+        assert "p2" not in read(s3, s3.visible()[0])[0]
+
+
+def quoted(name: str) -> str:
+    return f"`{name}`"
+
+
+def test_lines_hold_the_very_values(spark: "SparkSession", s3: "Store", tmp_path: Path) -> None:
+    rows = spark.sql(ROWS).drop("größe")
+    commit(objects(spark, s3, "json_lines"), rows)
+    line = min((line for key in s3.visible() for line in read(s3, key)), key=lambda line: line["a b"])
+    assert line["nested"] is None, "a null is written"
+    assert line["T"] == "2026-01-01T00:00:00.123456Z"
+    found = spark.read.schema(rows.schema).json(download(s3, tmp_path))
+    assert sorted(map(repr, found.collect())) == sorted(map(repr, rows.collect()))
+
+
+def test_a_large_object_has_several_parts_and_a_larger_one_becomes_two(spark: "SparkSession", s3: "Store") -> None:
+    rows = spark.range(0, 20_000, 1, 1).selectExpr("id", "repeat(sha2(string(id), 512), 10) AS text")
+    sink = objects(spark, s3, "json_lines", max_object_bytes=18 * 1024 * 1024)
+    commit(sink, rows)
+    large, rest = sink.objects(1)
+    assert large["bytes"] > 18 * 1024 * 1024 > rest["bytes"]
+    for each in (large, rest):
+        answer = s3.client.get_object(Bucket=s3.bucket, Key=each["key"])
+        body = answer["Body"].read()
+        assert (len(body), hashlib.sha256(body).hexdigest()) == (each["bytes"], each["sha256"])
+        assert len(body.splitlines()) == each["rows"]
+        assert answer["ETag"].strip('"').endswith("-3" if each is large else "-1")
+
+
+def test_rows_that_do_not_fit_are_refused(spark: "SparkSession", s3: "Store") -> None:
+    rows = spark.sql("SELECT 1 AS a, INTERVAL '1' DAY AS i, array(1) AS p")
+    epoch = Epoch("p", 1, "run", (), Offsets(), {}, None, None, attempt=1)
+    with pytest.raises(SchemaMismatch) as told:
+        objects(spark, s3, "parquet", "p", "q").prepare(epoch, rows)
+    for word in ("no column q", "column p is array<int>", "column i is interval day"):
+        assert word in told.value.message
+
+
+def test_what_s3_told_a_worker_reaches_the_user(spark: "SparkSession", s3: "Store") -> None:
+    epoch = Epoch("p", 1, "run", (), Offsets(), {}, None, None, attempt=1)
+    s3.client.delete_bucket(Bucket=s3.bucket)
+    with pytest.raises(ConfigurationError, match="no bucket"):
+        objects(spark, s3, "parquet").prepare(epoch, spark.range(2))
+
+
+def read(s3: "Store", key: str) -> list[dict[str, Any]]:
+    """The rows of one object, without Spark."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    body = s3.client.get_object(Bucket=s3.bucket, Key=key)["Body"].read()
+    if key.endswith(".jsonl"):
+        return [json.loads(line) for line in body.splitlines()]
+    return pq.ParquetFile(pa.BufferReader(body)).read().to_pylist()
