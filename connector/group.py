@@ -12,8 +12,8 @@ from kafka.structs import TopicPartition as KafkaPartition
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from connector.config import PipelineConfig
-from connector.source import ANSWER_WITHIN_MS, answering, client_options, known_options
 from sinks.errors import GroupActive, SourceError
+from sinks.kafka import ANSWER_WITHIN_MS, answering, client_options, known_options
 from sinks.offsets import Offsets, TopicPartition
 
 

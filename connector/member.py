@@ -29,9 +29,10 @@ from connector.config import EveryRecords, PipelineConfig
 from connector.group import ConsumerGroup, offset_to_commit
 from connector.protocol.recover import resume
 from connector.protocol.steps import Event, Observer, Step
-from connector.source import KafkaSource, answering, client_options, known_options
+from connector.source import KafkaSource
 from sinks.contract import Epoch, Position
 from sinks.errors import BrokerUnreachable, OffsetsLost
+from sinks.kafka import answering, client_options, known_options
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 log = logging.getLogger("lakelock.member")

@@ -7,25 +7,24 @@ import json
 import math
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from kafka import KafkaAdminClient, KafkaConsumer
-from kafka.errors import KafkaError, KafkaTimeoutError
+from kafka.errors import KafkaTimeoutError
 from kafka.structs import TopicPartition as KafkaPartition
 
 from connector.config import FromOffsets, FromTimestamp, Source, Start
 from connector.protocol.recover import TopicsHeld
-from sinks.errors import BrokerUnreachable, ConfigurationError, SourceError, TopicMissing
+from sinks.errors import ConfigurationError, SourceError, TopicMissing
+from sinks.kafka import ANSWER_WITHIN_MS, answering, client_options, known_options
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-ANSWER_WITHIN_MS = 10_000
 RECORDS_PER_TASK = 25_000
 _UNKNOWN_TOPIC = 3
 _EARLIEST, _LATEST = -2, -1
@@ -185,46 +184,6 @@ def polled(spark: SparkSession, records: Iterable[Any]) -> DataFrame:
     return spark.createDataFrame(rows, columns, verifySchema=False).selectExpr(
         "key", "value", "topic", "partition", "offset", "timestamp_millis(millis) AS timestamp"
     )
-
-
-@contextmanager
-def answering(servers: str) -> Iterator[None]:
-    try:
-        yield
-    except KafkaError as error:
-        raise BrokerUnreachable(
-            f"No Kafka broker at {servers} answered within {ANSWER_WITHIN_MS // 1000} seconds "
-            f"({type(error).__name__}).",
-            hint="Check source.kafka: bootstrap.servers, and security.protocol where the broker wants TLS or SASL.",
-        ) from error
-
-
-def client_options(kafka: Mapping[str, str]) -> dict[str, str]:
-    """Kafka's names as kafka-python spells them."""
-    options = {name.replace(".", "_"): value for name, value in kafka.items() if name != "group.id"}
-    patience = str(ANSWER_WITHIN_MS)
-    return {"bootstrap_timeout_ms": patience, "request_timeout_ms": patience, **options}
-
-
-def known_options(client: Any, options: Mapping[str, str]) -> dict[str, Any]:
-    """The options that this client has, in the type that it wants; the others are for Spark's reader alone."""
-    known: dict[str, Any] = {}
-    for name, value in options.items():
-        if name not in client.DEFAULT_CONFIG:
-            continue
-        default = client.DEFAULT_CONFIG[name]
-        try:
-            if isinstance(default, bool):
-                known[name] = value == "true"
-            elif isinstance(default, int):
-                known[name] = int(value)
-            else:
-                known[name] = value
-        except ValueError:
-            raise ConfigurationError(
-                f"source.kafka.{name.replace('_', '.')}: {value!r} is not a whole number."
-            ) from None
-    return known
 
 
 def _given_offset(start: FromOffsets, at: TopicPartition, held: TopicsHeld) -> int:
