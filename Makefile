@@ -4,18 +4,18 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test test-unit lint format bench clean
+.PHONY: help setup demo test test-unit lint format bench log-store clean
 
 help:
 	@echo "make setup   .venv with lakelock, its development tools and the jars; afterwards .venv/bin/lakelock works"
 	@echo "make demo    real flights through a real broker into ./lake, killed in mid-epoch, and counted"
 	@echo "make test    all tests;  make test-unit: those that need no JVM"
 	@echo "make lint    ruff and mypy;  make format"
-	@echo "make bench   against Structured Streaming on the same topic; what each delivery costs"
+	@echo "make bench   against Structured Streaming on the same topic; what each delivery, and two-phase commit, costs"
 
 setup: $(READY)
 
-$(READY): pyproject.toml connector/jars/spark.xml connector/jars/kafka.xml
+$(READY): pyproject.toml connector/jars/spark.xml connector/jars/s3.xml connector/jars/kafka.xml
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --editable ".[dev]"
 	$(BIN)/lakelock jars
@@ -24,8 +24,9 @@ $(READY): pyproject.toml connector/jars/spark.xml connector/jars/kafka.xml
 demo: $(READY)
 	$(BIN)/lakelock demo
 
+# Two at a time, each with a broker and a Spark of its own: mostly they wait.
 test: $(READY)
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile
 
 test-unit: $(READY)
 	$(BIN)/pytest tests/unit
@@ -42,6 +43,11 @@ format: $(READY)
 bench: $(READY)
 	$(BIN)/python tests/benchmarks/catch_up.py
 	$(BIN)/python tests/benchmarks/deliveries.py
+	$(BIN)/python tests/benchmarks/two_phase.py
+
+# After a change of connector/jars/java: commit the jar with it.
+log-store: $(READY)
+	$(BIN)/python connector/jars/java/build.py
 
 clean:
 	rm -rf .venv lake .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
@@ -22,11 +23,11 @@ _NEVER_COPIED = ("spark.databricks.delta.write.txn", "spark.databricks.delta.com
 
 
 @contextmanager
-def session(options: Mapping[str, str], *, name: str, debug: bool = False) -> Iterator[SparkSession]:
+def session(options: Mapping[str, str], *, name: str, s3: bool = False, debug: bool = False) -> Iterator[SparkSession]:
     """A session that shares nothing with the statements of others.
 
     Where a session is active (Databricks, EMR, a notebook) its cluster is used as it is, ``options`` don't apply,
-    and it stays open. Else one is made from ``options``, and stopped at the end.
+    and it stays open. Else one is made from ``options``, and stopped at the end. ``s3``: it needs s3a:// paths.
     """
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
@@ -36,11 +37,14 @@ def session(options: Mapping[str, str], *, name: str, debug: bool = False) -> It
     except PySparkRuntimeError:
         pass
     else:
-        with _isolated(active) as own:
+        with isolated(active) as own:
             yield own
         return
     builder = SparkSession.builder.appName(f"lakelock {name}")
-    settings = {**_defaults(options), **options}
+    settings = {**_defaults(options, s3), **options}
+    if settings.get("spark.master", "").startswith("local"):
+        # Python workers on this machine are to find what this process found, also outside an activated environment.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if not debug:
         # A failed task would print its stack trace before our one paragraph says what happened.
         quiet = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
@@ -59,7 +63,7 @@ def session(options: Mapping[str, str], *, name: str, debug: bool = False) -> It
 
 
 @contextmanager
-def _isolated(active: SparkSession) -> Iterator[SparkSession]:
+def isolated(active: SparkSession) -> Iterator[SparkSession]:
     """A second session on the same cluster, with the same settings.
 
     MERGE takes its epoch and offsets from the session's settings: in a shared session another thread's statement
@@ -77,7 +81,8 @@ def _isolated(active: SparkSession) -> Iterator[SparkSession]:
     own = active.newSession()
     for row in active.sql("SET").select("key").collect():
         name, value = row["key"], active.conf.get(row["key"], None)  # SET itself shows redacted values
-        copied = own.conf.isModifiable(name) and not name.startswith(_NEVER_COPIED)
+        # Hadoop's settings, keys to a bucket among them, aren't Spark's own, and count as much.
+        copied = (own.conf.isModifiable(name) or name.startswith("fs.")) and not name.startswith(_NEVER_COPIED)
         if copied and value is not None and own.conf.get(name, None) != value:
             own.conf.set(name, value)
     own.catalog.setCurrentCatalog(active.catalog.currentCatalog())
@@ -94,7 +99,7 @@ def _sigint_kept() -> Iterator[None]:
         signal.signal(signal.SIGINT, handler)
 
 
-def _defaults(options: Mapping[str, str]) -> dict[str, str]:
+def _defaults(options: Mapping[str, str], s3: bool) -> dict[str, str]:
     defaults = {
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -105,7 +110,9 @@ def _defaults(options: Mapping[str, str]) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.redaction.regex": _SECRETS,
         "spark.sql.redaction.options.regex": f"{_SECRETS}|url",
-        **_jars(),
+        # Delta's own store for S3 lets one driver replace another's commit.
+        "spark.delta.logStore.s3a.impl": jars.LOG_STORE,
+        **_jars(s3),
     }
     if not {"spark.master", "spark.remote"} & options.keys() and not os.environ.get("SPARK_REMOTE"):
         defaults |= {
@@ -119,14 +126,23 @@ def _defaults(options: Mapping[str, str]) -> dict[str, str]:
     return defaults
 
 
-def _jars() -> dict[str, str]:
+def _jars(s3: bool) -> dict[str, str]:
     """The jars that this environment carries, or their names for Spark to fetch."""
     local = jars.find("spark")
     if local:
-        return {"spark.jars": ",".join(map(str, local))}
+        return {"spark.jars": ",".join(map(str, [*local, *jars.find("s3"), jars.LOG_STORE_JAR]))}
     spark, delta = version("pyspark"), version("delta-spark")
     short = ".".join(spark.split(".")[:2])
-    return {
-        "spark.jars.packages": f"io.delta:delta-spark_{short}_2.13:{delta},"
-        f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark}"
-    }
+    packages = [f"io.delta:delta-spark_{short}_2.13:{delta}", f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark}"]
+    if s3:
+        packages += [f"org.apache.hadoop:hadoop-aws:{hadoop}" for hadoop in _hadoop_versions()]
+    return {"spark.jars.packages": ",".join(packages), "spark.jars": str(jars.LOG_STORE_JAR)}
+
+
+def _hadoop_versions() -> list[str]:
+    """Of the Hadoop that this pyspark carries; S3A is made for one and no other. None where pyspark is a client."""
+    import pyspark
+
+    name = "hadoop-client-api-"
+    found = Path(pyspark.__file__).with_name("jars").glob(f"{name}*.jar")
+    return [jar.stem.removeprefix(name) for jar in found]

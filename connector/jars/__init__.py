@@ -1,8 +1,10 @@
 """The jars that Spark and the embedded Kafka broker need: where they are, and how they come there.
 
-Two sets, each described by a Maven POM next to this file: ``spark`` (what pip's pyspark lacks for Kafka and Delta
-Lake) and ``kafka`` (a whole broker). They live in the virtual environment, so that environments with other versions
-don't share them, or in ``$LAKELOCK_JARS/<kind>``, e.g. in a container image.
+Three sets, each described by a Maven POM next to this file: ``spark`` (what pip's pyspark lacks for Kafka and Delta
+Lake), ``s3`` (what it lacks for s3a:// paths) and ``kafka`` (a whole broker). They live in the virtual environment, so
+that environments with other versions don't share them, or in ``$LAKELOCK_JARS/<kind>``, e.g. in a container image.
+
+One more is part of this package: `LOG_STORE_JAR`, whose Java source is in ``java``.
 
 `find` only looks; `fetch` is the one thing here that may use the network.
 """
@@ -17,13 +19,17 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from sinks.errors import JarsMissing
 
-Kind = Literal["spark", "kafka"]
+Kind = Literal["spark", "s3", "kafka"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 _POMS = Path(__file__).parent
+LOG_STORE_JAR = _POMS / "lakelock-s3.jar"
+"""Delta's commits on S3 as conditional writes: the log store `LOG_STORE`."""
+LOG_STORE = "lakelock.ConditionalLogStore"
 # What Maven repeats after every failure; the cause stands above it.
 _BOILERPLATE = ("To see the full stack", "Re-run Maven", "For more information", "[Help", "After correcting")
 

@@ -2,16 +2,16 @@
 
 import sys
 import xml.etree.ElementTree as ET
+import zipfile
 from pathlib import Path
-from typing import Literal
 
 import pytest
 
 from connector import jars
+from connector.spark import _jars as spark_jars
 from sinks.errors import JarsMissing
 
 POM = Path(jars.__file__).parent
-KINDS: tuple[Literal["spark"], Literal["kafka"]] = ("spark", "kafka")
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_the_jars_are_in_the_virtual_environment(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_variable_puts_them_elsewhere(home: Path) -> None:
-    assert [jars.folder(kind) for kind in KINDS] == [home / "spark", home / "kafka"]
+    assert [jars.folder(kind) for kind in jars.KINDS] == [home / "spark", home / "s3", home / "kafka"]
 
 
 def test_an_empty_variable_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,3 +178,24 @@ def test_sparks_jars_bring_nothing_with_them() -> None:
     for dependency in ET.parse(POM / "spark.xml").iterfind(".//m:dependency", space):
         excluded = [dependency.findtext(f".//m:exclusion/m:{part}", "", space) for part in ("groupId", "artifactId")]
         assert excluded == ["*", "*"], dependency.findtext("m:artifactId", "", space)
+
+
+def test_the_log_stores_jar_was_built_from_the_source_next_to_it() -> None:
+    with zipfile.ZipFile(jars.LOG_STORE_JAR) as archive:
+        for source in (POM / "java").glob("*.java"):
+            assert archive.read(f"lakelock/{source.name}") == source.read_bytes(), "make log-store"
+            assert f"lakelock/{source.stem}.class" in archive.namelist()
+
+
+def test_where_there_are_no_jars_spark_fetches_s3a_only_for_who_needs_it(home: Path) -> None:
+    for s3 in (False, True):
+        settings = spark_jars(s3)
+        assert ("org.apache.hadoop:hadoop-aws:3.4.2" in settings["spark.jars.packages"].split(",")) is s3
+        assert settings["spark.jars"] == str(jars.LOG_STORE_JAR)
+
+
+def test_where_there_are_jars_spark_is_given_them_all(home: Path) -> None:
+    for kind in jars.KINDS:
+        (home / kind).mkdir(parents=True)
+        (home / kind / f"{kind}.jar").touch()
+    assert spark_jars(False) == {"spark.jars": f"{home}/spark/spark.jar,{home}/s3/s3.jar,{jars.LOG_STORE_JAR}"}

@@ -1,0 +1,213 @@
+"""A proxy in front of an S3 endpoint, that fails as object stores and the way to them fail.
+
+It knows HTTP and no more. The worst it can do: pass a request on, and lose the answer. The store has done what it was
+asked to, the client doesn't know, and asks again. No TLS; the store must not check the signature of the Host header.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Literal
+from urllib.parse import urlsplit
+
+Fault = Literal["error", "slow_down", "reset", "lost_answer"]
+
+_SECONDS = 60.0
+_ERRORS: dict[str, tuple[int, str]] = {"error": (500, "InternalError"), "slow_down": (503, "SlowDown")}
+# Of this connection, not of the message; the length is written anew.
+_OWN_HEADERS = {"connection", "keep-alive", "transfer-encoding", "content-length", "expect", "server", "date"}
+
+
+@dataclass(frozen=True)
+class Odds:
+    """How probable each fault is for a request, from 0 to 1; together at most 1."""
+
+    error: float = 0.0
+    """500, and nothing done."""
+    slow_down: float = 0.0
+    """503, as S3 asks for patience; nothing done."""
+    reset: float = 0.0
+    """The connection is reset before the store has heard of the request."""
+    lost_answer: float = 0.0
+    """The store does what it was asked to, then the connection is reset."""
+
+    def draw(self, number: float) -> Fault | None:
+        """The fault for a number from ``[0, 1)``."""
+        for fault, odds in (
+            ("error", self.error),
+            ("slow_down", self.slow_down),
+            ("reset", self.reset),
+            ("lost_answer", self.lost_answer),
+        ):
+            if number < odds:
+                return fault  # type: ignore[return-value]
+            number -= odds
+        return None
+
+
+@dataclass
+class Request:
+    """What a client asks; a proxy's ``change`` may alter the headers."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+class S3Proxy:
+    """Passes on what comes to ``endpoint`` to the store at ``target``, an http:// URL; a context manager.
+
+    Faults strike requests for which ``strikes`` holds, by ``odds``. ``change`` sees every request first, in a thread of
+    its own: it may wait, or alter it. ``happened`` counts the faults.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        odds: Odds | None = None,
+        *,
+        seed: int = 0,
+        strikes: Callable[[Request], bool] = lambda _: True,
+        change: Callable[[Request], None] = lambda _: None,
+    ) -> None:
+        at = urlsplit(target)
+        self._target = (at.hostname or "", at.port or 80)
+        self.odds = odds or Odds()
+        self.happened: Counter[Fault] = Counter()
+        self._strikes = strikes
+        self._change = change
+        self._random = random.Random(seed)
+        self._lock = threading.Lock()
+        self._server = _Server(self)
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> S3Proxy:
+        threading.Thread(target=self._server.serve_forever, name="lakelock-s3-proxy", daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def fate(self, request: Request) -> Fault | None:
+        self._change(request)
+        if not self._strikes(request):
+            return None
+        with self._lock:
+            fault = self.odds.draw(self._random.random())
+            if fault is not None:
+                self.happened[fault] += 1
+            return fault
+
+    def ask(self, request: Request) -> tuple[int, list[tuple[str, str]], bytes]:
+        """The store's answer: status, headers, body."""
+        connection = HTTPConnection(*self._target, timeout=_SECONDS)
+        try:
+            connection.request(request.method, request.path, request.body, request.headers)
+            answer = connection.getresponse()
+            return answer.status, answer.getheaders(), answer.read()
+        finally:
+            connection.close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 128
+
+    def __init__(self, proxy: S3Proxy) -> None:
+        self.proxy = proxy
+        super().__init__(("127.0.0.1", 0), _Handler)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that went away in the middle is nothing to print."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+    # An answer goes out at once, not when the client has acknowledged its first part.
+    disable_nagle_algorithm = True
+
+    def _pass(self) -> None:
+        if "chunked" in self.headers.get("Transfer-Encoding", "").lower():
+            self.send_error(411)
+            return
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in _OWN_HEADERS}
+        request = Request(self.command, self.path, headers, body)
+        fault = self.server.proxy.fate(request)
+        if fault in _ERRORS:
+            status, code = _ERRORS[fault]
+            text = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>by the proxy</Message></Error>"
+            self._answer(status, [("Content-Type", "application/xml")], text.encode())
+        elif fault == "reset":
+            self._reset()
+        else:
+            try:
+                status, found, content = self.server.proxy.ask(request)
+            except (OSError, HTTPException):
+                self._reset()
+                return
+            if fault == "lost_answer":
+                self._reset()
+            else:
+                self._answer(status, found, content)
+
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _pass
+
+    def _answer(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
+        self.send_response(status)
+        length = str(len(body))
+        for name, value in headers:
+            if name.lower() not in _OWN_HEADERS:
+                self.send_header(name, value)
+            elif name.lower() == "content-length" and self.command == "HEAD":
+                length = value
+        if status not in (204, 304):
+            self.send_header("Content-Length", length)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def _reset(self) -> None:
+        # A linger time of 0 seconds: close sends RST. The reader holds the socket too.
+        self.close_connection = True
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.rfile.close()
+        self.connection.close()
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        pass
+
+
+def slow_commits(seconds: float) -> Callable[[Request], None]:
+    """For ``change``: hold every write of a Delta commit up, so that other writers look before it is there."""
+
+    def change(request: Request) -> None:
+        if request.method == "PUT" and "/_delta_log/" in request.path and request.path.endswith(".json"):
+            time.sleep(seconds)
+
+    return change
+
+
+def unconditional(request: Request) -> None:
+    """For ``change``: the store never hears of ``If-None-Match``, as one that doesn't know it."""
+    for name in [name for name in request.headers if name.lower() == "if-none-match"]:
+        del request.headers[name]
