@@ -22,6 +22,14 @@ class Step(Enum):
     """The epoch's query stands; nothing was written, so the next run starts over from the stored position."""
     WRITING = "writing"
     """Files without a commit, which no reader sees (VACUUM removes them), or the whole commit: Delta decides."""
+    BEGUN = "begun"
+    """Two-phase commit: the coordinator's log has the epoch's ranges. Nothing is decided: the next run aborts it."""
+    PREPARED = "prepared"
+    """Two-phase commit: every sink holds the rows, and shows none. As before."""
+    DECIDED = "decided"
+    """Two-phase commit: the epoch counts. The next run commits it where it isn't yet, without reading Kafka."""
+    SINK_COMMITTED = "sink_committed"
+    """Two-phase commit: the epoch is in one of the sinks. As before."""
     COMMITTED = "committed"
     """The rows are in the table. Transactional: with their offsets, the next run goes on behind them. Else the next
     run starts from the offsets of the consumer group, wherever those stand."""
@@ -40,6 +48,8 @@ class Event:
     """Offsets that were there when the run looked and still lie behind this epoch."""
     note: str = ""
     """Something that a person should read."""
+    sink: str = ""
+    """With ``Step.SINK_COMMITTED`` only."""
 
 
 Observer = Callable[[Event], None]

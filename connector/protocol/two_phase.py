@@ -1,0 +1,357 @@
+"""Two-phase commit over several sinks: every epoch is in all of them or in none. Pure: what to do, and when; not how.
+
+::
+
+    begin -> prepare on every sink -> decide -> commit on every sink -> done
+
+Three of these are entries of a log: ``begun`` (which offsets, as which attempt), ``decided`` (what every sink has
+prepared), ``done`` (what each has committed). Entries are numbered, and appending number n succeeds for one run only:
+that is the fence. A run that was replaced finds the next number taken, and stops (``Fenced``). ``done`` and the next
+``begun`` share an entry, which is appended while the sinks prepare: what is prepared counts for nothing until it is
+decided, and that takes both. Nothing is decided by a clock, and no run asks whether another one is alive.
+
+What a crash leaves, and why recovery is right, between every two steps:
+
+====================  ==================================================================================================
+crash after           what is left, and what the next run does
+====================  ==================================================================================================
+nothing, ``done``     Every sink is at the last decided epoch. There is nothing to do. What may be prepared already
+                      is bound to an attempt that the log doesn't know: whoever takes its number throws it away.
+``begun``             Work without a decision: *presumed abort*. The next run appends ``aborted``, which fences the
+                      run that began, wherever it is, and only then has the sinks throw away what has a lower attempt.
+                      No sink can hold anything of the epoch, because nobody commits without a decision.
+some prepared         The same. What is prepared is durable but invisible, and bound to its attempt: the next one
+                      prepares anew, beside it.
+all prepared          The same. That all are prepared is known to nobody but the run that is gone.
+``decided``           The epoch counts. The next run commits on every sink what is prepared there, as the log says,
+                      without reading Kafka, whose retention may have passed the ranges.
+some committed        The same. ``commit`` is a no-op that says so where the epoch is there already, so it can be called
+                      again by anybody, also by two runs at the same time.
+all committed         The same, and every commit is a no-op. ``done`` is appended.
+====================  ==================================================================================================
+
+A run that was paused anywhere, and replaced, can do no harm when it wakes up. *Before its decision* its next append
+fails. *After it* all it can do is commit what was decided, which is either still to be done or a no-op: no other run
+begins the next epoch before this one is in all sinks. *In an abort* it throws away only attempts up to the last entry
+that it knows, and every attempt that anybody may still decide on or commit was begun by a later one.
+
+A crash in a recovery leaves one of the states above, with at most an ``aborted`` or a second ``decided`` more.
+
+Should what was prepared be gone (somebody removed it), the epoch is read from Kafka again, over the ranges that are in
+the log. It has to give the very same rows, by count and checksum: what was committed elsewhere already was made from
+those (``Diverged``). The new receipts are decided once more, so that of two runs only one goes on with them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Generator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any, TypeVar
+
+from sinks.contract import Committed, Epoch, Position, Prepared
+from sinks.errors import Diverged, Fenced, PositionMismatch
+
+log = logging.getLogger("lakelock.two_phase")
+
+Returned = TypeVar("Returned")
+_LOOKS = 5
+
+
+class State(str, Enum):
+    BEGUN = "begun"
+    DECIDED = "decided"
+    ABORTED = "aborted"
+    DONE = "done"
+
+
+@dataclass(frozen=True)
+class Row:
+    """What an entry of the log says of an epoch."""
+
+    state: State
+    epoch: Epoch
+    run: str
+    """Who appended it: not always the epoch's owner, who began it."""
+    prepared: Mapping[str, Prepared] = field(default_factory=dict)
+    """Sink -> what it has prepared. ``decided`` only."""
+    reads: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Sink -> how a reader sees it as of this epoch, as ``Committed.reads`` has it. ``done`` only."""
+    config: str = ""
+    """What in the pipeline file shapes the rows, hashed. ``decided`` only."""
+
+
+@dataclass(frozen=True)
+class LogHeld:
+    """What the log holds, as far as it matters: its last entry, and the last epoch that was decided."""
+
+    number: int = 0
+    """Of the last entry; 0: there is none."""
+    last: Row | None = None
+    decided: Row | None = None
+
+    @property
+    def in_doubt(self) -> Row | None:
+        """An epoch that was begun or decided, and isn't known to be done."""
+        return self.last if self.last is not None and self.last.state in (State.BEGUN, State.DECIDED) else None
+
+
+# What the protocol asks for: the value of each ``yield`` is what the class says.
+
+
+@dataclass(frozen=True)
+class ReadLog:
+    """LogHeld."""
+
+
+@dataclass(frozen=True)
+class Append:
+    """None. Raises Fenced where the number is taken, CommitUnknown."""
+
+    number: int
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class AskPositions:
+    """Mapping[str, Position | None], from every sink."""
+
+
+@dataclass(frozen=True)
+class Prepare:
+    """The epoch, with the event time of its records, and Mapping[str, Prepared] of all sinks. With ``again``, of these
+    sinks only, and of the epoch as it was decided."""
+
+    epoch: Epoch
+    again: Collection[str] = ()
+
+
+@dataclass(frozen=True)
+class Begin:
+    """Both at the same time: what Prepare says, or the exception where preparing fails. Raises what Append raises."""
+
+    append: Append
+    prepare: Prepare
+
+
+@dataclass(frozen=True)
+class Commit:
+    """Mapping[str, Committed | None]; None: what this sink had prepared is gone, and it doesn't hold the epoch."""
+
+    epoch: Epoch
+    prepared: Mapping[str, Prepared]
+
+
+@dataclass(frozen=True)
+class Abort:
+    """None."""
+
+    before: int
+
+
+Action = ReadLog | Append | AskPositions | Prepare | Begin | Commit | Abort
+Steps = Generator[Action, Any, Returned]
+
+
+class Found(str, Enum):
+    """How much of the epoch in doubt the sinks hold."""
+
+    NOTHING_IN_DOUBT = "nothing in doubt"
+    NOTHING = "nothing of it"
+    PART = "part of it"
+    SAME = "the same range"
+
+
+class Did(str, Enum):
+    NOTHING = "nothing"
+    ABORTED = "thrown away: it was never decided"
+    ROLLED_FORWARD = "committed, from what was prepared"
+    READ_AGAIN = "committed; what was prepared was gone, and was read from Kafka again"
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """Every sink is at ``stands``, and the log's last entry is ``number``."""
+
+    number: int
+    stands: Epoch | None
+    """The last decided epoch; None: there was none."""
+    positions: Mapping[str, Position | None]
+    found: Found = Found.NOTHING_IN_DOUBT
+    did: Did = Did.NOTHING
+    doubted: Row | None = None
+    """The epoch that was in doubt."""
+    held: Mapping[str, bool] = field(default_factory=dict)
+    """Sink -> whether it held the epoch in doubt before the recovery."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """An epoch that is in all sinks. ``done`` is still to be appended, with the next ``begun`` or alone."""
+
+    number: int
+    committed: Mapping[str, Committed]
+    done: Row
+
+
+def recover(run: str, config: str) -> Steps[Recovered]:
+    """Bring all sinks to the last decided epoch. Raises Fenced, PositionMismatch, Diverged, and what a sink raises."""
+    for _ in range(_LOOKS):
+        known: LogHeld = yield ReadLog()
+        doubted = known.in_doubt
+        positions: Mapping[str, Position | None]
+        if doubted is None:
+            yield Abort(before=known.number + 1)  # what replaced runs may have left behind later
+            positions = yield AskPositions()
+            stands = known.decided.epoch if known.decided else None
+            if all(_holds(position, stands) for position in positions.values()):
+                return Recovered(known.number, stands, positions)
+        elif doubted.state is State.BEGUN:
+            number = known.number + 1
+            yield Append(number, (Row(State.ABORTED, doubted.epoch, run),))
+            yield Abort(before=number + 1)
+            positions = yield AskPositions()
+            stands = known.decided.epoch if known.decided else None
+            if all(_holds(position, stands) for position in positions.values()):
+                held = dict.fromkeys(positions, False)
+                return Recovered(number, stands, positions, Found.NOTHING, Did.ABORTED, doubted, held)
+        else:
+            positions = yield AskPositions()
+            stands = doubted.epoch
+            held = {name: _holds(position, stands) for name, position in positions.items()}
+            before = [position for name, position in positions.items() if not held[name]]
+            if all(_is_before(position, stands) for position in before):
+                number, committed, did = yield from _forward(known.number, doubted, run, config)
+                yield Append(number + 1, (_done(stands, run, committed),))
+                yield Abort(before=number + 2)
+                return Recovered(
+                    number + 1,
+                    stands,
+                    {name: each.position for name, each in committed.items()},
+                    _how_much(held),
+                    did,
+                    doubted,
+                    held,
+                )
+        # The sinks don't agree with the log: another run has gone on in between, or they really don't.
+        again: LogHeld = yield ReadLog()
+        if again.number == known.number + (doubted is not None and doubted.state is State.BEGUN):
+            raise _disagree(stands, positions)
+    raise Fenced(
+        "Other runs of the pipeline are at work: whenever this one looks, the log has moved.",
+        owner=again.last.run if again.last else "",
+        epoch=again.last.epoch.number if again.last else 0,
+        hint="Let one run at a time recover the pipeline.",
+    )
+
+
+def run_epoch(epoch: Epoch, number: int, config: str, done: Row | None) -> Steps[Ran]:
+    """The epoch, planned from where all sinks stand. ``number`` is the log's last entry as this run knows it, ``done``
+    is still to be said of the epoch before.
+
+    Where preparing fails nothing of the epoch is left, but for what a failing abort leaves to the next run.
+    """
+    epoch = replace(epoch, attempt=number + 1)
+    begun = Row(State.BEGUN, epoch, epoch.owner)
+    outcome: tuple[Epoch, Mapping[str, Prepared]] | Exception
+    outcome = yield Begin(Append(number + 1, (done, begun) if done else (begun,)), Prepare(epoch))
+    if isinstance(outcome, Exception):
+        try:
+            yield Append(number + 2, (Row(State.ABORTED, epoch, epoch.owner),))
+            yield Abort(before=number + 3)
+        except Fenced:
+            raise  # that is why preparing failed: the run that came after has thrown its work away
+        except Exception as error:
+            # Presumed abort: the next run sees to it. What made preparing fail is what the user has to know.
+            log.warning("epoch %s could not be aborted: %s", epoch.number, error)
+        raise outcome
+    epoch, prepared = outcome
+    decided = Row(State.DECIDED, epoch, epoch.owner, prepared, config=config)
+    yield Append(number + 2, (decided,))
+    number, committed, _ = yield from _forward(number + 2, decided, epoch.owner, config)
+    yield Abort(before=number + 1)  # what was prepared has been committed
+    return Ran(number, committed, _done(epoch, epoch.owner, committed))
+
+
+def _forward(number: int, decided: Row, run: str, config: str) -> Steps[tuple[int, Mapping[str, Committed], Did]]:
+    """Commit what was decided, on every sink. ``number``: the log's last entry."""
+    epoch = decided.epoch
+    committed: Mapping[str, Committed | None] = yield Commit(epoch, decided.prepared)
+    did = Did.ROLLED_FORWARD
+    lost = [name for name, each in committed.items() if each is None]
+    if lost:
+        number, did = number + 1, Did.READ_AGAIN
+        anew: Mapping[str, Prepared]
+        _, anew = yield Prepare(replace(epoch, attempt=number), lost)
+        for name in lost:
+            _refuse_other_rows(name, decided, anew[name], config)
+        prepared = {**decided.prepared, **anew}
+        yield Append(number, (replace(decided, run=run, prepared=prepared, config=config),))
+        committed = yield Commit(epoch, prepared)
+    standing = {name: each for name, each in committed.items() if each is not None}
+    if len(standing) < len(committed):
+        gone = ", ".join(sorted(committed.keys() - standing.keys()))
+        raise PositionMismatch(f"What {gone} has prepared for epoch {epoch.number} is gone again.")
+    return number, standing, did
+
+
+def _done(epoch: Epoch, run: str, committed: Mapping[str, Committed]) -> Row:
+    return Row(State.DONE, epoch, run, reads={name: each.reads for name, each in committed.items()})
+
+
+def _holds(position: Position | None, epoch: Epoch | None) -> bool:
+    """Whether a sink's position is that of this epoch; None: of no epoch at all."""
+    if position is None or epoch is None:
+        return position is None and epoch is None
+    same = position.epoch == epoch.number and position.owner in ("", epoch.owner)
+    # A sink that had to ask its rows knows how far they reach, not what was read without giving rows.
+    return same and (position.offsets == epoch.offsets or position.source == "rows")
+
+
+def _is_before(position: Position | None, epoch: Epoch) -> bool:
+    """Whether a sink is where the epoch was planned from."""
+    if position is None or epoch.expected is None:
+        return position is None and epoch.expected is None
+    same = position.epoch == epoch.expected.epoch
+    return same and (position.offsets == epoch.expected.offsets or position.source == "rows")
+
+
+def _how_much(held: Mapping[str, bool]) -> Found:
+    return Found.SAME if all(held.values()) else Found.PART if any(held.values()) else Found.NOTHING
+
+
+def _disagree(stands: Epoch | None, positions: Mapping[str, Position | None]) -> PositionMismatch:
+    log = f"epoch {stands.number} with {stands.offsets.to_json()}" if stands else "no epoch"
+    sinks = "; ".join(
+        f"{name} " + (f"epoch {each.epoch} with {each.offsets.to_json()}" if each else "no epoch")
+        for name, each in positions.items()
+    )
+    more = any(each is not None and (stands is None or each.epoch > stands.number) for each in positions.values())
+    return PositionMismatch(
+        f"The sinks of the pipeline don't stand where its coordinator's log says: expected {log} in all of them, found "
+        f"{sinks}. Nothing was written.",
+        hint="A sink holds more than the log knows: give the coordinator's log that it was written with, or write to "
+        "new, empty places."
+        if more
+        else "A sink that was restored, emptied or added later misses what the others hold. Bring all of them to one "
+        "epoch: `lakelock snapshot FILE --epoch N` names the versions; or write to new, empty places.",
+    )
+
+
+def _refuse_other_rows(sink: str, decided: Row, anew: Prepared, config: str) -> None:
+    before = decided.prepared[sink]
+    if (anew.rows, anew.checksum) == (before.rows, before.checksum):
+        return
+    edited = " The pipeline file has been changed since." if config != decided.config else ""
+    raise Diverged(
+        f"Epoch {decided.epoch.number} was decided, and what {sink!r} had prepared for it is gone. Read from Kafka "
+        f"again, its ranges give {anew.rows:,} rows (checksum {anew.checksum}), where {before.rows:,} (checksum "
+        f"{before.checksum}) were prepared.{edited} Nothing was written.",
+        hint="One epoch must not mix two versions. "
+        + (
+            "Put the pipeline file back as it was, run `lakelock recover FILE`, and change it then."
+            if edited
+            else "Bring the staged files back, or restore all sinks to the epoch before."
+        ),
+    )
