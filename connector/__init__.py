@@ -12,6 +12,7 @@ if not hasattr(sinks, "LAKELOCK"):
     )
 
 from connector.pipeline import Pipeline, Status
+from connector.snapshot import Snapshot, snapshot
 from sinks.errors import ConfigurationError, Fenced, LakelockError
 
-__all__ = ["ConfigurationError", "Fenced", "LakelockError", "Pipeline", "Status"]
+__all__ = ["ConfigurationError", "Fenced", "LakelockError", "Pipeline", "Snapshot", "Status", "snapshot"]

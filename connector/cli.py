@@ -14,11 +14,14 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from connector.config import load
+from connector.config import DeltaPlace, load
 from connector.lab.commands import lab
 from connector.observe import Progress
 from connector.pipeline import Pipeline, Status
+from connector.protocol.two_phase import Recovered
 from connector.rewind import Rewind
+from connector.snapshot import snapshot_of
+from connector.spark import session
 from connector.terminal import err, out, reported, stop_on_signal
 from sinks.errors import ConfigurationError
 
@@ -71,12 +74,15 @@ def check(file: File, debug: Debug = False) -> None:
     with reported(debug):
         pipeline = Pipeline.from_file(file, debug=debug)
         found = pipeline.check()
-        sink = pipeline.config.sinks[0]
         out.print(f"file      ok: pipeline {pipeline.config.name}")
         out.print(f"kafka     ok: {', '.join(sorted(found.next_offsets.topics))}")
-        what = "fits" if found.table_exists else "will be made"
-        out.print(f"table     ok: {escape(str(sink.path or sink.table))} {what}", soft_wrap=True)
-        out.print(f"columns   {escape(', '.join(found.columns))}", soft_wrap=True)
+        for sink, options in zip(found.sinks, pipeline.config.sinks, strict=True):
+            kind = "table" if isinstance(options, DeltaPlace) else "sink"
+            out.print(f"{kind:9} ok: {escape(sink.place)} {'fits' if sink.exists else 'will be made'}", soft_wrap=True)
+            out.print(f"columns   {escape(', '.join(sink.columns))}", soft_wrap=True)
+        if pipeline.config.coordinator is not None:
+            needed = "" if pipeline.config.two_phase else ": not needed, one table takes rows and offsets in one commit"
+            out.print(f"log       {escape(pipeline.config.coordinator.place)}{needed}", soft_wrap=True)
         where = f"after epoch {found.position.epoch}" if found.position else f"at {pipeline.config.source.start}"
         out.print(f"position  {where}: next {found.next_offsets.to_json()}", soft_wrap=True)
         out.print(f"behind    {found.behind:,} offsets")
@@ -107,13 +113,76 @@ def verify(
     with reported(debug):
         from connector.audit import audit, show
 
-        found = audit(load(file), version, say=lambda text: err.print(escape(text), soft_wrap=True), debug=debug)
+        config = load(file)
+        tables = [index for index, sink in enumerate(config.sinks) if isinstance(sink, DeltaPlace)]
+        if version is not None and len(tables) > 1:
+            raise ConfigurationError("--version is for pipelines with one table: each table has versions of its own.")
+        if not tables:
+            raise ConfigurationError("The auditor compares Delta tables with Kafka; this pipeline has none.")
+        found = [
+            audit(config.alone(index), version, say=lambda text: err.print(escape(text), soft_wrap=True), debug=debug)
+            for index in tables
+        ]
+        for each in [] if json_ else found:
+            show(each, out)
+        left_out = [sink.place for sink in config.sinks if not isinstance(sink, DeltaPlace)]
+        if left_out:
+            err.print(f"not audited, as they are no tables: {escape(', '.join(left_out))}", soft_wrap=True)
         if json_:
-            sys.stdout.write(json.dumps(found.to_dict()) + "\n")
-        else:
-            show(found, out)
-        if not found.ok:
+            every = [each.to_dict() for each in found]
+            whole = {"ok": all(each.ok for each in found), "tables": every, "not_audited": left_out}
+            sys.stdout.write(json.dumps(whole if config.two_phase else every[0]) + "\n")
+        if not all(each.ok for each in found):
             raise typer.Exit(1)
+
+
+@app.command()
+def recover(file: File, json_: Json = False, debug: Debug = False) -> None:
+    """Settle an epoch that was left in doubt: commit it in every sink if it was decided, else throw it away.
+
+    Every run does so first; this does nothing else. It says what each sink held, and what was done.
+    """
+    with reported(debug):
+        pipeline = Pipeline.from_file(file, debug=debug)
+        recovered = pipeline.recover()
+        if json_:
+            sys.stdout.write(json.dumps(_recovered_fields(recovered)) + "\n")
+        else:
+            _print_recovered(pipeline.config.name, recovered)
+
+
+@app.command()
+def snapshot(
+    file: File,
+    epoch: Annotated[int | None, typer.Option(help="This epoch; if left out, the last one in all sinks.")] = None,
+    json_: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Say how all sinks are read as of one epoch: the SQL of each table, the objects of a bucket.
+
+    In Python: `connector.snapshot(spark, FILE)` gives their DataFrames.
+    """
+    with reported(debug):
+        config = load(file)
+        with session(config.spark_options, name=f"snapshot {config.name}", s3=config.on_s3, debug=debug) as spark:
+            found = snapshot_of(config, spark, epoch)
+            if json_:
+                fields = {
+                    "pipeline": found.pipeline,
+                    "epoch": found.epoch,
+                    "offsets": found.offsets.to_dict(),
+                    "read_to": found.read_to.isoformat() if found.read_to else None,
+                    "sql": dict(found.sql),
+                    "objects": {sink: list(urls) for sink, urls in found.objects.items()},
+                }
+                sys.stdout.write(json.dumps(fields) + "\n")
+                return
+            out.print(f"epoch     {found.epoch} of {found.pipeline}, next {found.offsets.to_json()}", soft_wrap=True)
+            for query in found.sql.values():
+                out.print(f"table     {escape(query)}", soft_wrap=True)
+            for urls in found.objects.values():
+                for url in urls:
+                    out.print(f"object    {escape(url)}", soft_wrap=True)
 
 
 @app.command()
@@ -177,7 +246,8 @@ def replay(
 def init(
     file: Annotated[Path | None, typer.Argument(help="Where to write it; standard output if left out.")] = None,
     example: Annotated[
-        str | None, typer.Option(help="An example instead: word_count, hourly_delays or aircraft_history.")
+        str | None,
+        typer.Option(help="An example instead: word_count, hourly_delays, aircraft_history or money_transfers."),
     ] = None,
 ) -> None:
     """Write a commented pipeline file to start from."""
@@ -206,11 +276,11 @@ def init(
 
 @app.command()
 def jars(debug: Debug = False) -> None:
-    """Fetch the jars of Spark's Kafka and Delta parts and of the embedded broker into this environment, with Maven."""
+    """Fetch the jars of Spark (Kafka, Delta, S3) and of the embedded broker, with Maven, into this environment."""
     with reported(debug):
-        from connector.jars import fetch, folder
+        from connector.jars import KINDS, fetch, folder
 
-        for kind in ("spark", "kafka"):
+        for kind in KINDS:
             found = fetch(kind)
             out.print(f"{kind}: {len(found)} jars in {folder(kind)}", soft_wrap=True)
 
@@ -259,6 +329,33 @@ def _time(text: str | None, option: str) -> datetime | None:
     return time
 
 
+def _recovered_fields(recovered: Recovered) -> dict[str, object]:
+    return {
+        "epoch": recovered.stands.number if recovered.stands else None,
+        "found": recovered.found.value,
+        "did": recovered.did.value,
+        "in_doubt": recovered.doubted.epoch.number if recovered.doubted else None,
+        "state": recovered.doubted.state.value if recovered.doubted else None,
+        "owner": recovered.doubted.epoch.owner if recovered.doubted else None,
+        "held": dict(recovered.held),
+    }
+
+
+def _print_recovered(pipeline: str, recovered: Recovered) -> None:
+    doubted = recovered.doubted
+    if doubted is not None:
+        out.print(
+            f"in doubt  epoch {doubted.epoch.number}, {doubted.state.value} by run {doubted.epoch.owner}",
+            soft_wrap=True,
+        )
+        for sink, held in recovered.held.items():
+            out.print(f"found     {escape(sink)}: {'the same range' if held else 'nothing of it'}", soft_wrap=True)
+    out.print(f"found     {recovered.found.value}")
+    out.print(f"did       {recovered.did.value}")
+    where = f"at epoch {recovered.stands.number}" if recovered.stands else "without any epoch yet"
+    out.print(f"{pipeline}: all sinks are {where}.", soft_wrap=True)
+
+
 def _print_rewind(plan: Rewind) -> None:
     stands, target = plan.position, plan.target
     out.print(
@@ -274,7 +371,15 @@ def _status_fields(state: Status) -> dict[str, object]:
     return {
         "pipeline": state.pipeline,
         "delivery": state.delivery,
-        "table": state.table,
+        "table": state.sinks[0],
+        "sinks": list(state.sinks),
+        "in_doubt": {
+            "epoch": state.in_doubt.epoch.number,
+            "state": state.in_doubt.state.value,
+            "owner": state.in_doubt.epoch.owner,
+        }
+        if state.in_doubt
+        else None,
         "epoch": position.epoch if position else None,
         "offsets": state.offsets.to_dict(),
         "ends": state.held.ends.to_dict(),
@@ -301,14 +406,23 @@ def _print_status(state: Status) -> None:
     position = state.position
     out.print(f"pipeline     {state.pipeline}")
     out.print(f"delivery     {state.delivery}")
-    out.print(f"table        {escape(state.table)}", soft_wrap=True)
+    for sink in state.sinks:
+        out.print(f"{'table' if len(state.sinks) == 1 else 'sink':12} {escape(sink)}", soft_wrap=True)
+    if state.in_doubt:
+        doubted = state.in_doubt
+        out.print(
+            f"[yellow]in doubt[/]     epoch {doubted.epoch.number} was {doubted.state.value} by run "
+            f"{doubted.epoch.owner}: that run is at work, or was killed, and the next one settles it",
+            soft_wrap=True,
+        )
     if position is None:
         out.print("epoch        none yet: the first run starts at source.start")
     else:
         out.print(f"epoch        {position.epoch}" + _found_by(position.source))
         if position.committed_at:
             when = f"{position.committed_at:%Y-%m-%d %H:%M:%S} UTC"
-            out.print(f"last commit  version {position.version}, {when}, by run {position.owner}", soft_wrap=True)
+            version = f"version {position.version}, " if position.version is not None else ""
+            out.print(f"last commit  {version}{when}, by run {position.owner}", soft_wrap=True)
         if position.read_to:
             out.print(f"complete to  {position.read_to:%Y-%m-%d %H:%M:%S} UTC")
         if position.clock.watermark:

@@ -14,33 +14,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from connector.clock import Timing
-from connector.config import COORDINATES, OWN_COLUMNS, FromTimestamp, KeyedSink, PipelineConfig, load, parse
-from connector.decode.json import decode_json
+from connector.config import FromTimestamp, KafkaTopicSink, PipelineConfig, load, parse
+from connector.coordinator import Coordinator
 from connector.delivery import auto_commit, idempotent, manual_commit, transactional
 from connector.delivery.handover import hand_over
-from connector.delivery.work import Delivered, GroupWork, Topics, Work, behind
-from connector.derive import Derivation, derive
-from connector.derive.changes import TOMBSTONE
-from connector.epoch import run_epoch
+from connector.delivery.work import Delivered, Group, GroupWork, Topics, Work, behind
+from connector.epoch import prepare_epoch, run_epoch
 from connector.group import ConsumerGroup
+from connector.log import Log
 from connector.member import GroupMember
+from connector.parts import Output, Table, can_isolate, outputs
 from connector.protocol.recover import TopicsHeld, resume
 from connector.protocol.steps import Event, Observer
+from connector.protocol.two_phase import Recovered, Row
 from connector.rewind import Rewind, Unpublished, Until, planned, rewind
 from connector.source import KafkaSource, no_records, polled
 from connector.spark import session
-from connector.transform import transform
-from sinks.contract import Committed, Epoch, Position
+from sinks.contract import Committed, Epoch, Position, Prepared
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.rewind import Target, before_event_time, before_offsets
-from sinks.delta.table import DeltaTable
 from sinks.errors import ConfigurationError
 from sinks.offsets import Offsets, TopicPartition
-from sinks.raised import problem
+from sinks.s3a import require_conditional_writes
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql import SparkSession
 
 log = logging.getLogger("lakelock.pipeline")
 
@@ -57,11 +55,14 @@ class Status:
 
     pipeline: str
     delivery: str
-    table: str
+    sinks: Sequence[str]
     position: Position | None
+    """Of the table, or where all sinks stand by the coordinator's log."""
     offsets: Offsets
     """Next offsets: the table's, or the consumer group's where the delivery keeps them there."""
     held: TopicsHeld
+    in_doubt: Row | None = None
+    """An epoch that is in some of the sinks, maybe: a run is at work on it, or was killed."""
 
     @property
     def lag(self) -> Mapping[TopicPartition, int]:
@@ -70,11 +71,17 @@ class Status:
 
 
 @dataclass(frozen=True)
-class Checked:
-    """What `check` found: the table as it would be used, and where a run would start."""
-
-    table_exists: bool
+class CheckedSink:
+    place: str
+    exists: bool
     columns: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What `check` found: the sinks as they would be used, and where a run would start."""
+
+    sinks: Sequence[CheckedSink]
     position: Position | None
     next_offsets: Offsets
     behind: int
@@ -82,13 +89,19 @@ class Checked:
 
 @dataclass(frozen=True)
 class _Parts:
+    run: str
     source: KafkaSource
     group: ConsumerGroup
-    table: DeltaTable
-    commits: PipelineCommits
-    decode: Callable[[DataFrame], DataFrame]
-    """From Kafka's records to rows of the user's columns: the format, then the transform."""
-    derivation: Derivation
+    outputs: Sequence[Output]
+    log: Log | None
+    """With two-phase commit."""
+
+    @property
+    def table(self) -> Table:
+        """The one table of a pipeline without two-phase commit."""
+        (table,) = self.outputs
+        assert isinstance(table, Table)
+        return table
 
 
 class Pipeline:
@@ -129,6 +142,8 @@ class Pipeline:
         unless it says so. Without an ``event_time`` in the pipeline file, Kafka's timestamps count.
         """
 
+        self._needs_one_table("rewind", "what is in a topic or a bucket can't be taken back")
+
         def find(commits: PipelineCommits) -> Target | None:
             if to_version is not None:
                 own = commits.at(to_version)
@@ -142,7 +157,7 @@ class Pipeline:
         with self._parts() as (spark, parts):
             held = parts.source.look()
             plan = planned(
-                parts.commits,
+                parts.table.commits,
                 held,
                 parts.source.starting,
                 find=find,
@@ -150,7 +165,8 @@ class Pipeline:
                 continue_on_data_loss=self.config.source.continue_on_data_loss,
             )
             if confirm(plan):
-                rewind(plan, parts.table, self._work(spark, parts, observers, topics=parts.source))
+                require_conditional_writes(spark, parts.table.table.location)
+                rewind(plan, parts.table.table, self._work(spark, parts, observers, topics=parts.source))
             return plan
 
     def replay(
@@ -167,6 +183,7 @@ class Pipeline:
         The new table has the pipeline's name and position: put its path into the file, and the next run goes on there.
         Started again after a crash, it goes on.
         """
+        self._needs_one_table("replay", "a replay fills one new table")
         sink = self.config.sinks[0].model_copy(update={"path": into, "table": None})
         start = FromTimestamp(timestamp=since) if since is not None else "earliest"
         source = self.config.source.model_copy(update={"start": start})
@@ -183,15 +200,7 @@ class Pipeline:
         publish: bool = True,
     ) -> Delivered:
         with self._parts() as (spark, parts):
-            wanted = parts.derivation.columns
-            detail = parts.table.detail()
-            if detail is None:
-                parts.table.create(wanted)
-                detail = parts.table.detail()
-            if detail is not None:
-                parts.derivation.check()
-                parts.table.check(detail, wanted)
-
+            self._make_ready(spark, parts)
             topics = parts.source if until is None else Until(parts.source, until)
             work = self._work(spark, parts, observers, topics=topics)
             if not publish:
@@ -201,18 +210,45 @@ class Pipeline:
                 return self._run_in_group(work, spark, parts, stop)
             return transactional.deliver(work, interval=self.config.interval, stop=stop)
 
+    def recover(self, *, observers: Sequence[Observer] = ()) -> Recovered:
+        """Settle an epoch that is in doubt, and nothing else. Needs Kafka only where what was prepared is gone.
+
+        Raises ConfigurationError for a pipeline with one table: its commit is never in doubt.
+        """
+        if not self.config.two_phase:
+            raise ConfigurationError(
+                f"Pipeline {self.config.name!r} has one Delta table: rows and offsets are in one commit, which stands "
+                "or doesn't. There is never anything to recover."
+            )
+        with self._parts() as (spark, parts):
+            self._make_ready(spark, parts)
+            return self._coordinator(spark, parts, _all(observers)).recover()
+
+    def _make_ready(self, spark: SparkSession, parts: _Parts) -> None:
+        """Log and tables are there, take the rows, and are where two writers can't overwrite one another."""
+        if parts.log is not None:
+            parts.log.create()
+            require_conditional_writes(spark, parts.log.location)
+        for output in parts.outputs:
+            output.ready()
+            require_conditional_writes(spark, output.location)
+
     def _work(self, spark: SparkSession, parts: _Parts, observers: Sequence[Observer], *, topics: Topics) -> Work:
-        def observe(event: Event) -> None:
-            for observer in observers:
-                observer(event)
+        observe = _all(observers)
+        group: Group = parts.group
+        coordinator: Coordinator | None = None
+        if parts.log is not None:
+            coordinator = self._coordinator(spark, parts, observe)
+            if any(isinstance(sink, KafkaTopicSink) for sink in self.config.sinks):
+                group = Unpublished()  # the topic's transactions commit the group's offsets
 
         def run_one(epoch: Epoch, offsets_behind: int) -> Committed:
             return run_epoch(
                 epoch,
                 read=partial(parts.source.read, spark),
-                decode=parts.decode,
-                derivation=parts.derivation,
-                write=parts.derivation.sink.write,
+                decode=parts.table.decode,
+                derivation=parts.table.derivation,
+                write=parts.table.derivation.sink.write,
                 timing=self._timing(),
                 observe=observe,
                 behind=offsets_behind,
@@ -220,14 +256,44 @@ class Pipeline:
 
         return Work(
             pipeline=self.config.name,
-            owner=str(uuid.uuid4()),
+            owner=parts.run,
             topics=topics,
-            position=parts.derivation.sink.position,
-            run_epoch=run_one,
+            position=coordinator.position if coordinator else parts.table.derivation.sink.position,
+            run_epoch=coordinator.run_epoch if coordinator else run_one,
             max_records=self.config.epoch.max_records,
-            group=parts.group,
+            group=group,
             observe=observe,
             continue_on_data_loss=self.config.source.continue_on_data_loss,
+            settle=coordinator.settle if coordinator else None,
+        )
+
+    def _coordinator(self, spark: SparkSession, parts: _Parts, observe: Observer) -> Coordinator:
+        sinks = [output.two_phase(self.config.name) for output in parts.outputs]
+        by_name = dict(zip((sink.name for sink in sinks), zip(parts.outputs, sinks, strict=True), strict=True))
+
+        def prepare(
+            epoch: Epoch, names: Sequence[str], again: bool, behind: int
+        ) -> tuple[Epoch, Mapping[str, Prepared]]:
+            return prepare_epoch(
+                epoch,
+                {name: by_name[name] for name in names},
+                read=partial(parts.source.read, spark),
+                timing=self._timing(),
+                again=again,
+                at_once=can_isolate(spark),
+                observe=observe,
+                behind=behind,
+            )
+
+        assert parts.log is not None
+        return Coordinator(
+            parts.log,
+            sinks,
+            run=parts.run,
+            config=self.config.shape,
+            prepare=prepare,
+            observe=observe,
+            at_once=can_isolate(spark),
         )
 
     def _run_in_group(self, work: Work, spark: SparkSession, parts: _Parts, stop: threading.Event) -> Delivered:
@@ -249,9 +315,9 @@ class Pipeline:
             committed = run_epoch(
                 batch,
                 read=lambda _: polled(spark, records),
-                decode=parts.decode,
-                derivation=parts.derivation,
-                write=parts.derivation.plain.write,
+                decode=parts.table.decode,
+                derivation=parts.table.derivation,
+                write=parts.table.derivation.plain.write,
                 timing=self._timing(),
                 observe=work.observe,
                 behind=member.behind,
@@ -265,70 +331,88 @@ class Pipeline:
 
     def check(self) -> Checked:
         """Everything that a run would find out before its first epoch. Touches nothing."""
-        with self._parts() as (_, parts):
+        with self._parts() as (spark, parts):
             held = parts.source.look()
-            wanted = parts.derivation.columns
-            detail, position = parts.table.detail(), None
-            if detail is not None:
-                parts.derivation.check()
-                parts.table.check(detail, wanted)
-                position = parts.derivation.sink.position()
-            stood = position and replace(position, offsets=_next_offsets(position, parts.group))
+            for output in parts.outputs:
+                require_conditional_writes(spark, output.location)
+            if parts.log is not None:
+                require_conditional_writes(spark, parts.log.location)
+            sinks = [
+                CheckedSink(output.label, output.check(), output.derivation.columns.names) for output in parts.outputs
+            ]
+            position, offsets, _ = self._stands(parts)
             resumption = resume(
-                stood,
+                position and replace(position, offsets=offsets),
                 held,
                 parts.source.starting(held),
                 continue_on_data_loss=self.config.source.continue_on_data_loss,
             )
-            return Checked(
-                detail is not None, wanted.names, position, resumption.offsets, behind(resumption.offsets, held)
-            )
+            return Checked(sinks, position, resumption.offsets, behind(resumption.offsets, held))
 
     def status(self) -> Status:
         with self._parts() as (_, parts):
-            position = parts.derivation.sink.position()
+            position, offsets, in_doubt = self._stands(parts)
             return Status(
                 self.config.name,
                 self.config.delivery,
-                parts.table.label,
+                [output.label for output in parts.outputs],
                 position,
-                _next_offsets(position, parts.group),
+                offsets,
                 parts.source.look(),
+                in_doubt,
             )
+
+    def _stands(self, parts: _Parts) -> tuple[Position | None, Offsets, Row | None]:
+        """Position, next offsets, and what is in doubt. Settles nothing."""
+        if parts.log is not None:
+            known = parts.log.read()
+            if known.decided is None:
+                return None, Offsets(), known.in_doubt
+            stands = replace(known.decided.epoch.position(), committed_at=parts.log.since())
+            return stands, stands.offsets, known.in_doubt
+        table = parts.table
+        position = table.derivation.sink.position() if table.table.detail() is not None else None
+        return position, _next_offsets(position, parts.group), None
 
     @contextmanager
     def _parts(self) -> Iterator[tuple[SparkSession, _Parts]]:
         # Kafka first: that no broker answers is known long before Spark has started.
         source = KafkaSource(self.config.source)
         group = ConsumerGroup(self.config)
+        run = str(uuid.uuid4())
         try:
             source.look()
-            with session(self.config.spark_options, name=self.config.name, debug=self._debug) as spark:
-                options = self.config.sinks[0]
-                table = DeltaTable(spark, path=options.path, name=options.table)
-                commits = PipelineCommits(table, pipeline=self.config.name, topics=self.config.source.topics)
-                decode = self._decoder()
-                empty = decode(no_records(spark))
-                derivation = derive(self.config, table, commits, empty)
-                yield spark, _Parts(source, group, table, commits, decode, derivation)
+            with session(
+                self.config.spark_options, name=self.config.name, s3=self.config.on_s3, debug=self._debug
+            ) as spark:
+                log = None
+                if self.config.two_phase and self.config.coordinator is not None:
+                    place = self.config.coordinator
+                    log = Log(spark, path=place.path, name=place.table, pipeline=self.config.name, run=run)
+                with outputs(self.config, spark, no_records(spark), log.staging if log else "") as found:
+                    yield spark, _Parts(run, source, group, found, log)
         finally:
             group.close()
             source.close()
+
+    def _needs_one_table(self, what: str, why: str) -> None:
+        if self.config.two_phase:
+            raise ConfigurationError(
+                f"`{what}` is for pipelines with one Delta table: {why}.",
+                hint="Write a pipeline file of another name for the one table, and do it there.",
+            )
 
     def _timing(self) -> Timing | None:
         column = self.config.clock
         return Timing(column, self.config.idle_after) if column is not None else None
 
-    def _decoder(self) -> Callable[[DataFrame], DataFrame]:
-        schema = _value_schema(self.config)
-        sink = self.config.sinks[0]
-        key = sink.key if isinstance(sink, KeyedSink) else None
 
-        def decode(records: DataFrame) -> DataFrame:
-            decoded = decode_json(records, schema, key=key)
-            return transform(decoded, self.config.transform, (*COORDINATES, TOMBSTONE))
+def _all(observers: Sequence[Observer]) -> Observer:
+    def observe(event: Event) -> None:
+        for observer in observers:
+            observer(event)
 
-        return decode
+    return observe
 
 
 def _next_offsets(position: Position | None, group: ConsumerGroup) -> Offsets:
@@ -337,28 +421,3 @@ def _next_offsets(position: Position | None, group: ConsumerGroup) -> Offsets:
     if position.delivery == "transactional":
         return position.offsets
     return position.offsets.join(group.committed())
-
-
-def _value_schema(config: PipelineConfig) -> StructType:
-    """``value.schema`` as Spark reads it. Only Spark knows its DDL, so this is checked once there is a session."""
-    from pyspark.errors import PySparkException
-    from pyspark.sql.types import StructType
-
-    try:
-        schema = StructType.fromDDL(config.value.schema_)
-    except PySparkException as error:
-        raise ConfigurationError(
-            f"value.schema: not a Spark schema: {problem(error)}",
-            hint='Write columns as in "carrier STRING, flight INT, at TIMESTAMP".',
-        ) from None
-    if not isinstance(schema, StructType) or not schema.names:
-        raise ConfigurationError('value.schema: write columns, as in "carrier STRING, flight INT".')
-    lower = [name.lower() for name in schema.names]
-    for name in schema.names:
-        if lower.count(name.lower()) > 1:
-            raise ConfigurationError(f"value.schema: column {name} is there twice (upper and lower case are the same).")
-        if name.lower() in OWN_COLUMNS:
-            raise ConfigurationError(
-                f"value.schema: {name} is a column of Lakelock's own ({', '.join(OWN_COLUMNS)}); take it out."
-            )
-    return schema

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from connector import Pipeline
 from connector.derive import derive
 from connector.epoch import run_epoch
+from connector.parts import decoders
 from connector.protocol.plan import next_epoch
 from connector.protocol.recover import Resumption, TopicsHeld
 from connector.source import no_records
@@ -73,7 +74,7 @@ class Bench:
         )
         self.table = DeltaTable(self.spark, path=str(self.path))
         commits = PipelineCommits(self.table, pipeline="p", topics=["t"])
-        self.decode = self.pipeline._decoder()
+        (self.decode,) = decoders(self.pipeline.config)
         self.derivation = derive(self.pipeline.config, self.table, commits, self.decode(no_records(self.spark)))
         if self.table.detail() is None:
             self.table.create(self.derivation.columns)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -10,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import pytest
 import yaml
 
@@ -19,9 +22,21 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from connector.lab.broker import Broker
+    from sinks.s3 import S3Options
+
+# Before Spark starts: its workers have the environment of that moment. For moto any will do; never real ones.
+os.environ.update(AWS_ACCESS_KEY_ID="testing", AWS_SECRET_ACCESS_KEY="testing", AWS_DEFAULT_REGION="us-east-1")
+os.environ.pop("AWS_SESSION_TOKEN", None)
+os.environ.pop("AWS_PROFILE", None)
+
+# How long an example takes says more of what else the machine does.
+hypothesis.settings.register_profile("patient", deadline=None)
+hypothesis.settings.load_profile("patient")
 
 SCHEMA = "k STRING, n INT"
-SHORT_LIVED = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+SHORT_LIVED = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m"
+}
 """For Spark in a child process: it starts in half the time when its code is compiled quickly rather than well."""
 
 
@@ -76,6 +91,15 @@ class Topic:
             producer.send(self.name, encoded, None if key is None else key.encode(), partition=partition)
         producer.flush()
         producer.close()
+
+    def delete_before(self, partition: int, offset: int) -> None:
+        """As retention does."""
+        from kafka import KafkaAdminClient
+        from kafka.structs import TopicPartition
+
+        admin = KafkaAdminClient(bootstrap_servers=self.broker.bootstrap)
+        admin.delete_records({TopicPartition(self.name, partition): offset})
+        admin.close()
 
     def send_rows(self, rows: Iterable[tuple[str, int]], partition: int | None = None) -> None:
         self.send(*((key, {"k": key, "n": number}) for key, number in rows), partition=partition)
@@ -156,3 +180,56 @@ class Lake:
 @pytest.fixture
 def lake(tmp_path: Path, topic: Topic, spark: SparkSession) -> Lake:
     return Lake(tmp_path, topic, spark)
+
+
+@dataclass
+class Store:
+    """A bucket of one test, on a server that speaks S3."""
+
+    endpoint: str
+    bucket: str
+
+    @property
+    def options(self) -> S3Options:
+        from sinks.s3 import S3Options
+
+        return S3Options(endpoint=self.endpoint, region="us-east-1", path_style=True, max_attempts=2)
+
+    @property
+    def client(self) -> Any:
+        from sinks.s3 import client
+
+        return client(self.options)
+
+    def visible(self, prefix: str = "") -> list[str]:
+        """What a reader finds: Lakelock's own objects aside."""
+        found = self.client.list_objects_v2(Bucket=self.bucket, Prefix=prefix).get("Contents", [])
+        return [each["Key"] for each in found if "_lakelock/" not in each["Key"]]
+
+    def uploads(self) -> list[str]:
+        found = self.client.list_multipart_uploads(Bucket=self.bucket).get("Uploads", [])
+        return [each["Key"] for each in found]
+
+    def objects(self, prefix: str = "") -> list[str]:
+        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=prefix)
+        return [each["Key"] for page in pages for each in page.get("Contents", ())]
+
+
+@pytest.fixture(scope="session")
+def _s3_server() -> Iterator[str]:
+    from moto.server import ThreadedMotoServer
+
+    # A line per request drowns what a failed test has to say.
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def s3(_s3_server: str) -> Store:
+    store = Store(_s3_server, f"bucket-{uuid.uuid4().hex[:12]}")
+    store.client.create_bucket(Bucket=store.bucket)
+    return store

@@ -58,7 +58,7 @@ def audit(
         # That Kafka, or a topic, isn't there is known long before Spark has started.
         topics.held(config.source.topics)
         committed = _committed(topics, config)
-        with session(config.spark_options, name=f"verify {config.name}", debug=debug) as spark:
+        with session(config.spark_options, name=f"verify {config.name}", s3=config.on_s3, debug=debug) as spark:
             schema = _schema(config)
             table = AuditedTable(spark, config.sinks[0])
             pinned = table.pin(version)

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 class AuditedTable:
     """The table of a pipeline's sink. Its history is read once; raises NotADeltaTable, ConfigurationError."""
 
-    def __init__(self, spark: SparkSession, sink: DeltaPlace) -> None:
+    def __init__(self, spark: SparkSession, sink: object) -> None:
+        if not isinstance(sink, DeltaPlace):
+            raise ConfigurationError("The auditor reads Delta tables; this sink is none.")
         self._spark = spark
         self.label = str(sink.path if sink.path is not None else sink.table)
         if sink.path is not None:

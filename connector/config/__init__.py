@@ -34,7 +34,9 @@ from connector.config.sinks import (
     DeltaHistorySink,
     DeltaPlace,
     DeltaUpsertSink,
+    KafkaTopicSink,
     KeyedSink,
+    S3ObjectsSink,
     Window,
 )
 from sinks.delta.table import COORDINATES
@@ -52,8 +54,10 @@ __all__ = [
     "FromOffsets",
     "FromTimestamp",
     "Interval",
+    "KafkaTopicSink",
     "KeyedSink",
     "PipelineConfig",
+    "S3ObjectsSink",
     "Source",
     "Start",
     "Window",
@@ -184,6 +188,8 @@ def _siblings(loc: tuple[str | int, ...]) -> list[str]:
         ("source",): Source,
         ("value",): Value,
         ("epoch",): EpochBound,
+        ("coordinator",): DeltaPlace,
+        ("dead_letters",): DeltaPlace,
     }
     parent = tuple(str(part) for part in loc[:-1])
     model = SINK_TYPES.get(loc[-2]) if parent[:1] == ("sinks",) else models.get(parent)

@@ -32,6 +32,12 @@ Text: TypeAlias = Annotated[str, BeforeValidator(_text)]
 OptionText: TypeAlias = Annotated[str | SecretStr, BeforeValidator(_text)]
 
 
+def topic_name(name: str) -> str:
+    if re.fullmatch(r"[A-Za-z0-9._-]{1,249}", name) is None:
+        raise ValueError("a topic's name is made of letters, digits, dots, hyphens and underscores")
+    return name
+
+
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -9,8 +10,15 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, field_validator, model_validator
 
-from connector.config.kinds import Duration, Options, OptionText, Text, as_model
-from connector.config.sinks import IDLE_AFTER, DeltaAggregateSink, DeltaAppendSink, DeltaPlace, SinkOptions
+from connector.config.kinds import Duration, Options, OptionText, Text, as_model, topic_name
+from connector.config.sinks import (
+    IDLE_AFTER,
+    DeltaAggregateSink,
+    DeltaAppendSink,
+    DeltaPlace,
+    KafkaTopicSink,
+    SinkOptions,
+)
 
 RESERVED_KAFKA_OPTIONS = {
     "auto.offset.reset": "the position says where to read; `source.start` where there is none",
@@ -90,9 +98,7 @@ class Source(Options):
     def _distinct(cls, topics: tuple[str, ...]) -> tuple[str, ...]:
         if len(set(topics)) != len(topics):
             raise ValueError("names a topic twice")
-        if any(re.fullmatch(r"[A-Za-z0-9._-]{1,249}", topic) is None for topic in topics):
-            raise ValueError("a topic's name is made of letters, digits, dots, hyphens and underscores")
-        return topics
+        return tuple(map(topic_name, topics))
 
     @field_validator("kafka")
     @classmethod
@@ -175,15 +181,48 @@ class PipelineConfig(Options):
     event_time: Text | None = None
     transform: Annotated[Text | None, AfterValidator(_transform)] = None
     sinks: tuple[SinkOptions, ...]
+    coordinator: DeltaPlace | None = None
     dead_letters: DeltaPlace | None = None
     spark: Mapping[str, OptionText] = Field(default_factory=dict)
 
     @field_validator("sinks")
     @classmethod
-    def _one(cls, sinks: tuple[SinkOptions, ...]) -> tuple[SinkOptions, ...]:
-        if len(sinks) != 1:
-            raise ValueError("one sink per pipeline: give each further sink a pipeline file of its own")
+    def _fit_together(cls, sinks: tuple[SinkOptions, ...]) -> tuple[SinkOptions, ...]:
+        if not sinks:
+            raise ValueError("is empty: name at least one")
+        places = [sink.place for sink in sinks]
+        for place in places:
+            if places.count(place) > 1:
+                raise ValueError(f"two of them write to {place}: give each a place of its own")
+        if sum(isinstance(sink, DeltaAggregateSink) and sink.window is not None for sink in sinks) > 1:
+            raise ValueError("one of them may have a window: a pipeline has one event time, hence one watermark")
+        if sum(isinstance(sink, KafkaTopicSink) for sink in sinks) > 1:
+            raise ValueError("one kafka_topic per pipeline: its transactions bear the pipeline's name")
         return sinks
+
+    @model_validator(mode="after")
+    def _move_together(self) -> PipelineConfig:
+        """One commit can't hold several sinks."""
+        if any(isinstance(sink, KafkaTopicSink) and sink.topic in self.source.topics for sink in self.sinks):
+            raise ValueError(
+                "sinks: a kafka_topic that is one of source.topics would feed the pipeline with its own rows"
+            )
+        places = [sink.place for sink in self.sinks] + ([self.dead_letters.place] if self.dead_letters else [])
+        if self.coordinator is not None and self.coordinator.place in places:
+            raise ValueError("coordinator: is a table of the pipeline's already; give its log another path")
+        if not self.two_phase:
+            return self
+        what = "several sinks" if len(self.sinks) > 1 else f"a sink of type {self.sinks[0].type}"
+        if self.coordinator is None:
+            raise ValueError(
+                f"coordinator: is missing: {what} need two-phase commit, which keeps a log in a small Delta table. "
+                "Write coordinator: {path: lake/_coordinator}"
+            )
+        if self.delivery != "transactional":
+            raise ValueError(
+                f"delivery: {self.delivery} is for one Delta table; {what} move together with delivery: transactional"
+            )
+        return self
 
     @model_validator(mode="after")
     def _delivery_fits(self) -> PipelineConfig:
@@ -211,6 +250,21 @@ class PipelineConfig(Options):
         return self
 
     @property
+    def two_phase(self) -> bool:
+        """One Delta table takes rows and offsets in one commit; all else needs the coordinator."""
+        return len(self.sinks) > 1 or not isinstance(self.sinks[0], DeltaPlace)
+
+    @property
+    def shape(self) -> str:
+        """A hash of what shapes the rows: the same file gives the same rows of the same records."""
+        shaping = self.model_dump_json(include={"value", "transform", "event_time", "sinks"})
+        return hashlib.sha256(shaping.encode()).hexdigest()[:16]
+
+    def alone(self, index: int) -> PipelineConfig:
+        """As if this sink were the only one."""
+        return self.model_copy(update={"sinks": (self.sinks[index],)})
+
+    @property
     def interval(self) -> timedelta | None:
         """Between the starts of two rounds; None: one round, of what is there."""
         return self.trigger.interval if isinstance(self.trigger, Interval) else None
@@ -231,6 +285,12 @@ class PipelineConfig(Options):
     def group(self) -> str:
         """The consumer group: Kafka's ``group.id`` where one is given, else the pipeline's name."""
         return self.source.kafka_options.get("group.id") or self.name
+
+    @property
+    def on_s3(self) -> bool:
+        """Whether Spark needs S3A for its tables."""
+        tables = [*self.sinks, self.dead_letters, self.coordinator]
+        return any(isinstance(each, DeltaPlace) and each.place.startswith("s3a://") for each in tables)
 
     @property
     def spark_options(self) -> dict[str, str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, Field, StrictBool, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StrictBool, field_validator, model_validator
 
-from connector.config.kinds import Duration, Options, Text, as_model
+from connector.config.kinds import Duration, Options, Text, as_model, topic_name
 
 
 def _one_or_more(value: object) -> object:
@@ -31,8 +32,9 @@ class DeltaPlace(Options):
     table: Text | None = None
 
     @property
-    def place(self) -> tuple[str | None, str | None]:
-        return self.path, self.table
+    def place(self) -> str:
+        """As the user wrote it."""
+        return str(self.path or self.table)
 
     @model_validator(mode="after")
     def _one_place(self) -> DeltaPlace:
@@ -166,27 +168,84 @@ class DeltaAggregateSink(DeltaPlace):
         return self
 
 
+class S3ObjectsSink(Options):
+    """Every record as a row of Parquet or JSON-lines objects. Credentials come by boto3's own chain."""
+
+    type: Literal["s3_objects"]
+    url: Text
+    format: Literal["parquet", "json_lines"] = "parquet"
+    partition_by: Annotated[tuple[Text, ...], BeforeValidator(_one_or_more)] = ()
+    endpoint: Text | None = None
+    region: Text | None = None
+    path_style: StrictBool = False
+    server_side_encryption: Literal["AES256", "aws:kms"] | None = None
+    kms_key_id: Text | None = None
+    storage_class: Text | None = None
+
+    @property
+    def place(self) -> str:
+        return "s3://" + self.url.split("://", 1)[1].rstrip("/")
+
+    @field_validator("url")
+    @classmethod
+    def _of_s3(cls, url: str) -> str:
+        if re.fullmatch(r"s3a?://[^/]+(/.*)?", url) is None:
+            raise ValueError("write a bucket and a prefix, as in s3://bucket/flights")
+        return url
+
+    @field_validator("partition_by")
+    @classmethod
+    def _columns(cls, columns: tuple[str, ...]) -> tuple[str, ...]:
+        return _distinct(columns)
+
+    @model_validator(mode="after")
+    def _key_of_kms(self) -> S3ObjectsSink:
+        if self.kms_key_id is not None and self.server_side_encryption != "aws:kms":
+            raise ValueError("kms_key_id needs server_side_encryption: aws:kms")
+        return self
+
+
+class KafkaTopicSink(Options):
+    """Every record as a message of a topic, in the Kafka cluster of the source."""
+
+    type: Literal["kafka_topic"]
+    topic: Annotated[Text, AfterValidator(topic_name)]
+    key: Annotated[tuple[Text, ...], BeforeValidator(_one_or_more)] = ()
+
+    @property
+    def place(self) -> str:
+        return f"kafka:{self.topic}"
+
+    @field_validator("key")
+    @classmethod
+    def _columns(cls, columns: tuple[str, ...]) -> tuple[str, ...]:
+        return _distinct(columns)
+
+
 WINDOW_COLUMNS = ("window_start", "window_end", "window_closed")
 STATE_COLUMNS = ("_state", "_applied")
 
 SinkOptions: TypeAlias = Annotated[
-    DeltaAppendSink | DeltaUpsertSink | DeltaHistorySink | DeltaAggregateSink, Field(discriminator="type")
+    DeltaAppendSink | DeltaUpsertSink | DeltaHistorySink | DeltaAggregateSink | S3ObjectsSink | KafkaTopicSink,
+    Field(discriminator="type"),
 ]
 SINK_TYPES: Mapping[object, type[BaseModel]] = {
     "delta_append": DeltaAppendSink,
     "delta_upsert": DeltaUpsertSink,
     "delta_history": DeltaHistorySink,
     "delta_aggregate": DeltaAggregateSink,
+    "s3_objects": S3ObjectsSink,
+    "kafka_topic": KafkaTopicSink,
 }
 
 
-def columns_named(sink: DeltaPlace) -> Sequence[tuple[str, str]]:
+def columns_named(sink: Options) -> Sequence[tuple[str, str]]:
     """Every column that the options name, with the option."""
     fields: dict[str, Any] = {
         name: getattr(sink, name)
         for name in (
             "key", "column_list", "except_column_list", "track_history_column_list",
-            "track_history_except_column_list", "group_by", "ignore_null_updates",
+            "track_history_except_column_list", "group_by", "ignore_null_updates", "partition_by",
         )
         if isinstance(getattr(sink, name, None), tuple)
     }  # fmt: skip

@@ -67,6 +67,14 @@ def decode_json(records: DataFrame, schema: StructType, key: Sequence[str] | Non
     )
 
 
+def refuse_tombstones(rows: DataFrame, tombstone: str) -> DataFrame:
+    """Without the column ``tombstone``. A row in which it is true fails the query, with its coordinates."""
+    bad = raise_sql("bad_record", topic="_topic", partition="_partition", offset="_offset")
+    checked = f"CASE WHEN {tombstone} THEN {bad} ELSE _offset END AS _offset"
+    names = (name for name in rows.columns if name != tombstone)
+    return rows.selectExpr(*(checked if name == "_offset" else identifier(name) for name in names))
+
+
 def _tombstone_row(schema: StructType, key: Sequence[str]) -> str:
     """SQL of the row that a tombstone stands for: Kafka's key is a JSON object with the key's columns, or, where the
     key is one column, that value as text or as a JSON string. What can't be read stays null, as do columns of the key

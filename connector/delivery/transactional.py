@@ -67,6 +67,8 @@ def deliver(work: Work, *, interval: timedelta | None, stop: threading.Event) ->
                 break
             # Again before each epoch: retention goes on, and a topic may be made anew.
             held = work.topics.look()
+        if work.settle is not None:
+            work.settle()
         last = position
         if interval is None or stop.wait(max(0.0, interval.total_seconds() - (time.monotonic() - started))):
             return Delivered(epochs, rows, position)

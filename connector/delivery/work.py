@@ -52,6 +52,8 @@ class Work:
     group: Group
     observe: Observer
     continue_on_data_loss: bool = False
+    settle: Callable[[], None] | None = None
+    """After the last epoch of a round: nothing is to be left open until the next."""
 
 
 class Member(Protocol):

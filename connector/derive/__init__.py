@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from connector.config import DeltaAggregateSink, DeltaHistorySink, DeltaUpsertSink, PipelineConfig
 from connector.config.sinks import columns_named
-from sinks.contract import Committed, Epoch, Sink
+from sinks.contract import Committed, Epoch
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.table import DeltaTable
+from sinks.delta.two_phase import Rehearsed
 from sinks.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -27,25 +28,35 @@ class Plain(Protocol):
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed: ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Derivation:
     columns: StructType
-    """The table's."""
+    """Of the sink."""
     reduce: Callable[[DataFrame, Epoch], DataFrame]
     """From the decoded records of an epoch to the rows that its sink takes."""
-    sink: Sink[DataFrame]
-    """Rows, offsets and epoch number in one commit."""
-    plain: Plain
-    """Rows alone, for the deliveries whose offsets are in a consumer group."""
     prepare: Callable[[DataFrame, Epoch], DataFrame] = lambda records, _: records
     """Before the epoch's clock is read: the windows that records are in, and which come too late."""
     set_aside: Callable[[DataFrame, Epoch], None] = lambda *_: None
     """Before the commit: put where they belong the records that don't get into the table."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableDerivation(Derivation):
+    sink: Rehearsed
+    """Rows, offsets and epoch number in one commit."""
+    plain: Plain
+    """Rows alone, for the deliveries whose offsets are in a consumer group."""
     check: Callable[[], None] = lambda: None
     """What the table's own check can't know. Of a table that is there; raises SchemaMismatch."""
 
 
-def derive(config: PipelineConfig, table: DeltaTable, commits: PipelineCommits, records: DataFrame) -> Derivation:
+def as_is(config: PipelineConfig, records: DataFrame) -> Derivation:
+    """Every record, one row, of a sink that isn't a table. ``records`` as below."""
+    _check_columns(config, records)
+    return Derivation(columns=records.schema, reduce=lambda rows, _: rows)
+
+
+def derive(config: PipelineConfig, table: DeltaTable, commits: PipelineCommits, records: DataFrame) -> TableDerivation:
     """``records``: none, with the columns of decoded records. Raises ConfigurationError."""
     from connector.derive.aggregate import aggregates
     from connector.derive.append import append

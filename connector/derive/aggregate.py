@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from connector.clock import LATE, timed
 from connector.config import DeltaAggregateSink, PipelineConfig
 from connector.config.sinks import WINDOW_COLUMNS
-from connector.derive import Derivation
+from connector.derive import TableDerivation
 from connector.state import Monoid, aggregate, bound
 from connector.state.windows import END, START, closed_before, in_sessions, windowed
 from sinks.clock import Clock
@@ -31,7 +31,7 @@ _OFFSETS = "map<string, struct<first: bigint, last: bigint>>"
 
 def aggregates(
     config: PipelineConfig, sink: DeltaAggregateSink, table: DeltaTable, commits: PipelineCommits, records: DataFrame
-) -> Derivation:
+) -> TableDerivation:
     """``records``: none, with their columns. Raises ConfigurationError."""
     states = _states(sink, records)
     window = sink.window
@@ -62,7 +62,7 @@ def aggregates(
     if window is not None and window.late == "dead_letter" and config.dead_letters is not None:
         place = config.dead_letters
         letters = DeadLetters(DeltaTable(table.spark, path=place.path, name=place.table), pipeline=config.name)
-    return Derivation(
+    return TableDerivation(
         columns=partials.table_schema(windowed(timed(records, window.time), window, Clock()) if window else records),
         reduce=reduce,
         sink=DeltaAggregate(table, commits, groups),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from connector.derive import Derivation
+from connector.derive import TableDerivation
 from sinks.contract import Epoch
 from sinks.delta.append import DeltaAppend
 from sinks.delta.commit import PipelineCommits
@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def append(table: DeltaTable, commits: PipelineCommits, records: DataFrame) -> Derivation:
+def append(table: DeltaTable, commits: PipelineCommits, records: DataFrame) -> TableDerivation:
     def as_is(records: DataFrame, _: Epoch) -> DataFrame:
         return records
 
-    return Derivation(records.schema, as_is, DeltaAppend(table, commits), PlainAppend(table))
+    return TableDerivation(
+        columns=records.schema, reduce=as_is, sink=DeltaAppend(table, commits), plain=PlainAppend(table)
+    )

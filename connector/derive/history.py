@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from connector.config import DeltaHistorySink
-from connector.derive import Derivation
+from connector.derive import TableDerivation
 from connector.derive.changes import changes, check_expressions, table_columns
 from sinks.contract import Epoch
 from sinks.delta.commit import PipelineCommits
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 
-def history(sink: DeltaHistorySink, table: DeltaTable, commits: PipelineCommits, records: DataFrame) -> Derivation:
+def history(sink: DeltaHistorySink, table: DeltaTable, commits: PipelineCommits, records: DataFrame) -> TableDerivation:
     """Raises ConfigurationError."""
 
     def events(records: DataFrame, _: Epoch) -> DataFrame:
@@ -26,11 +26,11 @@ def history(sink: DeltaHistorySink, table: DeltaTable, commits: PipelineCommits,
 
     schema = _checked(records, sink)
     columns = _version_columns(records, sink)
-    return Derivation(
-        columns.table(schema),
-        events,
-        DeltaHistory(table, commits, columns=columns, tombstone_retention=sink.tombstone_retention),
-        PlainHistory(table, columns=columns, tombstone_retention=sink.tombstone_retention),
+    return TableDerivation(
+        columns=columns.table(schema),
+        reduce=events,
+        sink=DeltaHistory(table, commits, columns=columns, tombstone_retention=sink.tombstone_retention),
+        plain=PlainHistory(table, columns=columns, tombstone_retention=sink.tombstone_retention),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from connector.config import COORDINATES, OWN_COLUMNS, DeltaUpsertSink, PipelineConfig
-from connector.derive import Derivation
+from connector.derive import TableDerivation
 from connector.derive.changes import TOMBSTONE, changes, check_expressions, table_columns
 from connector.derive.net import net_changes
 from sinks.contract import Epoch
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def upsert(
     config: PipelineConfig, sink: DeltaUpsertSink, table: DeltaTable, commits: PipelineCommits, records: DataFrame
-) -> Derivation:
+) -> TableDerivation:
     _refuse_own_columns(records)
     check_expressions(records, sink)
     rule = UpsertRule(
@@ -47,11 +47,11 @@ def upsert(
     def check() -> None:
         table.check_order(columns, sequence_by=sink.sequence_by)
 
-    return Derivation(
-        columns,
-        net,
-        DeltaUpsert(table, commits, rule=rule, tombstone_retention=sink.tombstone_retention),
-        PlainUpsert(table, rule=rule, tombstone_retention=sink.tombstone_retention),
+    return TableDerivation(
+        columns=columns,
+        reduce=net,
+        sink=DeltaUpsert(table, commits, rule=rule, tombstone_retention=sink.tombstone_retention),
+        plain=PlainUpsert(table, rule=rule, tombstone_retention=sink.tombstone_retention),
         check=check,
     )
 

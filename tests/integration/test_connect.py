@@ -19,24 +19,31 @@ with session({"spark.remote": "local[2]"}, name="connect") as spark:
         for file in sys.argv[1:]:
             done = Pipeline.from_file(file).run()
             print(done.epochs, done.rows)
-    for file in sys.argv[1:]:
-        print(audit(load(file)))
+    for config in map(load, sys.argv[1:]):
+        for index in range(len(config.sinks)):
+            print(audit(config.alone(index)))
 """
 
 
-def test_both_sinks_and_a_consumer_group_work_through_spark_connect(lake: Lake, topic: Topic) -> None:
+def test_tables_two_at_once_and_a_consumer_group_work_through_spark_connect(lake: Lake, topic: Topic) -> None:
     topic.send_rows([(f"k{number % 7}", number) for number in range(100)])
     bound = {"epoch": {"max_records": 60}}
     files = [str(lake.file(kind, **bound)) for kind in ("append", "upsert")]
     group = {"name": topic.name, "delivery": "idempotent", "sink": {"path": str(lake.path("idempotent"))}}
     files.append(str(lake.file("upsert", **bound, **group)))
+    both = [
+        {"type": "delta_append", "path": str(lake.path("one"))},
+        {"type": "delta_upsert", "path": str(lake.path("two")), "key": "k"},
+    ]
+    files.append(str(lake.file(**bound, name="both", sinks=both, coordinator={"path": str(lake.path("log"))})))
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, *files], capture_output=True, text=True, timeout=240, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
     lines = done.stdout.splitlines()
-    assert [line.split()[0] for line in lines[:6]] == ["2", "2", "2", "0", "0", "0"]
-    assert lines[6:] == ["exact: 100 expected, 100 found", *["exact: 7 expected, 7 found"] * 2]
+    assert [line.split()[0] for line in lines[:8]] == ["2", "2", "2", "2", "0", "0", "0", "0"]
+    exact = {count: f"exact: {count} expected, {count} found" for count in (7, 100)}
+    assert lines[8:] == [exact[100], exact[7], exact[7], exact[100], exact[7]]
     assert len(lake.rows()) == 100
     assert lake.rows("upsert") == [(f"k{key}", max(range(key, 100, 7))) for key in range(7)]
 

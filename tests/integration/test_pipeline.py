@@ -288,7 +288,7 @@ def test_status_tells_what_is_committed_next_to_what_kafka_holds(lake: Lake, top
 def test_check_touches_nothing(lake: Lake, topic: Topic) -> None:
     topic.send_rows(some(0, 10))
     found = lake.pipeline().check()
-    assert (found.table_exists, found.behind) == (False, 10)
+    assert ([sink.exists for sink in found.sinks], found.behind) == ([False], 10)
     assert not lake.path().exists()
 
 

@@ -1,0 +1,325 @@
+"""Several sinks move together: every epoch is in all of them or in none."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner
+
+from connector import ConfigurationError, Fenced, Pipeline, snapshot
+from connector.cli import app
+from connector.protocol.steps import Event, Step
+from connector.protocol.two_phase import Did, Found
+from sinks.errors import BadRecord, Diverged, KeyMoved, PositionMismatch
+
+if TYPE_CHECKING:
+    from conftest import Lake
+
+
+def two_tables(lake: Lake, **changes: Any) -> dict[str, Any]:
+    """An append and an upsert of the same topic."""
+    options = lake.options("append", **changes)
+    options["name"] = "both"
+    options["sinks"] = [
+        {"type": "delta_append", "path": str(lake.path("append"))},
+        {"type": "delta_upsert", "path": str(lake.path("upsert")), "key": "k"},
+    ]
+    options["coordinator"] = {"path": str(lake.path("log"))}
+    return options
+
+
+def log(lake: Lake) -> list[tuple[Any, ...]]:
+    return lake.sql("SELECT entry, state, epoch FROM {t} ORDER BY entry, epoch", "log")
+
+
+def test_two_tables_get_every_epoch_together(lake: Lake) -> None:
+    lake.topic.send_rows([("a", 1), ("b", 2), ("a", 3)], partition=0)
+    pipeline = Pipeline.from_options(two_tables(lake, epoch={"max_records": 2}))
+    delivered = pipeline.run()
+    assert delivered.epochs == 2
+    assert lake.rows("append") == [("a", 1), ("a", 3), ("b", 2)]
+    assert lake.rows("upsert") == [("a", 3), ("b", 2)]
+    assert log(lake) == [
+        (1, "begun", 1),
+        (2, "decided", 1),
+        (3, "done", 1),
+        (3, "begun", 2),
+        (4, "decided", 2),
+        (5, "done", 2),
+    ]
+    again = pipeline.run()
+    assert again.epochs == 0
+    assert len(log(lake)) == 6
+
+
+TRANSFERS = "id BIGINT, payer STRING, payee STRING, amount BIGINT"
+
+
+def transfers(lake: Lake, **changes: Any) -> dict[str, Any]:
+    """Every transfer, what was paid and what was received."""
+    options = lake.options("append", schema=TRANSFERS, **changes)
+    options["name"] = "transfers"
+    options["sinks"] = [
+        {"type": "delta_append", "path": str(lake.path("transfers"))},
+        *(
+            {
+                "type": "delta_aggregate",
+                "path": str(lake.path(name)),
+                "group_by": side,
+                "aggregates": {"amount": "sum(amount)"},
+            }
+            for name, side in (("paid", "payer"), ("received", "payee"))
+        ),
+    ]
+    options["coordinator"] = {"path": str(lake.path("log"))}
+    return options
+
+
+def send_transfers(lake: Lake, first: int, count: int) -> None:
+    people = ["ann", "bob", "cyd", "dan", "eve"]
+    lake.topic.send(
+        *(
+            (
+                str(number),
+                {
+                    "id": number,
+                    "payer": people[number % 5],
+                    "payee": people[(number * 3 + 1) % 5],
+                    "amount": number % 97,
+                },
+            )
+            for number in range(first, first + count)
+        )
+    )
+
+
+def total(lake: Lake, name: str, frame: Any) -> int:
+    return int(frame.selectExpr("coalesce(sum(amount), 0)").first()[0])
+
+
+class Stopped(BaseException):
+    """As a kill: nothing of the run goes on."""
+
+
+@pytest.mark.parametrize("step", [Step.SINK_COMMITTED])
+def test_readers_of_a_snapshot_see_the_sum_that_never_changes(lake: Lake, step: Step) -> None:
+    """Reads while the pipeline runs, and while it stands still where it was killed."""
+    assert lake.spark is not None
+    file = lake.folder / "transfers.yaml"
+    file.write_text(json.dumps(transfers(lake, epoch={"max_records": 40})), encoding="utf-8")
+    send_transfers(lake, 0, 120)
+    seen: list[int] = []
+
+    def read(event: Event) -> None:
+        if event.step in (Step.DECIDED, Step.SINK_COMMITTED):
+            try:
+                at = snapshot(lake.spark, file)
+            except ConfigurationError:
+                return  # no epoch is in all sinks yet
+            sums = {place: total(lake, place, at[place]) for place in at}
+            assert len(set(sums.values())) == 1, (event, at.epoch, sums)
+            seen.append(at.epoch)
+
+    def kill(event: Event) -> None:
+        read(event)
+        if event.step is step and event.epoch.number == 2:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        Pipeline.from_file(file).run(observers=[kill])
+    Pipeline.from_file(file).run(observers=[read])
+    at = snapshot(lake.spark, file)
+    assert {total(lake, place, at[place]) for place in at} == {sum(number % 97 for number in range(120))}
+    assert set(seen) >= {1, 2}
+    earlier = snapshot(lake.spark, file, epoch=1)
+    assert (earlier.epoch, len({total(lake, place, earlier[place]) for place in earlier})) == (1, 1)
+
+
+def stopped_at(step: Step, options: dict[str, Any], epoch: int = 2) -> None:
+    """A run that ends there as if it were killed."""
+
+    def kill(event: Event) -> None:
+        if event.step is step and event.epoch.number == epoch:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        Pipeline.from_options(options).run(observers=[kill])
+
+
+ROWS = [("a", 1), ("b", 2), ("a", 3), ("c", 4)]
+NEWEST = [("a", 3), ("b", 2), ("c", 4)]
+
+
+def staged(lake: Lake) -> list[str]:
+    return [str(each) for kind in ("append", "upsert") for each in (lake.path(kind) / "_lakelock/staging").glob("*/*")]
+
+
+def test_a_decided_epoch_is_committed_though_kafka_has_lost_it(lake: Lake) -> None:
+    lake.topic.send_rows(ROWS, partition=0)
+    options = two_tables(lake, epoch={"max_records": 2})
+    stopped_at(Step.DECIDED, options)
+    lake.topic.delete_before(0, 4)
+    found = Pipeline.from_options(options).recover()
+    assert (found.found, found.did) == (Found.NOTHING, Did.ROLLED_FORWARD)
+    assert (lake.rows("append"), lake.rows("upsert")) == (sorted(ROWS), NEWEST)
+    assert Pipeline.from_options(options).run().epochs == 0
+    assert staged(lake) == []
+
+
+def test_what_was_begun_is_thrown_away_and_status_says_who_holds_it(lake: Lake) -> None:
+    lake.topic.send_rows(ROWS, partition=0)
+    options = two_tables(lake, epoch={"max_records": 2})
+    stopped_at(Step.PREPARED, options)
+    assert len(staged(lake)) == 2
+    state = Pipeline.from_options(options).status()
+    assert state.in_doubt is not None
+    assert (state.in_doubt.epoch.number, state.in_doubt.state.value) == (2, "begun")
+    assert state.position is not None
+    assert state.position.epoch == 1
+    found = Pipeline.from_options(options).recover()
+    assert (found.found, found.did, found.doubted) == (Found.NOTHING, Did.ABORTED, state.in_doubt)
+    assert staged(lake) == []
+    assert Pipeline.from_options(options).status().in_doubt is None
+    assert Pipeline.from_options(options).recover().did is Did.NOTHING
+    Pipeline.from_options(options).run()
+    assert (lake.rows("append"), lake.rows("upsert")) == (sorted(ROWS), NEWEST)
+
+
+def test_an_epoch_whose_staged_rows_are_gone_is_read_again(lake: Lake) -> None:
+    lake.topic.send_rows(ROWS, partition=0)
+    options = two_tables(lake, epoch={"max_records": 2})
+    stopped_at(Step.DECIDED, options)
+    shutil.rmtree(lake.path("upsert") / "_lakelock/staging")
+    found = Pipeline.from_options(options).recover()
+    assert (found.found, found.did) == (Found.NOTHING, Did.READ_AGAIN)
+    assert (lake.rows("append"), lake.rows("upsert")) == (sorted(ROWS), NEWEST)
+    assert [state for _, state, _ in log(lake)][-3:] == ["decided", "decided", "done"]
+
+
+def test_an_epoch_is_never_mixed_from_two_versions_of_the_file(lake: Lake) -> None:
+    lake.topic.send_rows(ROWS, partition=0)
+    options = two_tables(lake, epoch={"max_records": 2})
+    stopped_at(Step.DECIDED, options)
+    shutil.rmtree(lake.path("upsert") / "_lakelock/staging")
+    edited = {**options, "transform": "SELECT k, n * 10 AS n FROM records"}
+    with pytest.raises(Diverged, match="has been changed since"):
+        Pipeline.from_options(edited).run()
+    Pipeline.from_options(options).recover()
+    assert lake.rows("upsert") == [("a", 3), ("b", 2), ("c", 4)]
+    lake.topic.send_rows([("d", 5)], partition=0)
+    Pipeline.from_options(edited).run()
+    assert lake.rows("append")[-1] == ("d", 50)
+
+
+@pytest.mark.parametrize("step", [Step.BEGUN, Step.PREPARED, Step.DECIDED])
+def test_a_run_that_was_replaced_stops_wherever_it_is(lake: Lake, step: Step) -> None:
+    lake.topic.send_rows(ROWS, partition=0)
+    options = two_tables(lake, epoch={"max_records": 2})
+    other: list[int] = []
+
+    def replace_it(event: Event) -> None:
+        if event.step is step and not other:
+            other.append(0)
+            other[0] = Pipeline.from_options(options).run().epochs
+
+    with pytest.raises(Fenced) as caught:
+        Pipeline.from_options(options).run(observers=[replace_it])
+    assert caught.value.exit_code == 3
+    assert other == [2 if step is not Step.DECIDED else 1]
+    assert (lake.rows("append"), lake.rows("upsert")) == (sorted(ROWS), NEWEST)
+    assert Pipeline.from_options(options).run().epochs == 0
+    assert staged(lake) == []
+
+
+def test_a_bad_record_leaves_nothing_anywhere(lake: Lake) -> None:
+    lake.topic.send_rows(ROWS[:2], partition=0)
+    options = two_tables(lake)
+    Pipeline.from_options(options).run()
+    lake.topic.send(("x", b"not json"), partition=0)
+    for _ in range(2):
+        with pytest.raises(BadRecord, match="offset 2"):
+            Pipeline.from_options(options).run()
+    assert (lake.rows("append"), lake.rows("upsert"), staged(lake)) == (ROWS[:2], ROWS[:2], [])
+    assert [state for _, state, _ in log(lake)][-1] == "aborted"
+
+
+def test_a_tombstone_deletes_in_one_sink_and_stops_where_it_can_not(lake: Lake) -> None:
+    lake.topic.send_rows(ROWS, partition=0)
+    lake.topic.send(("a", None), partition=0)
+    with pytest.raises(BadRecord, match="a tombstone"):
+        Pipeline.from_options(two_tables(lake)).run()
+
+
+def test_a_key_that_left_its_partition_stops_before_the_decision(lake: Lake) -> None:
+    options = two_tables(lake)
+    lake.topic.send_rows([("a", 1)], partition=0)
+    Pipeline.from_options(options).run()
+    lake.topic.send_rows([("a", 2)], partition=1)
+    with pytest.raises(KeyMoved):
+        Pipeline.from_options(options).run()
+    assert [state for _, state, _ in log(lake)] == ["begun", "decided", "done", "begun", "aborted"]
+    assert lake.rows("append") == [("a", 1)]
+
+
+def test_a_sink_that_does_not_stand_where_the_log_says_is_named(lake: Lake) -> None:
+    lake.topic.send_rows(ROWS, partition=0)
+    options = two_tables(lake, epoch={"max_records": 2})
+    Pipeline.from_options(options).run()
+    lake.sql("RESTORE {t} TO VERSION AS OF 1")
+    lake.topic.send_rows(ROWS, partition=0)
+    with pytest.raises(PositionMismatch, match=r"expected epoch 2 .* found") as caught:
+        Pipeline.from_options(options).run()
+    assert "restored" in caught.value.hint
+    assert lake.rows("upsert") == NEWEST
+
+
+def test_a_sink_of_a_pipeline_that_ran_alone_is_not_mistaken(lake: Lake) -> None:
+    lake.topic.send_rows(ROWS, partition=0)
+    options = two_tables(lake)
+    Pipeline.from_options({**lake.options("append"), "name": "both"}).run()
+    with pytest.raises(PositionMismatch, match="expected no epoch") as caught:
+        Pipeline.from_options(options).run()
+    assert "holds more than the log knows" in caught.value.hint
+    assert lake.rows("append") == sorted(ROWS)
+
+
+def test_one_table_needs_no_coordinator(lake: Lake) -> None:
+    lake.topic.send_rows(ROWS, partition=0)
+    options = {**lake.options("append"), "coordinator": {"path": str(lake.path("log"))}}
+    Pipeline.from_options(options).run()
+    assert not lake.path("log").exists()
+    with pytest.raises(ConfigurationError, match="never anything to recover"):
+        Pipeline.from_options(options).recover()
+    assert list(snapshot(lake.spark, _written(lake, options))) == [str(lake.path("append"))]
+
+
+def _written(lake: Lake, options: dict[str, Any]) -> Path:
+    file = lake.folder / "pipeline.yaml"
+    file.write_text(json.dumps(options), encoding="utf-8")
+    return file
+
+
+def test_the_commands_tell_what_is_in_doubt_and_settle_it(lake: Lake) -> None:
+    def said(*arguments: str) -> str:
+        result = CliRunner().invoke(app, [*arguments, str(file)])
+        assert result.exit_code == 0, result.output
+        return " ".join(result.stdout.split())
+
+    lake.topic.send_rows(ROWS, partition=0)
+    options = two_tables(lake, epoch={"max_records": 2})
+    file = _written(lake, options)
+    assert "will be made" in said("check")
+    stopped_at(Step.DECIDED, options)
+    assert "in doubt epoch 2 was decided by run" in said("status")
+    told = said("recover")
+    assert "found nothing of it did committed, from what was prepared" in told
+    assert "all sinks are at epoch 2" in told
+    shown = said("snapshot")
+    assert shown.startswith("epoch 2 of both")
+    assert shown.count("VERSION AS OF") == 2
+    verified = json.loads(said("verify", "--json"))
+    assert (verified["ok"], len(verified["tables"])) == (True, 2)
