@@ -22,7 +22,8 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,10 @@ from connector.lab.broker import Broker
 from connector.lab.data import produce
 from connector.lab.faults import kill_group
 from connector.lab.history import Sink
+from connector.lab.matrix import sent_records
 from connector.lab.pipelines import write_pipeline
+from connector.lab.s3proxy import Odds, S3Proxy
+from connector.lab.together import Together, Verdict, judge, store
 from sinks.errors import BrokerUnreachable, LakelockError
 
 TOPIC, PARTITIONS, KEYS = "chaos", 4, 5_000
@@ -40,6 +44,7 @@ EPOCH = 20_000
 _CHUNK = 2_500
 _DRAIN_SECONDS = 600.0
 
+_S3_ODDS = Odds(error=0.01, slow_down=0.01, reset=0.005, lost_answer=0.01)
 _WEIGHTS = {"cut": 7, "pause": 6, "kill": 5, "second": 2, "replace": 2, "broker": 2}
 _LASTS = {"pause": (0.5, 8.0), "replace": (12.0, 20.0), "second": (15.0, 25.0)}
 """Seconds, from and to. A second process needs about ten to come to work."""
@@ -116,14 +121,26 @@ def run_chaos(
     faults: int,
     records: int,
     seed: int,
+    together: bool = False,
 ) -> Chaos:
-    """Tables, pipeline files and logs stay in ``folder``."""
+    """Tables, pipeline files and logs stay in ``folder``. ``together``: one pipeline whose four sinks move together,
+    instead of three with a table each; its object store fails at random all the time."""
     planned = plan_faults(seconds, faults, seed)
     folder.mkdir(parents=True, exist_ok=True)
     chaos = Chaos(seed, seconds)
-    with Broker(proxied=True) as broker, broker.proxy() as proxy:
+    with ExitStack() as stack:
+        broker = stack.enter_context(Broker(proxied=True))
+        proxy = stack.enter_context(broker.proxy())
         broker.create_topic(TOPIC, PARTITIONS)
-        files = [_write_pipeline(folder, name, proxy.bootstrap) for name in PIPELINES]
+        if together:
+            s3 = stack.enter_context(store())
+            failing = stack.enter_context(S3Proxy(s3.endpoint, _S3_ODDS, seed=seed))
+            pipeline = Together("together", folder, TOPIC, replace(s3, endpoint=failing.endpoint), proxy.bootstrap)
+            pipeline.write(max_records=EPOCH, trigger={"interval": "1 second"})
+            broker.create_topic(pipeline.target, PARTITIONS)
+            files = [pipeline.file]
+        else:
+            files = [_write_pipeline(folder, name, proxy.bootstrap) for name in PIPELINES]
         producers = _Producers(proxy.bootstrap, records, seconds, chaos)
         with _Fleets(files, folder, broker, chaos, out) as fleets:
             producers.start()
@@ -136,7 +153,12 @@ def run_chaos(
         for line in (folder / "fleet.log").read_text(encoding="utf-8", errors="replace").splitlines():
             if line.startswith("{"):
                 chaos.ended[json.loads(line)["ended"]] += 1
-        chaos.audits = _audits(files)
+        if together:
+            chaos.faults += [Fault(seconds, f"s3_{kind}") for kind in failing.happened.elements()]
+            sent = sent_records(broker, TOPIC)
+            chaos.audits = _judged(judge(replace(pipeline, store=s3, bootstrap=broker.bootstrap), sent), len(sent))
+        else:
+            chaos.audits = _audits(files)
     (folder / "chaos.json").write_text(json.dumps(chaos.to_dict(), indent=2) + "\n", encoding="utf-8")
     return chaos
 
@@ -268,6 +290,21 @@ def _audits(files: Sequence[Path]) -> dict[str, dict[str, Any]]:
 
     with session(load(files[0]).spark_options, name="audit"):
         return {file.stem: audit(load(file)).to_dict() for file in files}
+
+
+def _judged(verdict: Verdict, sent: int) -> dict[str, dict[str, Any]]:
+    """As the auditor says it: the same words for every sink."""
+    audits: dict[str, dict[str, Any]] = {}
+    for name, outcome in verdict.sinks.items():
+        wrong = {kind: getattr(outcome, kind) for kind in ("lost", "duplicated", "altered", "unexpected")}
+        totals = {"expected": outcome.rows + outcome.lost - outcome.duplicated - outcome.unexpected,
+                  "found": outcome.rows, "stale": 0, **wrong}  # fmt: skip
+        audits[name] = {"ok": outcome.exact and outcome.epoch == verdict.logged, "totals": totals,
+                        "epoch": outcome.epoch, "epochs": verdict.logged}  # fmt: skip
+    audits["objects"]["ok"] &= not verdict.orphans
+    audits["objects"]["orphans"] = verdict.orphans
+    audits["append"]["ok"] &= audits["append"]["totals"]["expected"] == sent
+    return audits
 
 
 def _write_pipeline(folder: Path, name: str, bootstrap: str) -> Path:

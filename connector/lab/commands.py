@@ -164,6 +164,10 @@ def chaos(
     seed: Annotated[int | None, typer.Option(help="The faults' seed; drawn, and printed, if left out.")] = None,
     faults: Annotated[int | None, typer.Option(min=1, help="How many; one every five seconds if left out.")] = None,
     records: Annotated[int, typer.Option(min=1000, help="How many records are produced meanwhile.")] = 300_000,
+    together: Annotated[
+        bool,
+        typer.Option("--together", help="One pipeline with four sinks that move together; S3 fails too."),
+    ] = False,
     folder: Folder = Path("lab/chaos"),
     json_: Json = False,
 ) -> None:
@@ -178,7 +182,13 @@ def chaos(
     chosen = int(time.time()) % 1_000_000 if seed is None else seed
     err.print(f"seed {chosen}")
     result = run_chaos(
-        folder, err, seconds=seconds, faults=faults or max(1, int(seconds / 5)), records=records, seed=chosen
+        folder,
+        err,
+        seconds=seconds,
+        faults=faults or max(1, int(seconds / 5)),
+        records=records,
+        seed=chosen,
+        together=together,
     )
     if json_:
         sys.stdout.write(json.dumps(result.to_dict()) + "\n")
@@ -200,6 +210,35 @@ def chaos(
         out.print(table)
         out.print(f"{folder / 'chaos.json'}: every fault and figure", soft_wrap=True)
     if not result.held:
+        raise typer.Exit(1)
+
+
+@lab.command()
+@_reported
+def together(folder: Folder = Path("lab/together"), json_: Json = False) -> None:
+    """Kill a pipeline with four sinks (two tables, objects, a topic) at every step of two-phase commit; then count.
+
+    Takes three to ten minutes, by machine. After every crash all four must be exact, and at the same epoch.
+    """
+    from connector.lab.steps import POINTS, run_steps
+
+    _fresh(folder)
+    found = run_steps(folder, err)
+    if json_:
+        sys.stdout.write(json.dumps({point: verdict.to_dict() for point, verdict in found.items()}) + "\n")
+    else:
+        says = {point.name: point.says for point in POINTS}
+        table = Table(box=None, pad_edge=False)
+        for heading in ("killed", "lost", "duplicated", "epoch", "", "what had happened"):
+            table.add_column(heading, justify="right" if heading in ("lost", "duplicated", "epoch") else "left")
+        for point, verdict in found.items():
+            lost, twice = (
+                sum(getattr(each, what) for each in verdict.sinks.values()) for what in ("lost", "duplicated")
+            )
+            held = "[green]held[/]" if verdict.held else "[bold red]BROKEN[/]"
+            table.add_row(point, str(lost), str(twice), str(verdict.logged), held, says[point])
+        out.print(table)
+    if not all(verdict.held for verdict in found.values()):
         raise typer.Exit(1)
 
 

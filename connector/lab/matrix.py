@@ -224,23 +224,31 @@ def _alive(process: subprocess.Popen[bytes]) -> Callable[[], bool]:
 
 def _send(broker: Broker) -> tuple[Sent, ...]:
     """Each key twice, its newest update in the second half; as Kafka then holds them."""
+    send_records(broker, TOPIC)
+    return sent_records(broker, TOPIC)
+
+
+def send_records(broker: Broker, topic: str) -> None:
+    broker.create_topic(topic, PARTITIONS)
+    keys = [f"k{number % KEYS}" for number in range(RECORDS)]
+    records = ((key.encode(), json.dumps({"k": key, "n": number}).encode()) for number, key in enumerate(keys))
+    produce(broker.bootstrap, topic, records)
+
+
+def sent_records(broker: Broker, topic: str) -> tuple[Sent, ...]:
+    """All of a topic, as Kafka holds it."""
     from kafka import KafkaConsumer, TopicPartition
 
-    broker.create_topic(TOPIC, PARTITIONS)
-    keys = [f"k{number % KEYS}" for number in range(RECORDS)]
-    produce(
-        broker.bootstrap,
-        TOPIC,
-        ((key.encode(), json.dumps({"k": key, "n": number}).encode()) for number, key in enumerate(keys)),
-    )
     consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=None, auto_offset_reset="earliest")
     try:
-        consumer.assign([TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)])
+        assigned = [TopicPartition(topic, partition) for partition in consumer.partitions_for_topic(topic) or ()]
+        consumer.assign(assigned)
+        ends = consumer.end_offsets(assigned)
         found: list[Sent] = []
-        deadline = time.monotonic() + 30
-        while len(found) < RECORDS:
+        deadline = time.monotonic() + 120
+        while any(consumer.position(at) < ends[at] for at in assigned):
             if time.monotonic() > deadline:
-                raise LakelockError(f"Of {RECORDS} records that were sent, {len(found)} could be read back.")
+                raise LakelockError(f"Of {sum(ends.values())} records in {topic}, {len(found)} could be read.")
             for records in consumer.poll(timeout_ms=500).values():
                 found += [
                     Sent(each.topic, each.partition, each.offset, each.key.decode(), json.loads(each.value)["n"])

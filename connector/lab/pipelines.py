@@ -8,6 +8,8 @@ from pathlib import Path
 
 from connector.lab.history import Sink
 
+_JAVA = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=256m")
+
 
 def write_pipeline(
     file: Path,
@@ -31,7 +33,9 @@ def write_pipeline(
         "value": {"format": "json", "schema": "k STRING, n INT"},
         "epoch": {"max_records": max_records},
         # Code that is compiled quickly beats code that is compiled well.
-        "spark": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
+        "spark": {
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m"
+        },
         "sinks": [{"type": f"delta_{sink}", "path": str(table), **key}],
         **more,
     }

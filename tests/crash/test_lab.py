@@ -12,6 +12,7 @@ from connector.lab.checker import Kind, Report, Verdict, judge, must_show
 from connector.lab.history import History
 from connector.lab.matrix import Cell, run_matrix
 from connector.lab.page import page
+from connector.lab.steps import POINTS, run_steps
 
 LOST, DUPLICATED = {Kind.LOST}, {Kind.DUPLICATED}
 CELLS = {
@@ -61,6 +62,22 @@ def test_the_page_shows_every_run(found: dict[Cell, tuple[History, Report]]) -> 
     for cell in CELLS:
         assert cell.delivery in shown
     assert "http" not in shown.replace("http://www.w3.org/", "")
+
+
+def test_four_sinks_killed_at_every_step(tmp_path: Path) -> None:
+    found = run_steps(tmp_path, quiet())
+    assert found.keys() == {point.name for point in POINTS}
+    assert {point: verdict.to_dict() for point, verdict in found.items() if not verdict.held} == {}
+    states = {point: {state for _, state, _ in verdict.states} for point, verdict in found.items()}
+    assert all("aborted" in states[point] for point in ("begun", "read", "prepared", "recovery_of_begun"))
+    assert all("aborted" not in states[point] for point in ("decided", "mid_commit", "committed"))
+
+
+def test_chaos_leaves_four_sinks_exact(tmp_path: Path) -> None:
+    chaos = run_chaos(tmp_path, quiet(), seconds=40, faults=6, records=20_000, seed=12, together=True)
+    assert chaos.sent + chaos.unknown == 20_000
+    assert chaos.held, json.dumps(chaos.audits, indent=2)[:5000]
+    assert chaos.audits["append"]["totals"]["expected"] >= chaos.sent
 
 
 def test_chaos_leaves_every_table_exact(tmp_path: Path) -> None:
