@@ -38,8 +38,13 @@ def raise_sql(kind: str, **fields: str) -> str:
     return f"raise_error(concat({literal(_MARK)}, to_json(named_struct({pairs}))))"
 
 
+def raise_text(kind: str, **fields: str) -> str:
+    """The message of an exception of Python's on an executor: the same, where the failure isn't Spark's own."""
+    return _MARK + json.dumps({"kind": kind, **fields})
+
+
 def raised(error: BaseException) -> Mapping[str, Any] | None:
-    """What :func:`raise_sql` put into this failure of a query; None where the failure is another one."""
+    """What one of these two put into this failure of a query; None where the failure is another one."""
     text = str(error)
     start = text.find(_MARK)
     if start < 0:
