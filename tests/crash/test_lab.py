@@ -64,6 +64,7 @@ def test_the_page_shows_every_run(found: dict[Cell, tuple[History, Report]]) -> 
     assert "http" not in shown.replace("http://www.w3.org/", "")
 
 
+@pytest.mark.timeout(1800)
 def test_four_sinks_killed_at_every_step(tmp_path: Path) -> None:
     found = run_steps(tmp_path, quiet())
     assert found.keys() == {point.name for point in POINTS}
@@ -73,6 +74,7 @@ def test_four_sinks_killed_at_every_step(tmp_path: Path) -> None:
     assert all("aborted" not in states[point] for point in ("decided", "mid_commit", "committed"))
 
 
+@pytest.mark.timeout(1800)
 def test_chaos_leaves_four_sinks_exact(tmp_path: Path) -> None:
     chaos = run_chaos(tmp_path, quiet(), seconds=40, faults=6, records=20_000, seed=12, together=True)
     assert chaos.sent + chaos.unknown == 20_000

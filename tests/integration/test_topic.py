@@ -23,7 +23,15 @@ from conftest import wait_until
 
 from sinks.conformance import TwoPhaseConformance
 from sinks.contract import Epoch, Prepared
-from sinks.errors import CommitUnknown, ConfigurationError, PositionMismatch, SchemaMismatch, SinkError, TopicMissing
+from sinks.errors import (
+    CommitUnknown,
+    ConfigurationError,
+    Fenced,
+    PositionMismatch,
+    SchemaMismatch,
+    SinkError,
+    TopicMissing,
+)
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 from sinks.staging import Staging
 from sinks.topic import KafkaTopic
@@ -372,7 +380,7 @@ def test_a_zombie_fenced_before_its_last_step_writes_nothing(place: Place, monke
         real(self)
 
     monkeypatch.setattr(Transaction, "commit", overtaken)
-    with pytest.raises(PositionMismatch, match="found epoch 2"):
+    with pytest.raises(Fenced, match="has committed epoch 2"):
         zombie.commit(epoch, prepared)
     assert place.values() == ["a", "b", "c"]
 
