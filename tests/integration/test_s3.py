@@ -118,7 +118,7 @@ def test_a_table_on_s3_that_was_restored_is_filled_again(bucket: Bucket, topic: 
 def test_check_asks_the_store_and_leaves_nothing_in_it(bucket: Bucket, topic: Topic) -> None:
     topic.send_rows(some(0, 3))
     found = bucket.pipeline().check()
-    assert (found.table_exists, found.behind) == (False, 3)
+    assert ([sink.exists for sink in found.sinks], found.behind) == ([False], 3)
     assert bucket.s3.objects() == []
 
 
