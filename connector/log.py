@@ -23,8 +23,8 @@ from sinks.offsets import OffsetRange, Offsets
 from sinks.raised import literal
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql import Row as SparkRow
-    from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
 FORMAT = 1
@@ -122,8 +122,7 @@ class Log:
             read_to=None,
             expected=self._stands,
         )
-        values = [_values(self._pipeline, number, row) for row in rows]
-        frame = self._table.spark.createDataFrame(values, _schema()).coalesce(1)
+        frame = self._frame([_values(self._pipeline, number, row) for row in rows])
         try:
             self._stands = self._sink.write(entry, frame).position
         except Fenced as fenced:
@@ -136,6 +135,11 @@ class Log:
                 hint="Two runs of one pipeline were active. Nothing is lost: the other run goes on from the same "
                 "offsets.",
             ) from None
+
+    def _frame(self, rows: list[dict[str, Any]]) -> DataFrame:
+        """In SQL: ``createDataFrame`` would make this session the active one, and this may be a thread of ours."""
+        query = f"SELECT inline(from_json(:rows, 'ARRAY<STRUCT<{COLUMNS}>>', map('mode', 'FAILFAST')))"
+        return self._table.spark.sql(query, args={"rows": json.dumps(rows)})
 
 
 class _LogTable(DeltaTable):
@@ -153,18 +157,28 @@ def _schema() -> StructType:
     return schema
 
 
-def _values(pipeline: str, number: int, row: Row) -> tuple[Any, ...]:
+def _values(pipeline: str, number: int, row: Row) -> dict[str, Any]:
     epoch = row.epoch
     expected = epoch.expected
     sinks = {name: json.dumps(asdict(each)) for name, each in row.prepared.items()} or {
         name: json.dumps(dict(reads)) for name, reads in row.reads.items()
     }
-    return (
-        FORMAT, pipeline, number, row.state.value, epoch.number, epoch.attempt, epoch.owner, row.run,
-        [(each.topic, each.partition, each.start, each.end) for each in epoch.ranges],
-        CommitMetadata.of(epoch).to_json(), CommitMetadata.at(pipeline, expected).to_json() if expected else None,
-        sinks, row.config, datetime.now(timezone.utc),
-    )  # fmt: skip
+    return {
+        "format": FORMAT,
+        "pipeline": pipeline,
+        "entry": number,
+        "state": row.state.value,
+        "epoch": epoch.number,
+        "attempt": epoch.attempt,
+        "owner": epoch.owner,
+        "run": row.run,
+        "ranges": [asdict(each) for each in epoch.ranges],
+        "position": CommitMetadata.of(epoch).to_json(),
+        "expected": CommitMetadata.at(pipeline, expected).to_json() if expected else None,
+        "sinks": sinks,
+        "config": row.config,
+        "at": datetime.now(timezone.utc).isoformat(),
+    }
 
 
 def _row(row: SparkRow) -> Row:

@@ -18,6 +18,7 @@ from kafka.structs import TopicPartition as KafkaPartition
 
 from connector.config import FromOffsets, FromTimestamp, Source, Start
 from connector.protocol.recover import TopicsHeld
+from connector.spark import local_frame
 from sinks.errors import ConfigurationError, SourceError, TopicMissing
 from sinks.kafka import ANSWER_WITHIN_MS, answering, client_options, known_options
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
@@ -181,7 +182,7 @@ def polled(spark: SparkSession, records: Iterable[Any]) -> DataFrame:
     """kafka-python's records as Spark would have read them. They come through the driver: for bounded batches only."""
     rows = [(each.key, each.value, each.topic, each.partition, each.offset, each.timestamp) for each in records]
     columns = "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, millis BIGINT"
-    return spark.createDataFrame(rows, columns, verifySchema=False).selectExpr(
+    return local_frame(spark, rows, columns, verify=False).selectExpr(
         "key", "value", "topic", "partition", "offset", "timestamp_millis(millis) AS timestamp"
     )
 

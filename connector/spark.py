@@ -7,18 +7,20 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from connector import jars
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 _SECRETS = "(?i)secret|password|token|access[.]?key|credential|jaas"
+_creating = threading.Lock()
 _NEVER_COPIED = ("spark.databricks.delta.write.txn", "spark.databricks.delta.commitInfo.userMetadata")
 
 
@@ -88,6 +90,26 @@ def isolated(active: SparkSession) -> Iterator[SparkSession]:
     own.catalog.setCurrentCatalog(active.catalog.currentCatalog())
     own.catalog.setCurrentDatabase(active.catalog.currentDatabase())
     yield own
+
+
+def local_frame(
+    spark: SparkSession, rows: Sequence[Any], schema: StructType | str, *, verify: bool = True
+) -> DataFrame:
+    """A DataFrame of the driver's own rows; which session is the active one stays as it was.
+
+    ``createDataFrame`` makes its session the active one. Left so, the user's next statement, or pipeline, would be
+    in a session of ours, which knows nothing of what they have set in theirs since.
+    """
+    from pyspark.sql import SparkSession
+
+    if hasattr(spark, "cloneSession"):  # Spark Connect: nothing becomes active
+        return spark.createDataFrame(rows, schema, verifySchema=verify)
+    with _creating:
+        active = SparkSession.active()
+        try:
+            return spark.createDataFrame(rows, schema, verifySchema=verify)
+        finally:
+            active.createDataFrame([], "nothing INT")
 
 
 @contextmanager

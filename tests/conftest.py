@@ -64,6 +64,8 @@ def _own_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSessio
 @pytest.fixture
 def spark(_own_spark: SparkSession) -> SparkSession:
     """The active session: pipelines use it as it is."""
+    # A test before, with a session of its own, may have made that one the active one. This makes it so again.
+    _own_spark.createDataFrame([], "nothing INT")
     return _own_spark
 
 

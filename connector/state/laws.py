@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from connector.spark import local_frame
 from connector.state.monoid import Monoid, bound
 from sinks.delta.table import sql_type
 from sinks.raised import literal
@@ -32,7 +33,7 @@ def check_laws(
     from pyspark.sql.types import IntegerType, StructType
 
     (monoid,) = bound(spark, schema, [monoid])
-    fields = spark.createDataFrame([], schema).schema
+    fields = local_frame(spark, [], schema).schema
     cuts = [cut for example in examples for cut in _cuts(len(example), monoid.commutative)]
     cut_examples = [example for example in examples for _ in _cuts(len(example), monoid.commutative)]
     rows = [
@@ -49,7 +50,7 @@ def check_laws(
         one = f"any_value({monoid.lift()}, true)"
         added = Monoid.total(monoid, monoid.lift()) if monoid.commutative else Monoid.gather(monoid)
     each = {"state": monoid.gather(), "one": one, "added": added}
-    batches = spark.createDataFrame(rows, table).groupBy("_example", "_batch")
+    batches = local_frame(spark, rows, table).groupBy("_example", "_batch")
     states = batches.agg(*(F.expr(sql).alias(name) for name, sql in each.items()))
     zero = f"CAST({monoid.identity} AS {sql_type(states.schema['state'].dataType)})"
 

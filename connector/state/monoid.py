@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from connector.spark import local_frame
 from sinks.delta.table import sql_type
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def bound(spark: SparkSession, schema: StructType | str, monoids: Sequence[Monoi
     from pyspark.errors import AnalysisException
     from pyspark.sql.types import AtomicType, NullType
 
-    empty = spark.createDataFrame([], schema)
+    empty = local_frame(spark, [], schema)
 
     def types(expression: str) -> str:
         kind = empty.selectExpr(f"{expression} AS x").schema["x"].dataType

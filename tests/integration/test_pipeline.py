@@ -6,6 +6,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 from conftest import Lake, Topic
+from pyspark.sql import SparkSession
 
 from connector import Pipeline
 from connector.protocol.steps import Event, Step
@@ -139,6 +140,13 @@ def test_nothing_of_a_run_stays_in_the_users_session(lake: Lake, topic: Topic) -
     lake.sql("UPDATE {t} SET n = n", "upsert")
     assert "userMetadata" not in lake.commits("upsert")[-1]["commitInfo"]
     assert not lake.spark.catalog.tableExists("lakelock_epoch")
+
+
+@pytest.mark.parametrize("delivery", ["transactional", "manual_commit"])
+def test_the_users_session_stays_the_active_one(delivery: str, lake: Lake, topic: Topic) -> None:
+    topic.send_rows(some(0, 3))
+    lake.pipeline(name=topic.name, delivery=delivery).run()
+    assert SparkSession.active() is lake.spark
 
 
 def test_start_at_latest_reads_what_comes_after_the_first_run(lake: Lake, topic: Topic) -> None:
