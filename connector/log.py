@@ -137,9 +137,11 @@ class Log:
             ) from None
 
     def _frame(self, rows: list[dict[str, Any]]) -> DataFrame:
-        """In SQL: ``createDataFrame`` would make this session the active one, and this may be a thread of ours."""
-        query = f"SELECT inline(from_json(:rows, 'ARRAY<STRUCT<{COLUMNS}>>', map('mode', 'FAILFAST')))"
-        return self._table.spark.sql(query, args={"rows": json.dumps(rows)})
+        """``createDataFrame`` would make this session the active one, and this may be a thread of ours."""
+        from pyspark.sql import functions as F
+
+        parsed = F.from_json(F.lit(json.dumps(rows)), f"ARRAY<STRUCT<{COLUMNS}>>", {"mode": "FAILFAST"})
+        return self._table.spark.range(0, 1, 1, 1).select(F.inline(parsed))
 
 
 class _LogTable(DeltaTable):
