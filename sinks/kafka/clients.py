@@ -1,0 +1,79 @@
+"""kafka-python's clients of one consumer group, seen from outside."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+from sinks.kafka.options import ANSWER_WITHIN_MS, client_options
+from sinks.kafka.refusals import answering, refused
+
+if TYPE_CHECKING:
+    from kafka import KafkaAdminClient, KafkaConsumer
+
+Answer = TypeVar("Answer")
+
+
+class Clients:
+    """Kafka's clients of one consumer group, connected at the first question. The consumer never joins the group."""
+
+    def __init__(self, kafka: Mapping[str, str], *, group: str) -> None:
+        self.servers = kafka["bootstrap.servers"]
+        self._kafka = kafka
+        self._group = group
+        self._admin: KafkaAdminClient | None = None
+        self._consumer: KafkaConsumer | None = None
+
+    @property
+    def admin(self) -> KafkaAdminClient:
+        from kafka import KafkaAdminClient
+
+        if self._admin is None:
+            self._admin = KafkaAdminClient(**client_options(KafkaAdminClient, self._kafka))
+        return self._admin
+
+    @property
+    def consumer(self) -> KafkaConsumer:
+        from kafka import KafkaConsumer
+
+        if self._consumer is None:
+            self._consumer = KafkaConsumer(
+                **{
+                    **client_options(KafkaConsumer, self._kafka),
+                    "group_id": self._group,
+                    "enable_auto_commit": False,
+                    # With it the broker refuses to tell an offset that an undecided transaction may still change.
+                    "isolation_level": "read_committed",
+                    "allow_auto_create_topics": False,
+                }
+            )
+        return self._consumer
+
+    def ask(self, question: Callable[[], Answer]) -> Answer:
+        """Put a question that makes use of these clients, again while the broker asks for patience.
+
+        kafka-python's clients don't forget who coordinates a group, so it is put anew by new ones. Raises
+        BrokerUnreachable, AuthenticationFailed, TlsFailed, SinkError.
+        """
+        from kafka.errors import KafkaError
+
+        deadline = time.monotonic() + ANSWER_WITHIN_MS / 1000
+        while True:
+            try:
+                return question()
+            except KafkaError as error:
+                self.close()
+                if not error.retriable:
+                    raise refused(error, self.servers) from error
+                if time.monotonic() > deadline:
+                    with answering(self.servers):
+                        raise
+            time.sleep(0.1)
+
+    def close(self) -> None:
+        consumer, admin, self._consumer, self._admin = self._consumer, self._admin, None, None
+        if consumer is not None:
+            consumer.close(autocommit=False)
+        if admin is not None:
+            admin.close()

@@ -1,0 +1,263 @@
+"""One block of Kafka's options for two clients: Spark's reader, which is Java, and kafka-python.
+
+The names are Kafka's own. Beside them there are `sasl.username` and `sasl.password`, as librdkafka has them: Java wants
+both inside ``sasl.jaas.config``, kafka-python under names of its own. Certificates and keys are PEM, which both read.
+What weakens or breaks a connection when one of the two ignores it is refused; what merely tunes Java's is for it alone.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import ssl
+import tempfile
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from sinks.errors import ConfigurationError
+from sinks.kafka.login import PROTOCOLS, Login, login, login_fault
+from sinks.kafka.oauth import token_provider
+
+ANSWER_WITHIN_MS = 10_000
+
+SECRET = re.compile(
+    r"(?i)(password|passwd|passphrase|secret|secret[._-]?key|token|jaas[.]config|private[._-]?key|keystore[.]key"
+    r"|encryption[.]key|account[.]key([.].*)?)$"
+)
+"""Names of options, Spark's too, whose values are secrets; not those of their places, as in token.endpoint.url."""
+
+_JAVA = """
+    acks allow.auto.create.topics auto.commit.interval.ms auto.include.jmx.reporter auto.offset.reset batch.size
+    bootstrap.servers buffer.memory check.crcs client.dns.lookup client.id client.rack compression.gzip.level
+    compression.lz4.level compression.type compression.zstd.level connections.max.idle.ms default.api.timeout.ms
+    delivery.timeout.ms enable.auto.commit enable.idempotence enable.metrics.push exclude.internal.topics
+    fetch.max.bytes fetch.max.wait.ms fetch.min.bytes group.id group.instance.id group.protocol group.remote.assignor
+    heartbeat.interval.ms interceptor.classes isolation.level key.deserializer key.serializer linger.ms max.block.ms
+    max.in.flight.requests.per.connection max.partition.fetch.bytes max.poll.interval.ms max.poll.records
+    max.request.size metadata.max.age.ms metadata.max.idle.ms metadata.recovery.rebootstrap.trigger.ms
+    metadata.recovery.strategy metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
+    partition.assignment.strategy partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms
+    partitioner.class partitioner.ignore.keys receive.buffer.bytes reconnect.backoff.max.ms reconnect.backoff.ms
+    request.timeout.ms retries retry.backoff.max.ms retry.backoff.ms sasl.client.callback.handler.class
+    sasl.jaas.config sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.service.name
+    sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor sasl.login.callback.handler.class
+    sasl.login.class sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds
+    sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor sasl.login.refresh.window.jitter
+    sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms sasl.mechanism
+    sasl.oauthbearer.client.credentials.client.id sasl.oauthbearer.client.credentials.client.secret
+    sasl.oauthbearer.clock.skew.seconds sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer
+    sasl.oauthbearer.header.urlencode sasl.oauthbearer.scope sasl.oauthbearer.scope.claim.name
+    sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url security.protocol security.providers
+    send.buffer.bytes session.timeout.ms socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
+    ssl.cipher.suites ssl.enabled.protocols ssl.endpoint.identification.algorithm ssl.engine.factory.class
+    ssl.key.password ssl.keymanager.algorithm ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location
+    ssl.keystore.password ssl.keystore.type ssl.protocol ssl.provider ssl.secure.random.implementation
+    ssl.trustmanager.algorithm ssl.truststore.certificates ssl.truststore.location ssl.truststore.password
+    ssl.truststore.type transaction.timeout.ms transactional.id value.deserializer value.serializer
+"""
+"""Of Kafka's consumer, producer and admin client, 3.9 and 4.1, but for ways to log in that aren't there for both."""
+JAVA = frozenset(_JAVA.split())
+_SHORTHANDS = frozenset({"sasl.username", "sasl.password"})
+_NO_COUNTERPART = {
+    "ssl.engine.factory.class": "TLS is set up from PEM files",
+    "security.providers": "TLS and logins are set up from the other options",
+    "sasl.login.class": "the login is set up from sasl.mechanism",
+    "sasl.login.callback.handler.class": "the login is set up from sasl.mechanism",
+    "sasl.client.callback.handler.class": "the login is set up from sasl.mechanism",
+}
+_ELSEWHERE = {
+    "ssl.ca.location": "ssl.truststore.type: PEM and ssl.truststore.location",
+    "ssl.cafile": "ssl.truststore.type: PEM and ssl.truststore.location",
+    "ssl.certfile": "ssl.keystore.type: PEM and ssl.keystore.location, one file with key and certificate",
+    "ssl.keyfile": "ssl.keystore.type: PEM and ssl.keystore.location, one file with key and certificate",
+    "ssl.certificate.location": "ssl.keystore.type: PEM and ssl.keystore.location, one file with key and certificate",
+    "ssl.key.location": "ssl.keystore.type: PEM and ssl.keystore.location, one file with key and certificate",
+    "ssl.check.hostname": 'ssl.endpoint.identification.algorithm: ""',
+    "enable.ssl.certificate.verification": "ssl.truststore.type: PEM and ssl.truststore.location",
+}
+"""What librdkafka and kafka-python call what Kafka calls otherwise."""
+
+
+def faults(kafka: Mapping[str, str]) -> list[str]:
+    """What is wrong with a block of options, by name; no value is told."""
+    found = [_unknown(name) for name in kafka if name not in _known()]
+    found += [
+        f"{name}: kafka-python, one of the two clients, has no counterpart: {why}. Take it out"
+        for name, why in _NO_COUNTERPART.items()
+        if name in kafka
+    ]
+    if found:
+        return found
+    protocol = kafka.get("security.protocol", "PLAINTEXT")
+    if protocol not in PROTOCOLS:
+        return [f"security.protocol: is one of {', '.join(PROTOCOLS)}"]
+    fault = login_fault(kafka)
+    found += [fault] if fault else []
+    given = sorted(name for name in kafka if name.startswith("ssl."))
+    if given and "SSL" not in protocol:
+        found.append(
+            f"{given[0]}: security.protocol: {protocol} makes no use of TLS. Write security.protocol: "
+            + ("SASL_SSL" if "SASL" in protocol else "SSL")
+        )
+    return found + [fault for store in ("truststore", "keystore") for fault in _store_faults(kafka, store)]
+
+
+def spark_options(kafka: Mapping[str, str]) -> dict[str, str]:
+    """What ``spark.read.format("kafka")`` takes. Secrets in clear."""
+    # Where Lakelock publishes offsets; Spark's reader belongs to another group, or to none.
+    ours = {"group.id", *_SHORTHANDS} | (_known() - JAVA)
+    given = {name: value for name, value in kafka.items() if name not in ours and "client.credentials" not in name}
+    return {f"kafka.{name}": value for name, value in {**given, **login(kafka).java}.items()}
+
+
+def client_options(client: Any, kafka: Mapping[str, str]) -> dict[str, Any]:
+    """What this class of kafka-python takes, but for ``group_id``; what it doesn't know is for Spark's reader alone.
+
+    Raises ConfigurationError. Secrets are in it, but not in its ``repr``.
+    """
+    from sinks.kafka.network import NetworkClient
+
+    patience = str(ANSWER_WITHIN_MS)
+    options: dict[str, Any] = {"bootstrap_timeout_ms": patience, "request_timeout_ms": patience}
+    plain = {name: value for name, value in kafka.items() if not name.startswith(("sasl.", "ssl.", "group.id"))}
+    options |= {name.replace(".", "_"): value for name, value in plain.items()}
+    known = {
+        name: _typed(name, value, client.DEFAULT_CONFIG[name])
+        for name, value in options.items()
+        if name in client.DEFAULT_CONFIG
+    }
+    if "SSL" in kafka.get("security.protocol", ""):
+        known["ssl_context"] = tls_context(kafka)
+    return {**known, **_credentials(login(kafka)), "kafka_client": NetworkClient}
+
+
+class Hidden(str):
+    """A password that doesn't show in the options that kafka-python logs."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'***'"
+
+
+def tls_context(kafka: Mapping[str, str]) -> ssl.SSLContext:
+    """Raises ConfigurationError where a file can't be used."""
+    from sinks.kafka.network import TlsSocket
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.sslsocket_class = TlsSocket
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = bool(kafka.get("ssl.endpoint.identification.algorithm", "https"))
+    file, text = kafka.get("ssl.truststore.location"), kafka.get("ssl.truststore.certificates")
+    try:
+        if file or text:
+            context.load_verify_locations(cafile=file, cadata=text)
+        else:
+            context.load_default_certs()
+    except OSError as error:  # SSLError is one
+        option = "ssl.truststore.location" if file else "ssl.truststore.certificates"
+        raise _unusable(option, file, error, "PEM certificates, -----BEGIN CERTIFICATE-----") from None
+    file, key = kafka.get("ssl.keystore.location"), kafka.get("ssl.keystore.key")
+    if file or key:
+        option = "ssl.keystore.location" if file else "ssl.keystore.key"
+        try:
+            own = Path(file).read_text(encoding="ascii", errors="replace") if file else f"{key}\n{_chain(kafka)}\n"
+            if re.search(r"BEGIN (RSA|EC|DSA) PRIVATE KEY", own):
+                raise ConfigurationError(
+                    f"source.kafka.{option}: holds a private key in its old format, which Java doesn't read.",
+                    hint="Turn it into PKCS#8 (-----BEGIN PRIVATE KEY-----): `openssl pkcs8 -topk8 -nocrypt -in OLD "
+                    "-out NEW`.",
+                )
+            # Python's TLS reads its own key from a file only. One that nobody else may read, and gone at once.
+            with tempfile.NamedTemporaryFile("w", encoding="ascii", errors="replace") as kept:
+                kept.write(own)
+                kept.flush()
+                # Never None: for an encrypted key that would ask on the terminal.
+                context.load_cert_chain(kept.name, password=kafka.get("ssl.key.password", ""))
+        except OSError as error:
+            wanted = "a PEM private key and its certificate, and ssl.key.password has to be the key's, if it has one"
+            raise _unusable(option, file, error, wanted) from None
+    return context
+
+
+def _chain(kafka: Mapping[str, str]) -> str:
+    return kafka.get("ssl.keystore.certificate.chain", "")
+
+
+def _unusable(option: str, file: str | None, error: OSError, wanted: str) -> ConfigurationError:
+    reason = getattr(error, "reason", None) or error.strerror or type(error).__name__
+    where = f" {file!r}" if file else ""
+    return ConfigurationError(
+        f"source.kafka.{option}:{where} can't be used for TLS ({reason}).",
+        hint=f"It has to hold {wanted}." + (" The file is needed on every machine of the cluster." if file else ""),
+    )
+
+
+def _credentials(by: Login) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    if by.mechanism:
+        options["sasl_mechanism"] = by.mechanism
+    if by.username is not None:
+        options |= {"sasl_plain_username": by.username, "sasl_plain_password": Hidden(by.password)}
+    if by.kerberos_service:
+        options["sasl_kerberos_service_name"] = by.kerberos_service
+    if by.oauth is not None:
+        options["sasl_oauth_token_provider"] = token_provider(by.oauth)
+    return options
+
+
+@cache
+def _known() -> frozenset[str]:
+    """Kafka's, our shorthands, and what tunes kafka-python alone."""
+    from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+
+    own = {
+        name.replace("_", ".")
+        for client in (KafkaConsumer, KafkaProducer, KafkaAdminClient)
+        for name, default in client.DEFAULT_CONFIG.items()
+        if isinstance(default, str | int) and not name.startswith(("ssl_", "sasl_"))
+    }
+    return JAVA | _SHORTHANDS | own
+
+
+def _unknown(name: str) -> str:
+    if name in _ELSEWHERE:
+        return f"{name}: Kafka's own name for it is {_ELSEWHERE[name]}"
+    near = difflib.get_close_matches(name, sorted(_known()), n=1)
+    return f"{name}: is no option of Kafka's clients" + (f", did you mean {near[0]}?" if near else "")
+
+
+def _store_faults(kafka: Mapping[str, str], store: str) -> list[str]:
+    given = [name for name in kafka if name.startswith(f"ssl.{store}.")]
+    if not given:
+        return []
+    kind = kafka.get(f"ssl.{store}.type", "JKS")  # Java's default
+    if kind != "PEM":
+        return [
+            f"ssl.{store}.type: {kind} is read by Spark's reader alone, kafka-python takes PEM. Write "
+            f"ssl.{store}.type: PEM; `openssl pkcs12 -in STORE.p12 -out {store}.pem"
+            + (" -nokeys" if store == "truststore" else "")
+            + "` makes such a file, and `keytool -importkeystore -deststoretype PKCS12` a .p12 of a JKS file"
+        ]
+    if f"ssl.{store}.password" in kafka:
+        return [f"ssl.{store}.password: a PEM file has none" + (", its key has: ssl.key.password" * (store[0] == "k"))]
+    inline = ["ssl.truststore.certificates"] if store == "truststore" else ["ssl.keystore.key"]
+    inline += [] if store == "truststore" else ["ssl.keystore.certificate.chain"]
+    if (f"ssl.{store}.location" in kafka) == any(name in kafka for name in inline):
+        return [f"ssl.{store}.location: give either this file, or the text in {' and '.join(inline)}"]
+    missing = [name for name in inline if name not in kafka]
+    return [f"{missing[0]}: is missing"] if missing and len(missing) < len(inline) else []
+
+
+def _typed(name: str, value: str, default: object) -> Any:
+    if isinstance(default, bool):
+        return value.lower() == "true"
+    if not isinstance(default, int):
+        return value
+    try:
+        return int(value)
+    except ValueError:
+        # Not the value: it may come from the environment.
+        raise ConfigurationError(f"source.kafka.{name.replace('_', '.')}: is not a whole number.") from None

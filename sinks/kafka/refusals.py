@@ -1,0 +1,134 @@
+"""What it means when Kafka refuses, or doesn't answer: one clear error, whichever client has met it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from sinks.errors import (
+    AuthenticationFailed,
+    BrokerUnreachable,
+    LakelockError,
+    NotAuthorized,
+    SinkError,
+    SourceError,
+    TlsFailed,
+)
+from sinks.kafka.options import ANSWER_WITHIN_MS
+
+if TYPE_CHECKING:
+    from kafka.errors import KafkaError
+
+_RIGHTS = {
+    "Topic": ("a topic", "The pipeline's user needs READ and DESCRIBE on every topic of source.topics."),
+    "Group": (
+        "a consumer group",
+        "The pipeline's user needs READ on its consumer group, which is source.kafka: group.id or the pipeline's name.",
+    ),
+    "TransactionalId": (
+        "a transactional id",
+        "The pipeline's user needs WRITE and DESCRIBE on the transactional id, which is the pipeline's name.",
+    ),
+}
+
+
+@contextmanager
+def answering(servers: str, *, group: str | None = None) -> Iterator[None]:
+    """``group``: the consumer group that it is about, where it is about one."""
+    from kafka.errors import KafkaError
+
+    try:
+        yield
+    except KafkaError as error:
+        raise explained(error, servers, group) from error
+
+
+def explained(error: KafkaError, servers: str, group: str | None = None) -> LakelockError:
+    from kafka.errors import AuthorizationError
+
+    from sinks.kafka.network import LoginRefused, NoConnection, TlsRefused
+
+    found = _innermost(error)
+    if isinstance(found, AuthorizationError):
+        kind = type(found).__name__.removesuffix("AuthorizationFailedError")
+        return not_authorized(
+            f"Kafka at {servers}", kind, f"consumer group {group!r}" if group and kind == "Group" else ""
+        )
+    if isinstance(found, (LoginRefused, TlsRefused)):
+        meant = AuthenticationFailed if isinstance(found, LoginRefused) else TlsFailed
+        return meant(f"Kafka at {servers}: {found.reason}.", hint=found.hint)
+    why = found.reason if isinstance(found, NoConnection) else type(error).__name__
+    hint = found.hint if isinstance(found, NoConnection) else ""
+    return BrokerUnreachable(
+        f"No Kafka broker at {servers} answered within {ANSWER_WITHIN_MS // 1000} seconds ({why}).",
+        hint=hint or "Check source.kafka: bootstrap.servers, and security.protocol where the broker wants TLS or SASL.",
+    )
+
+
+def not_authorized(kafka: str, kind: str, name: str = "") -> NotAuthorized:
+    """``kafka``: which; ``kind``: Topic, Group, ..., as the names of Kafka's errors begin."""
+    what, hint = _RIGHTS.get(kind, ("what it asks for", "The pipeline's user lacks a right (an ACL)."))
+    return NotAuthorized(f"{kafka} doesn't let the pipeline's user use {name or what}.", hint=hint)
+
+
+def refused(error: KafkaError, servers: str) -> LakelockError:
+    """What to tell of an error of the target topic that trying again can't help."""
+    from kafka.errors import AuthorizationError, KafkaError
+
+    from sinks.kafka.network import LoginRefused, TlsRefused
+
+    if isinstance(_innermost(error), (LoginRefused, TlsRefused)):
+        return explained(error, servers)
+    # Only the plainest class has words of its own: others repeat the request.
+    said = f"{type(error).__name__}{f', {error}' if type(error) is KafkaError else ''}"
+    hint = ""
+    if isinstance(error, AuthorizationError):
+        hint = (
+            "The pipeline's user needs WRITE and DESCRIBE on the target topic and on the transactional id (the "
+            "pipeline's name), and READ on the consumer group."
+        )
+    return SinkError(f"Kafka at {servers} refuses: {said}.", hint=hint)
+
+
+def reader_refused(error: BaseException) -> LakelockError | None:
+    """What Spark's reader has met, on the driver or on an executor; None where it is something else."""
+    text = str(error)
+    denied = re.search(r"\b(Topic|Group|Cluster|TransactionalId)AuthorizationException\b", text)
+    if denied:
+        return not_authorized("Kafka", denied[1])
+    hint = (
+        "The other client, kafka-python, got through on this machine: do the executors reach the same brokers, and "
+        "have they the files that source.kafka names? The texts of `${file:...}` travel with the query."
+    )
+    for name, meant in {
+        "SaslAuthenticationException": AuthenticationFailed,
+        "SslAuthenticationException": TlsFailed,
+        "LoginException": AuthenticationFailed,
+        "UnsupportedSaslMechanismException": AuthenticationFailed,
+    }.items():
+        said = re.search(rf"\b{name}: ([^\n]*)", text)
+        if said:
+            if "No LoginModule found" in said[1]:
+                hint = (
+                    "Spark lacks the class of sasl.jaas.config: name its jar, for AWS_MSK_IAM that is aws-msk-iam-auth."
+                )
+            return meant(f"Kafka refuses Spark's reader: {said[1].strip()}.", hint=hint)
+    missing = re.search(r"(?:InvalidConfigurationException|KafkaException): (Failed to load [^\n]*)", text)
+    if missing:
+        # Seen with Java 17, which knows PBES1 only.
+        key = " Java may not know how its key is encrypted: `openssl pkcs8 -topk8 -v1 PBE-SHA1-3DES` is what it knows."
+        return SourceError(
+            f"Spark's reader of Kafka can't be set up: {missing[1].strip()}.",
+            hint=hint + (key if "keystore" in missing[1] else ""),
+        )
+    return None
+
+
+def _innermost(error: KafkaError) -> KafkaError:
+    """kafka-python puts what went wrong into the arguments of what it raises for it."""
+    from kafka.errors import KafkaError
+
+    inner = next((each for each in error.args if isinstance(each, KafkaError)), None)
+    return error if inner is None else _innermost(inner)
