@@ -7,33 +7,36 @@ import json
 import math
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from kafka import KafkaAdminClient, KafkaConsumer
-from kafka.errors import KafkaTimeoutError
+from kafka.errors import KafkaTimeoutError, OffsetOutOfRangeError, TopicAuthorizationFailedError
 from kafka.structs import TopicPartition as KafkaPartition
 
-from connector.config import FromOffsets, FromTimestamp, Source, Start
-from connector.protocol.recover import TopicsHeld
+from connector.config import FromOffsets, FromTimestamp, Source, Start, TopicPattern
+from connector.decode.records import HEADER_TYPE
+from connector.protocol.recover import Remaining, Remains, TopicsHeld
 from connector.spark import local_frame
 from sinks.errors import ConfigurationError, SourceError, TopicMissing
-from sinks.kafka import ANSWER_WITHIN_MS, answering, client_options, known_options
+from sinks.kafka import ANSWER_WITHIN_MS, answering, client_options, not_authorized, spark_options
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 RECORDS_PER_TASK = 25_000
+_PEEK_BYTES = 65_536
+_PEEK_SECONDS = 5.0
 _UNKNOWN_TOPIC = 3
 _EARLIEST, _LATEST = -2, -1
 _NO_RECORDS = [
     f"CAST(NULL AS {sql_type}) AS {name}"
     for name, sql_type in {
         "key": "BINARY", "value": "BINARY", "topic": "STRING", "partition": "INT", "offset": "BIGINT",
-        "timestamp": "TIMESTAMP",
+        "timestamp": "TIMESTAMP", "headers": HEADER_TYPE,
     }.items()
 ]  # fmt: skip
 
@@ -51,14 +54,20 @@ class KafkaSource:
         self._options = options
         self._servers = options.kafka_options["bootstrap.servers"]
         self._reader = f"lakelock-reader-{uuid.uuid4()}"
-        client = client_options(options.kafka_options)
+        kafka = options.kafka_options
         with answering(self._servers):
-            self._admin = KafkaAdminClient(**known_options(KafkaAdminClient, client))
+            self._admin = KafkaAdminClient(**client_options(KafkaAdminClient, kafka))
             self._consumer = KafkaConsumer(
-                **known_options(KafkaConsumer, client),
-                isolation_level="read_committed",
-                enable_auto_commit=False,
-                allow_auto_create_topics=False,
+                **{
+                    **client_options(KafkaConsumer, kafka),
+                    "isolation_level": "read_committed",
+                    "enable_auto_commit": False,
+                    "allow_auto_create_topics": False,
+                    "auto_offset_reset": "none",
+                    # All that it ever fetches are the next few records of a partition.
+                    "max_partition_fetch_bytes": _PEEK_BYTES,
+                    "fetch_max_bytes": 64 * _PEEK_BYTES,
+                }
             )
 
     def close(self) -> None:
@@ -73,7 +82,8 @@ class KafkaSource:
             # Beginnings last: retention may pass an offset in between, never the other way round.
             ends = self._ask(self._consumer.end_offsets, partitions.all)
             beginnings = self._ask(self._consumer.beginning_offsets, partitions.all)
-        return TopicsHeld(_offsets(beginnings), _offsets(ends), partitions.ids, asked_at)
+        matched = isinstance(self._options.topics, TopicPattern)
+        return TopicsHeld(_offsets(beginnings), _offsets(ends), partitions.ids, asked_at, matched)
 
     def _ask(
         self, question: Callable[..., dict[KafkaPartition, int]], partitions: list[KafkaPartition]
@@ -111,18 +121,83 @@ class KafkaSource:
         """The first offset per partition whose record came at ``when`` or later; its end where there is none."""
         return Offsets(self._at(when, held.ends))
 
+    def remaining(self, held: TopicsHeld) -> Remaining:
+        """What is left of partitions that have lost records, with ``on_data_loss`` in mind."""
+
+        def remaining(partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Remains]:
+            oldest = self._first(dict.fromkeys(partitions, 0))
+            ahead = int(self._options.ahead.total_seconds() * 1000)
+            start = self._first({at: found.timestamp + ahead for at, found in oldest.items()}) if ahead else {}
+            return {
+                at: Remains(
+                    # Where nothing is that much younger, all that is left may be gone before it is read.
+                    (start[at].offset if at in start else held.ends[at]) if ahead and at in oldest
+                    else held.beginnings[at],
+                    datetime.fromtimestamp(oldest[at].timestamp / 1000, timezone.utc) if at in oldest else None,
+                )
+                for at in partitions
+            }  # fmt: skip
+
+        return remaining
+
     def _at(self, when: datetime, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        millis = math.ceil(when.timestamp() * 1000)
+        found = self._first(dict.fromkeys(ends, math.ceil(when.timestamp() * 1000)))
+        return {at: found[at].offset if at in found else end for at, end in ends.items()}
+
+    def _first(self, millis: Mapping[TopicPartition, int]) -> dict[TopicPartition, Any]:
+        """Offset and timestamp of the first record at or after a time; none for a partition without."""
+        if not millis:
+            return {}
         with answering(self._servers):
             found = self._consumer.offsets_for_times(
-                {KafkaPartition(*at): millis for at in ends}, timeout_ms=ANSWER_WITHIN_MS
+                {KafkaPartition(*at): time for at, time in millis.items()}, timeout_ms=ANSWER_WITHIN_MS
             )
+        return {TopicPartition(*at): first for at, first in found.items() if first}
+
+    def record_bytes(self, offsets: Offsets, ends: Offsets) -> Mapping[TopicPartition, float]:
+        """The mean size of the next few records of each partition, key and value; without those that have none."""
+        next_few = self._peek(offsets, ends)
         return {
-            at: found[KafkaPartition(*at)].offset if found.get(KafkaPartition(*at)) else end for at, end in ends.items()
+            at: sum(len(record.key or b"") + len(record.value or b"") for record in records) / len(records)
+            for at, records in next_few.items()
         }
 
-    def read(self, spark: SparkSession, ranges: Iterable[OffsetRange]) -> DataFrame:
-        """The records of these ranges: key, value, topic, partition, offset, timestamp. Fails where any is gone."""
+    def next_times(self, offsets: Offsets, ends: Offsets) -> Mapping[TopicPartition, datetime]:
+        """Kafka's timestamp of the next record of each partition that has one before ``ends``."""
+        next_few = self._peek(offsets, ends)
+        return {
+            at: datetime.fromtimestamp(records[0].timestamp / 1000, timezone.utc) for at, records in next_few.items()
+        }
+
+    def _peek(self, offsets: Offsets, ends: Offsets) -> dict[TopicPartition, list[Any]]:
+        """The next few records from ``offsets`` on. Fewer partitions where Kafka is slow, or markers are all there is:
+        what they are asked for is an estimate."""
+        waiting = {KafkaPartition(*at): end for at, end in ends.items() if at in offsets and offsets[at] < end}
+        if not waiting:
+            return {}
+        found: dict[TopicPartition, list[Any]] = {}
+        deadline = time.monotonic() + _PEEK_SECONDS
+        with answering(self._servers):
+            self._consumer.assign(list(waiting))
+            try:
+                for at in waiting:
+                    self._consumer.seek(at, offsets[TopicPartition(*at)])
+                while waiting and time.monotonic() < deadline:
+                    for at, records in self._consumer.poll(timeout_ms=200).items():
+                        found.setdefault(TopicPartition(*at), records)
+                    for at, end in list(waiting.items()):
+                        if TopicPartition(*at) in found or (self._consumer.position(at) or 0) >= end:
+                            del waiting[at]
+                            self._consumer.pause(at)
+            except OffsetOutOfRangeError:
+                pass  # retention is at work: the next look at the topics shows it
+            finally:
+                self._consumer.unsubscribe()
+        return found
+
+    def read(self, spark: SparkSession, ranges: Iterable[OffsetRange], *, headers: bool = False) -> DataFrame:
+        """The records of these ranges: key, value, topic, partition, offset, timestamp, headers where they are asked
+        for. Fails where any is gone."""
         ranges = list(ranges)
         if not ranges:
             return no_records(spark)
@@ -133,12 +208,10 @@ class KafkaSource:
         }
         reader = spark.read.format("kafka")
         # Kafka's default, 500, is made for callers that handle one record at a time.
-        for name, value in {"max.poll.records": "10000", **self._options.kafka_options}.items():
-            if name == "group.id":
-                continue  # where offsets are published; Spark's reader gets another
-            reader = reader.option(f"kafka.{name}", value)
+        options = spark_options({"max.poll.records": "10000", **self._options.kafka_options})
         records = (
-            reader.option("kafka.isolation.level", "read_committed")
+            reader.options(**options)
+            .option("kafka.isolation.level", "read_committed")
             # Nothing is ever committed for this group. One name for the whole run lets Spark's executors go on with the
             # consumers of the epoch before, and with what those have fetched ahead, instead of connecting anew.
             .option("kafka.group.id", self._reader)
@@ -146,6 +219,7 @@ class KafkaSource:
             .option("startingOffsets", starts.to_json())
             .option("endingOffsets", ends.to_json())
             .option("failOnDataLoss", "true")
+            .option("includeHeaders", headers)
             .load()
         )
         # A task per partition, and a file per task, is too much for a few records.
@@ -154,15 +228,32 @@ class KafkaSource:
 
     def _partitions(self) -> _Partitions:
         ids, partitions = {}, []
-        for topic in self._admin.describe_topics(list(self._options.topics)):
+        pattern = self._options.topics if isinstance(self._options.topics, TopicPattern) else None
+        names = self._matching(pattern) if pattern else list(self._options.topics)
+        for topic in self._admin.describe_topics(names):
             name = topic["name"]
+            if topic["error_code"] == _UNKNOWN_TOPIC and pattern:
+                continue  # gone since they were listed
             if topic["error_code"] == _UNKNOWN_TOPIC:
                 raise self._missing(name)
+            if topic["error_code"] == TopicAuthorizationFailedError.errno:
+                raise not_authorized(f"Kafka at {self._servers}", "Topic", f"topic {name!r}")
             if topic["error_code"]:
                 raise SourceError(f"Kafka refuses to describe topic {name!r}: error {topic['error_code']}.")
             ids[name] = str(topic["topic_id"])
             partitions += [KafkaPartition(name, part["partition_index"]) for part in topic["partitions"]]
         return _Partitions(ids, partitions)
+
+    def _matching(self, pattern: TopicPattern) -> list[str]:
+        there = self._admin.list_topics()
+        names = sorted(name for name in there if name in pattern)
+        if not names:
+            listed = ", ".join(sorted(name for name in there if not name.startswith("__"))[:10]) or "none"
+            raise TopicMissing(
+                f"No topic in Kafka at {self._servers} matches source.topics, {pattern.pattern!r}.",
+                hint=f"Topics there: {listed}. The regular expression has to match a topic's whole name.",
+            )
+        return names
 
     def _missing(self, topic: str) -> TopicMissing:
         known = [name for name in self._admin.list_topics() if not name.startswith("__")]
@@ -180,10 +271,15 @@ def no_records(spark: SparkSession) -> DataFrame:
 
 def polled(spark: SparkSession, records: Iterable[Any]) -> DataFrame:
     """kafka-python's records as Spark would have read them. They come through the driver: for bounded batches only."""
-    rows = [(each.key, each.value, each.topic, each.partition, each.offset, each.timestamp) for each in records]
-    columns = "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, millis BIGINT"
+    rows = [
+        (each.key, each.value, each.topic, each.partition, each.offset, each.timestamp, each.headers or None)
+        for each in records
+    ]
+    columns = (
+        f"key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, millis BIGINT, headers {HEADER_TYPE}"
+    )
     return local_frame(spark, rows, columns, verify=False).selectExpr(
-        "key", "value", "topic", "partition", "offset", "timestamp_millis(millis) AS timestamp"
+        "key", "value", "topic", "partition", "offset", "timestamp_millis(millis) AS timestamp", "headers"
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Mapping
 from datetime import datetime
 
 from connector.protocol.recover import Resumption, TopicsHeld
@@ -25,13 +27,15 @@ def next_epoch(
     An epoch without records is planned only where the position itself has to be written: the first one (``latest``
     means the same to every later run), one that the sink is about to forget, one that leaves out lost offsets.
     """
-    ranges = plan(resumption.offsets, target.ends, max_records)
+    # A topic that has appeared since is for the next round, which knows its id.
+    next_ = Offsets({at: offset for at, offset in resumption.offsets.items() if at.topic in target.ids})
+    ranges = plan(next_, target.ends, max_records)
     refresh = position is not None and position.refresh_after is not None and now >= position.refresh_after
     if not ranges and position is not None and not refresh and not resumption.lost:
         return None
     # Topics that left the pipeline keep their offsets: taken in again, they go on where they stood.
     stored, since = (position.offsets, position.since) if position else (Offsets(), Offsets())
-    read = resumption.offsets.advance(ranges)
+    read = next_.advance(ranges)
     complete = read.reaches(target.ends)
     return Epoch(
         pipeline=pipeline,
@@ -42,7 +46,7 @@ def next_epoch(
         topics={**(position.topics if position else {}), **target.ids},
         read_to=target.asked_at if complete else position.read_to if position else None,
         expected=position,
-        since=Offsets({**resumption.offsets, **since}),
+        since=Offsets({**next_, **since}),
         lost=(*(position.lost if position else ()), *resumption.lost),
         clock=position.clock.carried() if position else Clock(),
         backlog=frozenset(at for at, end in target.ends.items() if read.get(at, 0) < end),
@@ -65,6 +69,26 @@ def plan(position: Offsets, ends: Offsets, max_records: int) -> tuple[OffsetRang
         for at in sorted(backlog)
         if share[at] > 0
     )
+
+
+def within_bytes(
+    position: Offsets, ends: Offsets, max_records: int, max_bytes: int, record_bytes: Mapping[TopicPartition, float]
+) -> int:
+    """The most records, up to ``max_records``, whose plan has at most ``max_bytes``; at least 1, or nothing would move.
+
+    ``record_bytes``: of a record of each partition; where it isn't known the mean of the others is taken, and where
+    nothing is known there is no bound.
+    """
+    if not record_bytes:
+        return max_records
+    mean = sum(record_bytes.values()) / len(record_bytes)
+
+    def too_many(records: int) -> bool:
+        planned = plan(position, ends, records)
+        return sum(range_.span * record_bytes.get(range_.at, mean) for range_ in planned) > max_bytes
+
+    # Each partition's share grows with the number of all, so the bytes do.
+    return max(1, bisect_left(range(1, max_records + 1), True, key=too_many))
 
 
 def _fair_shares(wanted: dict[TopicPartition, int], total: int) -> dict[TopicPartition, int]:

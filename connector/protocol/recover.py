@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sinks.contract import Position
@@ -23,6 +23,21 @@ class TopicsHeld:
     """Topic name -> topic id."""
     asked_at: datetime
     """Taken before Kafka was asked: all that it held by then lies before ``ends``."""
+    matched: bool = False
+    """The topics were found by a pattern: one that the position doesn't know has appeared since."""
+
+
+@dataclass(frozen=True)
+class Remains:
+    """What is left of a partition that has lost records before they were read."""
+
+    start: int
+    """Where reading goes on: at its beginning, or ahead of it, because what is oldest may be gone before it is read."""
+    oldest: datetime | None = None
+    """Kafka's timestamp of the oldest record; None: there is none."""
+
+
+Remaining = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, Remains]]
 
 
 @dataclass(frozen=True)
@@ -37,6 +52,7 @@ def resume(
     position: Position | None,
     held: TopicsHeld,
     start: Callable[[frozenset[str]], Offsets],
+    remaining: Remaining,
     *,
     continue_on_data_loss: bool = False,
 ) -> Resumption:
@@ -44,7 +60,8 @@ def resume(
 
     ``start`` gives the configured starting offsets of topics that have no stored position at all. A partition that
     was added to a topic with a stored position is read from its beginning, whatever ``start`` says: all that is in
-    it came after.
+    it came after. So is a topic that has appeared since, to match a pattern. ``remaining`` is asked for what is left
+    of partitions that have lost records.
 
     Raises TopicRecreated; OffsetsLost where Kafka's log ends before the stored offset, or starts behind it (the
     latter unless ``continue_on_data_loss``).
@@ -52,7 +69,8 @@ def resume(
     stored = position.offsets if position else Offsets()
     refuse_recreated(position.topics if position else {}, held.ids)
 
-    started = start(held.beginnings.topics - stored.topics)
+    unknown = frozenset() if position and held.matched else held.beginnings.topics - stored.topics
+    started = start(unknown)
     resumed: dict[TopicPartition, int] = {}
     lost: list[OffsetRange] = []
     for at, beginning in held.beginnings.items():
@@ -61,11 +79,15 @@ def resume(
             raise _log_was_cut(at, wanted, held)
         if at in stored and wanted < beginning:
             lost.append(OffsetRange(at.topic, at.partition, wanted, beginning))
-            wanted = beginning
         resumed[at] = wanted
-    if lost and not continue_on_data_loss:
-        raise _retention_passed(lost, held)
-    return Resumption(Offsets(resumed), tuple(lost))
+    if not lost:
+        return Resumption(Offsets(resumed))
+    remains = remaining([gap.at for gap in lost])
+    if not continue_on_data_loss:
+        raise _retention_passed(lost, held, remains, position)
+    # What is left out on purpose is lost as well.
+    skipped = [replace(gap, end=max(gap.end, min(remains[gap.at].start, held.ends[gap.at]))) for gap in lost]
+    return Resumption(Offsets({**resumed, **{gap.at: gap.end for gap in skipped}}), tuple(skipped))
 
 
 def refuse_recreated(stored: Mapping[str, str], current: Mapping[str, str]) -> None:
@@ -76,21 +98,38 @@ def refuse_recreated(stored: Mapping[str, str], current: Mapping[str, str]) -> N
                 f"Topic {topic!r} was deleted and made again: the table's offsets belong to topic id {topic_id}, "
                 f"Kafka now has {current[topic]}. Compared with the old offsets, new records would be taken for "
                 "old ones and dropped.",
-                hint="Write the new topic to a new table (another path or table name).",
+                hint="To go on with the new topic, from its beginning and beside what the table holds of the old one, "
+                "run once with `source: {on_recreated_topic: continue}`. Or write it to a new table (another path or "
+                "table name).",
             )
 
 
-def _retention_passed(lost: list[OffsetRange], held: TopicsHeld) -> OffsetsLost:
+def _retention_passed(
+    lost: list[OffsetRange], held: TopicsHeld, remains: Mapping[TopicPartition, Remains], position: Position | None
+) -> OffsetsLost:
     missing = "; ".join(
         f"{gap.topic}-{gap.partition}: the table wants offset {gap.start} next, Kafka holds "
         f"[{gap.end}, {held.ends[gap.at]}), so [{gap.start}, {gap.end}) is missing, up to {gap.span:,} records"
+        f"{_before(remains[gap.at])}"
         for gap in lost
     )
+    since = position.read_to if position else None
+    complete = f" All that Kafka held at {_time(since)} is in the table." if since else ""
     return OffsetsLost(
-        f"Records that were never read are no longer in Kafka. {missing}.",
+        f"Records that were never read are no longer in Kafka, up to {sum(gap.span for gap in lost):,} in "
+        f"{len(lost)} {'partition' if len(lost) == 1 else 'partitions'}. {missing}.{complete}",
         hint="To go on with what Kafka holds, and without what is missing, run once with "
-        "`source: {on_data_loss: continue}`: the commit will name the lost ranges.",
+        "`source: {on_data_loss: continue}`: the commit will name the lost ranges. Where retention is close behind, "
+        "`on_data_loss: {continue: 10 minutes}` starts that long ahead of the oldest record.",
     )
+
+
+def _before(remains: Remains) -> str:
+    return f", written before {_time(remains.oldest)} (the oldest record there)" if remains.oldest else ""
+
+
+def _time(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _log_was_cut(at: TopicPartition, wanted: int, held: TopicsHeld) -> OffsetsLost:

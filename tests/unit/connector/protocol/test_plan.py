@@ -1,10 +1,12 @@
 import time
+from datetime import datetime, timezone
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connector.protocol.plan import plan
+from connector.protocol.plan import next_epoch, plan, within_bytes
+from connector.protocol.recover import Resumption, TopicsHeld
 from sinks.offsets import Offsets, TopicPartition
 
 places = st.builds(TopicPartition, st.sampled_from(["a", "b"]), st.integers(0, 6))
@@ -51,6 +53,36 @@ def test_planning_on_and_on_reads_every_offset_once_and_then_stops(backlog, boun
         seen += [(range_.at, offset) for range_ in ranges for offset in range(range_.start, range_.end)]
         position = position.advance(ranges)
     assert sorted(seen) == sorted((at, start + i) for at, (start, more) in backlog.items() for i in range(more))
+
+
+def test_a_topic_that_has_appeared_since_the_round_began_is_left_to_the_next() -> None:
+    now = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    target = TopicsHeld(Offsets.from_dict({"t": {"0": 0}}), Offsets.from_dict({"t": {"0": 9}}), {"t": "id"}, now)
+    found = Resumption(Offsets.from_dict({"t": {"0": 0}, "new": {"0": 0}}))
+    epoch = next_epoch("p", "run", None, found, target, max_records=5, now=now)
+    assert epoch is not None
+    assert (epoch.offsets.topics, epoch.since.topics) == ({"t"}, {"t"})
+
+
+@given(backlogs, st.integers(1, 3000), st.integers(1, 10**6), st.data())
+def test_a_plan_within_bytes_is_the_largest_that_fits(backlog, bound, max_bytes, data) -> None:
+    position, ends = case(backlog)
+    sizes = {at: data.draw(st.floats(1, 2000)) for at in backlog}
+
+    def size(records: int) -> float:
+        return sum(range_.span * sizes[range_.at] for range_ in plan(position, ends, records))
+
+    found = within_bytes(position, ends, bound, max_bytes, sizes)
+    assert 1 <= found <= bound
+    assert found == 1 or size(found) <= max_bytes
+    assert found == bound or size(found + 1) > max_bytes
+
+
+def test_a_partition_of_unknown_size_is_taken_for_the_mean() -> None:
+    at, other = TopicPartition("t", 0), TopicPartition("t", 1)
+    position, ends = Offsets({at: 0, other: 0}), Offsets({at: 100, other: 100})
+    assert within_bytes(position, ends, 1000, 100, {at: 10.0}) == 10
+    assert within_bytes(position, ends, 1000, 100, {}) == 1000
 
 
 def test_partitions_without_a_position_are_not_read() -> None:

@@ -1,11 +1,15 @@
+from collections.abc import Collection
+from dataclasses import replace
 from datetime import datetime, timezone
 
 import pytest
 
-from connector.protocol.recover import Resumption, TopicsHeld, resume
+from connector.protocol.recover import Remaining, Remains, Resumption, TopicsHeld, resume
 from sinks.contract import Position
 from sinks.errors import OffsetsLost, TopicRecreated
-from sinks.offsets import OffsetRange, Offsets
+from sinks.offsets import OffsetRange, Offsets, TopicPartition
+
+WROTE = datetime(2026, 1, 1, 3, 4, 5, tzinfo=timezone.utc)
 
 
 def held(beginnings: dict, ends: dict, ids: dict | None = None) -> TopicsHeld:
@@ -23,14 +27,24 @@ def never(topics: frozenset[str]) -> Offsets:
     return Offsets()
 
 
+def left(*remains: object) -> Remaining:
+    """One partition's remains: where reading goes on, and the time of the oldest record; none are asked for."""
+
+    def remaining(partitions: Collection[TopicPartition]) -> dict[TopicPartition, Remains]:
+        assert len(partitions) == (1 if remains else 0)
+        return {at: Remains(*remains) for at in partitions}
+
+    return remaining
+
+
 def test_a_stored_position_wins_over_the_configured_start() -> None:
-    found = resume(at({"t": {"0": 5}}), held({"t": {"0": 0}}, {"t": {"0": 9}}), never)
+    found = resume(at({"t": {"0": 5}}), held({"t": {"0": 0}}, {"t": {"0": 9}}), never, left())
     assert found == Resumption(Offsets.from_dict({"t": {"0": 5}}))
 
 
 def test_without_a_position_the_configured_start_is_used() -> None:
     start = Offsets.from_dict({"t": {"0": 7}})
-    assert resume(None, held({"t": {"0": 0}}, {"t": {"0": 9}}), lambda topics: start).offsets == start
+    assert resume(None, held({"t": {"0": 0}}, {"t": {"0": 9}}), lambda topics: start, left()).offsets == start
 
 
 def test_the_start_is_asked_only_for_topics_without_a_position() -> None:
@@ -41,45 +55,68 @@ def test_the_start_is_asked_only_for_topics_without_a_position() -> None:
         return Offsets.from_dict({"new": {"0": 4}})
 
     kafka = held({"t": {"0": 0}, "new": {"0": 0}}, {"t": {"0": 9}, "new": {"0": 9}})
-    assert resume(at({"t": {"0": 5}}), kafka, start).offsets.to_dict() == {"new": {"0": 4}, "t": {"0": 5}}
+    assert resume(at({"t": {"0": 5}}), kafka, start, left()).offsets.to_dict() == {"new": {"0": 4}, "t": {"0": 5}}
     assert asked == [frozenset({"new"})]
 
 
 def test_an_added_partition_is_read_from_its_beginning() -> None:
-    found = resume(at({"t": {"0": 5}}), held({"t": {"0": 0, "1": 2}}, {"t": {"0": 9, "1": 9}}), never)
+    found = resume(at({"t": {"0": 5}}), held({"t": {"0": 0, "1": 2}}, {"t": {"0": 9, "1": 9}}), never, left())
     assert found.offsets.to_dict() == {"t": {"0": 5, "1": 2}}
 
 
 def test_a_topic_that_was_made_again_is_refused() -> None:
     with pytest.raises(TopicRecreated, match="deleted and made again"):
-        resume(at({"t": {"0": 5}}, {"t": "old"}), held({"t": {"0": 0}}, {"t": {"0": 9}}), never)
+        resume(at({"t": {"0": 5}}, {"t": "old"}), held({"t": {"0": 0}}, {"t": {"0": 9}}), never, left())
 
 
 def test_a_position_without_topic_ids_is_taken_as_it_is() -> None:
     position = Position(3, Offsets.from_dict({"t": {"0": 5}}))
-    assert resume(position, held({"t": {"0": 0}}, {"t": {"0": 9}}), never).offsets.to_dict() == {"t": {"0": 5}}
+    assert resume(position, held({"t": {"0": 0}}, {"t": {"0": 9}}), never, left()).offsets.to_dict() == {"t": {"0": 5}}
 
 
 def test_records_that_retention_removed_before_they_were_read_stop_the_run() -> None:
     with pytest.raises(OffsetsLost) as caught:
-        resume(at({"t": {"0": 5, "1": 9}}), held({"t": {"0": 8, "1": 0}}, {"t": {"0": 9, "1": 9}}), never)
-    assert "t-0: the table wants offset 5 next, Kafka holds [8, 9), so [5, 8) is missing, up to 3 records" in str(
-        caught.value
+        resume(
+            at({"t": {"0": 5, "1": 9}}), held({"t": {"0": 8, "1": 0}}, {"t": {"0": 9, "1": 9}}), never, left(8, WROTE)
+        )
+    said = str(caught.value)
+    assert "up to 3 in 1 partition. " in said
+    assert (
+        "t-0: the table wants offset 5 next, Kafka holds [8, 9), so [5, 8) is missing, up to 3 records, written before "
+        "2026-01-01 03:04:05 UTC" in said
     )
     assert "on_data_loss: continue" in caught.value.hint
 
 
 def test_on_request_it_goes_on_behind_what_was_lost_and_names_it() -> None:
-    found = resume(at({"t": {"0": 5}}), held({"t": {"0": 8}}, {"t": {"0": 9}}), never, continue_on_data_loss=True)
+    found = resume(
+        at({"t": {"0": 5}}), held({"t": {"0": 8}}, {"t": {"0": 9}}), never, left(8), continue_on_data_loss=True
+    )
     assert found == Resumption(Offsets.from_dict({"t": {"0": 8}}), (OffsetRange("t", 0, 5, 8),))
 
 
+def test_what_was_lost_came_after_all_that_the_table_is_complete_to() -> None:
+    position = replace(at({"t": {"0": 5}}), read_to=datetime(2025, 12, 31, tzinfo=timezone.utc))
+    with pytest.raises(OffsetsLost, match="All that Kafka held at 2025-12-31 00:00:00 UTC is in the table"):
+        resume(position, held({"t": {"0": 8}}, {"t": {"0": 9}}), never, left(8, WROTE))
+
+
+@pytest.mark.parametrize(("start", "goes_on"), [(10, 10), (7, 8), (99, 12)])
+def test_what_is_left_out_ahead_of_the_oldest_record_is_lost_too(start: int, goes_on: int) -> None:
+    kafka = held({"t": {"0": 8, "1": 0}}, {"t": {"0": 12, "1": 9}})
+    found = resume(at({"t": {"0": 5, "1": 2}}), kafka, never, left(start), continue_on_data_loss=True)
+    assert found.offsets.to_dict() == {"t": {"0": goes_on, "1": 2}}
+    assert found.lost == (OffsetRange("t", 0, 5, goes_on),)
+
+
 def test_records_that_were_read_before_retention_removed_them_are_no_loss() -> None:
-    found = resume(at({"t": {"0": 8}}), held({"t": {"0": 8}}, {"t": {"0": 8}}), never)
+    found = resume(at({"t": {"0": 8}}), held({"t": {"0": 8}}, {"t": {"0": 8}}), never, left())
     assert found == Resumption(Offsets.from_dict({"t": {"0": 8}}))
 
 
 @pytest.mark.parametrize("continue_", [False, True])
 def test_a_topic_that_ends_before_the_position_is_never_read(continue_: bool) -> None:
     with pytest.raises(OffsetsLost, match="ends before the table's offsets"):
-        resume(at({"t": {"0": 8}}), held({"t": {"0": 0}}, {"t": {"0": 7}}), never, continue_on_data_loss=continue_)
+        resume(
+            at({"t": {"0": 8}}), held({"t": {"0": 0}}, {"t": {"0": 7}}), never, left(), continue_on_data_loss=continue_
+        )

@@ -1,0 +1,53 @@
+"""A topic that was deleted and made again: its predecessor retires, in an epoch that reads nothing. Pure.
+
+After it the position, and with it whatever the table holds of the old topic, bears a name that no topic can have (see
+``sinks.retired``), and the new topic begins at its beginning: all that is in it came after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from connector.protocol.recover import TopicsHeld
+from sinks.contract import Epoch, Position
+from sinks.offsets import Offsets, TopicPartition
+from sinks.retired import retired
+
+
+def recreated(position: Position, held: TopicsHeld) -> Mapping[str, str]:
+    """Topics that have another id than the one that the offsets belong to -> the name that the old one gets."""
+    return {
+        topic: retired(topic, topic_id)
+        for topic, topic_id in position.topics.items()
+        if topic in held.ids and held.ids[topic] != topic_id
+    }
+
+
+def retirement(pipeline: str, owner: str, position: Position, held: TopicsHeld, names: Mapping[str, str]) -> Epoch:
+    """The epoch after which the old topics have these names, and the new ones are to be read from their beginning."""
+
+    def moved(offsets: Offsets) -> Offsets:
+        old = {TopicPartition(names.get(at.topic, at.topic), at.partition): offset for at, offset in offsets.items()}
+        new = {at: beginning for at, beginning in held.beginnings.items() if at.topic in names}
+        return Offsets({**old, **new})
+
+    clock = position.clock.carried()
+    return Epoch(
+        pipeline=pipeline,
+        number=position.epoch + 1,
+        owner=owner,
+        ranges=(),
+        offsets=moved(position.offsets),
+        topics={
+            **{names.get(topic, topic): topic_id for topic, topic_id in position.topics.items()},
+            **{topic: held.ids[topic] for topic in names},
+        },
+        read_to=position.read_to,
+        expected=position,
+        since=moved(position.since),
+        lost=tuple(replace(gap, topic=names.get(gap.topic, gap.topic)) for gap in position.lost),
+        delivery=position.delivery,
+        # The old topic brings nothing more: it must not hold the watermark back.
+        clock=replace(clock, so_far={at: seen for at, seen in clock.so_far.items() if at.topic not in names}),
+    )

@@ -1,0 +1,145 @@
+"""A topic that was deleted and made again under its name: another topic, taken in beside what the old one left."""
+
+import pytest
+from conftest import Lake, Topic
+
+from connector.audit import audit
+from connector.config import parse
+from connector.protocol.steps import Event, Step
+from sinks.errors import TopicRecreated
+
+ON = {"on_recreated_topic": "continue"}
+COUNTS = {"group_by": ["k"], "aggregates": {"n_sum": "sum(n)", "times": "count(*)"}}
+
+
+def make_again(topic: Topic, partitions: int = 2) -> None:
+    topic.broker.delete_topic(topic.name)
+    topic.broker.create_topic(topic.name, partitions)
+
+
+def old_name(lake: Lake, topic: Topic, kind: str) -> str:
+    (name,) = {name for name in lake.metadata(kind)[-1]["offsets"] if name.endswith(f"/{topic.name}")}
+    assert name.startswith("#")
+    return name
+
+
+def test_one_with_more_records_is_not_taken_for_the_old_one_either(lake: Lake, topic: Topic) -> None:
+    topic.send_rows([("a", 1), ("b", 2)], partition=0)
+    lake.pipeline("upsert").run()
+    make_again(topic)
+    topic.send_rows([("a", n) for n in range(10, 15)], partition=0)
+    with pytest.raises(TopicRecreated, match="deleted and made again"):
+        lake.pipeline("upsert").run()
+    assert lake.pipeline("upsert").status().recreated == {topic.name}
+    pipeline = lake.pipeline("upsert", source=ON)
+    assert pipeline.check().behind == 5
+    assert [pipeline.run().epochs for _ in range(2)] == [2, 0]
+    assert lake.rows("upsert") == [("a", 14), ("b", 2)]
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+def test_its_records_are_taken_in_beside_the_old_ones(lake: Lake, topic: Topic) -> None:
+    """Fewer than the old one had, so all of their offsets were there before; keys turn up in another partition."""
+    kinds = {"append": {}, "upsert": {}, "aggregate": COUNTS}
+    before, after = 10, 3
+    topic.send_rows([(f"k{n % 3}", n) for n in range(before)], partition=0)
+    for kind, sink in kinds.items():
+        lake.pipeline(kind, sink=sink).run()
+    make_again(topic, 3)
+    topic.send_rows([("k0", 100 + n) for n in range(after)], partition=2)
+    with pytest.raises(TopicRecreated, match="deleted and made again"):
+        lake.pipeline().run()
+    for kind, sink in kinds.items():
+        assert lake.pipeline(kind, sink=sink, source=ON).run().epochs == 2
+    old, new = [(f"k{n % 3}", n) for n in range(before)], [("k0", 100 + n) for n in range(after)]
+    assert lake.rows() == sorted(old + new)
+    assert lake.rows("upsert") == sorted(({**dict(old), "k0": 99 + after}).items())
+    sums = {key: [n for k, n in old + new if k == key] for key in ("k0", "k1", "k2")}
+    counted = lake.sql("SELECT k, n_sum, times FROM {t}", "aggregate")
+    assert sorted(counted) == [(key, sum(all_), len(all_)) for key, all_ in sums.items()]
+
+    gone = old_name(lake, topic, "append")
+    counts = dict(lake.sql("SELECT _topic, count(*) FROM {t} GROUP BY 1"))
+    assert counts == {gone: before, topic.name: after}
+    metadata = lake.metadata()[-1]
+    assert metadata["offsets"] == {gone: {"0": before, "1": 0}, topic.name: {"0": 0, "1": 0, "2": after}}
+    assert metadata["topics"] == {gone: gone[1:37], topic.name: lake.pipeline().status().held.ids[topic.name]}
+    for kind, sink in kinds.items():
+        found = audit(parse(lake.options(kind, sink=sink)))
+        assert found.ok
+        assert any(f"Rows of {gone} came from a topic that was made again" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("crash", ["before the commit", "after it"])
+def test_a_crash_in_between_changes_nothing(
+    crash: str, lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ordered by a sequence: a delete by the old topic's record goes on counting, and the new one's are newer."""
+    from sinks.delta.commit import PipelineCommits
+
+    sink = {"key": "k", "sequence_by": "s", "apply_as_deletes": "n = -1", "ignore_null_updates": True}
+    pipeline = {"schema": "k STRING, n INT, s INT", "sink": sink}
+
+    def send(*rows: tuple[str, int, int]) -> None:
+        topic.send(*((k, {"k": k, "n": n, "s": s}) for k, n, s in rows))
+
+    send(("a", 1, 5), ("b", 2, 5), ("c", 3, 5), ("a", -1, 10), ("x", 0, 1), ("x", 0, 2), ("x", 0, 3))
+    lake.pipeline("upsert", **pipeline).run()
+    make_again(topic)
+    send(("a", 7, 7), ("b", 8, 5), ("c", 9, 4))
+
+    def kill(*_: object) -> None:
+        raise Killed
+
+    def killed_then(event: Event) -> None:
+        if event.note:
+            raise Killed
+
+    with monkeypatch.context() as patched:
+        if crash == "before the commit":
+            patched.setattr(PipelineCommits, "commit", kill)
+        with pytest.raises(Killed):
+            lake.pipeline("upsert", source=ON, **pipeline).run(observers=[killed_then])
+    lake.pipeline("upsert", source=ON, **pipeline).run()
+    assert lake.rows("upsert") == [("b", 8), ("c", 3), ("x", 0)]
+    send(("a", 11, 11))
+    lake.pipeline("upsert", **pipeline).run()
+    assert lake.rows("upsert") == [("a", 11), ("b", 8), ("c", 3), ("x", 0)]
+
+
+def test_one_that_is_made_again_while_it_is_read_is_taken_in_too(lake: Lake, topic: Topic) -> None:
+    """With soft deletes in the order of offsets: these have coordinates of their own."""
+    sink = {"key": "k", "deletes": "soft"}
+    topic.send_rows([("a", 1), ("b", 2)], partition=0)
+    topic.send(("a", None), partition=0)
+    topic.send_rows([("c", 4)], partition=0)
+
+    def again(event: Event) -> None:
+        if event.step is Step.COMMITTED and event.epoch.number == 1:
+            make_again(topic, 1)
+            topic.send_rows([("a", 5)])
+            topic.send(("b", None))
+
+    pipeline = lake.pipeline("upsert", sink=sink, source=ON, epoch={"max_records": 3})
+    pipeline.run(observers=[again])
+    rows = lake.sql("SELECT k, n, _deleted, _topic, _deleted_by.topic FROM {t} ORDER BY k", "upsert")
+    gone = old_name(lake, topic, "upsert")
+    assert rows == [("a", 5, False, topic.name, gone), ("b", 2, True, gone, topic.name)]
+    assert pipeline.run().epochs == 0
+
+
+def test_a_history_by_a_sequence_goes_on(lake: Lake, topic: Topic) -> None:
+    sink = {"key": ["k"], "sequence_by": "s"}
+    pipeline = {"schema": "k STRING, n INT, s INT", "sink": sink}
+    for first in (10, 15):
+        topic.send(*(("a", {"k": "a", "n": s, "s": s}) for s in (first, first + 10)))
+        lake.pipeline("history", source=ON, **pipeline).run()
+        if first == 10:
+            make_again(topic)
+    versions = lake.sql("SELECT n, __START_AT, __END_AT FROM {t} ORDER BY 2", "history")
+    assert versions == [(10, 10, 15), (15, 15, 20), (20, 20, 25), (25, 25, None)]
+    topics = dict(lake.sql(f"SELECT n, _topic = '{topic.name}' FROM {{t}}", "history"))
+    assert topics == {10: False, 15: True, 20: False, 25: True}

@@ -1,0 +1,99 @@
+"""Records that Kafka's retention removes before they are read: named, never passed over in silence."""
+
+import json
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from conftest import Lake, Topic
+from typer.testing import CliRunner
+
+from connector.cli import app
+from connector.protocol.steps import Event, Step
+from sinks.errors import OffsetsLost
+
+
+def some(first: int, count: int) -> list[tuple[str, int]]:
+    return [("a", number) for number in range(first, first + count)]
+
+
+def send_at(topic: Topic, rows: list[tuple[str, int]], when: datetime) -> None:
+    from kafka import KafkaProducer
+
+    producer = KafkaProducer(bootstrap_servers=topic.broker.bootstrap, acks="all")
+    for key, number in rows:
+        value = json.dumps({"k": key, "n": number}).encode()
+        producer.send(topic.name, value, partition=0, timestamp_ms=int(when.timestamp() * 1000))
+    producer.close()
+
+
+def test_what_is_lost_is_named_by_range_number_and_time(lake: Lake, topic: Topic) -> None:
+    topic.send_rows(some(0, 10), partition=0)
+    lake.pipeline().run()
+    send_at(topic, some(10, 10), datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc))
+    topic.delete_before(0, 14)
+    with pytest.raises(OffsetsLost) as caught:
+        lake.pipeline().run()
+    said = str(caught.value)
+    assert "up to 4 in 1 partition" in said
+    assert f"{topic.name}-0" in said
+    assert "[10, 14) is missing, up to 4 records, written before 2026-01-02 03:04:05 UTC" in said
+    assert f"All that Kafka held at {datetime.now(timezone.utc):%Y-%m-}" in said
+
+
+def test_it_goes_on_a_stated_time_ahead_of_the_oldest_record(lake: Lake, topic: Topic) -> None:
+    now = datetime.now(timezone.utc) - timedelta(hours=1)
+    for minute in range(10):
+        send_at(topic, some(minute, 1), now + timedelta(minutes=minute))
+        if minute == 1:
+            lake.pipeline().run()
+    topic.delete_before(0, 4)
+    lake.pipeline(source={"on_data_loss": {"continue": "3 minutes"}}).run()
+    assert lake.rows() == some(0, 2) + some(7, 3)
+    assert lake.metadata()[-1]["lost"] == [[topic.name, 0, 2, 7]]
+
+
+def test_lost_ranges_are_found_for_ever(lake: Lake, topic: Topic) -> None:
+    """Also where Delta has cleaned the log of the commit that left them out."""
+    topic.send_rows(some(0, 4), partition=0)
+    lake.pipeline().run()
+    topic.send_rows(some(4, 6), partition=0)
+    topic.delete_before(0, 6)
+    lake.pipeline(source={"on_data_loss": "continue"}).run()
+    for first in (10, 11):
+        topic.send_rows(some(first, 1), partition=0)
+        lake.pipeline().run()
+    lake.sql("ALTER TABLE {t} SET TBLPROPERTIES ('delta.checkpointInterval' = '1')")
+    topic.send_rows(some(12, 1), partition=0)
+    lake.pipeline().run()
+    log = lake.path() / "_delta_log"
+    newest = max(log.glob("*.checkpoint*.parquet")).name[:20]
+    for file in [*log.glob("*.json"), *log.glob("*.crc"), *log.glob(".*.crc")]:
+        if file.name.lstrip(".")[:20] < newest:
+            file.unlink(missing_ok=True)
+    file = lake.file()
+    fields = json.loads(CliRunner().invoke(app, ["status", str(file), "--json"]).stdout)
+    assert fields["lost"] == [[topic.name, 0, 4, 6]]
+    assert fields["last_commit"]["position_from"] == "commit"
+    shown = CliRunner().invoke(app, ["status", str(file)]).stdout
+    assert f"{topic.name}-0 [4, 6), up to 2 records that were never read" in shown
+
+
+@pytest.mark.parametrize("on_data_loss", ["fail", "continue"])
+def test_records_that_go_while_they_are_read_are_named_too(on_data_loss: str, lake: Lake, topic: Topic) -> None:
+    topic.send_rows(some(0, 4), partition=0)
+    lake.pipeline().run()
+    topic.send_rows(some(4, 16), partition=0)
+
+    def delete(event: Event) -> None:
+        if event.step is Step.WRITING and event.epoch.number == 2:
+            topic.delete_before(0, 9)
+
+    pipeline = lake.pipeline(source={"on_data_loss": on_data_loss})
+    if on_data_loss == "continue":
+        pipeline.run(observers=[delete])
+        assert lake.rows() == some(0, 4) + some(9, 11)
+        assert lake.metadata()[-1]["lost"] == [[topic.name, 0, 4, 9]]
+        return
+    with pytest.raises(OffsetsLost, match=r"\[4, 9\) is missing, up to 5 records"):
+        pipeline.run(observers=[delete])
+    assert lake.rows() == some(0, 4)

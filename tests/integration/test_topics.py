@@ -1,0 +1,163 @@
+"""Topics as they are: found by a pattern, with open transactions, compacted, on a broker that goes away."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from conftest import Lake, Topic, wait_until
+from kafka import KafkaConsumer, KafkaProducer
+from kafka.structs import TopicPartition
+
+from connector.audit import audit
+from connector.config import parse
+from connector.lab.broker import Broker
+from connector.protocol.steps import Event, Step
+from sinks.errors import TopicMissing, TopicRecreated
+
+
+def some(first: int, count: int, keys: int = 3) -> list[tuple[str, int]]:
+    return [(f"k{number % keys}", number) for number in range(first, first + count)]
+
+
+def test_topics_that_match_a_pattern_come_and_go(lake: Lake, topic: Topic) -> None:
+    broker = topic.broker
+    first, second, other = (Topic(broker, f"{topic.name}.{name}") for name in ("a", "b", "other"))
+    pattern = {"topics": f"{topic.name}[.](a|b)", "start": "latest"}
+    with pytest.raises(TopicMissing, match="No topic in Kafka"):
+        lake.pipeline(source=pattern).run()
+    for each in (first, other):
+        broker.create_topic(each.name, 1)
+        each.send_rows(some(0, 3))
+    pipeline = lake.pipeline(source=pattern)
+    pipeline.run()
+    broker.create_topic(second.name, 2)
+    for each in (first, second, other):
+        each.send_rows(some(10, 3))
+    pipeline.run()
+    # What was there at first is before `latest`; what is in a topic that appears came after.
+    assert lake.rows() == sorted(some(10, 3) * 2)
+    broker.delete_topic(first.name)
+    second.send_rows(some(20, 1))
+    pipeline.run()
+    assert lake.rows() == sorted(some(10, 3) * 2 + some(20, 1))
+    stored = lake.metadata()[-1]
+    assert stored["offsets"][first.name] == {"0": 6}
+    assert stored["topics"].keys() == {first.name, second.name}
+    assert pipeline.status().lag.keys() == pipeline.check().next_offsets.keys()
+    assert audit(parse(lake.options(source=pattern))).ok
+    broker.create_topic(first.name, 1)
+    with pytest.raises(TopicRecreated):
+        pipeline.run()
+
+
+def test_an_open_transaction_ends_what_can_be_read_and_is_not_waited_for(lake: Lake, topic: Topic) -> None:
+    topic.send_rows(some(0, 2), partition=0)
+    producer = KafkaProducer(bootstrap_servers=topic.broker.bootstrap, transactional_id=f"open-{topic.name}")
+    producer.init_transactions()
+    producer.begin_transaction()
+    for key, number in some(2, 2):
+        producer.send(topic.name, json.dumps({"k": key, "n": number}).encode(), partition=0)
+    producer.flush()
+    topic.send_rows(some(4, 2), partition=0)
+    topic.send_rows(some(10, 2), partition=1)
+    pipeline = lake.pipeline()
+    assert pipeline.run().rows == 4
+    assert lake.rows() == sorted(some(0, 2) + some(10, 2))
+    assert pipeline.run().epochs == 0
+    assert sum(pipeline.status().lag.values()) == 0
+    producer.commit_transaction()
+    producer.close()
+    assert pipeline.run().rows == 4
+    assert lake.rows() == sorted(some(0, 6) + some(10, 2))
+
+
+def test_an_epoch_is_bounded_by_bytes(lake: Lake, topic: Topic) -> None:
+    topic.send(*(("k", {"k": "x" * 980, "n": n}) for n in range(20)), partition=0)
+    topic.send(*(("k", {"k": "", "n": n}) for n in range(20)), partition=1)
+    sizes: list[int] = []
+
+    def observe(event: Event) -> None:
+        if event.step is Step.PLANNED:
+            sizes.append(sum(range_.span * (1000 if range_.partition == 0 else 20) for range_ in event.epoch.ranges))
+
+    lake.pipeline(epoch={"max_bytes": 8_000, "target_duration": "1 hour"}).run(observers=[observe])
+    assert len(lake.rows()) == 40
+    assert len(sizes) == 3
+    assert max(sizes) <= 8_400
+
+
+def test_status_tells_for_how_long_the_next_record_waits(lake: Lake, topic: Topic) -> None:
+    long_ago = int((time.time() - 3600) * 1000)
+    producer = KafkaProducer(bootstrap_servers=topic.broker.bootstrap)
+    for minute in range(3):
+        value = json.dumps({"k": "a", "n": minute}).encode()
+        producer.send(topic.name, value, partition=0, timestamp_ms=long_ago + minute * 60_000)
+    producer.close()
+    pipeline = lake.pipeline(source={"start": {topic.name: {"0": 1, "1": -1}}})
+    before = pipeline.status().lag_seconds
+    assert 3600 <= before[TopicPartition(topic.name, 0)] < 3700  # nothing is stored yet: from the oldest record on
+    assert before[TopicPartition(topic.name, 1)] == 0
+    pipeline.run()
+    assert set(pipeline.status().lag_seconds.values()) == {0}
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[Broker]:
+    """One that may be killed, and whose cleaner doesn't sleep for long."""
+    with Broker(properties={"log.cleaner.backoff.ms": "100"}) as broker:
+        yield broker
+
+
+def test_a_compacted_topic_has_gaps_and_no_loss(own: Broker, lake: Lake) -> None:
+    compacted = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.001"}
+    own.create_topic("compacted", 1, compacted)
+    lake.topic = Topic(own, "compacted")
+    lake.topic.send_rows(some(0, 30))
+    pipeline = lake.pipeline(epoch={"max_records": 10})
+    stop = threading.Event()
+    pipeline.run(stop=stop, observers=[lambda event: stop.set() if event.step is Step.COMMITTED else None])
+    assert lake.rows() == sorted(some(0, 10))
+
+    def offsets() -> list[int]:
+        consumer = KafkaConsumer(bootstrap_servers=own.bootstrap)
+        at = TopicPartition("compacted", 0)
+        consumer.assign([at])
+        consumer.seek(at, 0)
+        end, found = consumer.end_offsets([at])[at], []
+        while consumer.position(at) < end:
+            found += [record.offset for records in consumer.poll(timeout_ms=200).values() for record in records]
+        consumer.close()
+        return found
+
+    def cleaned() -> bool:
+        lake.topic.send_rows([("last", len(offsets()))])  # a segment is closed by what comes after it
+        return 28 not in offsets() or offsets()[0] > 20
+
+    wait_until(cleaned, 60, "the cleaner")
+    left = offsets()
+    assert left[0] > 10  # the stored offset is in a gap
+    pipeline.run()
+    assert [row[0] for row in lake.sql("SELECT _offset FROM {t} WHERE _offset >= 10 ORDER BY 1")] == left
+    assert sum(pipeline.status().lag.values()) == 0
+    assert "lost" not in lake.metadata()[-1]
+
+
+def test_a_broker_that_is_killed_and_comes_back_while_it_is_read_costs_time_only(own: Broker, lake: Lake) -> None:
+    own.create_topic("restarted", 2)
+    lake.topic = Topic(own, "restarted")
+    lake.topic.send_rows(some(0, 2000))
+    back = threading.Thread(target=own.start)
+
+    def kill(event: Event) -> None:
+        if event.step is Step.WRITING and event.epoch.number == 2:
+            own.kill()
+            back.start()
+
+    # So little at once that nothing of the second epoch was fetched ahead with the first.
+    kafka = {"bootstrap.servers": own.bootstrap, "max.partition.fetch.bytes": "1024", "fetch.max.bytes": "1024"}
+    lake.pipeline(source={"kafka": kafka}, epoch={"max_records": 700}).run(observers=[kill])
+    back.join()
+    assert lake.rows() == sorted(some(0, 2000))
+    assert [metadata["epoch"] for metadata in lake.metadata()] == [1, 2, 3]

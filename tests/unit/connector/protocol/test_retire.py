@@ -1,0 +1,57 @@
+from dataclasses import replace
+from datetime import datetime, timezone
+
+from connector.protocol.recover import TopicsHeld
+from connector.protocol.retire import recreated, retirement
+from sinks.clock import Clock, Seen
+from sinks.contract import Position
+from sinks.offsets import OffsetRange, Offsets, TopicPartition
+from sinks.retired import is_retired, retired, topic_of
+
+NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
+OLD = "#old/t"
+POSITION = Position(
+    7,
+    Offsets.from_dict({"t": {"0": 50, "1": 40}, "u": {"0": 3}}),
+    {"t": "old", "u": "same"},
+    since=Offsets.from_dict({"t": {"0": 10, "1": 0}, "u": {"0": 0}}),
+    lost=(OffsetRange("t", 0, 20, 30), OffsetRange("u", 0, 1, 2)),
+    clock=Clock({}, {TopicPartition(topic, 0): Seen(NOW, NOW, NOW) for topic in "tu"}, NOW),
+)
+HELD = TopicsHeld(
+    Offsets.from_dict({"t": {"0": 2}, "u": {"0": 0}}),
+    Offsets.from_dict({"t": {"0": 9}, "u": {"0": 5}}),
+    {"t": "new", "u": "same"},
+    NOW,
+)
+
+
+def test_a_topic_with_another_id_was_made_again() -> None:
+    assert recreated(POSITION, HELD) == {"t": OLD}
+    assert recreated(replace(POSITION, topics={"t": "new", "gone": "x"}), HELD) == {}
+
+
+def test_what_is_stored_of_the_old_one_gets_its_name_and_the_new_one_begins_at_its_beginning() -> None:
+    epoch = retirement("p", "run", POSITION, HELD, {"t": OLD})
+    assert (epoch.number, epoch.ranges, epoch.expected) == (8, (), POSITION)
+    assert epoch.offsets.to_dict() == {OLD: {"0": 50, "1": 40}, "t": {"0": 2}, "u": {"0": 3}}
+    assert epoch.since.to_dict() == {OLD: {"0": 10, "1": 0}, "t": {"0": 2}, "u": {"0": 0}}
+    assert epoch.topics == {OLD: "old", "t": "new", "u": "same"}
+    assert epoch.lost == (OffsetRange(OLD, 0, 20, 30), OffsetRange("u", 0, 1, 2))
+    assert epoch.clock.watermark == NOW
+    assert epoch.clock.so_far.keys() == {TopicPartition("u", 0)}
+
+
+def test_a_topic_made_again_twice_keeps_both_names() -> None:
+    once = retirement("p", "run", POSITION, HELD, {"t": OLD}).position()
+    again = replace(HELD, ids={"t": "newest", "u": "same"})
+    names = recreated(once, again)
+    assert names == {"t": "#new/t"}
+    twice = retirement("p", "run", once, again, names)
+    assert twice.topics == {OLD: "old", "#new/t": "new", "t": "newest", "u": "same"}
+
+
+def test_the_name_is_no_topics_and_sorts_before_all_of_them() -> None:
+    legal = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+    assert all(retired("t", "zz") < first for first in legal)
+    assert (is_retired("#id/t"), is_retired("t"), topic_of("#id/t"), topic_of("t")) == (True, False, "t", "t")
