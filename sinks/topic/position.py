@@ -91,7 +91,7 @@ class GroupPosition:
             mark = json.loads(text)
             written, pipeline = int(mark["lakelock"]), str(mark["pipeline"])
             found = _Mark(int(mark["epoch"]), str(mark["owner"]), float(mark.get("at", 0)))
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise ConfigurationError(
                 f"Consumer group {self._group!r} has offsets that this pipeline didn't commit.",
                 hint="A kafka_topic sink keeps its position there: give it a group that nothing else uses.",

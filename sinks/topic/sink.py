@@ -39,6 +39,7 @@ from sinks.errors import (
     Fenced,
     PositionMismatch,
     SinkError,
+    SourceError,
 )
 from sinks.kafka import Clients, answering, refused
 from sinks.offsets import Offsets
@@ -263,7 +264,7 @@ class KafkaTopic:
     def _settled(self, epoch: Epoch, in_doubt: bool) -> Position | None:
         try:
             return self._offsets.settled(epoch.offsets)
-        except (BrokerUnreachable, SinkError) as error:
+        except (SourceError, SinkError) as error:
             if in_doubt:
                 raise self._unknown(epoch) from error
             raise

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sinks.kafka import ANSWER_WITHIN_MS, Clients, client_options, known_options
+from sinks.kafka import ANSWER_WITHIN_MS, Clients, client_options
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer
@@ -52,10 +52,10 @@ def producer_options(kafka: Mapping[str, str], largest: int | None = None) -> di
     """kafka-python's, from Kafka's; ``largest``: bytes that the topic takes in one batch. Raises ConfigurationError."""
     from kafka import KafkaProducer
 
-    named = {name: value for name, value in client_options(kafka).items() if name not in _OURS}
+    named = {name: value for name, value in client_options(KafkaProducer, kafka).items() if name not in _OURS}
     if named.get("compression_type") == "none":
         del named["compression_type"]
-    options = {**_DEFAULTS, **known_options(KafkaProducer, named), "allow_auto_create_topics": False}
+    options = {**_DEFAULTS, **named, "allow_auto_create_topics": False}
     if largest is not None:
         options["batch_size"] = max(0, min(int(options["batch_size"]), largest))
     return options

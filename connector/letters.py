@@ -1,0 +1,166 @@
+"""What becomes of records that aren't right: the dead letters, before the epoch that passes them is committed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import reduce
+from typing import TYPE_CHECKING, Protocol
+
+from connector.config import DeltaPlace, PipelineConfig
+from connector.decode.records import PROBLEM, RAW
+from sinks.contract import Epoch
+from sinks.delta.table import COORDINATES, DeltaTable
+from sinks.errors import ConfigurationError, TooManyDeadLetters
+from sinks.raised import literal
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_RECORD = COORDINATES[:3]
+
+
+@dataclass(frozen=True)
+class LetterGroup:
+    """Letters with one thing wrong with them."""
+
+    reason: str
+    detail: str
+    sink: str | None
+    """Which doesn't take them; None: no sink could."""
+    count: int
+    first_epoch: int
+    last_epoch: int
+    topic: str
+    partition: int
+    offset: int
+    """Of the first."""
+    last_noted_at: datetime
+
+
+def letters_place(config: PipelineConfig) -> DeltaPlace:
+    """The table with the letters. Raises ConfigurationError where there is none."""
+    place = config.dead_letters
+    if place is None:
+        raise ConfigurationError(
+            f"Pipeline {config.name!r} sets nothing aside.",
+            hint="Write on_bad_record: dead_letter and dead_letters: {path: ...} to have bad records kept.",
+        )
+    if place.topic is not None:
+        raise ConfigurationError(
+            f"The dead letters of pipeline {config.name!r} are in the Kafka topic {place.topic!r}, not in a table: "
+            "they can be neither counted nor sent through again here.",
+            hint=f"Read the topic: kafka-console-consumer --topic {place.topic} --from-beginning --property "
+            "print.headers=true shows each record with what is wrong with it. A pipeline file of another name, with "
+            f"source: {{topics: [{place.topic}]}}, headers: true and value: {{format: bytes}}, puts them into a table.",
+        )
+    return place
+
+
+def letter_groups(config: PipelineConfig, spark: SparkSession) -> list[LetterGroup]:
+    """Of the open ones, the largest first. Raises ConfigurationError where the pipeline has no table of letters."""
+    place = letters_place(config)
+    table = DeltaTable(spark, path=place.path, name=place.table)
+    if table.detail() is None:
+        return []
+    is_open = "AND _retried_epoch IS NULL " if "_retried_epoch" in spark.table(table.sql).columns else ""
+    found = spark.sql(
+        "SELECT reason, detail, sink, count(*) AS count, min(epoch) AS first_epoch, max(epoch) AS last_epoch, "
+        "min_by(struct(_topic, _partition, _offset), struct(epoch, _topic, _partition, _offset)) AS first, "
+        f"unix_micros(max(_noted_at)) AS last FROM {table.sql} WHERE pipeline = {literal(config.name)} "
+        f"{is_open}GROUP BY reason, detail, sink ORDER BY count DESC, reason, detail, sink"
+    ).collect()
+    return [
+        LetterGroup(
+            row["reason"],
+            row["detail"],
+            row["sink"],
+            row["count"],
+            row["first_epoch"],
+            row["last_epoch"],
+            row["first"]["_topic"],
+            row["first"]["_partition"],
+            row["first"]["_offset"],
+            datetime.fromtimestamp(row["last"] / 1e6, timezone.utc),
+        )
+        for row in found
+    ]
+
+
+class Place(Protocol):
+    """Where letters go; see ``sinks.delta.dead_letters`` and ``sinks.topic.dead_letters``."""
+
+    def add(self, letters: DataFrame, epoch: Epoch) -> None: ...
+
+
+class Letters:
+    """The dead letters of one pipeline. ``max_share``: of an epoch's records; None: all may be bad."""
+
+    def __init__(self, place: Place, *, max_share: float | None, label: str) -> None:
+        self._place = place
+        self._max_share = max_share
+        self._label = label
+
+    def sort_out(
+        self, records: DataFrame, rows: Mapping[str, DataFrame], epoch: Epoch, *, several: bool
+    ) -> dict[str, DataFrame]:
+        """Put the bad ones among the letters, and return the good rows of each sink.
+
+        ``records`` with the problems of decoding, which no sink takes; ``rows`` of each sink are made of the others,
+        and have the problems that it has with them. ``several``: a record may make several rows; if one of them is bad
+        the record is a letter as a whole, and none of its rows gets in. All frames should be kept: they are read twice.
+
+        Raises TooManyDeadLetters, before anything is written.
+        """
+        bad: Mapping[str | None, DataFrame] = dict([(None, records), *rows.items()])
+        counts = reduce(
+            lambda one, other: one.unionByName(other),
+            (_counted(frame, sink) for sink, frame in bad.items()),
+        ).collect()
+        found = {row["sink"]: row["bad"] for row in counts}
+        read = next(row["read"] for row in counts if row["sink"] is None)
+        self._check_share(sum(found.values()), read, epoch)
+        letters = [_letters(frame, sink) for sink, frame in bad.items() if found[sink]]
+        if letters:
+            self._place.add(reduce(lambda one, other: one.unionByName(other), letters), epoch)
+        return {sink: _good(frame, whole=several and found[sink] > 0) for sink, frame in rows.items()}
+
+    def late(self, rows: DataFrame, sink: str, epoch: Epoch) -> None:
+        """Rows that came after their windows, if they have any yet, were closed."""
+        window = [name for name in ("window_start", "window_end") if name in rows.columns]
+        told = rows.selectExpr(
+            f"{literal(sink)} AS sink", "'late' AS reason", "'came after its window was closed' AS detail",
+            f"{RAW}.*", *window, *COORDINATES,
+        )  # fmt: skip
+        self._place.add(told, epoch)
+
+    def _check_share(self, bad: int, read: int, epoch: Epoch) -> None:
+        if self._max_share is not None and bad > self._max_share * read:
+            raise TooManyDeadLetters(
+                f"{bad:,} of the {read:,} records of epoch {epoch.number} aren't right, more than "
+                f"dead_letters.max_share ({self._max_share:g}) allows. Nothing of this epoch was written, no dead "
+                "letters either.",
+                hint="Run with on_bad_record: fail to see what is wrong with the first of them; then mend the pipeline "
+                f"file, or raise max_share to have them put into {self._label}.",
+            )
+
+
+def _counted(frame: DataFrame, sink: str | None) -> DataFrame:
+    name = "CAST(NULL AS STRING)" if sink is None else literal(sink)
+    return frame.selectExpr("count(1) AS read", f"count_if({PROBLEM} IS NOT NULL) AS bad").selectExpr(
+        f"{name} AS sink", "read", "bad"
+    )
+
+
+def _letters(frame: DataFrame, sink: str | None) -> DataFrame:
+    name = "CAST(NULL AS STRING)" if sink is None else literal(sink)
+    return frame.where(f"{PROBLEM} IS NOT NULL").selectExpr(f"{name} AS sink", f"{PROBLEM}.*", f"{RAW}.*", *COORDINATES)
+
+
+def _good(rows: DataFrame, *, whole: bool) -> DataFrame:
+    good = rows.where(f"{PROBLEM} IS NULL")
+    if whole:
+        bad = rows.where(f"{PROBLEM} IS NOT NULL").select(*_RECORD)
+        good = good.join(bad, list(_RECORD), "left_anti").select(*rows.columns)
+    return good.drop(PROBLEM)

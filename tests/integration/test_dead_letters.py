@@ -1,0 +1,200 @@
+"""`on_bad_record: dead_letter`: what isn't right is kept whole, once, and nothing else is kept from the table."""
+
+import json
+import random
+import re
+from typing import Any
+
+import pytest
+from audits import verify
+from conftest import Lake, Topic
+from kafka import KafkaProducer
+
+from connector.audit import audit
+from connector.config import parse
+from connector.protocol.steps import Event, Step
+from sinks.errors import BadRecord, ConfigurationError, TooManyDeadLetters
+
+BAD = b'{"k": "b", "n": "many"}'
+
+
+def letters(lake: Lake, columns: str, name: str = "letters") -> list[tuple[Any, ...]]:
+    assert lake.spark is not None
+    frame = lake.spark.read.format("delta").load(str(lake.folder / name))
+    return sorted((tuple(row) for row in frame.selectExpr(*re.split(r", (?![^(]*\))", columns)).collect()), key=str)
+
+
+def setting_aside(lake: Lake, **changes: Any) -> dict[str, Any]:
+    place = {"path": str(lake.folder / "letters"), **changes.pop("dead_letters", {})}
+    return {"on_bad_record": "dead_letter", "dead_letters": place, **changes}
+
+
+def send_whole(topic: Topic, *records: tuple[bytes | None, bytes | None, list[tuple[str, bytes]]]) -> None:
+    """Key, value, headers; into partition 0."""
+    producer = KafkaProducer(bootstrap_servers=topic.broker.bootstrap)
+    for key, value, headers in records:
+        producer.send(topic.name, value, key, headers=headers, partition=0)
+    producer.close()
+
+
+def test_a_bad_record_is_kept_whole_with_its_coordinates_and_the_reason(lake: Lake, topic: Topic) -> None:
+    headers = [("trace", b"\xff1"), ("trace", b"2")]
+    send_whole(
+        topic, (b"a", b'{"k": "a", "n": 1}', []), (b"\xfe", b"\xff no JSON", headers), (b"{}", None, []),
+        (b"c", b'{"k": "c", "n": -1}', []), (b"d", b'{"k": "d", "n": 2}', []),
+    )  # fmt: skip
+    done = lake.pipeline(**setting_aside(lake, require="n >= 0")).run()
+    assert (done.epochs, lake.rows()) == (1, [("a", 1), ("d", 2)])
+    where = "_topic, _partition, _offset, pipeline, sink, epoch"
+    assert letters(lake, where) == [(topic.name, 0, offset, "append", None, 1) for offset in (1, 2, 3)]
+    assert letters(lake, "_offset, reason, CAST(key AS BINARY), value") == [
+        (1, "value", b"\xfe", b"\xff no JSON"),
+        (2, "tombstone", b"{}", None),
+        (3, "rule", b"c", b'{"k": "c", "n": -1}'),
+    ]
+    assert letters(lake, "_offset, transform(headers, h -> h.key), transform(headers, h -> h.value)")[0] == (
+        1, ["trace", "trace"], [b"\xff1", b"2"],
+    )  # fmt: skip
+    details = letters(lake, "_offset, detail")
+    assert details[0] == (1, "its value: not one JSON object that fits value.schema")
+    assert details[2] == (3, "breaks the rule n >= 0")
+    assert letters(lake, "_timestamp IS NOT NULL AND _noted_at >= _timestamp") == [(True,)] * 3
+
+
+@pytest.mark.parametrize("step", [Step.READ, Step.WRITING, Step.COMMITTED])
+def test_a_crash_leaves_each_letter_once(step: Step, lake: Lake, topic: Topic) -> None:
+    def die(event: Event) -> None:
+        if event.step is step:
+            raise SystemExit
+
+    send_whole(topic, *[(None, BAD if n % 3 else b'{"k": "a", "n": %d}' % n, []) for n in range(12)])
+    with pytest.raises(SystemExit):
+        lake.pipeline(**setting_aside(lake, epoch={"max_records": 7})).run(observers=[die])
+    # The next run cuts its epochs elsewhere.
+    lake.pipeline(**setting_aside(lake)).run()
+    assert lake.rows() == [("a", n) for n in range(0, 12, 3)]
+    assert letters(lake, "_offset") == sorted(((n,) for n in range(12) if n % 3), key=str)
+
+
+def test_an_upsert_sets_aside_what_names_no_row(lake: Lake, topic: Topic) -> None:
+    send_whole(
+        topic, (b"a", b'{"k": "a", "n": 1}', []), (b"b", b'{"k": "b", "n": 2}', []), (b"x", b'{"n": 3}', []),
+        (b"{}", None, []), (b"b", None, []),
+    )  # fmt: skip
+    lake.pipeline("upsert", **setting_aside(lake)).run()
+    assert lake.rows("upsert") == [("a", 1)]
+    told = letters(lake, "_offset, reason, value")
+    assert told == [(2, "no_key", b'{"n": 3}'), (3, "no_key", None)]
+    assert letters(lake, "sink") == [(str(lake.path("upsert")),)] * 2
+
+
+def test_too_many_stop_the_run_before_anything_is_written(lake: Lake, topic: Topic) -> None:
+    send_whole(topic, *[(None, BAD if n < 3 else b'{"k": "a", "n": 1}', []) for n in range(10)])
+    with pytest.raises(TooManyDeadLetters, match="3 of the 10 records of epoch 1"):
+        lake.pipeline(**setting_aside(lake, dead_letters={"max_share": 0.2})).run()
+    assert not (lake.folder / "letters").exists()
+    assert lake.rows() == []
+    assert lake.pipeline(**setting_aside(lake, dead_letters={"max_share": 0.3})).run().rows == 7
+
+
+@pytest.mark.parametrize("delivery", ["manual_commit", "auto_commit"])
+def test_the_weaker_deliveries_set_aside_too(delivery: str, lake: Lake, topic: Topic) -> None:
+    send_whole(topic, (b"\xff", BAD, [("h", b"1")]), (None, b'{"k": "a", "n": 1}', []))
+    lake.pipeline(name=topic.name, delivery=delivery, **setting_aside(lake)).run()
+    assert lake.rows() == [("a", 1)]
+    assert letters(lake, "_offset, key, headers[0].value") == [(0, b"\xff", b"1")]
+
+
+def test_a_transform_sees_no_bad_record_and_a_record_is_set_aside_as_a_whole(lake: Lake, topic: Topic) -> None:
+    # The filter alone would drop the bad one, whose columns are null; of the third record one row has no key.
+    send_whole(
+        topic, (None, b"{", []), (None, b'{"k": "a", "ns": [1, 2]}', []), (None, b'{"k": "b", "ns": [3, null]}', []),
+    )  # fmt: skip
+    sql = "SELECT k, n FROM records LATERAL VIEW explode(ns) AS n WHERE k IS NOT NULL"
+    lake.pipeline(
+        "upsert", schema="k STRING, ns ARRAY<INT>", transform=sql, sink={"key": ["k", "n"]}, **setting_aside(lake)
+    ).run()
+    assert lake.rows("upsert") == [("a", 1), ("a", 2)]
+    assert letters(lake, "_offset, reason, value") == [
+        (0, "value", b"{"), (2, "no_key", b'{"k": "b", "ns": [3, null]}'),
+    ]  # fmt: skip
+
+
+def test_sinks_that_move_together_share_the_letters_of_the_decoder(lake: Lake, topic: Topic) -> None:
+    sinks = [
+        {"type": "delta_append", "path": str(lake.path("one"))},
+        {"type": "delta_upsert", "path": str(lake.path("two")), "key": "k"},
+    ]
+    send_whole(topic, (b"a", b'{"k": "a", "n": 1}', []), (b"b", b"{", []), (b"a", None, []), (b"c", b'{"n": 2}', []))
+    options = setting_aside(lake, name="both", sinks=sinks, coordinator={"path": str(lake.path("log"))})
+    lake.pipeline(**options).run()
+    assert lake.sql("SELECT k, n FROM {t} ORDER BY _offset", "one") == [("a", 1), (None, 2)]
+    assert lake.rows("two") == []
+    assert letters(lake, "_offset, reason, element_at(split(sink, '/'), -1)") == [
+        (1, "value", None), (2, "tombstone", "one"), (3, "no_key", "two"),
+    ]  # fmt: skip
+    config = parse(lake.options(**options))
+    assert [str(audit(config.alone(index))) for index in range(2)] == [
+        "exact: 2 expected, 2 found; 4 records = 2 rows + 2 dead letters",
+        "exact: 0 expected, 0 found; 4 records = 2 for the table + 2 dead letters",
+    ]
+
+
+def test_a_rule_stops_the_run_where_nothing_is_set_aside(lake: Lake, topic: Topic) -> None:
+    topic.send_rows([("a", 1), ("b", -1)], partition=0)
+    # The rule counts for records that the transform would drop, too.
+    changes = {"require": "n >= 0", "transform": "SELECT k, n FROM records WHERE n > 0"}
+    with pytest.raises(BadRecord, match=f"{topic.name}-0, offset 1 isn't right: breaks the rule n >= 0"):
+        lake.pipeline(**changes).run()
+    with pytest.raises(ConfigurationError, match="require: Spark doesn't take 'm >= 0'"):
+        lake.pipeline(require="m >= 0").check()
+
+
+def noise(chance: random.Random) -> bytes:
+    """Like the records of this topic, but for something; sometimes right after all."""
+    right = {
+        "k": f"k{chance.randrange(9)}",
+        "n": chance.randrange(-(2**31), 2**31),
+        "d": "1.25",
+        "x": 0.5,
+        "l": [{"a": 1}],
+    }
+    kind = chance.randrange(6)
+    if kind == 0:
+        return chance.randbytes(chance.randrange(40))
+    if kind == 1:
+        name = chance.choice([*right])
+        values = [None, "x", True, 10 ** chance.randrange(40), 1e308, [], {}, [[]], "2026-01-01", -0.0, "\ud800", "\0"]
+        right[name] = chance.choice(values)
+    text = json.dumps(right).encode()
+    if kind == 2:
+        return text[: chance.randrange(len(text))]
+    if kind == 3:
+        at = chance.randrange(len(text))
+        return text[:at] + chance.randbytes(1) + text[at + 1 :]
+    if kind == 4:
+        depth = chance.choice([1, 10, 999, 5000])
+        return text.replace(b"0.5", b"[" * depth + b"]" * depth)
+    return text.replace(b"0.5", chance.choice([b"1e999", b"1e-99999999", b"9" * 500, b'0.5, "x": 1', b"NaN"]))
+
+
+def test_of_noise_every_record_is_a_row_or_a_letter(lake: Lake, topic: Topic) -> None:
+    chance = random.Random(7)
+    count = 5_000
+    producer = KafkaProducer(bootstrap_servers=topic.broker.bootstrap)
+    for _ in range(count):
+        producer.send(topic.name, noise(chance))
+    producer.close()
+    schema = "k STRING, n INT, d DECIMAL(10,2), x DOUBLE, l ARRAY<STRUCT<a: INT>>"
+    options = setting_aside(lake, schema=schema)
+    lake.pipeline(**options).run()
+    rows = {
+        (p, o): tuple(values)
+        for p, o, *values in lake.sql("SELECT _partition, _offset, k, n, d, x, to_json(l) FROM {t}")
+    }
+    kept = letters(lake, "_partition, _offset, value")
+    assert len(rows) + len(kept) == count
+    assert rows.keys().isdisjoint((p, o) for p, o, _ in kept)
+    assert 500 < len(kept) < 4500
+    audited = verify(lake, **options)
+    assert (audited.ok, audited.totals["records"], audited.totals["letters"]) == (True, count, len(kept))

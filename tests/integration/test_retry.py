@@ -1,0 +1,150 @@
+"""`lakelock dead-letters --retry`: what is right by now gets in, once, whatever crashes; and letters in a topic."""
+
+from itertools import islice
+from typing import Any
+
+import pytest
+from conftest import Lake, Topic
+from kafka import KafkaConsumer, KafkaProducer
+from typer.testing import CliRunner
+
+from connector.cli import app
+from connector.protocol.steps import Event, Observer, Step
+from connector.retry import Retried
+from sinks.errors import Fenced, TopicMissing
+
+N, S = '{"k": "%s", "n": %d}', '{"k": "%s", "n": "%s"}'
+
+
+def wide(lake: Lake, **changes: Any) -> dict[str, Any]:
+    """The mended file: numbers may be text now."""
+    return {
+        **setting_aside(lake),
+        "value": {"format": "json", "schema": "k STRING, n INT", "mode": "permissive"},
+        **changes,
+    }
+
+
+def dying_at(step: Step) -> Observer:
+    def die(event: Event) -> None:
+        if event.step is step:
+            raise SystemExit
+
+    return die
+
+
+def setting_aside(lake: Lake, **changes: Any) -> dict[str, Any]:
+    return {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.folder / "letters")}, **changes}
+
+
+def letters(lake: Lake, *columns: str) -> list[tuple[Any, ...]]:
+    assert lake.spark is not None
+    table = lake.spark.read.format("delta").load(str(lake.folder / "letters"))
+    return [tuple(row) for row in table.orderBy("_offset", "_noted_at").selectExpr("_offset", *columns).collect()]
+
+
+def send(topic: Topic, *values: str | None, key: bytes = b"k") -> None:
+    producer = KafkaProducer(bootstrap_servers=topic.broker.bootstrap)
+    for value in values:
+        producer.send(topic.name, value and value.encode(), key, headers=[("h", b"1")], partition=0)
+    producer.close()
+
+
+def test_what_is_right_now_gets_in_once_whatever_crashes(lake: Lake, topic: Topic) -> None:
+    send(topic, N % ("a", 0), S % ("b", 1), "{", S % ("c", -3), N % ("d", 4))
+    lake.pipeline(**setting_aside(lake)).run()
+    # A letter of an epoch that is never committed: its record is still to be read, and isn't tried.
+    send(topic, S % ("e", 5))
+    with pytest.raises(SystemExit):
+        lake.pipeline(**setting_aside(lake)).run(observers=[dying_at(Step.READ)])
+    mended = wide(lake, require="n >= 0")
+    for step in (Step.READ, Step.COMMITTED):
+        with pytest.raises(SystemExit):
+            lake.pipeline(**mended).retry_dead_letters(observers=[dying_at(step)])
+        assert lake.rows() == [("a", 0), *([("b", 1)] if step is Step.COMMITTED else []), ("d", 4)]
+    # A run comes in between, and reads what is still to be read, which is right by now.
+    lake.pipeline(**mended).run()
+    assert lake.pipeline(**mended).retry_dead_letters() == Retried(through=2, still_bad=2, epoch=4)
+    assert lake.rows() == [("a", 0), ("b", 1), ("d", 4), ("e", 5)]
+    assert letters(lake, "reason", "epoch", "_retried_epoch") == [
+        (1, "value", 1, 4), (2, "value", 1, None), (3, "rule", 1, None), (5, "value", 2, 4),
+    ]  # fmt: skip
+    result = CliRunner().invoke(app, ["dead-letters", str(lake.file(**wide(lake))), "--retry"])
+    assert result.exit_code == 0, result.output
+    assert "1 dead letters went through in epoch 5, 1 are still bad" in " ".join(result.output.split())
+    assert lake.rows() == [("a", 0), ("b", 1), ("c", -3), ("d", 4), ("e", 5)]
+    run, retried = lake.metadata()[2], lake.metadata()[-1]
+    for unmoved in ("offsets", "topics", "read_to", "since"):
+        assert run[unmoved] == retried[unmoved]
+
+
+def test_the_table_taken_back_takes_its_letters_along(lake: Lake, topic: Topic) -> None:
+    send(topic, S % ("b", 1))
+    lake.pipeline(**setting_aside(lake)).run()
+    before = lake.version()
+    assert lake.pipeline(**wide(lake)).retry_dead_letters().through == 1
+    send(topic, "{", S % ("c", 2))
+    lake.pipeline(**setting_aside(lake)).run()
+    lake.sql(f"RESTORE TABLE {{t}} TO VERSION AS OF {before}")
+    # What went through is gone, and is sent again; what will be read again has no letter, unless it is bad once more.
+    assert lake.pipeline(**wide(lake)).retry_dead_letters() == Retried(through=1, epoch=4)
+    assert letters(lake, "_retried_epoch") == [(0, 4), (1, 4), (2, 4)]
+    lake.pipeline(**wide(lake)).run()
+    assert lake.rows() == [("b", 1), ("c", 2)]
+    assert letters(lake, "epoch", "_retried_epoch") == [(0, 1, 4), (1, 5, None), (2, 3, 4)]
+
+
+@pytest.mark.parametrize("kind", ["upsert", "history"])
+def test_a_letter_goes_in_where_it_belongs(kind: str, lake: Lake, topic: Topic) -> None:
+    changes = {"sink": {"key": "k"}}
+    send(topic, S % ("old", 1), S % ("gone", 2), S % ("new", 3), N % ("old", 4))
+    send(topic, None, key=b"gone")
+    send(topic, S % ("new", 6))
+    lake.pipeline(kind, **setting_aside(lake, **changes)).run()
+    assert lake.pipeline(kind, **wide(lake, **changes)).retry_dead_letters() == Retried(through=4, epoch=2)
+    if kind == "upsert":
+        assert lake.rows(kind) == [("new", 6), ("old", 4)]
+        return
+    versions = "SELECT k, n, __START_AT, __END_AT FROM {t} ORDER BY __START_AT"
+    assert lake.sql(versions, kind) == [
+        ("old", 1, 0, 3), ("gone", 2, 1, 4), ("new", 3, 2, 5), ("old", 4, 3, None), ("new", 6, 5, None),
+    ]  # fmt: skip
+
+
+def test_of_a_run_and_a_retry_at_once_one_is_fenced(lake: Lake, topic: Topic) -> None:
+    def overtake(event: Event) -> None:
+        if event.step is Step.WRITING:
+            send(topic, N % ("a", 1))
+            lake.pipeline(**wide(lake)).run()
+
+    send(topic, S % ("b", 0))
+    lake.pipeline(**setting_aside(lake)).run()
+    with pytest.raises(Fenced):
+        lake.pipeline(**wide(lake)).retry_dead_letters(observers=[overtake])
+    assert lake.rows() == [("a", 1)]
+    assert letters(lake, "_retried_epoch") == [(0, None)]
+
+
+def test_letters_in_a_topic_keep_what_they_were(lake: Lake, topic: Topic) -> None:
+    place = f"{topic.name}-dead"
+    options = setting_aside(lake, dead_letters={"topic": place}, require="n > 0")
+    with pytest.raises(TopicMissing, match=place):
+        lake.pipeline(**options).run()
+    topic.broker.create_topic(place, 1)
+    send(topic, N % ("a", 1), "{", N % ("b", -1), None)
+    lake.pipeline(**options).run()
+    assert lake.rows() == [("a", 1)]
+    consumer = KafkaConsumer(
+        place, bootstrap_servers=topic.broker.bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=30_000
+    )
+    found = sorted(islice(consumer, 3), key=lambda each: int(dict(each.headers)["lakelock.offset"]))
+    consumer.close()
+    assert [(each.key, each.value) for each in found] == [
+        (b"k", b"{"), (b"k", b'{"k": "b", "n": -1}'), (b"k", None),
+    ]  # fmt: skip
+    assert [dict(each.headers)["lakelock.reason"] for each in found] == [b"value", b"rule", b"tombstone"]
+    assert found[1].headers == [
+        ("h", b"1"), ("lakelock.pipeline", b"append"), ("lakelock.reason", b"rule"),
+        ("lakelock.detail", b"breaks the rule n > 0"), ("lakelock.topic", topic.name.encode()),
+        ("lakelock.partition", b"0"), ("lakelock.offset", b"2"), ("lakelock.epoch", b"1"),
+    ]  # fmt: skip
