@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
+def evolution(table: DeltaTable) -> dict[str, str]:
+    """Options of a write that may add columns, and widen them."""
+    return {"mergeSchema": "true"} if table.evolves else {}
+
+
 class DeltaAppend:
     """Rows need the table's columns, by name; replaying an epoch adds nothing."""
 
@@ -28,6 +33,6 @@ class DeltaAppend:
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
         # Options of one write, not of the session: nothing else can pick them up.
         writer = rows.writeTo(self._table.sql)
-        for name, value in options(epoch).items():
+        for name, value in {**options(epoch), **evolution(self._table)}.items():
             writer = writer.option(name, value)
         return self._commits.commit(epoch, writer.append)

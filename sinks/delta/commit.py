@@ -16,7 +16,7 @@ the new position with the rows. There is nothing in between: the commit is one f
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, TypeVar
@@ -86,7 +86,7 @@ class _History:
 class PipelineCommits:
     """The commits of one pipeline in one table."""
 
-    def __init__(self, table: DeltaTable, *, pipeline: str, topics: Sequence[str]) -> None:
+    def __init__(self, table: DeltaTable, *, pipeline: str, topics: Container[str]) -> None:
         self._table = table
         self._pipeline = pipeline
         self._topics = topics
@@ -116,10 +116,12 @@ class PipelineCommits:
                 return Position(epoch, rows, version=newest, refresh_after=_LONG_AGO, source="rows")
             standing = found
         epoch = standing.metadata.epoch
+        restored_to = epoch if standing.restored and how == "commit" else None
         if standing.restored or how == "cloned":
             epoch = max(epoch, self._table.highest_txn(detail.log, self._pipeline))
             how = "restored" if how == "commit" else how
-        return replace(self._position(standing.commit, standing.metadata), epoch=epoch, version=newest, source=how)
+        found_at = self._position(standing.commit, standing.metadata)
+        return replace(found_at, epoch=epoch, version=newest, source=how, restored_to=restored_to)
 
     def lineage(self) -> Iterator[tuple[Commit, CommitMetadata]]:
         """The commits that led to what the table holds, newest first, as far back as its history goes."""

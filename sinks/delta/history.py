@@ -29,11 +29,12 @@ from typing import TYPE_CHECKING
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta.commit import PipelineCommits, merge_epoch, past_conflicts, without_position
 from sinks.delta.kept import kept
-from sinks.delta.table import COORDINATES, DeltaTable, sql_type
+from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.delta.tombstones import Tombstones
 from sinks.delta.upsert import SOURCE, about_moved_keys, key_sql
 from sinks.offsets import Offsets
 from sinks.raised import identifier, literal, raise_sql
+from sinks.types import sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sinks.raised import identifier, literal, raise_sql
+from sinks.retired import MARK as RETIRED
 
 SOURCE = "lakelock_epoch"
 DELETED_BY = "_deleted_by"
@@ -48,19 +49,27 @@ def deleted_sql(delete: str, *, sequenced: bool) -> str:
     return f"CASE WHEN {delete} IS NOT NULL THEN named_struct({pairs}) END"
 
 
-def merge_sql(target: str, rule: UpsertRule, columns: Sequence[str], truncate: str | None = None) -> str:
+def merge_sql(
+    target: str,
+    rule: UpsertRule,
+    columns: Sequence[str],
+    truncate: str | None = None,
+    new: Sequence[str] | None = None,
+) -> str:
     """One MERGE for all changes of an epoch: ``columns`` are the source's, with at most one row per key.
 
     ``_topic`` ... ``_sequence`` of a source row are U's, null where the epoch only deletes the key; ``_deleted_by`` is
     D (or T, where that is higher); ``_columns`` holds the order of the values in ``rule.ignore_nulls``. ``truncate`` is
-    SQL of T's order in an epoch that has one: rows that nothing of the epoch is about are deleted too.
+    SQL of T's order in an epoch that has one: rows that nothing of the epoch is about are deleted too. ``new``: the
+    table changes with its rows, and lacks these columns; None: it stays as it is.
     """
-    text = _Text(rule, columns)
+    text = _Text(rule, columns, new or ())
     names = ", ".join(identifier(name) for name in text.inserted)
     clauses = [*text.matched(), f"WHEN NOT MATCHED{text.insert_if} THEN INSERT ({names}) VALUES ({text.values})"]
     if truncate is not None:
         clauses += text.truncated(truncate)
-    return f"MERGE INTO {target} AS t USING {SOURCE} AS s ON {_same_key(rule)} {' '.join(clauses)}"
+    evolving = "" if new is None else "WITH SCHEMA EVOLUTION "
+    return f"MERGE {evolving}INTO {target} AS t USING {SOURCE} AS s ON {_same_key(rule)} {' '.join(clauses)}"
 
 
 def moved_sql(target: str, rule: UpsertRule, columns: Sequence[str]) -> str | None:
@@ -79,8 +88,9 @@ class _Text:
     """``u_*``: order of the update, ``d_*``: of the delete; of ``s``, the source, or ``t``, the stored row. That of a
     stored row is never null, but may consist of nulls."""
 
-    def __init__(self, rule: UpsertRule, columns: Sequence[str]) -> None:
+    def __init__(self, rule: UpsertRule, columns: Sequence[str], new: Sequence[str] = ()) -> None:
         self.rule = rule
+        self.new = new
         self.has_deletes = DELETED_BY in columns
         helpers = [*([] if rule.soft else [DELETED_BY]), *([] if rule.sequenced else [COLUMNS])]
         self.plain = [name for name in columns if name not in (*helpers, DELETED_BY, COLUMNS)]
@@ -115,14 +125,15 @@ class _Text:
     def truncated(self, truncate: str) -> list[str]:
         clauses = [f"WHEN NOT MATCHED BY SOURCE AND {self.u_t} <= {truncate} THEN DELETE"]
         if self.rule.ignore_nulls:
-            hidden = {name: _hidden(name, truncate) for name in self.rule.ignore_nulls}
-            sets = {name: f"CASE WHEN {old} THEN NULL ELSE t.{identifier(name)} END" for name, old in hidden.items()}
+            hidden = {name: self._hidden(name, truncate) for name in self.rule.ignore_nulls if name not in self.new}
+            sets = {name: f"CASE WHEN {old} THEN NULL ELSE {self._stored(name)} END" for name, old in hidden.items()}
             orders = [
-                f"{literal(name)}, CASE WHEN {old} THEN NULL ELSE {_order_of('t', name)} END"
-                for name, old in hidden.items()
+                f"{literal(name)}, CASE WHEN {self._hidden(name, truncate)} THEN NULL "
+                f"ELSE {self._stored_order(name)} END"
+                for name in self.rule.ignore_nulls
             ]
             sets[COLUMNS] = f"named_struct({', '.join(orders)})"
-            any_hidden = " OR ".join(f"t.{identifier(name)} IS NOT NULL AND {old}" for name, old in hidden.items())
+            any_hidden = " OR ".join(f"{self._stored(name)} IS NOT NULL AND {old}" for name, old in hidden.items())
             clauses.append(f"WHEN NOT MATCHED BY SOURCE AND ({any_hidden}) THEN UPDATE SET {self._set(sets)}")
         return clauses
 
@@ -133,7 +144,7 @@ class _Text:
         new = f"s.{identifier(name)}"
         if name not in self.rule.ignore_nulls:
             return new
-        kept = f"coalesce({new}, t.{identifier(name)})"
+        kept = f"coalesce({new}, {self._stored(name)})"
         if not self.has_deletes:
             return kept
         anew = f"({self.d_s}) >= {self.u_t}" if self.rule.guarded else f"s.{DELETED_BY} IS NOT NULL"
@@ -151,7 +162,7 @@ class _Text:
             newer, d_new = "s._offset IS NOT NULL", f"coalesce(s.{DELETED_BY}, t.{DELETED_BY})"
             deleted = f"s.{DELETED_BY} IS NOT NULL AND NOT ({self.live})"
         sets = {
-            name: f"CASE WHEN {newer} THEN s.{identifier(name)} ELSE t.{identifier(name)} END" for name in self.plain
+            name: f"CASE WHEN {newer} THEN s.{identifier(name)} ELSE {self._stored(name)} END" for name in self.plain
         }
         condition = f" AND {self._at_home(f'coalesce({changed}, false)')}" if self.rule.guarded else ""
         return [
@@ -161,16 +172,16 @@ class _Text:
     def _per_column(self) -> list[str]:
         """With a sequence, updates of parts of a row come in any order: each part has an order of its own."""
         sets = {
-            name: f"CASE WHEN {self.newer} THEN s.{identifier(name)} ELSE t.{identifier(name)} END"
+            name: f"CASE WHEN {self.newer} THEN s.{identifier(name)} ELSE {self._stored(name)} END"
             for name in self.plain
         }
         orders, changed = [], [self.newer]
         for name in self.rule.ignore_nulls:
-            new, old = _order_of("s", name), _order_of("t", name)
-            newer, hidden = f"({new} IS NOT NULL AND ({old} IS NULL OR {new} > {old}))", _hidden(name, self.d_s)
-            sets[name] = _one_of(newer, f"s.{identifier(name)}", hidden, f"t.{identifier(name)}")
+            new, old = _order_of("s", name), self._stored_order(name)
+            newer, hidden = f"({new} IS NOT NULL AND ({old} IS NULL OR {new} > {old}))", self._hidden(name, self.d_s)
+            sets[name] = _one_of(newer, f"s.{identifier(name)}", hidden, self._stored(name))
             orders.append(f"{literal(name)}, {_one_of(newer, new, hidden, old)}")
-            changed += [newer, f"t.{identifier(name)} IS NOT NULL AND {hidden}"]
+            changed += [newer, f"{self._stored(name)} IS NOT NULL AND {hidden}"]
         sets[COLUMNS] = f"named_struct({', '.join(orders)})"
         return [
             f"WHEN MATCHED AND ({self.d_s}) >= {self.u_t} AND NOT ({self.live}) THEN DELETE",
@@ -178,7 +189,11 @@ class _Text:
         ]
 
     def _at_home(self, condition: str) -> str:
-        """The condition, where the key has stayed in its partition; fails the query where it hasn't."""
+        """The condition, where the key has stayed in its partition; fails the query where it hasn't.
+
+        From a topic that was deleted to the one of its name a key may go anywhere: all that is in the new one is newer,
+        see ``sinks.retired``.
+        """
         if self.rule.sequenced:
             return condition
         topic, partition, offset = "s._topic", "s._partition", "s._offset"
@@ -204,13 +219,26 @@ class _Text:
         # Spark may evaluate this for rows without a match too: those must not raise.
         return (
             f"CASE WHEN {topic} IS NULL THEN false WHEN {stored_topic} IS NULL OR {stored_partition} IS NULL OR "
+            f"startswith({stored_topic}, {literal(RETIRED)}) OR "
             f"({stored_topic} = {topic} AND {stored_partition} = {partition}) THEN {condition} "
             f"ELSE CAST({moved} AS BOOLEAN) END"
         )
 
     @staticmethod
     def _set(values: dict[str, str]) -> str:
-        return ", ".join(f"t.{identifier(name)} = {value}" for name, value in values.items())
+        # Without "t.": Delta knows a column that is yet to be added by its bare name only.
+        return ", ".join(f"{identifier(name)} = {value}" for name, value in values.items())
+
+    def _stored(self, name: str) -> str:
+        return "NULL" if name in self.new else f"t.{identifier(name)}"
+
+    def _stored_order(self, name: str) -> str:
+        return "NULL" if name in self.new else _order_of("t", name)
+
+    def _hidden(self, column: str, deleted: str) -> str:
+        """Whether the stored value of this column is older than the delete."""
+        order = self._stored_order(column)
+        return f"(({deleted}) IS NOT NULL AND ({order} IS NULL OR {order} <= ({deleted})))"
 
 
 def _order_of(row: str, column: str) -> str:
@@ -219,12 +247,6 @@ def _order_of(row: str, column: str) -> str:
 
 def _one_of(newer: str, new: str, hidden: str, old: str) -> str:
     return f"CASE WHEN {newer} THEN {new} WHEN {hidden} THEN NULL ELSE {old} END"
-
-
-def _hidden(column: str, deleted: str) -> str:
-    """Whether the stored value of this column is older than the delete."""
-    order = _order_of("t", column)
-    return f"(({deleted}) IS NOT NULL AND ({order} IS NULL OR {order} <= ({deleted})))"
 
 
 def key_sql(key: Sequence[str], prefix: str = "") -> str:

@@ -104,7 +104,7 @@ class CommitMetadata:
         """
         try:
             fields = json.loads(text or "")
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
         if not isinstance(fields, dict) or fields.get("pipeline") != pipeline or "lakelock" not in fields:
             return None

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from sinks.contract import Committed, Epoch
+from sinks.delta.append import evolution
 from sinks.delta.commit import past_conflicts, without_position
 from sinks.delta.merge import SOURCE, UpsertRule
 from sinks.delta.table import DeltaTable
@@ -24,7 +25,10 @@ class PlainAppend:
         self._table = table
 
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
-        past_conflicts(rows.writeTo(self._table.sql).append)
+        writer = rows.writeTo(self._table.sql)
+        for name, value in evolution(self._table).items():
+            writer = writer.option(name, value)
+        past_conflicts(writer.append)
         return without_position(epoch, None)
 
 

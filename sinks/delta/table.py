@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from sinks.delta.position import Commit
 from sinks.errors import NotADeltaTable, SchemaMismatch
+from sinks.evolution import OnNewColumn, differences
 from sinks.files import no_glob
 from sinks.offsets import Offsets, TopicPartition
 from sinks.raised import identifier, literal
+from sinks.retired import topic_of
+from sinks.types import ddl, names, needs_column_mapping, sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import StructType
 
 COORDINATES = ("_topic", "_partition", "_offset", "_timestamp")
 """Columns that a table has beside the value's: where the row's record came from."""
 
 _TXN = "txn STRUCT<appId: STRING, version: BIGINT>"
-_NEEDS_COLUMN_MAPPING = re.compile(r"[ ,;{}()\n\t=]")
+_WIDENING = "delta.enableTypeWidening"
 
 
 @dataclass(frozen=True)
@@ -48,10 +51,21 @@ class Detail:
 
 
 class DeltaTable:
-    """``path``: a folder or URI, relative to the working directory; or ``name``: ``catalog.schema.table``."""
+    """``path``: a folder or URI, relative to the working directory; or ``name``: ``catalog.schema.table``.
 
-    def __init__(self, spark: SparkSession, *, path: str | None = None, name: str | None = None) -> None:
+    ``on_new_column``: what becomes of columns that the rows have, and the table lacks; None: as ``fail``.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        *,
+        path: str | None = None,
+        name: str | None = None,
+        on_new_column: OnNewColumn | None = None,
+    ) -> None:
         self.spark = spark
+        self._on_new_column = on_new_column
         self._detail: Detail | None = None
         self.path: str | None = None
         if path is not None:
@@ -128,7 +142,7 @@ class DeltaTable:
     def create(self, schema: StructType) -> None:
         """Make the table unless it is there. Two runs may do so at once: one of them makes it."""
         columns = ddl(schema)
-        special = any(_NEEDS_COLUMN_MAPPING.search(name) for name in _names(schema))
+        special = any(map(needs_column_mapping, names(schema)))
         mapping = " TBLPROPERTIES ('delta.columnMapping.mode' = 'name')" if special else ""
         try:
             self.spark.sql(f"CREATE TABLE IF NOT EXISTS {self.sql} ({columns}) USING delta{mapping}")
@@ -145,27 +159,56 @@ class DeltaTable:
                 "forget the pipeline's last epoch after that time, and a run that was replaced could commit it again.",
                 hint=f"ALTER TABLE {self.sql} UNSET TBLPROPERTIES ('delta.setTransactionRetentionDuration')",
             )
-        columns = {field.name.lower(): field for field in self.spark.table(self.sql).schema}
-        faults = []
-        for field in wanted:
-            there = columns.pop(field.name.lower(), None)
-            if there is None:
-                faults.append(f"column {field.name} {sql_type(field.dataType)} is missing in the table")
-            elif sql_type(there.dataType).lower() != sql_type(field.dataType).lower():
-                faults.append(
-                    f"column {field.name} is {sql_type(there.dataType)} in the table, {sql_type(field.dataType)} "
-                    "in the pipeline"
-                )
+        there = self.schema
+        found = differences(there, wanted)
+        adds = self._on_new_column == "add"
+        faults = [f"column {name} {kind} is missing in the table" for name, kind in found.new.items() if not adds]
+        faults += [f"column {name} {how}" for name, how in found.wider.items() if not adds]
+        faults += [
+            f"column {name} {how}" for name, how in found.narrower.items() if self._on_new_column in (None, "fail")
+        ]
+        faults += [f"column {name} {how}" for name, how in found.others.items()]
+        given = {name.lower() for name in wanted.names}
         faults += [
             f"column {field.name} of the table is NOT NULL, and the pipeline has no value for it"
-            for field in columns.values()
-            if not field.nullable
+            for field in there
+            if not field.nullable and field.name.lower() not in given
         ]
         if faults:
+            evolves = " Or have it change with the records: on_new_column: add." if found.new or found.wider else ""
             raise SchemaMismatch(
                 f"The table {self.label!r} doesn't take the rows of this pipeline: " + "; ".join(faults) + ".",
-                hint="Change value.schema, or the table with ALTER TABLE, until both agree; or write to another table.",
+                hint="Change value.schema, or the table with ALTER TABLE, until both agree; or write to another table."
+                + ("" if adds else evolves),
             )
+
+    @property
+    def schema(self) -> StructType:
+        return self.spark.table(self.sql).schema
+
+    @property
+    def evolves(self) -> bool:
+        """Columns are added, and made wider, in the commit of the first rows that need it."""
+        return self._on_new_column == "add"
+
+    def lacks(self, columns: Sequence[str]) -> list[str] | None:
+        """Which of these are to be added by the next commit; None where the table doesn't evolve."""
+        if not self.evolves:
+            return None
+        there = {name.lower() for name in self.schema.names}
+        return [name for name in columns if name.lower() not in there]
+
+    def allow_widening(self, wanted: StructType) -> None:
+        """Have the table take wider types where the rows need it. Readers of the table have to know them too.
+
+        A commit of its own, which changes no row and no column: a crash after it leaves a table that may be widened.
+        """
+        detail = self.detail()
+        if detail is None or not self.evolves or not differences(self.schema, wanted).wider:
+            return
+        if detail.properties.get(_WIDENING, "false").lower() != "true":
+            self.spark.sql(f"ALTER TABLE {self.sql} SET TBLPROPERTIES ('{_WIDENING}' = 'true')")
+            self._detail = None
 
     def check_order(self, wanted: StructType, *, sequence_by: str | None) -> None:
         """Raises SchemaMismatch where the rows were ordered in another way than the pipeline's changes would be."""
@@ -233,9 +276,9 @@ class DeltaTable:
             highest = max(highest, (found["highest"] if found else None) or 0)
         return highest
 
-    def coordinates(self, topics: Sequence[str]) -> Offsets:
-        """The offsets behind the last record that a row came from; one row per partition, whatever the table's size."""
-        names = ", ".join(literal(topic) for topic in topics)
+    def coordinates(self, topics: Container[str]) -> Offsets:
+        """The offsets behind the last record of these topics that a row came from; one row per partition, whatever the
+        table's size."""
         rows = self.sql
         if "_applied" in self.spark.table(self.sql).columns:
             # An aggregate's groups hold records of many places: ``map<topic-partition, offset>``.
@@ -246,48 +289,21 @@ class DeltaTable:
             )
         found = self.spark.sql(
             f"SELECT _topic, _partition, max(_offset) + 1 AS next FROM {rows} "
-            f"WHERE _topic IN ({names}) AND _partition IS NOT NULL AND _offset IS NOT NULL GROUP BY _topic, _partition"
+            "WHERE _topic IS NOT NULL AND _partition IS NOT NULL AND _offset IS NOT NULL GROUP BY _topic, _partition"
         ).collect()
-        return Offsets({TopicPartition(row["_topic"], row["_partition"]): row["next"] for row in found})
+        return Offsets(
+            {
+                TopicPartition(row["_topic"], row["_partition"]): row["next"]
+                for row in found
+                if topic_of(row["_topic"]) in topics
+            }
+        )
 
 
 def _name_parts(name: str) -> list[str]:
     """``a.`b.c`.d`` -> a, b.c, d."""
     parts = re.findall(r"`(?:[^`]|``)*`|[^.`]+", name)
     return [part[1:-1].replace("``", "`") if part.startswith("`") else part for part in parts]
-
-
-def ddl(schema: StructType) -> str:
-    """The columns in DDL, with all names quoted."""
-    return ", ".join(f"{identifier(field.name)} {sql_type(field.dataType)}" for field in schema)
-
-
-def sql_type(data_type: DataType) -> str:
-    """A type in DDL, with the names of nested fields quoted."""
-    from pyspark.sql.types import ArrayType, MapType, StructType
-
-    if isinstance(data_type, StructType):
-        fields = ", ".join(f"{identifier(field.name)}: {sql_type(field.dataType)}" for field in data_type)
-        return f"STRUCT<{fields}>"
-    if isinstance(data_type, ArrayType):
-        return f"ARRAY<{sql_type(data_type.elementType)}>"
-    if isinstance(data_type, MapType):
-        return f"MAP<{sql_type(data_type.keyType)}, {sql_type(data_type.valueType)}>"
-
-    return data_type.simpleString()
-
-
-def _names(data_type: DataType) -> list[str]:
-    """The names of all fields, nested ones too."""
-    from pyspark.sql.types import ArrayType, MapType, StructType
-
-    if isinstance(data_type, StructType):
-        return [name for field in data_type for name in [field.name, *_names(field.dataType)]]
-    if isinstance(data_type, ArrayType):
-        return _names(data_type.elementType)
-    if isinstance(data_type, MapType):
-        return _names(data_type.keyType) + _names(data_type.valueType)
-    return []
 
 
 def _utc(millis: int) -> datetime:

@@ -37,6 +37,11 @@ class Tombstones:
         self._any = False
         self._expired: datetime | None = None
 
+    @property
+    def table(self) -> DeltaTable:
+        """Where they are kept, or would be."""
+        return self._at()
+
     def passed(self, position: Offsets | None) -> DataFrame | None:
         """Those that count at this position; all where it is None. May hold one twice. None: there never was any."""
         table = self._at()

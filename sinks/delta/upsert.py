@@ -10,8 +10,8 @@ have a sequence of their own or because a delivery replays them, deletes are the
 A crash between 2 and 3 leaves tombstones whose records the table's position hasn't passed. Exactly once, they don't
 count, and the next run does all three again. In the deliveries with a consumer group they count at once: the records
 are delivered again too, for their offsets are committed after the write, and until then an update older than the delete
-is ignored, as it will be later. In the order of offsets and with the position in the table nothing ever comes late, and
-there are no tombstones: what a key's partition held before its delete has been read before it.
+is ignored, as it will be later. In the order of offsets and with the position in the table nothing comes late but dead
+letters: without those there are no tombstones, for what a partition held before a delete has been read before it.
 
 Until the first delete there is no table of tombstones, and nothing looks for deletes but the MERGE itself: the first
 one stops it, with nothing committed, and the epoch is written again in the steps above.
@@ -28,11 +28,12 @@ from sinks.contract import Committed, Epoch, Position
 from sinks.delta.commit import PipelineCommits, merge_epoch
 from sinks.delta.kept import kept
 from sinks.delta.merge import COLUMNS, DELETED_BY, SOURCE, UpsertRule, deleted_sql, key_sql, merge_sql, moved_sql
-from sinks.delta.table import COORDINATES, DeltaTable, sql_type
+from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.delta.tombstones import Tombstones
 from sinks.errors import KeyMoved
 from sinks.offsets import Offsets
 from sinks.raised import identifier, literal, raise_sql, raised
+from sinks.types import sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -53,11 +54,14 @@ class DeltaUpsert:
         *,
         rule: UpsertRule,
         tombstone_retention: timedelta = timedelta(days=7),
+        keep_tombstones: bool = False,
     ) -> None:
+        """``keep_tombstones``: in the order of offsets, too. Dead letters may come late."""
         self._table = table
         self._commits = commits
         self._rule = rule
-        self._merges = Merges(table, rule, keep=rule.sequenced and not rule.soft, retention=tombstone_retention)
+        keep = (rule.sequenced or keep_tombstones) and not rule.soft
+        self._merges = Merges(table, rule, keep=keep, retention=tombstone_retention)
 
     def position(self) -> Position | None:
         return self._commits.position()
@@ -110,7 +114,7 @@ class Merges:
             return commit(source, merge)
 
     def _merge(self, rows: DataFrame, truncate: str | None = None) -> str:
-        return merge_sql(self._table.sql, self._rule, rows.columns, truncate)
+        return merge_sql(self._table.sql, self._rule, rows.columns, truncate, new=self._table.lacks(rows.columns))
 
     def _up_to_a_delete(self, rows: DataFrame) -> DataFrame:
         """Fails the query at the first delete. The check replaces a column that every row needs."""

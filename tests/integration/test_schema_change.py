@@ -1,0 +1,174 @@
+"""`on_new_column`: what becomes of columns that the records have, and the table lacks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from conftest import Lake, Topic
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from connector.audit import audit
+from connector.protocol.steps import Event, Step
+from sinks.errors import BadRecord, SchemaMismatch
+from sinks.evolution import differences, narrowed
+
+
+def columns(lake: Lake, kind: str = "append") -> dict[str, str]:
+    """The user's."""
+    return {field.name: field.dataType.simpleString() for field in lake.frame(kind).schema if field.name[0] != "_"}
+
+
+@pytest.mark.parametrize("kind", ["append", "upsert"])
+def test_a_column_more_in_the_file_is_in_the_commit_of_the_first_rows(lake: Lake, topic: Topic, kind: str) -> None:
+    topic.send(("a", {"k": "a", "n": 1}), ("b", {"k": "b", "n": 1}))
+    lake.pipeline(kind).run()
+    topic.send(("b", {"N": 5_000_000_000, "at": {"zip": "1"}, "k": "b"}), ("c", {"k": "c", "n": 2, "x": 1.5}))
+    more = "at STRUCT<zip: STRING>, N BIGINT, k STRING, x DOUBLE"
+
+    with pytest.raises(
+        SchemaMismatch, match=r"column at STRUCT<`zip`: string> is missing in the table; column x double is"
+    ) as refused:
+        lake.pipeline(kind, schema=more).run()
+    assert "on_new_column: add" in refused.value.hint
+    before = lake.version(kind)
+    lake.pipeline(kind, schema=more, on_new_column="add").run()
+    assert columns(lake, kind) == {"k": "string", "n": "bigint", "at": "struct<zip:string>", "x": "double"}
+    rows = lake.sql("SELECT k, n, at.zip, x FROM {t} ORDER BY k, n", kind)
+    old = [("a", 1, None, None)] + ([("b", 1, None, None)] if kind == "append" else [])
+    assert rows == [*old, ("b", 5_000_000_000, "1", None), ("c", 2, None, 1.5)]
+    # Only that it may be widened is a commit of its own, without rows.
+    added = lake.commits(kind)[before + 1 :]
+    assert [bool(commit.get("txn")) for commit in added] == [False, True]
+    assert "metaData" in added[-1]
+    assert lake.metadata(kind)[-1]["epoch"] == 2
+
+    topic.send(("d", {"k": "d", "n": 3, "at": {"zip": "1", "city": "X"}}))
+    narrow = "k STRING, n INT, at STRUCT<city: STRING, zip: STRING>"
+    lake.pipeline(kind, schema=narrow, on_new_column="add").run()
+    assert lake.sql("SELECT k, n, at.zip, at.city, x FROM {t} WHERE k = 'd'", kind) == [("d", 3, "1", "X", None)]
+
+
+def test_what_would_lose_values_is_refused(lake: Lake, topic: Topic) -> None:
+    topic.send(("a", {"k": "a", "n": 1}))
+    lake.pipeline().run()
+    topic.send(("b", {"k": "b", "n": "x"}))
+    with pytest.raises(SchemaMismatch, match="column n is int in the table, string in the pipeline"):
+        lake.pipeline(schema="k STRING, n STRING", on_new_column="add").run()
+    assert lake.rows() == [("a", 1)]
+
+
+def test_new_fields_of_records_become_columns(lake: Lake, topic: Topic) -> None:
+    topic.send(("a", {"k": "a", "n": 1}))
+    pipeline = lake.pipeline(on_new_column="add", epoch={"max_records": 3})
+    pipeline.run()
+    topic.send(
+        ("b", {"k": "b", "n": 2, "size": 3, "tags": ["x"], "at": {"zip": "1"}, "huge": 2**70, "both": 1, "none": None}),
+        ("c", {"k": "c", "n": 3, "size": 4, "ratio": 0.5, "both": "x"}),
+        partition=0,
+    )  # fmt: skip
+    pipeline.run()
+    assert columns(lake) == {
+        "k": "string", "n": "int", "at": "struct<zip:string>", "both": "string", "huge": "decimal(38,0)",
+        "none": "string", "ratio": "double", "size": "bigint", "tags": "array<string>",
+    }  # fmt: skip
+    assert lake.sql("SELECT k, size, tags, at.zip, huge, both, ratio FROM {t} ORDER BY k") == [
+        ("a", None, None, None, None, None, None),
+        ("b", 3, ["x"], "1", 2**70, "1", None),
+        ("c", 4, None, None, None, "x", 0.5),
+    ]
+    # The next run has them from the table, and what doesn't fit into them is no silent null.
+    topic.send(("d", {"k": "d", "n": 4, "size": 5, "SIZE2": 1}))
+    pipeline.run()
+    assert lake.sql("SELECT size, size2 FROM {t} WHERE k = 'd'") == [(5, 1)]
+    # The auditor compares what the file declares.
+    assert str(audit(pipeline.config)).startswith("exact: 4 expected, 4 found")
+    topic.send(("e", {"k": "e", "n": 5, "size": 5.5}))
+    with pytest.raises(BadRecord, match=r"fits value\.schema"):
+        pipeline.run()
+
+
+def test_new_fields_are_learned_once_for_both_tables_of_two_phase_commit(lake: Lake, topic: Topic) -> None:
+    sinks = [
+        {"type": "delta_append", "path": str(lake.path("append"))},
+        {"type": "delta_upsert", "path": str(lake.path("upsert")), "key": "k"},
+    ]
+    options = lake.options(on_new_column="add") | {"sinks": sinks, "coordinator": {"path": str(lake.path("log"))}}
+    from connector import Pipeline
+
+    pipeline = Pipeline.from_options(options)
+    topic.send(("a", {"k": "a", "n": 1}))
+    pipeline.run()
+    topic.send(("a", {"k": "a", "n": 2, "more": "x"}))
+    pipeline.run()
+    assert lake.sql("SELECT n, more FROM {t} ORDER BY n", "append") == [(1, None), (2, "x")]
+    assert lake.sql("SELECT n, more FROM {t}", "upsert") == [(2, "x")]
+
+
+def test_a_crash_before_the_commit_leaves_the_table_without_the_column(lake: Lake, topic: Topic) -> None:
+    topic.send(("a", {"k": "a", "n": 1}))
+    lake.pipeline().run()
+    topic.send(("b", {"k": "b", "n": 2, "more": 1}))
+
+    def crash(event: Event) -> None:
+        if event.step is Step.WRITING:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        lake.pipeline(on_new_column="add").run(observers=[crash])
+    assert columns(lake) == {"k": "string", "n": "int"}
+    lake.pipeline(on_new_column="add").run()
+    assert lake.sql("SELECT k, more FROM {t} ORDER BY k") == [("a", None), ("b", 1)]
+
+
+def test_ignored_and_failing(lake: Lake, topic: Topic) -> None:
+    topic.send(("a", {"k": "a", "n": 1}))
+    wide: dict[str, Any] = {"schema": "k STRING, n INT, x INT, at STRUCT<zip: STRING>"}
+    lake.pipeline(schema="k STRING, n INT, at STRUCT<city: STRING>").run()
+    topic.send(("b", {"k": "b", "n": 2, "x": 1, "at": {"zip": "1"}, "unknown": 1}))
+    with pytest.raises(BadRecord, match=r"has fields that value\.schema lacks: x, at, unknown"):
+        lake.pipeline(schema="k STRING, n INT", on_new_column="fail").run()
+    lake.pipeline(on_new_column="ignore", **wide).run()
+    assert columns(lake) == {"k": "string", "n": "int", "at": "struct<city:string>"}
+    assert lake.sql("SELECT k, n, at.city FROM {t} ORDER BY k") == [("a", 1, None), ("b", 2, None)]
+
+
+def test_the_case_of_a_name_is_no_difference(lake: Lake, topic: Topic) -> None:
+    topic.send(
+        ("a", b'{"K": "a", "N": 1}'), ("b", b'{"k": "b", "n": 2}'), ("c", b'{"N": 3, "k": "c"}'),
+        ("d", b'{"k": "d"}'), partition=0,
+    )  # fmt: skip
+    lake.pipeline().run()
+    assert lake.sql("SELECT k, n FROM {t} ORDER BY k") == [("a", 1), ("b", 2), ("c", 3), ("d", None)]
+    topic.send(("e", b'{"k": "e", "N": 3, "K": "f"}'))
+    with pytest.raises(BadRecord, match="has a field twice"):
+        lake.pipeline().run()
+
+
+@pytest.mark.parametrize(
+    ("table", "rows", "found"),
+    [
+        ("a INT, b STRING", "B STRING, A INT", {}),
+        ("a INT", "a INT, b STRING", {"new": ["b"]}),
+        ("a INT, b STRING", "a INT", {}),
+        ("a TINYINT, b FLOAT, c DECIMAL(5,2)", "a BIGINT, b DOUBLE, c DECIMAL(8,3)", {"wider": ["a", "b", "c"]}),
+        ("a BIGINT", "a INT", {"narrower": ["a"]}),
+        ("a INT", "a STRING", {"others": ["a"]}),
+        ("a INT", "a DOUBLE", {"others": ["a"]}),
+        ("a DECIMAL(5,2)", "a DECIMAL(5,3)", {"others": ["a"]}),
+        ("a STRUCT<x: INT, y: INT>", "a STRUCT<Y: BIGINT, x: INT, z: INT>", {"new": ["a.z"], "wider": ["a.Y"]}),
+        ("a ARRAY<STRUCT<x: INT>>", "a ARRAY<STRUCT<x: INT, y: INT>>", {"new": ["a.element.y"]}),
+        ("a MAP<STRING, STRUCT<x: INT>>", "a MAP<STRING, STRUCT<y: INT>>", {"new": ["a.value.y"]}),
+        ("a MAP<STRING, INT>", "a MAP<INT, INT>", {"others": ["a"]}),
+    ],
+)
+def test_which_differences_there_are(spark: SparkSession, table: str, rows: str, found: dict[str, list[str]]) -> None:
+    told = differences(StructType.fromDDL(table), StructType.fromDDL(rows))  # type: ignore[arg-type]
+    assert {kind: list(names) for kind, names in vars(told).items() if names} == found
+
+
+def test_what_the_table_lacks_is_left_out_of_a_value(spark: SparkSession) -> None:
+    table, rows = (StructType.fromDDL(ddl)["a"].dataType for ddl in ("a STRUCT<x: INT>", "a STRUCT<x: INT, y: INT>"))
+    assert narrowed("a", rows, table) == "CASE WHEN a IS NOT NULL THEN named_struct('x', a.`x`) END"
+    assert narrowed("a", table, table) == "a"
