@@ -8,9 +8,10 @@
    each kind of fault, come back.
 
 ``claim`` decides what is claimed (pure), ``topics`` asks Kafka, ``table`` reads the table, ``compare`` is the query:
-``records`` of Kafka and ``rows`` of the table meet in the module of their kind, ``appended``, ``upserted``, ``history``
-or ``aggregate`` (``values``: what of a row is compared; ``counted``: how it is counted). ``verdict`` is what was found,
-and how it is shown.
+``records`` of Kafka, read as the file's ``formats`` say (``decode``), and ``rows`` of the table meet in the module of
+their kind, ``appended``, ``upserted``, ``history`` or ``aggregate`` (``values``: what of a row is compared;
+``counted``: how it is counted); ``letters`` keeps apart what belongs among the dead letters. ``verdict`` is what was
+found, and how it is shown.
 """
 
 from __future__ import annotations
@@ -22,17 +23,19 @@ from typing import TYPE_CHECKING
 
 from connector.audit.claim import At, Bounds, Claim, Range, bounds, claimed, refuse_recreated, unchecked
 from connector.audit.compare import compare
+from connector.audit.formats import forms
+from connector.audit.letters import no_letters
 from connector.audit.records import kafka_records
 from connector.audit.table import AuditedTable
 from connector.audit.topics import Topics
 from connector.audit.verdict import Audit, PartitionAudit, Place, partitions, show
 from connector.config import DeltaAggregateSink, DeltaAppendSink, PipelineConfig
 from connector.spark import session
-from sinks.errors import BrokerUnreachable, ConfigurationError, NotADeltaTable, OffsetsLost
+from sinks.errors import BrokerUnreachable, NotADeltaTable, NotAuthorized, OffsetsLost
+from sinks.kafka import reader_refused
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.types import StructType
 
 __all__ = ["Audit", "Claim", "PartitionAudit", "Place", "Range", "audit", "show"]
 
@@ -56,14 +59,15 @@ def audit(
     topics = Topics(config.source)
     try:
         # That Kafka, or a topic, isn't there is known long before Spark has started.
-        topics.held(config.source.topics)
+        topics.held(topics.named(config.source.topics))
         committed = _committed(topics, config)
         with session(config.spark_options, name=f"verify {config.name}", s3=config.on_s3, debug=debug) as spark:
-            schema = _schema(config)
+            known = forms(config)
             table = AuditedTable(spark, config.sinks[0])
             pinned = table.pin(version)
             found = table.metadata(config.name, pinned)
-            held = topics.held({*config.source.topics, *(at.topic for at in (found.offsets if found else ()))})
+            stored = (at.topic for at in (found.offsets if found else ()))
+            held = topics.held(topics.named(config.source.topics, stored))
             refuse_recreated(found, held)
             claim, notes = claimed(
                 found,
@@ -76,7 +80,8 @@ def audit(
             )
             cut = bounds(claim, held)
             others = {topic: other for topic, other in table.others(config.name).items() if topic not in held.ids}
-            letters = _late(config, spark)
+            beside = _letters(config, spark)
+            apart = config.on_bad_record == "dead_letter"
             # Deletes that aren't committed yet show in Kafka only.
             keyed = not isinstance(config.sinks[0], DeltaAppendSink)
             say(_plan(table.label, pinned, cut))
@@ -84,14 +89,21 @@ def audit(
                 counted, told = compare(
                     config,
                     records=kafka_records(
-                        spark, config.source.kafka_options, cut, held.ends if claim.commits_later and keyed else None
+                        spark,
+                        config.source.kafka_options,
+                        cut,
+                        held.ends if claim.commits_later and keyed else None,
+                        headers=apart or config.headers,
                     ),
                     rows=table.rows(pinned),
-                    schema=schema,
+                    forms=known,
                     cut=cut,
                     committed_later=claim.commits_later,
                     leave_out=sorted(others),
-                    late=letters.late(config.name) if letters else None,
+                    letters=(beside.open_letters(found.epoch if found else 0) if beside else no_letters(spark))
+                    if apart
+                    else None,
+                    late=beside.late(config.name) if beside and _keeps_late(config) else None,
                 )
             except Exception as error:
                 if "KAFKA_DATA_LOSS" in str(error) or "OffsetOutOfRangeException" in str(error):
@@ -99,6 +111,9 @@ def audit(
                         "Kafka's retention removed records while they were being compared.",
                         hint="Verify again: what is gone by then is named as unchecked.",
                     ) from None
+                refusal = reader_refused(error)
+                if refusal is not None:
+                    raise refusal from None
                 raise
     finally:
         topics.close()
@@ -113,17 +128,15 @@ def _committed(topics: Topics, config: PipelineConfig) -> dict[At, int]:
     """Asked for whatever the file says: the table's commits may say that another delivery has written it."""
     try:
         return topics.committed(config.group)
-    except BrokerUnreachable:
+    except (BrokerUnreachable, NotAuthorized):
         if config.delivery != "transactional":
             raise
         return {}  # a transactional pipeline needs no rights on a group
 
 
-def _late(config: PipelineConfig, spark: SparkSession) -> AuditedTable | None:
-    """The dead letters that keep records out of their windows; None where nothing is kept out, or nothing was yet."""
-    sink = config.sinks[0]
-    window = sink.window if isinstance(sink, DeltaAggregateSink) else None
-    if window is None or window.late != "dead_letter" or config.dead_letters is None:
+def _letters(config: PipelineConfig, spark: SparkSession) -> AuditedTable | None:
+    """The dead letters, as they are after the table's version was pinned; None where there are none, or none yet."""
+    if config.dead_letters is None:
         return None
     try:
         return AuditedTable(spark, config.dead_letters)
@@ -131,18 +144,11 @@ def _late(config: PipelineConfig, spark: SparkSession) -> AuditedTable | None:
         return None
 
 
-def _schema(config: PipelineConfig) -> StructType:
-    from pyspark.errors import PySparkException
-    from pyspark.sql.types import StructType
-
-    try:
-        schema = StructType.fromDDL(config.value.schema_)
-    except PySparkException as error:
-        problem = next(line for line in str(error).splitlines() if line.strip())
-        raise ConfigurationError(f"value.schema: not a Spark schema: {problem.strip()}") from None
-    if not isinstance(schema, StructType):
-        raise ConfigurationError('value.schema: write columns, as in "carrier STRING, flight INT".')
-    return schema
+def _keeps_late(config: PipelineConfig) -> bool:
+    """Whether dead letters keep records out of their windows."""
+    sink = config.sinks[0]
+    window = sink.window if isinstance(sink, DeltaAggregateSink) else None
+    return window is not None and window.late == "dead_letter"
 
 
 def _plan(table: str, version: int, cut: list[Bounds]) -> str:
@@ -171,6 +177,8 @@ def _notes(
                 f"Kafka's log of {part.at.topic}-{part.at.partition} ends at {part.stop}, before the claim does, at "
                 f"{part.end}: it lost records that the table has."
             )
+    for topic in sorted({at.topic for at in claim.offsets if at.topic.startswith("#")}):
+        notes.append(f"Rows of {topic} came from a topic that was made again since: their records are gone with it.")
     for gap in claim.lost:
         notes.append(
             f"The pipeline itself reported [{gap.start}, {gap.end}) of {gap.topic}-{gap.partition} as lost: not part "

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from connector.audit.claim import Bounds
 from connector.audit.counted import one_each
 from connector.audit.functions import Recomputed, recomputed
-from connector.audit.records import Records, beyond
+from connector.audit.records import PROBLEM, Records, beyond
 from connector.audit.rows import check_columns
 from connector.config import COORDINATES, DeltaAggregateSink, Window
 from sinks.raised import identifier
@@ -129,7 +129,7 @@ def _events(
     from pyspark.sql import functions as F
 
     time = [F.col(identifier(sink.window.time)).cast("timestamp").alias("e_time")] if sink.window else []
-    events = records.frame.where("NOT _unreadable").select(
+    events = records.frame.where(f"{PROBLEM} IS NULL").select(
         *(F.col(identifier(name)).alias(f"e_k{index}") for index, name in enumerate(sink.group_by)),
         *(F.col(name).alias(f"e{name}") for name in COORDINATES),
         *time,

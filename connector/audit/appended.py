@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from connector.audit.claim import Bounds
 from connector.audit.counted import RECORD_AT, ROW_AT, counted
-from connector.audit.records import Records
+from connector.audit.records import PROBLEM, Records
 from connector.audit.rows import found_rows, without_record
 from connector.audit.values import comparable_values
 from sinks.raised import identifier
@@ -33,7 +33,7 @@ def appended(
         *(F.col(f"_{name}").alias(f"e_{name}") for name in _PLACE),
         # Of a record that can't be decoded any row is right.
         F.when(
-            F.expr("NOT _unreadable"),
+            F.col(PROBLEM).isNull(),
             comparable_values(records.columns, lambda name: F.col(identifier(name)), F.col("_timestamp")),
         ).alias("e_values"),
     )

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Any
 from connector.audit.aggregate import aggregated
 from connector.audit.appended import appended
 from connector.audit.claim import Bounds, unchecked
+from connector.audit.decode import decoded, transformed
+from connector.audit.formats import Forms
 from connector.audit.history import versions
-from connector.audit.records import decoded
+from connector.audit.letters import told_apart
 from connector.audit.upserted import upserted
 from connector.config import DeltaAggregateSink, DeltaHistorySink, DeltaUpsertSink, KeyedSink, PipelineConfig
 from sinks.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
 
 
 def compare(
@@ -29,34 +30,42 @@ def compare(
     *,
     records: DataFrame,
     rows: DataFrame,
-    schema: StructType,
+    forms: Forms,
     cut: Sequence[Bounds],
     committed_later: bool,
     leave_out: Sequence[str] = (),
+    letters: DataFrame | None = None,
     late: DataFrame | None = None,
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """One entry per kind and topic-partition: kind, topic, partition, count, first {topic, partition, offset, key};
     and notes.
 
     ``committed_later``: rows beyond the claim are no fault. ``leave_out``: topics whose rows are somebody else's.
-    ``late``: the dead letters of windows. Topic and partition are None for rows from nowhere in the claim, and groups.
+    ``letters``: all dead letters, where bad records are set aside; ``late``: those of windows. Topic and partition are
+    None for rows and letters from nowhere in the claim, and groups.
     """
     sink = config.sinks[0]
     key = sink.key if isinstance(sink, KeyedSink) else ()
-    found = decoded(records, schema, key, config.transform, strict=sink.type == "delta_append")
+    every = decoded(records, forms, key, ruled=letters is not None)
+    # Where nothing is set aside, the others let records fall that name no row.
+    strict = letters is None and (config.transform is None or sink.type == "delta_append")
+    found = transformed(every, config.transform, strict=strict)
     if isinstance(sink, KeyedSink):
         for column in sink.key:
             if column not in found.columns.names:
                 source = "transform" if config.transform else "value.schema"
                 raise ConfigurationError(f"sinks[0].key: {column!r} isn't a column of {source}.")
+    judged: list[dict[str, Any]] = []
+    if letters is not None:
+        found, judged = told_apart(every, found, letters, config, cut)
     whole = not unchecked(cut) and not any(part.compacted for part in cut)
+    notes: list[str] = []
     if isinstance(sink, DeltaAggregateSink):
-        return aggregated(found, rows, cut, sink, whole=whole, committed_later=committed_later, late=late)
-    if isinstance(sink, DeltaHistorySink):
-        of_keys = versions(found, rows, cut, sink, whole=whole, committed_later=committed_later, leave_out=leave_out)
-        return of_keys, []
-    if isinstance(sink, DeltaUpsertSink):
-        of_keys = upserted(found, rows, cut, sink, whole=whole, committed_later=committed_later, leave_out=leave_out)
-        return of_keys, []
-    of_records = appended(found, rows, cut, committed_later=committed_later, leave_out=leave_out)
-    return of_records, []
+        of_rows, notes = aggregated(found, rows, cut, sink, whole=whole, committed_later=committed_later, late=late)
+    elif isinstance(sink, DeltaHistorySink):
+        of_rows = versions(found, rows, cut, sink, whole=whole, committed_later=committed_later, leave_out=leave_out)
+    elif isinstance(sink, DeltaUpsertSink):
+        of_rows = upserted(found, rows, cut, sink, whole=whole, committed_later=committed_later, leave_out=leave_out)
+    else:
+        of_rows = appended(found, rows, cut, committed_later=committed_later, leave_out=leave_out)
+    return [*judged, *of_rows], notes

@@ -57,18 +57,6 @@ def found_rows(
 
     types = {field.name: field.dataType.simpleString() for field in columns}
     check_columns(rows, {**types, **dict((more or {}).values()), **_COORDINATES})
-    text = json.dumps(
-        [
-            {
-                "topic": part.at.topic, "partition": part.at.partition, "since": part.since, "begin": part.begin,
-                "stop": part.stop, "end": part.end, "compacted": part.compacted,
-                "lost": [{"start": gap.start, "end": gap.end} for gap in part.lost],
-            }
-            for part in cut
-        ]
-    )  # fmt: skip
-    limits = rows.sparkSession.range(1).select(F.inline(F.from_json(F.lit(text), _BOUNDS)))
-    limits = limits.select(F.struct(*limits.columns).alias("claim"))
 
     def column(name: str) -> Column:
         return F.col(identifier(name))
@@ -81,7 +69,26 @@ def found_rows(
     )
     if leave_out:
         mine = mine.where(~F.coalesce(F.col("r_topic").isin(*leave_out), F.lit(False)))
-    placed = mine.join(F.broadcast(limits), F.expr("r_topic = claim.topic AND r_partition = claim.`partition`"), "left")
+    return placed(mine, cut)
+
+
+def placed(rows: DataFrame, cut: Sequence[Bounds]) -> DataFrame:
+    """``rows`` with r_topic, r_partition, r_offset get ``claim``, the partition's, r_zone and r_compacted."""
+    from pyspark.sql import functions as F
+
+    text = json.dumps(
+        [
+            {
+                "topic": part.at.topic, "partition": part.at.partition, "since": part.since, "begin": part.begin,
+                "stop": part.stop, "end": part.end, "compacted": part.compacted,
+                "lost": [{"start": gap.start, "end": gap.end} for gap in part.lost],
+            }
+            for part in cut
+        ]
+    )  # fmt: skip
+    limits = rows.sparkSession.range(1).select(F.inline(F.from_json(F.lit(text), _BOUNDS)))
+    limits = limits.select(F.struct(*limits.columns).alias("claim"))
+    found = rows.join(F.broadcast(limits), F.expr("r_topic = claim.topic AND r_partition = claim.`partition`"), "left")
     zone = F.expr(
         "CASE WHEN claim IS NULL OR r_offset IS NULL THEN 'nowhere' "
         "WHEN r_offset >= claim.`end` THEN 'ahead' "
@@ -89,7 +96,7 @@ def found_rows(
         "WHEN exists(claim.lost, gap -> r_offset >= gap.start AND r_offset < gap.`end`) THEN 'lost' "
         "WHEN r_offset < claim.begin OR r_offset >= claim.stop THEN 'unchecked' ELSE 'checked' END"
     )
-    return placed.withColumns({"r_zone": zone, "r_compacted": F.expr("coalesce(claim.compacted, false)")})
+    return found.withColumns({"r_zone": zone, "r_compacted": F.expr("coalesce(claim.compacted, false)")})
 
 
 def without_record(committed_later: bool) -> str:

@@ -144,6 +144,12 @@ class AuditedTable:
     def rows(self, version: int) -> DataFrame:
         return self._spark.sql(f"SELECT * FROM {self._sql} VERSION AS OF {version}")
 
+    def open_letters(self, epoch: int) -> DataFrame:
+        """Dead letters, without those that had gone through by this epoch, when they were tried once more."""
+        letters = self.rows(self.newest)
+        retried = "_retried_epoch" in letters.columns
+        return letters.where(f"coalesce(_retried_epoch > {epoch}, true)") if retried else letters
+
     def late(self, pipeline: str) -> DataFrame:
         """Of dead letters, those of records that came too late for their windows."""
         from pyspark.sql import functions as F

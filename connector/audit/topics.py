@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer
 from kafka.admin import ConfigResource
-from kafka.errors import KafkaError, KafkaTimeoutError
+from kafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError
 from kafka.structs import TopicPartition
 
 from connector.audit.claim import At, Held
-from connector.config import Source
-from sinks.errors import BrokerUnreachable, ConfigurationError, SourceError, TopicMissing
+from connector.config import Source, TopicPattern
+from sinks.errors import SourceError, TopicMissing
+from sinks.kafka import answering, client_options, not_authorized
 
 _PATIENCE_MS = 10_000
 _NO_SUCH_TOPIC = 3
@@ -25,18 +25,11 @@ class Topics:
 
     def __init__(self, source: Source) -> None:
         options = source.kafka_options
-        self._servers = options.pop("bootstrap.servers")
-        options.pop("group.id", None)
-        options = {
-            "bootstrap.timeout.ms": str(_PATIENCE_MS),
-            "request.timeout.ms": str(_PATIENCE_MS),
-            **options,
-            "bootstrap.servers": self._servers,
-        }
-        with self._in_time():
-            self._admin = KafkaAdminClient(**_understood(KafkaAdminClient.DEFAULT_CONFIG, options))
+        self._servers = options["bootstrap.servers"]
+        with answering(self._servers):
+            self._admin = KafkaAdminClient(**client_options(KafkaAdminClient, options))
             self._consumer = KafkaConsumer(
-                **_understood(KafkaConsumer.DEFAULT_CONFIG, options),
+                **client_options(KafkaConsumer, options),
                 isolation_level="read_committed",
                 enable_auto_commit=False,
                 allow_auto_create_topics=False,
@@ -48,14 +41,23 @@ class Topics:
 
     def committed(self, group: str) -> dict[At, int]:
         """The next offsets that this consumer group has committed. Raises SourceError."""
-        with self._in_time():
+        with answering(self._servers, group=group):
             found = self._admin.list_group_offsets(group)
         return {At(*at): stored.offset for at, stored in found.get(group, {}).items() if stored.offset >= 0}
+
+    def named(self, topics: Sequence[str] | TopicPattern, stored: Iterable[str] = ()) -> set[str]:
+        """The topics of the pipeline, and those that it has ``stored`` offsets of. What came from a topic that was made
+        again is stored under a name that Kafka can't have; one that matched a pattern may have gone."""
+        known = {topic for topic in stored if not topic.startswith("#")}
+        if not isinstance(topics, TopicPattern):
+            return {*topics, *known}
+        with answering(self._servers):
+            return {topic for topic in self._admin.list_topics() if topic in topics or topic in known}
 
     def held(self, topics: Iterable[str]) -> Held:
         """Raises TopicMissing, BrokerUnreachable."""
         ids, partitions, wanted = {}, [], sorted(topics)
-        with self._in_time():
+        with answering(self._servers):
             for topic in self._admin.describe_topics(wanted):
                 if topic["error_code"] == _NO_SUCH_TOPIC:
                     raise TopicMissing(
@@ -63,6 +65,8 @@ class Topics:
                         "nothing to compare the table with.",
                         hint="Check source.topics and bootstrap.servers. A topic that was deleted can't be audited.",
                     )
+                if topic["error_code"] == TopicAuthorizationFailedError.errno:
+                    raise not_authorized(f"Kafka at {self._servers}", "Topic", f"topic {topic['name']!r}")
                 if topic["error_code"]:
                     raise SourceError(
                         f"Kafka refuses to describe topic {topic['name']!r}: error {topic['error_code']}."
@@ -94,34 +98,3 @@ class Topics:
             if time.monotonic() > limit:
                 raise KafkaTimeoutError("no offsets of some partitions")
             time.sleep(0.05)
-
-    @contextmanager
-    def _in_time(self) -> Iterator[None]:
-        try:
-            yield
-        except KafkaError as error:
-            raise BrokerUnreachable(
-                f"No Kafka broker at {self._servers} answered within {_PATIENCE_MS // 1000} seconds "
-                f"({type(error).__name__}).",
-                hint="Check source.kafka: bootstrap.servers, and security.protocol where the broker wants TLS or SASL.",
-            ) from error
-
-
-def _understood(defaults: dict[str, Any], options: dict[str, str]) -> dict[str, Any]:
-    """Kafka's options in kafka-python's names and types; those that it doesn't have are for Spark's reader alone."""
-    understood: dict[str, Any] = {}
-    for option, text in options.items():
-        name = option.replace(".", "_")
-        default = defaults.get(name)
-        if name not in defaults:
-            continue
-        if isinstance(default, bool):
-            understood[name] = text == "true"
-        elif isinstance(default, int):
-            try:
-                understood[name] = int(text)
-            except ValueError:
-                raise ConfigurationError(f"source.kafka.{option}: {text!r} is not a whole number.") from None
-        else:
-            understood[name] = text
-    return understood

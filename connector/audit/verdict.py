@@ -19,13 +19,23 @@ FAULTS = {
     "stale": "an older update of the key is there instead of the newest",
     "resurrected": "the key's newest record is a tombstone, and its row is there",
     "altered": "of the right record, key or group, with other values",
-    "unexpected": "a row that no record of the claim has made",
+    "unexpected": "a row that no record of the claim has made, or one that is set aside",
+    "letters_lost": "the record isn't right, and is not among the dead letters",
+    "letters_duplicated": "a further dead letter of the same record",
+    "letters_altered": "a dead letter that doesn't hold what the record holds",
+    "letters_unexpected": "a dead letter of no record, or of one that is right",
 }
 NO_FAULTS = {
     "ahead": "written, but its offset is not committed yet",
     "unchecked": "Kafka no longer holds what would confirm or refute the row",
+    "letters_unconfirmed": "a dead letter of a record that the auditor, less strict than the pipeline, can read",
+    "letters_unchecked": "Kafka no longer holds the dead letter's record",
+    "letters_ahead": "a dead letter beyond the claim, of an epoch that this version does not hold",
 }
-COUNTS = ("expected", "found", *FAULTS, *NO_FAULTS)
+_SIZES = ("expected", "found", "records", "letters")
+COUNTS = (*_SIZES, *FAULTS, *NO_FAULTS)
+_OF_RECORDS = ("records", *(kind for kind in COUNTS if kind.startswith("letters")))
+"""Known per partition also where rows are groups."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +80,9 @@ class Audit:
 
     Every expected row is found, lost, stale or altered (or resurrected, where deleted rows stay, marked as such); every
     row of the table is found, duplicated, stale, resurrected, altered, unexpected, ahead or unchecked.
+
+    Where bad records are set aside, every one of the ``records`` that Kafka shows is the table's, one of the
+    ``letters``, or letters_lost, letters_altered, letters_unexpected; else nobody counts them.
     """
 
     pipeline: str
@@ -111,7 +124,9 @@ class Audit:
             claim       {"since": {topic: {partition: offset}}, "offsets": the same, "lost": [range, ...]}
             ok          whether nothing is off; then the exit code is 0
             totals      {"expected": rows, "found": ..., "lost", "duplicated", "stale", "resurrected", "altered",
-                        "unexpected", "ahead", "unchecked"}
+                        "unexpected", "ahead", "unchecked"; of records that are set aside "records", "letters",
+                        "letters_lost", "letters_duplicated", "letters_altered", "letters_unexpected",
+                        "letters_unconfirmed", "letters_unchecked", "letters_ahead"; else these are 0}
             partitions  [{"topic", "partition", the counts, "first": {kind: {"at": [topic, partition, offset],
                         "key": {column: value} or null}}}]; topic and partition null: groups, or from nowhere in the
                         claim
@@ -132,14 +147,23 @@ class Audit:
         }
 
     def __str__(self) -> str:
-        """One line: ``exact: 336,776 expected, 336,776 found``."""
+        """One line: ``exact: 990 expected, 990 found; 1,000 records = 990 rows + 10 dead letters``."""
         totals = self.totals
-        off = ", ".join(f"{fault} {totals[fault]:,}" for fault in FAULTS if totals[fault])
+        off = ", ".join(f"{_words(fault)} {totals[fault]:,}" for fault in FAULTS if totals[fault])
         counted = f"{totals['expected']:,} expected, {totals['found']:,} found"
+        records, letters = totals["records"], totals["letters"]
+        if records or letters:
+            taken = records - letters
+            made_of = "," if off else f" = {taken:,} {'rows' if taken == totals['expected'] else 'for the table'} +"
+            counted += f"; {records:,} records{made_of} {letters:,} dead letter{'' if letters == 1 else 's'}"
         if off:
             return f"NOT EXACT: {off}; {counted}"
         span = sum(part.end - part.start for part in self.unchecked)
         return f"exact: {counted}" + (f"; {span:,} offsets could not be checked" if span else "")
+
+
+def _words(kind: str) -> str:
+    return kind.replace("_", " ")
 
 
 def partitions(found: Iterable[Mapping[str, Any]], claim: Claim) -> list[PartitionAudit]:
@@ -152,7 +176,7 @@ def partitions(found: Iterable[Mapping[str, Any]], claim: Claim) -> list[Partiti
     for entry in found:
         at = (entry["topic"], entry["partition"])
         counts.setdefault(at, {})[entry["kind"]] = entry["count"]
-        if entry["kind"] not in ("expected", "found"):
+        if entry["kind"] not in _SIZES:
             place = entry["first"]
             key = None if place["key"] is None else json.loads(place["key"])
             first.setdefault(at, {})[entry["kind"]] = Place(place["topic"], place["partition"], place["offset"], key)
@@ -168,13 +192,14 @@ def show(audit: Audit, console: Console) -> None:
     columns = [name for name in COUNTS if totals[name] or name in ("expected", "found", "lost", "duplicated")]
     table = Table(box=None, pad_edge=False)
     for heading in ("topic", "partition", "from", "to", *columns):
-        table.add_column(heading, justify="left" if heading == "topic" else "right")
+        table.add_column(_words(heading), justify="left" if heading == "topic" else "right")
     claim = {tuple(at): (audit.claim.since[at], end) for at, end in audit.claim.offsets.items()}
     for part in audit.partitions:
         since, end = claim.get((part.topic, part.partition), ("", ""))
         nowhere = "groups" if audit.grouped else "from nowhere in the claim"
         where = (nowhere, "") if part.topic is None else (part.topic, str(part.partition))
-        counted = ("" if audit.grouped and part.topic else f"{part.counts[name]:,}" for name in columns)
+        here = (name in _OF_RECORDS or not audit.grouped or part.topic is None for name in columns)
+        counted = (f"{part.counts[name]:,}" if counts else "" for name, counts in zip(columns, here, strict=True))
         table.add_row(*where, str(since), str(end), *counted)
     table.add_section()
     table.add_row("all", "", "", "", *(f"{totals[name]:,}" for name in columns), style="bold")
@@ -182,7 +207,7 @@ def show(audit: Audit, console: Console) -> None:
     console.print(table)
     meaning = {**FAULTS, **NO_FAULTS}
     for kind, place in audit.first.items():
-        console.print(f"first {kind} ({meaning[kind]}): {escape(str(place))}", soft_wrap=True)
+        console.print(f"first {_words(kind)} ({meaning[kind]}): {escape(str(place))}", soft_wrap=True)
     for gap in audit.unchecked:
         console.print(
             f"unchecked: {gap.topic}-{gap.partition} [{gap.start}, {gap.end}), no longer in Kafka", soft_wrap=True

@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 import pytest
+from pyspark.sql import types as T
 from rich.console import Console
 
 from connector.audit.claim import (
@@ -23,8 +24,10 @@ from connector.audit.claim import (
     refuse_recreated,
     unchecked,
 )
+from connector.audit.formats import as_written, forms
 from connector.audit.verdict import COUNTS, FAULTS, Audit, partitions, show
-from sinks.errors import TopicRecreated, UnsupportedFormat
+from connector.config import parse
+from sinks.errors import ConfigurationError, TopicRecreated, UnsupportedFormat
 
 P0, P1 = At("t", 0), At("t", 1)
 
@@ -155,6 +158,43 @@ def test_an_exact_table_has_one_line_that_says_so() -> None:
     assert str(part) == "exact: 1 expected, 1 found; 1,000 offsets could not be checked"
 
 
+def test_records_that_are_set_aside_are_counted_beside_the_rows() -> None:
+    sizes = counted("expected", 990), counted("found", 990), counted("records", 1000)
+    exact = verdict(*sizes, counted("letters", 10), counted("letters_unconfirmed", 2, 5))
+    assert exact.ok
+    assert str(exact) == "exact: 990 expected, 990 found; 1,000 records = 990 rows + 10 dead letters"
+    lost = verdict(*sizes, counted("letters", 9), counted("letters_lost", 1, 5))
+    assert not lost.ok
+    assert str(lost) == "NOT EXACT: letters lost 1; 990 expected, 990 found; 1,000 records, 9 dead letters"
+
+
+@pytest.mark.parametrize(
+    "form", [{"format": "avro", "schema_file": "a.avsc"}, {"format": "debezium", "schema": "k INT"}]
+)
+@pytest.mark.parametrize("option", ["value", "key"])
+def test_a_format_that_the_auditor_does_not_read_is_refused(option: str, form: dict) -> None:
+    config = parse(
+        {
+            "name": "p",
+            "source": {"topics": ["t"], "kafka": {"bootstrap.servers": "127.0.0.1:1"}},
+            "value": {"format": "string"},
+            option: form,
+            "sinks": [{"type": "delta_append", "path": "lake/t"}],
+        }
+    )
+    with pytest.raises(ConfigurationError, match=f"{option}: the auditor doesn't read {form['format']} yet") as caught:
+        forms(config)
+    assert "format: bytes" in caught.value.hint
+
+
+def test_permissive_json_is_read_as_it_may_be_written() -> None:
+    nested = T.StructType([T.StructField("x", T.ArrayType(T.LongType()), nullable=False)])
+    schema = T.StructType([T.StructField("n", nested), T.StructField("m", T.MapType(T.StringType(), T.BooleanType()))])
+    written = as_written(schema)
+    assert written.simpleString() == "struct<n:struct<x:array<decimal(38,15)>>,m:map<string,string>>"
+    assert as_written(T.DecimalType(9, 2)) == T.DecimalType(9, 2)
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_each_fault_is_shown_with_its_place(fault: str) -> None:
     found = verdict(counted("expected", 9), counted("found", 8), counted(fault, 1, 5, key='{"k":"[a]"}'))
@@ -162,10 +202,11 @@ def test_each_fault_is_shown_with_its_place(fault: str) -> None:
     written = io.StringIO()
     show(found, Console(file=written, width=200))
     said = written.getvalue()
-    assert f"first {fault} " in said
+    words = fault.replace("_", " ")
+    assert f"first {words} " in said
     assert 't-0, offset 5, key {"k": "[a]"}' in said
     assert "note: a note" in said
-    assert said.splitlines()[-1] == f"NOT EXACT: {fault} 1; 9 expected, 8 found"
+    assert said.splitlines()[-1] == f"NOT EXACT: {words} 1; 9 expected, 8 found"
 
 
 def test_the_json_has_every_count_of_every_partition() -> None:

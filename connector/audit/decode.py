@@ -1,0 +1,225 @@
+"""From Kafka's bytes to the user's columns, and what is wrong with a record; then the user's transform."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from connector.audit.formats import LENIENT, Form, Forms, as_written
+from connector.audit.records import PROBLEM, TOMBSTONE, Records
+from connector.config import COORDINATES
+from sinks.errors import ConfigurationError
+from sinks.raised import identifier
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import MapType, StructField
+
+RAW = "_raw"
+"""A digest of all that Kafka gave of a record; beside the columns where there are letters to compare it with."""
+_AT = "lakelock at"
+
+
+@dataclass(frozen=True)
+class _Read:
+    """Kafka's value or key."""
+
+    value: Column
+    """Of no use unless ``readable``."""
+    field: Callable[[StructField], Column]
+    readable: Column
+
+
+def decoded(records: DataFrame, forms: Forms, key: Sequence[str], *, ruled: bool) -> Records:
+    """Every record, those with a problem as well: tombstone, value, key, or rule if it breaks one.
+
+    With ``key`` a tombstone is a record too: it says its key in Kafka's key. ``ruled``: records may have been set
+    aside, so the rule is asked, and there is ``_raw``; else a record of the claim has met the rule.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StructField, StructType
+
+    frame, value = _read(records, "value", forms.value)
+    tombstone = F.col("value").isNull()
+    problem = F.when(~tombstone & ~value.readable, "value")
+    if not key:
+        problem = F.when(tombstone, "tombstone").otherwise(problem)
+    of_key = None
+    if forms.key is not None:
+        frame, of_key = _read(frame, "key", forms.key)
+        problem = F.coalesce(problem, F.when(F.col("key").isNotNull() & ~of_key.readable, "key"))
+
+    def field(part: StructField) -> Column:
+        found = F.when(~tombstone, value.field(part))
+        if part.name in key:
+            found = F.when(tombstone, _of_tombstone(part, key, forms.key, of_key)).otherwise(found)
+        # Spark keeps what it could read of a record that is no JSON. No filter: it would parse everything twice.
+        return F.when(problem.isNull(), found).alias(part.name)
+
+    columns = list(forms.value.columns)
+    selected = [field(part) for part in columns]
+    if forms.key is not None and of_key is not None:
+        columns.append(StructField("_key", forms.key.type))
+        selected.append(F.when(problem.isNull() & F.col("key").isNotNull(), of_key.value).alias("_key"))
+    if forms.headers:
+        columns.append(StructField("_headers", _map_of_headers()))
+        selected.append(F.expr(_LAST_OF_EACH).alias("_headers"))
+    frame = frame.select(
+        *selected,
+        *(F.col(name.removeprefix("_")).alias(name) for name in COORDINATES),
+        tombstone.alias(TOMBSTONE),
+        problem.alias(PROBLEM),
+        *([digest("timestamp").alias(RAW)] if ruled else []),
+    )
+    if ruled and forms.require is not None:
+        broken = F.expr(f"NOT {TOMBSTONE} AND ({forms.require}) IS NOT TRUE")
+        try:
+            frame = frame.withColumn(PROBLEM, F.coalesce(F.col(PROBLEM), F.when(broken, "rule")))
+        except PySparkException as error:
+            said = next(line for line in str(error).splitlines() if line.strip())
+            raise ConfigurationError(f"require: Spark doesn't take it: {said.strip()}") from None
+    return Records(frame, StructType(columns))
+
+
+def digest(timestamp: str) -> Column:
+    """Of a record's key, value, headers and timestamp, in columns of these names."""
+    from pyspark.sql import functions as F
+
+    return F.sha2(F.to_json(F.struct("key", "value", "headers", F.col(timestamp).alias("timestamp"))), 256)
+
+
+def _read(records: DataFrame, column: str, form: Form) -> tuple[DataFrame, _Read]:
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+
+    text = F.col(column).cast("string")
+    if isinstance(form.type, BinaryType):
+        return records, _Read(F.col(column), lambda _: F.col(column), F.lit(True))
+    if not isinstance(form.type, StructType):
+        return records, _Read(text, lambda _: text, _is_utf8(column))
+
+    taken, bad, parsed = {name.lower() for name in form.type.names}, "malformed", f"parsed_{column}"
+    while bad in taken:
+        bad += "_"
+    fields = as_written(form.type) if form.permissive else form.type
+    assert isinstance(fields, StructType)
+    options = LENIENT if form.permissive else {"allowSingleQuotes": "false"}
+    schema = StructType([*fields.fields, StructField(bad, StringType())])
+    frame = records.withColumn(
+        parsed, F.from_json(text, schema, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": bad, **options})
+    )
+
+    def written(part: StructField) -> Column:
+        return F.col(f"{parsed}.{identifier(part.name)}")
+
+    def field(part: StructField) -> Column:
+        return written(part).try_cast(part.dataType) if form.permissive else written(part)
+
+    readable = F.col(parsed).isNotNull() & F.col(f"{parsed}.{identifier(bad)}").isNull() & _is_utf8(column)
+    for part in form.type:
+        if not part.nullable:
+            readable &= field(part).isNotNull()
+        elif form.permissive:
+            readable &= written(part).isNull() | field(part).isNotNull()
+    return frame, _Read(F.struct(*(field(part).alias(part.name) for part in form.type)), field, readable)
+
+
+def _is_utf8(column: str) -> Column:
+    from pyspark.sql import functions as F
+
+    if hasattr(F, "is_valid_utf8"):
+        return F.is_valid_utf8(F.col(column).cast("string"))
+    return F.encode(F.decode(F.col(column), "UTF-8"), "UTF-8") == F.col(column)  # before Spark 4
+
+
+def _map_of_headers() -> MapType:
+    from pyspark.sql.types import BinaryType, MapType, StringType
+
+    return MapType(StringType(), BinaryType())
+
+
+_NAMES = "reverse(transform(headers, header -> header.key))"
+_LAST_OF_EACH = (
+    "IF(headers IS NULL, NULL, map_from_entries(filter(headers, "
+    f"(header, i) -> array_position({_NAMES}, header.key) = size(headers) - i)))"
+)
+"""SQL: of headers of one name the last."""
+
+
+def _of_tombstone(part: StructField, key: Sequence[str], form: Form | None, read: _Read | None) -> Column:
+    """A column of the key in a tombstone: as ``form`` says that Kafka's key is, or inferred where nothing is said."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StructType
+
+    if form is None or read is None:
+        return _of_kafkas_key(part, alone=len(key) == 1)
+    if isinstance(form.type, StructType):
+        return read.field(form.type[part.name]) if part.name in form.type.names else F.lit(None)
+    return read.value if len(key) == 1 else F.lit(None)
+
+
+def transformed(every: Records, sql: str | None, *, strict: bool = False) -> Records:
+    """The rows that the user's SELECT makes of the records without a problem.
+
+    ``strict``: those with one are kept beside them.
+    """
+    if sql is None:
+        return every if strict else replace(every, frame=every.frame.where(f"{PROBLEM} IS NULL"))
+    made = _selected(every.frame.where(f"{PROBLEM} IS NULL"), sql)
+    if strict:
+        bad = every.frame.where(f"{PROBLEM} IS NOT NULL").select(*COORDINATES, TOMBSTONE, PROBLEM)
+        return replace(made, frame=made.frame.unionByName(bad, allowMissingColumns=True))
+    return made
+
+
+def _selected(records: DataFrame, sql: str) -> Records:
+    """With the coordinates put into the SELECT's list."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StructType
+
+    kept = (*COORDINATES, TOMBSTONE)
+    records.drop(PROBLEM, RAW).createOrReplaceTempView("records")
+    head = _select_list(sql)
+    try:
+        result = records.sparkSession.sql(f"{sql[:head]} struct({', '.join(kept)}) AS `{_AT}`, {sql[head:]}")
+        own = StructType([part for part in result.schema if part.name not in (_AT, *kept)])
+    except PySparkException as error:
+        said = next(line for line in str(error).splitlines() if line.strip())
+        raise ConfigurationError(f"transform: Spark doesn't take it: {said.strip()}") from None
+    frame = result.select(
+        *(F.col(identifier(name)) for name in own.names),
+        *(F.col(f"`{_AT}`.{name}").alias(name) for name in kept),
+        F.lit(None).cast("string").alias(PROBLEM),
+    )
+    return Records(frame, own, several=True)
+
+
+def _select_list(sql: str) -> int:
+    """Where the list of a SELECT begins: after the word, and after a hint if there is one."""
+    end = 0
+    for token in re.finditer(r"--[^\n]*|/\*.*?\*/|\S+?\b", sql, re.DOTALL):
+        if end and not token[0].startswith("/*+"):
+            break
+        if end or token[0].upper() == "SELECT":
+            end = token.end()
+    return end
+
+
+def _of_kafkas_key(column: StructField, *, alone: bool) -> Column:
+    """A column of the key in a tombstone: a field of the JSON object in Kafka's key, or, ``alone``, a JSON string or
+    the text itself."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import ArrayType, AtomicType, StructType
+
+    text = F.col("key").cast("string")
+    of_object = F.from_json(text, StructType([column]))[column.name]
+    value = F.when(text.startswith("{") & text.endswith("}"), of_object)
+    if alone and isinstance(column.dataType, AtomicType):
+        quoted = F.from_json(F.concat(F.lit("["), text, F.lit("]")), ArrayType(column.dataType))[0]
+        value = value.when((F.length(text) > 1) & text.startswith('"') & text.endswith('"'), quoted)
+        value = value.otherwise(text.try_cast(column.dataType))
+    return value

@@ -1,0 +1,147 @@
+"""Dead letters: every record of the claim is a letter or is the table's, never both, and never neither.
+
+What is wrong with a record is judged here a second time. A record that is right belongs into the table, and a letter of
+it is a fault. Only of what can't be decoded the letter is believed: the pipeline takes no value that would lose
+something, a time with nanoseconds for instance, and the auditor doesn't look that closely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from connector.audit.claim import Bounds
+from connector.audit.counted import counted
+from connector.audit.decode import RAW, digest
+from connector.audit.records import PROBLEM, TOMBSTONE, Records, beyond, sequence_type, truncates
+from connector.audit.rows import check_columns, placed
+from connector.config import KeyedSink, PipelineConfig
+from sinks.raised import identifier, literal
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_RECORD = ("_topic", "_partition", "_offset")
+_COLUMNS = {
+    "pipeline": "string", "sink": "string", "reason": "string", "key": "binary", "value": "binary",
+    "headers": "array<struct<key:string,value:binary>>", "_topic": "string", "_partition": "int", "_offset": "bigint",
+    "_timestamp": "timestamp",
+}  # fmt: skip
+_JUDGED = ("tombstone", "rule", "no_key", "no_sequence")
+"""Reasons that the auditor can tell for sure."""
+
+
+def no_letters(spark: SparkSession) -> DataFrame:
+    """Before the first one the table isn't there."""
+    return spark.range(0).selectExpr(*(f"CAST(NULL AS {kind}) AS {name}" for name, kind in _COLUMNS.items()))
+
+
+def told_apart(
+    every: Records, made: Records, letters: DataFrame, config: PipelineConfig, cut: Sequence[Bounds]
+) -> tuple[Records, list[dict[str, Any]]]:
+    """The rows that belong into the table, and the counts of records and letters as ``counted`` gives them.
+
+    ``every`` record with its problem, the rows ``made`` of those without one; all ``letters`` of the table.
+    """
+    check_columns(letters, _COLUMNS)
+    every, made = _refused_by_the_sink(every, made, config)
+    theirs = _theirs(letters, config)
+    believed = theirs.where("believed").selectExpr(*(f"r{name} AS {name}" for name in _RECORD))
+    rows = made.frame.join(believed, list(_RECORD), "left_anti")
+    return replace(made, frame=rows), _counts(every.frame, theirs, cut)
+
+
+def _refused_by_the_sink(every: Records, made: Records, config: PipelineConfig) -> tuple[Records, Records]:
+    """A record of which one row can't be taken is set aside as a whole."""
+    from pyspark.sql import functions as F
+
+    refused = _refused(made, config)
+    if refused is None:
+        return every, made
+    if not made.several:
+        problem = F.coalesce(F.col(PROBLEM), F.expr(refused))
+        every = replace(every, frame=every.frame.withColumn(PROBLEM, problem))
+        return every, replace(made, frame=every.frame.where(f"{PROBLEM} IS NULL"))
+    of_rows = made.frame.select(*_RECORD, F.expr(refused).alias("_refused")).where("_refused IS NOT NULL")
+    of_records = of_rows.groupBy(*_RECORD).agg(F.max("_refused").alias("_refused"))
+    problem = F.coalesce(PROBLEM, "_refused")
+    frame = every.frame.select(*_RECORD, TOMBSTONE, PROBLEM, RAW).join(of_records, list(_RECORD), "left")
+    return (
+        replace(every, frame=frame.withColumn(PROBLEM, problem)),
+        replace(made, frame=made.frame.join(of_records, list(_RECORD), "left_anti")),
+    )
+
+
+def _refused(made: Records, config: PipelineConfig) -> str | None:
+    """SQL: why the sink can't take a row, null where it can; None where it takes every row."""
+    sink, whens = config.sinks[0], []
+    if isinstance(sink, KeyedSink):
+        no_key = " OR ".join(f"{identifier(column)} IS NULL" for column in sink.key)
+        whens.append(f"WHEN NOT {truncates(sink)} AND ({no_key}) THEN 'no_key'")
+        if sink.sequence_by is not None:
+            sequence_type(made, sink)
+            whens.append(f"WHEN ({sink.sequence_by}) IS NULL THEN 'no_sequence'")
+    if config.clock is not None:
+        whens.append(f"WHEN {identifier(config.clock)} IS NULL AND NOT {TOMBSTONE} THEN 'no_time'")
+    return f"CASE {' '.join(whens)} END" if whens else None
+
+
+def _theirs(letters: DataFrame, config: PipelineConfig) -> DataFrame:
+    """Per record, r_*: how many ``letters`` this pipeline has of it for this sink, the digests of what they hold, and
+    whether one has to be ``believed``. Late records aren't bad ones."""
+    from pyspark.sql import functions as F
+
+    judged = [*_JUDGED, *(["no_time"] if config.clock is not None else [])]
+    place = literal(config.sinks[0].place)
+    ours = letters.where(
+        f"pipeline = {literal(config.name)} AND NOT reason <=> 'late' AND (sink IS NULL OR sink = {place})"
+    )
+    believed = ~F.coalesce(F.col("reason").isin(*judged), F.lit(False))
+    return ours.groupBy(*(F.col(name).alias(f"r{name}") for name in _RECORD)).agg(
+        F.count(F.lit(1)).alias("letters"),
+        F.collect_set(digest("_timestamp")).alias("digests"),
+        F.max(believed).alias("believed"),
+    )
+
+
+def _counts(every: DataFrame, theirs: DataFrame, cut: Sequence[Bounds]) -> list[dict[str, Any]]:
+    from pyspark.sql import functions as F
+
+    records = every.where(f"NOT {beyond(cut, *_RECORD)}").select(
+        *(F.col(name).alias(f"e{name}") for name in _RECORD),
+        F.col(PROBLEM).alias("problem"),
+        F.col(RAW).alias("digest"),
+    )
+    same = " AND ".join(f"e{name} = r{name}" for name in _RECORD)
+    joined = records.join(placed(theirs, cut), F.expr(same), "full").withColumns(
+        {
+            "is_record": F.expr("e_offset IS NOT NULL"),
+            "is_letter": F.expr("letters IS NOT NULL"),
+            "unfounded": F.expr("e_offset IS NOT NULL AND problem IS NULL AND believed IS FALSE"),
+            "same": F.expr("coalesce(array_contains(digests, digest), false)"),
+            "at": F.expr(
+                "IF(e_offset IS NOT NULL, struct(true AS claimed, e_topic AS topic, e_partition AS `partition`, "
+                "e_offset AS offset), struct(claim IS NOT NULL AS claimed, r_topic AS topic, "
+                "r_partition AS `partition`, r_offset AS offset))"
+            ),
+        }
+    )
+    alone = "NOT is_record AND is_letter"
+    nowhere = "claim IS NULL OR r_offset IS NULL"
+    without = f"{nowhere} OR (r_zone = 'checked' AND NOT r_compacted)"
+    conditions = {
+        "records": "is_record",
+        "letters": "is_record AND is_letter AND same AND NOT unfounded",
+        "letters_lost": "is_record AND NOT is_letter AND problem IS NOT NULL",
+        "letters_altered": "is_record AND is_letter AND NOT same AND NOT unfounded",
+        "letters_unexpected": f"unfounded OR ({alone} AND ({without}))",
+        "letters_unconfirmed": "is_record AND is_letter AND problem IS NULL AND NOT unfounded",
+        "letters_unchecked": f"{alone} AND (r_zone = 'unchecked' OR (r_zone = 'checked' AND r_compacted))",
+        "letters_ahead": f"{alone} AND r_zone = 'ahead'",
+    }
+    counts = {kind: f"CAST(coalesce({condition}, false) AS BIGINT)" for kind, condition in conditions.items()}
+    # Of an epoch that isn't committed, or of what was before the claim, nothing is said.
+    judged = f"is_record OR r_zone IN ('checked', 'unchecked') OR {nowhere}"
+    counts["letters_duplicated"] = f"IF(is_letter AND ({judged}), letters - 1, 0L)"
+    return counted(joined, counts, dict.fromkeys(counts, "at"))

@@ -1,0 +1,123 @@
+"""The auditor where bad records are set aside: rows + letters = records, and every damage to either is found."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from audits import counts, places, verify
+from conftest import Lake, Topic
+from kafka import KafkaProducer
+from rich.console import Console
+
+from connector.audit import show
+
+TWICE = b'{"k": "x", "n": 1}{"k": "y", "n": 2}'
+
+
+def setting_aside(lake: Lake, kind: str = "letters", **changes: Any) -> dict[str, Any]:
+    return {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.path(kind))}, **changes}
+
+
+def send(topic: Topic, *records: tuple[bytes | None, bytes | None]) -> None:
+    """Key, value; each with headers of one name; into partition 0."""
+    producer = KafkaProducer(bootstrap_servers=topic.broker.bootstrap)
+    for key, value in records:
+        producer.send(topic.name, value, key, headers=[("h", b"\xff1"), ("h", b"\xfe"), ("i", b"")], partition=0)
+    producer.close()
+
+
+def test_every_damage_to_rows_and_letters_is_counted_with_its_coordinates(lake: Lake, topic: Topic) -> None:
+    send(
+        topic, (b"a", b'{"k": "a", "n": 1}'), (None, b"{"), (b"c", None), (b"d", b'{"k": "d", "n": -1}'),
+        (b"e", b'{"k": "e", "n": 4}'), (b"f", b'{"k": "f", "n": "many"}'), (None, b'{"k": "g", "n": 6}'),
+        (b"h", b'{"k": "h"}'), (b"i", TWICE), (b"\xff", b'{"k": "j", "n": 9}'), (b"k", b'{"k": "k\xff", "n": 10}'),
+        (b"l", b'{"k": "l", "n": 11}'),
+    )  # fmt: skip
+    options = setting_aside(lake, require="n >= 0", key={"format": "string"}, headers=True)
+    lake.pipeline(**options).run()
+    exact = verify(lake, **options)
+    assert counts(exact) == {"expected": 4, "found": 4, "records": 12, "letters": 8, "letters_unconfirmed": 1}
+    assert str(exact) == "exact: 4 expected, 4 found; 12 records = 4 rows + 8 dead letters"
+    assert places(exact) == {"letters_unconfirmed": (0, 8)}
+    damages = {
+        "letters": [
+            "DELETE FROM {t} WHERE _offset IN (1, 2)",
+            "INSERT INTO {t} SELECT t.* FROM {t} t, VALUES (1), (2) WHERE _offset = 3",
+            "UPDATE {t} SET value = CASE _offset WHEN 5 THEN CAST('{' AS BINARY) ELSE value END, "
+            "headers = CASE _offset WHEN 7 THEN reverse(headers) ELSE headers END",
+            # Of a record that is right, of none, of somebody else, and of an epoch that was never committed.
+            "INSERT INTO {t} SELECT i.pipeline, sink, epoch, 'rule', detail, key, value, headers, window_start, "
+            "window_end, i.topic, i.p, i.o, _timestamp, _noted_at FROM {t}, VALUES ('append', 'nowhere', 0, 3L), "
+            f"('other', 'nowhere', 0, 3L), ('append', '{topic.name}', 0, 6L), ('append', '{topic.name}', 0, 400L) "
+            "AS i(pipeline, topic, p, o) WHERE _offset = 9",
+        ],
+        "append": [
+            "DELETE FROM {t} WHERE _offset = 4",
+            "UPDATE {t} SET _headers = map('h', X'31') WHERE _offset = 0",
+            "UPDATE {t} SET _key = 'another' WHERE _offset = 11",
+            f"INSERT INTO {{t}} (k, n, _topic, _partition, _offset) VALUES ('k', 10, '{topic.name}', 0, 10L)",
+        ],
+    }  # fmt: skip
+    for kind, texts in damages.items():
+        for text in texts:
+            lake.sql(text, kind)
+    found = verify(lake, **options)
+    assert counts(found) == {
+        "expected": 4, "found": 1, "lost": 1, "altered": 2, "unexpected": 1, "records": 12, "letters": 4,
+        "letters_lost": 2, "letters_duplicated": 2, "letters_altered": 2, "letters_unexpected": 2,
+        "letters_unconfirmed": 1, "letters_ahead": 1,
+    }  # fmt: skip
+    assert places(found) == {
+        "lost": (0, 4), "altered": (0, 0), "unexpected": (0, 10), "letters_lost": (0, 1), "letters_duplicated": (0, 3),
+        "letters_altered": (0, 5), "letters_unexpected": (0, 6), "letters_unconfirmed": (0, 8),
+        "letters_ahead": (0, 400),
+    }  # fmt: skip
+    written = io.StringIO()
+    show(found, Console(file=written, width=250))
+    assert "first letters lost (the record isn't right, and is not among the dead letters)" in written.getvalue()
+    assert written.getvalue().splitlines()[-1].endswith("; 4 expected, 1 found; 12 records, 4 dead letters")
+
+
+PERMISSIVE = {"format": "json", "mode": "permissive", "schema": "k STRING, n INT, d DECIMAL(9,2), l ARRAY<INT>"}
+RULE = "coalesce(n, 0) >= 0"
+SEVERAL = "SELECT k, each FROM records LATERAL VIEW OUTER explode(array(n, if(n = 7, NULL, 0))) AS each"
+KINDS: dict[str, dict[str, Any]] = {
+    "history": {
+        "value": PERMISSIVE, "require": RULE, "key": {"format": "json", "schema": "k STRING"},
+        "sink": {"key": "k", "sequence_by": "n"},
+    },
+    "aggregate": {
+        "value": PERMISSIVE, "require": RULE, "key": {"format": "bytes"},
+        "sink": {"group_by": ["k"], "aggregates": {"sum_n": "sum(n)", "keys": "count(_key)"}},
+    },
+    "append": {
+        "value": PERMISSIVE, "require": RULE, "transform": SEVERAL,
+        "sink": {"type": "delta_upsert", "key": ["k", "each"]},
+    },
+    "upsert": {"value": {"format": "string"}, "key": {"format": "string"}, "headers": True, "sink": {"key": "_key"}},
+}  # fmt: skip
+
+
+def test_tables_of_every_kind_leave_out_what_is_set_aside(lake: Lake, topic: Topic) -> None:
+    a, b, c = (b'{"k": "%s"}' % name for name in (b"a", b"b", b"c"))
+    send(
+        topic, (a, b"{'k': 'a', n: '1', d: '1.50'}"), (b, b'{"k": "b", "n": "02"}'), (c, b'{"k": "c", "n": "two"}'),
+        (c, b'{"n": 4}'), (a, b'{"k": "a", "n": 5.0, "l": ["5", 6]}'), (b, None), (a, b"\xff"),
+        (c, b'{"k": "c", "n": 7}'), (c, b'{"k": "c", "n": -8}'), (c, b'{"k": "c", "l": [1]}'),
+    )  # fmt: skip
+    told = {}
+    for kind, changes in KINDS.items():
+        options = setting_aside(lake, f"{kind}-letters", **changes)
+        lake.pipeline(kind, **options).run()
+        told[kind] = str(verify(lake, kind, **options))
+    assert told == {
+        "history": "exact: 4 expected, 4 found; 10 records = 4 rows + 6 dead letters",
+        "aggregate": "exact: 4 expected, 4 found; 10 records = 6 for the table + 4 dead letters",
+        "append": "exact: 5 expected, 5 found; 10 records = 3 for the table + 7 dead letters",
+        "upsert": "exact: 2 expected, 2 found; 10 records = 9 for the table + 1 dead letter",
+    }
+    lake.sql("DELETE FROM {t} WHERE _offset IN (2, 7, 8)", "append-letters")
+    found = verify(lake, "append", **setting_aside(lake, "append-letters", **KINDS["append"]))
+    assert (counts(found)["letters_lost"], places(found)["letters_lost"]) == (3, (0, 2))
+    assert (found.totals["expected"], found.totals["found"]) == (5, 5)
