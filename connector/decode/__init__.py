@@ -1,0 +1,90 @@
+"""Formats: how Kafka's bytes become columns, each in a file of its own; ``records`` puts key and value together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from connector.config import OWN_COLUMNS, AvroFormat, DebeziumFormat, FormatOptions, JsonFormat, StringFormat
+from connector.decode.avro import AvroFile, AvroOfRegistry
+from connector.decode.debezium import Debezium, envelope
+from connector.decode.format import Format
+from connector.decode.json import Json
+from connector.decode.registry import opened
+from connector.decode.text import Bytes, Text
+from sinks.errors import ConfigurationError
+from sinks.evolution import OnNewColumn
+from sinks.raised import problem
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+
+def as_declared(schema: StructType) -> StructType:
+    return schema
+
+
+def record_format(
+    option: Literal["key", "value"],
+    options: FormatOptions,
+    spark: SparkSession,
+    topics: Sequence[str],
+    *,
+    on_new_column: OnNewColumn | None = None,
+    added: Callable[[StructType], StructType] = as_declared,
+) -> Format:
+    """Asks the registry, where there is one. Raises ConfigurationError, UnusableSchema, RegistryUnreachable.
+
+    ``added``: of what a file declares, the schema with the columns that the table has got from records since.
+    """
+    if isinstance(options, JsonFormat):
+        return Json(added(_schema(option, options.schema_)), options.mode == "permissive", on_new_column)
+    if isinstance(options, AvroFormat):
+        reader = _file(option, options.schema_file) if options.schema_file is not None else None
+        if options.registry is not None:
+            return AvroOfRegistry(spark, opened(options.registry), topics, option, reader, on_new_column)
+        return AvroFile(spark, reader or "")
+    if isinstance(options, DebeziumFormat):
+        if options.registry is not None:
+            return Debezium(
+                AvroOfRegistry(spark, opened(options.registry), topics, option, on_new_column=on_new_column)
+            )
+        events = envelope(_schema(option, options.schema_ or ""))
+        return Debezium(Json(events, permissive=options.mode == "permissive"))
+    return Text() if isinstance(options, StringFormat) else Bytes()
+
+
+def _file(option: str, path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{option}.schema_file: {path!r} can't be read: {error}.") from None
+
+
+def _schema(option: str, text: str) -> StructType:
+    """A schema as Spark reads it. Only Spark knows its DDL, so this is checked once there is a session."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.types import StructType
+
+    try:
+        schema = StructType.fromDDL(text)
+    except PySparkException as error:
+        raise ConfigurationError(
+            f"{option}.schema: not a Spark schema: {problem(error)}",
+            hint='Write columns as in "carrier STRING, flight INT, at TIMESTAMP".',
+        ) from None
+    if not isinstance(schema, StructType) or not schema.names:
+        raise ConfigurationError(f'{option}.schema: write columns, as in "carrier STRING, flight INT".')
+    lower = [name.lower() for name in schema.names]
+    for name in schema.names:
+        if lower.count(name.lower()) > 1:
+            raise ConfigurationError(
+                f"{option}.schema: column {name} is there twice (upper and lower case are the same)."
+            )
+        if name.lower() in OWN_COLUMNS:
+            raise ConfigurationError(
+                f"{option}.schema: {name} is a column of Lakelock's own ({', '.join(OWN_COLUMNS)}); take it out."
+            )
+    return schema

@@ -1,98 +1,177 @@
-"""Kafka values as JSON, one object per record, by a Spark DDL schema."""
+"""Kafka's bytes as one JSON object, by a Spark DDL schema, without loss."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import secrets
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from sinks.delta.table import ddl, sql_type
-from sinks.raised import identifier, literal, raise_sql
+from connector.decode.exact import exact
+from connector.decode.format import UNKNOWN, problem_of
+from connector.decode.learn import learned
+from connector.decode.text import NOT_UTF8, is_utf8
+from sinks.evolution import OnNewColumn
+from sinks.raised import identifier, literal
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType, StructType
 
-SHOWN_OF_A_BAD_VALUE = 200
-"""Characters."""
+_HUGE = r"""[:,\[][ \t\r\n]*"?-?[0-9.]+[eE][+-]?[0-9]{4,}"""
+"""A number whose digits, written out, would keep a task busy for minutes."""
+_HALF_CHARACTER = (
+    r"""(?<!\\)(?:\\\\)*(?:\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"""
+    r"""|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F])"""
+)
+"""The first half of a pair of escapes without the second, or the other way round: no character at all."""
+_ESCAPED = "\\u"
+_NEW = "new fields"
+_END = f"end_{secrets.token_hex(8)}"
+_MALFORMED = f"malformed_{secrets.token_hex(8)}"
+_LENIENT = (
+    "allowComments", "allowSingleQuotes", "allowUnquotedFieldNames", "allowNumericLeadingZeros",
+    "allowUnquotedControlChars", "allowBackslashEscapingAnyCharacter",
+)  # fmt: skip
 
 
-def decode_json(records: DataFrame, schema: StructType, key: Sequence[str] | None = None) -> DataFrame:
-    """The value's columns, then the coordinates ``_topic``, ``_partition``, ``_offset``, ``_timestamp``.
+_MANY = 16
+"""Ways to spell the names of the fields; each costs a reading of the epoch when it turns up."""
 
-    With ``key``, columns of the value, a tombstone (a null value) is a record too: ``_tombstone`` is true, its key's
-    columns come from Kafka's key, see :func:`_tombstone_row`, and the others are null. Without, it is a bad record.
 
-    A record that isn't exactly one JSON object of these types fails the query with its coordinates and the start of
-    its value. Missing fields are null, fields that the schema lacks are left out.
+class Json:
+    """Exactly one JSON object of these types. Missing fields are null; the case of a name is no difference.
 
-    Spark's ``from_json`` stops reading at the end of the first object: of ``{"a":1}{"a":2}`` it would silently drop
-    the second. So the value is read as the one element of an array with a field behind it, which is found only when
-    the value was a single, complete element.
+    Fields that the schema lacks are left out; with ``on_new_column`` they are a problem (fail), or learned (add).
+    ``permissive`` also takes what is JSON in spirit: comments, single quotes, names without quotes, leading zeros; and
+    numbers and booleans in quotes, dates with a time. What would lose something is a problem all the same.
     """
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import ArrayType, BooleanType, StringType, StructField, StructType
 
-    envelope = StructType(
-        [
-            StructField("value", ArrayType(schema)),
-            StructField("end", BooleanType()),
-            StructField("malformed", StringType()),
-        ]
+    def __init__(self, type: StructType, permissive: bool = False, on_new_column: OnNewColumn | None = None) -> None:
+        self.type = type
+        self._permissive = permissive
+        self._on_new_column = on_new_column
+        self._spellings: dict[str, tuple[str, ...]] = {}
+        """The names that a kind of records has in another case than the schema; by their JSON."""
+        self._unusable = False
+        """Some new field can't become a column."""
+
+    def resolve(self, ids: Iterable[str], records: DataFrame) -> None:
+        for schema_id in ids:
+            if schema_id != _NEW:
+                self._spellings[schema_id] = tuple(json.loads(schema_id))
+                continue
+            new = learned(records, self.type)
+            self.type = self.type.__class__([*self.type.fields, *new.fields])
+            self._unusable = not new.fields
+
+    def decoded(self, records: DataFrame, column: str, into: str) -> DataFrame:
+        """Spark's ``from_json`` stops reading at the end of the first object: of ``{"a":1}{"a":2}`` it would silently
+        drop the second. So the object gets one field more behind its last one, under a name that nobody can know: it is
+        found only when the value was a single, complete object.
+        """
+        from pyspark.sql import functions as F
+
+        how = exact(self.type, permissive=self._permissive)
+        text, parsed = f"CAST({column} AS STRING)", f"_parsed{into}"
+        ended = _ended(column)
+        if how.has_decimals:
+            ended = f"CASE WHEN NOT {text} RLIKE {literal(_HUGE)} THEN {ended} END"
+        whole = f"{parsed}.{_MALFORMED} IS NULL AND {parsed}.{_END}"
+        half = f"contains({text}, {literal(_ESCAPED)}) AND {text} RLIKE {literal(_HALF_CHARACTER)}"
+        problems = {
+            f"NOT coalesce({whole}, false)": literal(f"not one JSON object that fits {column}.schema"),
+            f"NOT {is_utf8(column)}": literal(NOT_UTF8),
+            half: literal("half of a character: a \\u escape without its pair"),
+            **self._spelled_otherwise(text, parsed),
+            **self._new_fields(text, column),
+        }
+        if how.sound is not None:
+            problems[f"NOT coalesce({how.sound(parsed)}, false)"] = literal(
+                f"can't be had as {column}.schema says without loss"
+            )
+        problem = " ".join(f"WHEN {condition} THEN {words}" for condition, words in problems.items())
+        added = records.withColumn(parsed, self._parsed(F.expr(ended), F.expr(self._odd(text)), how.parsed_as))
+        return added.selectExpr("*", f"{how.value(parsed)} AS {into}", f"CASE {problem} END AS {problem_of(into)}")
+
+    def _parsed(self, ended: Column, odd: Column, kind: DataType) -> Column:
+        """STRUCT of the fields, the end, and what is malformed. ``odd``: how the names are spelled."""
+        from pyspark.sql import functions as F
+        from pyspark.sql.types import BooleanType, StringType, StructField, StructType
+
+        def read(fields: Sequence[StructField]) -> tuple[Column, DataType]:
+            own = [StructField(_END, BooleanType()), StructField(_MALFORMED, StringType())]
+            options = {name: str(self._permissive).lower() for name in _LENIENT}
+            schema = StructType([*fields, *own])
+            return F.from_json(ended, schema, {"columnNameOfCorruptRecord": _MALFORMED, **options}), schema
+
+        assert isinstance(kind, StructType)
+        parsed, schema = read(kind.fields)
+        for spelling, names in self._spellings.items():
+            spelled = {name.lower(): name for name in names}
+            renamed = [StructField(spelled.get(each.name.lower(), each.name), each.dataType) for each in kind]
+            # A cast of a STRUCT goes by the order of its fields.
+            parsed = F.when(odd == F.lit(spelling), read(renamed)[0].cast(schema)).otherwise(parsed)
+        return parsed
+
+    def _spelled_otherwise(self, text: str, found: str) -> dict[str, str]:
+        """Looked for only where a field is null, and its name isn't in the text unless in another case."""
+        escaped = f"contains({text}, {literal(_ESCAPED)})"
+        missing = " OR ".join(
+            f"{found}.{identifier(name)} IS NULL AND ({escaped} OR NOT contains({text}, {literal(json.dumps(name))}) "
+            f"AND contains(lower({text}), {literal(json.dumps(name.lower(), ensure_ascii=False))}))"
+            for name in self.type.names
+        )
+        odd = self._odd(text)
+        ours = f"filter(json_object_keys({text}), name -> array_contains({_array(self._lower)}, lower(name)))"
+        twice = f"size(array_distinct(transform({ours}, name -> lower(name)))) < size({ours})"
+        known = " OR ".join([f"{odd} = '[]'", *(f"{odd} = {literal(each)}" for each in self._spellings)])
+        asked = f"concat({literal(UNKNOWN)}, {odd})"
+        if len(self._spellings) >= _MANY:
+            asked = literal("the names of its fields are in another case than the schema's, in one way too many")
+        return {
+            f"({missing}) AND {odd} <> '[]' AND {twice}": literal("has a field twice, in upper and in lower case"),
+            f"({missing}) AND NOT ({known})": asked,
+        }
+
+    def _new_fields(self, text: str, column: str) -> dict[str, str]:
+        if self._on_new_column not in ("add", "fail"):
+            return {}
+        new = f"filter(json_object_keys({text}), name -> NOT array_contains({_array(self._lower)}, lower(name)))"
+        words = literal("has fields that can't become columns by themselves: " if self._unusable else "")
+        told = f"concat({words}, array_join({new}, ', '))"
+        if self._on_new_column == "fail":
+            told = f"concat({literal(f'has fields that {column}.schema lacks: ')}, array_join({new}, ', '))"
+        elif not self._unusable:
+            told = literal(f"{UNKNOWN}{_NEW}")
+        return {f"size({new}) > 0": told}
+
+    def _odd(self, text: str) -> str:
+        """SQL of an id: the names of fields that differ from the schema's by their case."""
+        known = f"array_contains({_array(self._lower)}, lower(name))"
+        odd = f"{known} AND NOT array_contains({_array(self.type.names)}, name)"
+        return f"coalesce(to_json(array_sort(filter(json_object_keys({text}), name -> {odd}))), '[]')"
+
+    @property
+    def _lower(self) -> list[str]:
+        return [name.lower() for name in self.type.names]
+
+
+def _ended(column: str) -> str:
+    """SQL of the text of an object with the field ``_END`` behind all others; null where it doesn't end as one does."""
+    blanks = "' \\t\\r\\n'"
+    end = f'"{_END}":true}}'.encode().hex()
+    # Mostly there is nothing to look at: it ends with a value and a brace.
+    unusual = " OR ".join(f"endswith({column}, X'{byte}7D')" for byte in ("7B", "20", "09", "0A", "0D"))
+    usual = f"CAST(concat(substring({column}, 1, octet_length({column}) - 1), X'2C{end}') AS STRING)"
+    trimmed = f"trim(TRAILING {blanks} FROM CAST({column} AS STRING))"
+    body = f"trim(TRAILING {blanks} FROM left({trimmed}, length({trimmed}) - 1))"
+    other = f"concat({body}, CASE WHEN endswith({body}, '{{') THEN '' ELSE ',' END, CAST(X'{end}' AS STRING))"
+    return (
+        f"CASE WHEN endswith({column}, X'7D') AND NOT ({unusual}) THEN {usual} "
+        f"WHEN endswith({trimmed}, '}}') THEN {other} END"
     )
-    text = F.concat(F.lit('{"value":['), F.col("value").cast("string"), F.lit('],"end":true}'))
-    parsed = F.from_json(text, envelope, {"columnNameOfCorruptRecord": "malformed", "allowSingleQuotes": "false"})
-    whole = "parsed.malformed IS NULL AND parsed.`end` AND size(parsed.value) = 1 AND parsed.value[0] IS NOT NULL"
-    bad = raise_sql(
-        "bad_record",
-        topic="topic",
-        partition="partition",
-        offset="offset",
-        value=f"substring(CAST(value AS STRING), 1, {SHOWN_OF_A_BAD_VALUE})",
-    )
-    # One CASE in one projection: a filter would be pushed below it and parse every record twice.
-    decoded = records.withColumn("parsed", parsed).withColumn(
-        "row",
-        F.expr(
-            f"CASE {f'WHEN value IS NULL THEN {_tombstone_row(schema, key)} ' if key else ''}"
-            f"WHEN coalesce({whole}, false) THEN parsed.value[0] ELSE {bad} END"
-        ),
-    )
-    return decoded.select(
-        *(F.col(f"row.{identifier(name)}").alias(name) for name in schema.names),
-        *([F.expr("value IS NULL").alias("_tombstone")] if key else []),
-        F.col("topic").alias("_topic"),
-        F.col("partition").alias("_partition"),
-        F.col("offset").alias("_offset"),
-        F.col("timestamp").alias("_timestamp"),
-    )
 
 
-def refuse_tombstones(rows: DataFrame, tombstone: str) -> DataFrame:
-    """Without the column ``tombstone``. A row in which it is true fails the query, with its coordinates."""
-    bad = raise_sql("bad_record", topic="_topic", partition="_partition", offset="_offset")
-    checked = f"CASE WHEN {tombstone} THEN {bad} ELSE _offset END AS _offset"
-    names = (name for name in rows.columns if name != tombstone)
-    return rows.selectExpr(*(checked if name == "_offset" else identifier(name) for name in names))
-
-
-def _tombstone_row(schema: StructType, key: Sequence[str]) -> str:
-    """SQL of the row that a tombstone stands for: Kafka's key is a JSON object with the key's columns, or, where the
-    key is one column, that value as text or as a JSON string. What can't be read stays null, as do columns of the key
-    that the transform makes."""
-    from pyspark.sql.types import AtomicType, StructType
-
-    text = "CAST(key AS STRING)"
-    wanted = StructType([field for field in schema if field.name in key])
-    parsed = f"from_json({text}, {literal(ddl(wanted))})"
-    fields = []
-    for field in schema:
-        kind = sql_type(field.dataType)
-        value = f"CAST(NULL AS {kind})"
-        if field.name in key:
-            value = f"CASE WHEN {text} LIKE '{{%}}' THEN {parsed}.{identifier(field.name)} "
-            if len(key) == 1 and isinstance(field.dataType, AtomicType):
-                as_json = f"from_json(concat('{{\"v\":', {text}, '}}'), {literal(f'v {kind}')}).v"
-                value += f"WHEN {text} LIKE '\"%\"' THEN {as_json} ELSE try_cast({text} AS {kind}) "
-            value += "END"
-        fields.append(f"{literal(field.name)}, {value}")
-    return f"named_struct({', '.join(fields)})"
+def _array(names: Iterable[str]) -> str:
+    return f"array({', '.join(map(literal, names))})"

@@ -1,0 +1,265 @@
+"""Bytes as Avro: of one schema, or each of the schema that it names in a registry. Spark's ``from_avro`` decodes.
+
+By itself ``from_avro`` leaves bytes behind the value unread, and makes a row of nulls of bytes that it can't read,
+which can't be told from a row of nulls that was written. So it is given the value as the first field of a record, and
+behind its bytes those of a second field, known beforehand: it finds them there only when the value took exactly all
+of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING
+
+from connector.decode.format import UNKNOWN, SchemaFixed, problem_of
+from connector.decode.grow import grown, new_fields
+from connector.decode.registry import Part, Registry
+from connector.decode.schema import AvroSchema, misfit, parse
+from sinks.errors import ConfigurationError, JarsMissing, UnknownSchema, UnusableSchema
+from sinks.evolution import OnNewColumn
+from sinks.raised import problem as first_line
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType
+
+MALFORMED = "not exactly one Avro value of its schema, or text in it that isn't UTF-8"
+# No two of them are equal, so no part of them at the end of a value looks like their beginning.
+_END = bytes.fromhex("4c616b65106f9d3b")
+_END_AS_DOUBLE = struct.unpack("<d", _END)[0]
+_PARSED = "_parsed_avro"
+
+
+def enveloped(value: Column, writer: AvroSchema, reader: AvroSchema) -> Column:
+    """STRUCT<value, end>: to be computed once, in a column of its own, and judged by `_whole`."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.avro.functions import from_avro
+
+    return from_avro(F.concat(value, F.lit(_END)), _envelope(writer), _options(reader))
+
+
+def _options(reader: AvroSchema) -> dict[str, str]:
+    # The mode of dates is said, or a session's setting for old files would shift those before 1582.
+    return {"mode": "PERMISSIVE", "avroSchema": _envelope(reader), "datetimeRebaseMode": "CORRECTED"}
+
+
+def _envelope(schema: AvroSchema) -> str:
+    fields = [{"name": "value", "type": schema.root}, {"name": "end", "type": "double"}]
+    return json.dumps({"type": "record", "name": "lakelock_envelope", "fields": fields})
+
+
+def _whole(parsed: Column, kind: DataType) -> Column:
+    """Whether this `enveloped` is exactly one value, with text that is text; never null."""
+    from pyspark.sql import functions as F
+
+    ended = F.coalesce(parsed["end"] == F.lit(_END_AS_DOUBLE), F.lit(False))
+    valid = (F.coalesce(F.is_valid_utf8(text), F.lit(True)) for text in _texts(kind, parsed["value"]))
+    return reduce(and_, valid, ended)
+
+
+def _texts(kind: DataType, value: Column) -> Iterator[Column]:
+    """STRINGs that are valid UTF-8 iff all text in the value is. A blank in between can't complete a character."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import ArrayType, MapType, StringType, StructType
+
+    if isinstance(kind, StringType):
+        yield value
+    elif isinstance(kind, StructType):
+        for field in kind:
+            yield from _texts(field.dataType, value[field.name])
+    elif isinstance(kind, MapType):
+        yield from _texts(ArrayType(kind.keyType), F.map_keys(value))
+        yield from _texts(ArrayType(kind.valueType), F.map_values(value))
+    elif isinstance(kind, ArrayType):
+        items = kind.elementType
+        if isinstance(items, StringType):
+            yield F.array_join(value, " ")
+        elif isinstance(items, StructType):
+            for field in items:
+                yield from _texts(ArrayType(field.dataType), value[field.name])
+        elif isinstance(items, ArrayType):
+            yield from _texts(items, F.flatten(F.filter(value, lambda item: item.isNotNull())))
+        elif isinstance(items, MapType):
+            pairs = F.flatten(F.transform(F.filter(value, lambda item: item.isNotNull()), F.map_entries))
+            entries = StructType().add("key", items.keyType).add("value", items.valueType)
+            yield from _texts(ArrayType(entries), pairs)
+
+
+def _judged(records: DataFrame, value: Column, kind: DataType, why: Column, into: str) -> DataFrame:
+    """From the column `_PARSED`; ``why``: the problem where it isn't whole."""
+    from pyspark.sql import functions as F
+
+    parsed = F.col(_PARSED)
+    problem = F.when(_whole(parsed, kind), F.lit(None)).when(value.isNotNull(), why)
+    judged = records.withColumns({into: parsed["value"], problem_of(into): problem.cast("string")})
+    return judged.drop(_PARSED)
+
+
+def _type(spark: SparkSession, reader: AvroSchema) -> DataType:
+    """Of the values, in Spark's terms. Raises `UnusableSchema` where Spark has none."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions as F
+
+    if reader.recursive is not None:
+        raise UnusableSchema(
+            f"The type {reader.recursive} of the Avro schema holds itself, which no column of Spark's can.",
+            hint="Give a reader's schema without that field: schema_file.",
+        )
+    try:
+        envelope = enveloped(F.lit(None).cast("binary"), reader, reader)
+        return spark.range(0).select(envelope["value"].alias("value")).schema["value"].dataType
+    except TypeError:
+        # What PySpark makes of a class that isn't there.
+        raise JarsMissing(
+            "Spark has no spark-avro, which decodes Avro.",
+            hint="`lakelock jars` fetches it. A session of your own needs org.apache.spark:spark-avro_2.13, in Spark's "
+            "version, in spark.jars.packages.",
+        ) from None
+    except PySparkException as error:
+        raise UnusableSchema(
+            f"Spark can't read the Avro schema: {first_line(error)}.",
+            hint="Give a reader's schema without the part that it stumbles over: schema_file.",
+        ) from None
+
+
+class AvroFile(SchemaFixed):
+    """Bare Avro bytes, all of one schema."""
+
+    def __init__(self, spark: SparkSession, schema: str) -> None:
+        """``schema``: JSON. Raises `UnusableSchema`."""
+        self._schema = parse(schema)
+        self.type = _type(spark, self._schema)
+
+    def decoded(self, records: DataFrame, column: str, into: str) -> DataFrame:
+        """As `Format` has it. Filtered by it, Spark would move the filter down and decode every record twice."""
+        from pyspark.sql import functions as F
+
+        parsed = records.withColumn(_PARSED, enveloped(F.col(column), self._schema, self._schema))
+        return _judged(parsed, F.col(column), self.type, F.lit(MALFORMED), into)
+
+
+class AvroOfRegistry:
+    """Avro bytes behind the id of their schema, read as one schema: a given one, or the subject's latest.
+
+    The subject's schemas are asked for at once. A record of another id has the problem `UNKNOWN`: ask for those ids, by
+    `resolve`, and run the query again.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        registry: Registry,
+        topics: Sequence[str],
+        part: Part,
+        reader: str | None = None,
+        on_new_column: OnNewColumn | None = None,
+    ) -> None:
+        """``reader``: JSON. ``on_new_column``: where a record's schema has fields that the reader's lacks, these are
+        added to it (add), left out (ignore), or a problem (fail). None: left out of what a given reader's schema wants;
+        a problem where they are newer than the latest was when the run began.
+
+        Raises `UnusableSchema`, `UnknownSchema`, `RegistryUnreachable`.
+        """
+        self._spark = spark
+        self._registry = registry
+        self._reader = parse(reader) if reader is not None else _latest(registry, topics, part)
+        self._grows = on_new_column == "add" and reader is None
+        self._refuses_fields = on_new_column == "fail" or (on_new_column is None and reader is None)
+        self._writers: dict[str, AvroSchema] = {}
+        self._refused: dict[str, str] = {}
+        known = {id: each.schema for topic in topics for id, each in registry.known(topic, part).items()}
+        if self._grows:
+            for writer in known.values():
+                # What a producer has dropped since stays a column, and the records that have it are still to be read.
+                self._grow(writer)
+        self.type = _type(spark, self._reader)
+        for schema_id, writer in known.items():
+            self._take(schema_id, writer)
+            if on_new_column == "fail":
+                self._refuse_new_fields(schema_id, writer)
+
+    def _take(self, schema_id: str, writer: AvroSchema) -> None:
+        # Avro goes one level down its stack for each level of a value, even of a part that nobody reads: a deep one
+        # would end the JVM.
+        why = f"{writer.recursive} holds itself" if writer.recursive else misfit(writer, self._reader)
+        if why is None:
+            self._writers[schema_id] = writer
+        else:
+            self._refused[schema_id] = f"schema id {schema_id} can't be read as the reader's schema: {why}"
+
+    def _refuse_new_fields(self, schema_id: str, writer: AvroSchema) -> None:
+        fields = new_fields(self._reader, writer)
+        if fields and self._writers.pop(schema_id, None) is not None:
+            self._refused[schema_id] = (
+                f"schema id {schema_id} has fields that the reader's schema lacks: {', '.join(fields)}"
+            )
+
+    def _grow(self, writer: AvroSchema) -> None:
+        try:
+            self._reader = grown(self._reader, writer)
+        except UnusableSchema:
+            return  # whether the writer's records fit all the same is told by ``misfit``
+
+    def resolve(self, ids: Iterable[str], _: DataFrame) -> None:
+        """Ask the registry for these, each once in a run. What it doesn't have, or Avro can't read, is a bad record
+        from now on. Raises `RegistryUnreachable`."""
+        for schema_id in sorted(set(ids) - self._writers.keys() - self._refused.keys()):
+            before = self._reader
+            try:
+                writer = self._registry.schema(schema_id).schema
+                if self._grows and not writer.recursive:
+                    self._grow(writer)
+                    self.type = _type(self._spark, self._reader)
+                self._take(schema_id, writer)
+                if self._refuses_fields:
+                    self._refuse_new_fields(schema_id, writer)
+            except UnknownSchema:
+                self._refused[schema_id] = f"schema id {schema_id} isn't in the registry"
+            except UnusableSchema as error:
+                self._reader = before
+                self._refused[schema_id] = f"schema id {schema_id} can't be used: {error.message}"
+
+    def decoded(self, records: DataFrame, column: str, into: str) -> DataFrame:
+        """As `Format` has it. Filtered by it, Spark would move the filter down and decode every record twice."""
+        from pyspark.sql import functions as F
+
+        value, wire = F.col(column), self._registry.wire
+        payload = F.substring(value, wire.length + 1, 2**31 - 1)
+        # Ids of which the data looks the same, as schemas that differ in a comment, share a decoder.
+        alike: dict[str, list[str]] = {}
+        for schema_id, writer in self._writers.items():
+            alike.setdefault(writer.text, []).append(schema_id)
+        parsed = None
+        for ids in alike.values():
+            mine = self._one_of(value, ids)
+            envelope = enveloped(payload, self._writers[ids[0]], self._reader)
+            parsed = F.when(mine, envelope) if parsed is None else parsed.when(mine, envelope)
+        if parsed is None:
+            parsed = F.when(F.lit(False), enveloped(payload, self._reader, self._reader))
+        why = F.when(wire.problem(value).isNotNull(), wire.problem(value))
+        for schema_id, refused in self._refused.items():
+            why = why.when(self._one_of(value, [schema_id]), refused)
+        if self._writers:
+            why = why.when(self._one_of(value, self._writers), MALFORMED)
+        why = why.otherwise(F.concat(F.lit(UNKNOWN), wire.schema_id(value)))
+        return _judged(records.withColumn(_PARSED, parsed), value, self.type, why, into)
+
+    def _one_of(self, value: Column, ids: Iterable[str]) -> Column:
+        from pyspark.sql import functions as F
+
+        headers = [F.startswith(value, F.lit(self._registry.wire.header(schema_id))) for schema_id in ids]
+        return reduce(lambda one, other: one | other, headers)
+
+
+def _latest(registry: Registry, topics: Sequence[str], part: Part) -> AvroSchema:
+    found = {topic: registry.latest(topic, part).schema for topic in topics}
+    if len({schema.text for schema in found.values()}) > 1:
+        raise ConfigurationError(
+            f"The topics {', '.join(found)} have different schemas in the registry, and one table can't have both.",
+            hint="Say which one the records are to be read as: schema_file, or registry.subject.",
+        )
+    return next(iter(found.values()))

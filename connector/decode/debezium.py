@@ -1,0 +1,149 @@
+"""Change events as Debezium writes them: what a row was before and is after, in one envelope.
+
+The row becomes columns: as it is after, or, of a delete, as it was before. What the envelope says of the change
+follows: ``_op``, ``_source``, ``_ts_ms``, ``_transaction``, and ``_source_position``, where it stands in the database's
+own log, as text that sorts as that log does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from connector.decode.format import Format, problem_of
+from sinks.raised import identifier, literal
+from sinks.types import sql_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType, StructType
+
+OP = "_op"
+"""c: created, u: updated, d: deleted, r: read by a snapshot, t: the table was truncated."""
+POSITION = "_source_position"
+METADATA = (OP, "_source", "_ts_ms", "_transaction", POSITION)
+
+SOURCE = (
+    "STRUCT<version: STRING, connector: STRING, name: STRING, ts_ms: BIGINT, snapshot: STRING, db: STRING, "
+    "schema: STRING, table: STRING, txId: BIGINT, lsn: BIGINT, file: STRING, pos: BIGINT, row: BIGINT, gtid: STRING, "
+    "commit_lsn: STRING, change_lsn: STRING, event_serial_no: BIGINT, scn: STRING, commit_scn: STRING>"
+)
+"""Of the connectors for PostgreSQL, MySQL and MariaDB, SQL Server and Oracle."""
+_TRANSACTION = "STRUCT<id: STRING, total_order: BIGINT, data_collection_order: BIGINT>"
+
+
+def envelope(row: StructType) -> StructType:
+    """Of an event in JSON, for such rows; with the schema beside it, the event is inside ``payload``."""
+    from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+    event = [
+        StructField("before", row),
+        StructField("after", row),
+        StructField("op", StringType()),
+        StructField("ts_ms", LongType()),
+        StructField("source", _type(SOURCE)),
+        StructField("transaction", _type(_TRANSACTION)),
+    ]
+    return StructType([*event, StructField("payload", StructType(event))])
+
+
+def _type(ddl: str) -> DataType:
+    from pyspark.sql.types import StructType
+
+    found = StructType.fromDDL(f"x {ddl}")
+    assert isinstance(found, StructType)
+    return found["x"].dataType
+
+
+@dataclass(frozen=True)
+class Debezium:
+    """``events``: how the envelope is read. Its type has ``before``, ``after`` and ``op``; the rest may be missing."""
+
+    events: Format
+
+    @property
+    def type(self) -> StructType:
+        from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+        fields = {field.name: field.dataType for field in self._envelope}
+        row = fields["after"]
+        assert isinstance(row, StructType)
+        source, transaction = fields.get("source", _type(SOURCE)), fields.get("transaction", _type(_TRANSACTION))
+        kinds = (StringType(), source, LongType(), transaction, StringType())
+        return StructType([*row.fields, *(StructField(name, kind) for name, kind in zip(METADATA, kinds, strict=True))])
+
+    def resolve(self, ids: Iterable[str], records: DataFrame) -> None:
+        self.events.resolve(ids, records)
+
+    @property
+    def _envelope(self) -> StructType:
+        from pyspark.sql.types import StructType
+
+        assert isinstance(self.events.type, StructType)
+        return self.events.type
+
+    def decoded(self, records: DataFrame, column: str, into: str) -> DataFrame:
+        read, event = f"_envelope{into}", f"_event{into}"
+        frame = self.events.decoded(records, column, read)
+        names = [name for name in self._envelope.names if name != "payload"]
+        inner = "payload" in self._envelope.names
+        each = (
+            f"{literal(name)}, "
+            + (f"coalesce({read}.payload.{identifier(name)}, " if inner else "(")
+            + f"{read}.{identifier(name)})"
+            for name in names
+        )
+        frame = frame.selectExpr("*", f"named_struct({', '.join(each)}) AS {event}")
+        return frame.selectExpr(
+            "*", f"{self._value(event)} AS {into}", f"{self._problem(read, event)} AS {problem_of(into)}"
+        )
+
+    def _problem(self, read: str, event: str) -> str:
+        op = f"{event}.op"
+        return (
+            f"CASE WHEN {problem_of(read)} IS NOT NULL THEN {problem_of(read)} "
+            f"WHEN {op} IS NULL OR {op} NOT IN ('c', 'u', 'r', 'd', 't') "
+            f"THEN concat('no change of a row, its op is ', coalesce({op}, 'missing')) "
+            f"WHEN {op} IN ('c', 'u', 'r') AND {event}.after IS NULL THEN 'no row after the change' "
+            f"WHEN {op} = 'd' AND {event}.before IS NULL THEN 'no row before the delete' END"
+        )
+
+    def _value(self, event: str) -> str:
+        from pyspark.sql.types import StructType
+
+        there = set(self._envelope.names)
+        row = f"CASE WHEN {event}.op = 'd' THEN {event}.before ELSE {event}.after END"
+        fields = [
+            f"{literal(field.name)}, ({row}).{identifier(field.name)}"
+            for field in self.type.fields
+            if field.name not in METADATA
+        ]
+        for name in METADATA[:-1]:
+            kind = sql_type(self.type[name].dataType)
+            own = name.removeprefix("_")
+            fields.append(f"{literal(name)}, " + (f"{event}.{own}" if own in there else f"CAST(NULL AS {kind})"))
+        known: set[str] = set()
+        if "source" in there:
+            source = self.type["_source"].dataType
+            known = set(source.names) if isinstance(source, StructType) else set()
+        fields.append(f"{literal(POSITION)}, {_position(f'{event}.source', known)}")
+        return f"named_struct({', '.join(fields)})"
+
+
+def _position(source: str, fields: set[str]) -> str:
+    """SQL of ``_source_position``; null where the connector's way of counting isn't known."""
+    padded = "lpad(CAST({0}.{1} AS STRING), {2}, '0')"
+    ways = {
+        "lsn": padded.format(source, "lsn", 20),  # PostgreSQL
+        "pos": f"concat({source}.file, ':', {padded.format(source, 'pos', 20)}, ':', "
+        f"{padded.format(source, 'row', 10) if 'row' in fields else literal('')})",  # MySQL, MariaDB
+        "change_lsn": f"concat(coalesce({source}.commit_lsn, ''), ':', coalesce({source}.change_lsn, ''), ':', "
+        f"coalesce({padded.format(source, 'event_serial_no', 10)}, ''))",  # SQL Server
+        "scn": padded.format(source, "scn", 20),  # Oracle
+    }
+    needs = {"lsn": {"lsn"}, "pos": {"file", "pos"}, "change_lsn": {"commit_lsn", "change_lsn"}, "scn": {"scn"}}
+    whens = " ".join(
+        f"WHEN {source}.{name} IS NOT NULL THEN {sql}" for name, sql in ways.items() if needs[name] <= fields
+    )
+    return f"CASE {whens} END" if whens else "CAST(NULL AS STRING)"

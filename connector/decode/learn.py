@@ -1,0 +1,47 @@
+"""New fields of JSON objects: their names and types, from the records that have them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from connector.config import OWN_COLUMNS
+from sinks.types import names, needs_column_mapping
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+
+def learned(records: DataFrame, known: StructType) -> StructType:
+    """The fields of JSON objects in ``bytes`` that ``known`` lacks, with types that all of their values fit into.
+
+    Whole numbers are BIGINT, or DECIMAL(38,0) where that is too small, others DOUBLE; what is only null so far, or of
+    several types, is STRING, which takes any value. One Spark job. A name that can't be a column's is left out.
+    """
+    from pyspark.sql.types import StructType
+
+    text = "CAST(bytes AS STRING)"
+    objects = records.where(f"json_object_keys({text}) IS NOT NULL")
+    row = objects.selectExpr(f"schema_of_variant_agg(try_parse_json({text})) AS found").first()
+    kind = StructType.fromDDL(f"found {_as_ddl(row['found'] if row else 'VOID')}")
+    assert isinstance(kind, StructType)
+    found = kind["found"].dataType
+    taken = {name.lower() for name in known.names} | {name.lower() for name in OWN_COLUMNS}
+    new = []
+    for each in found.fields if isinstance(found, StructType) else ():
+        if each.name.lower() not in taken and not any(map(needs_column_mapping, names(StructType([each])))):
+            taken.add(each.name.lower())
+            new.append(each)
+    return StructType(new)
+
+
+def _as_ddl(variant: str) -> str:
+    """A type as ``schema_of_variant`` writes it -> that of a column."""
+
+    def typed(found: re.Match[str]) -> str:
+        if found["scale"] is not None:
+            return "DECIMAL(38,0)" if found["scale"] == "0" else "DOUBLE"
+        return {"OBJECT": "STRUCT", "VARIANT": "STRING", "VOID": "STRING"}.get(found[0], found[0])
+
+    return re.sub(r"`(?:[^`]|``)*`|\w+(?=:)|DECIMAL\(\d+,\s*(?P<scale>\d+)\)|\w+", typed, variant)

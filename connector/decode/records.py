@@ -1,0 +1,211 @@
+"""From Kafka's records to columns: the value's, the key's and headers where they are asked for, and the coordinates.
+
+A record that isn't right has a problem, ``STRUCT<reason, detail>``. Either it fails the query, or it stays a row of its
+own with all that Kafka gave, for the dead letters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from connector.decode.format import UNKNOWN, Format, problem_of
+from sinks.delta.table import COORDINATES
+from sinks.errors import ConfigurationError
+from sinks.raised import identifier, literal, problem, raise_sql
+from sinks.types import ddl, sql_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+KEY = "_key"
+HEADERS = "_headers"
+TOMBSTONE = "_tombstone"
+"""A boolean of every record, where a sink takes deletes: Kafka's value was null, and the key is Kafka's."""
+PROBLEM = "_problem"
+"""STRUCT<reason: STRING, detail: STRING>, null for a record that is right; only where letters are kept."""
+RAW = "_raw"
+"""STRUCT<key: BINARY, value: BINARY, headers: ARRAY<STRUCT<key, value>>>: the record itself; where letters are kept."""
+HEADER_TYPE = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
+
+CARRIED = (*COORDINATES, TOMBSTONE, PROBLEM, RAW)
+"""Columns that aren't the user's, and that go with a record through the transform."""
+
+_RIGHT = "_right"
+SHOWN_OF_A_BAD_VALUE = 200
+"""Characters."""
+_COORDINATES = {name: name.removeprefix("_") for name in COORDINATES}
+
+
+@dataclass(frozen=True)
+class RecordDecoder:
+    """``tombstones``: the columns that name the row which a null value deletes; None: a null value is a problem.
+
+    ``require``: a condition on the columns, which has to be true. ``letters``: what has a problem stays. ``raw``: with
+    what Kafka gave, also where a problem fails the query.
+    """
+
+    value: Format
+    key: Format | None = None
+    headers: bool = False
+    tombstones: tuple[str, ...] | None = None
+    require: str | None = None
+    letters: bool = False
+    raw: bool = False
+
+    def __call__(self, records: DataFrame) -> DataFrame:
+        """Columns: the value's, ``_key``, ``_headers``, ``_tombstone``, the coordinates, ``_problem`` and ``_raw``."""
+        frame = self.value.decoded(records, "value", "_of_value")
+        if self.key is not None:
+            frame = self.key.decoded(frame, "key", "_of_key")
+        frame = frame.selectExpr(*self._columns(), f"{self._problem()} AS {PROBLEM}", f"{_raw(records)} AS {RAW}")
+        if self.require is not None:
+            frame = self._ruled(frame)
+        if not self.letters:
+            frame = _failing(frame)
+        return frame if self.raw else frame.drop(RAW)
+
+    @property
+    def _parts(self) -> Mapping[str, Format]:
+        return {"value": self.value, "key": self.key} if self.key is not None else {"value": self.value}
+
+    def resolve(self, part: str, schema_id: str, records: DataFrame) -> bool:
+        """Have a schema asked for, or learned from ``records``; then the query that failed for it can be run again.
+
+        Whether there are more columns now.
+        """
+        format = self._parts[part]
+        before = format.type
+        format.resolve([schema_id], records.selectExpr(f"{part} AS bytes"))
+        return format.type != before
+
+    def _columns(self) -> list[str]:
+        columns = {name: f"_of_value{path}" for name, path in _fields(self.value).items()}
+        if self.tombstones is not None:
+            of_tombstone = self._of_tombstone(self.tombstones)
+            for name in columns:
+                if name in of_tombstone:
+                    columns[name] = f"CASE WHEN value IS NULL THEN {of_tombstone[name]} ELSE {columns[name]} END"
+        selected = [f"{sql} AS {identifier(name)}" for name, sql in columns.items()]
+        if self.key is not None:
+            selected.append(f"_of_key AS {KEY}")
+        if self.headers:
+            # As Kafka's own clients have it: of a name that is there twice, the last.
+            later = "exists(slice(headers, i + 2, size(headers)), later -> later.key = each.key)"
+            last = f"map_from_entries(filter(headers, (each, i) -> NOT {later}))"
+            selected.append(f"CASE WHEN headers IS NOT NULL THEN {last} END AS {HEADERS}")
+        if self.tombstones is not None:
+            selected.append(f"value IS NULL AS {TOMBSTONE}")
+        return selected + [f"{kafkas} AS {name}" for name, kafkas in _COORDINATES.items()]
+
+    def _problem(self) -> str:
+        """SQL of ``_problem``: what is wrong with the value, or with the key.
+
+        It is no function of the record, as far as Spark can tell, and so no filter is moved before it: moved down, one
+        over decoded columns would decode every record again, in each place where it names one.
+        """
+        whens = ["WHEN spark_partition_id() < 0 THEN NULL"]
+        if self.tombstones is None:
+            whens.append(f"WHEN value IS NULL THEN {told('tombstone', 'has no value (a tombstone)')}")
+        wrong = "WHEN {0} IS NOT NULL AND {1} IS NOT NULL THEN "
+        for part in self._parts:
+            wrong_with = problem_of(f"_of_{part}")
+            schema_id = f"substring({wrong_with}, {len(UNKNOWN) + 1})"
+            asked = raise_sql("unknown_schema", part=literal(part), id=schema_id)
+            whens.append(f"WHEN startswith({wrong_with}, {literal(UNKNOWN)}) THEN {asked}")
+            detail = f"concat('its {part}: ', {wrong_with})"
+            whens.append(wrong.format(part, wrong_with) + f"named_struct('reason', '{part}', 'detail', {detail})")
+        return f"CASE {' '.join(whens)} END"
+
+    def _ruled(self, frame: DataFrame) -> DataFrame:
+        from pyspark.errors import PySparkException
+        from pyspark.sql.types import BooleanType
+
+        try:
+            rule = frame.drop(PROBLEM, RAW).selectExpr(f"({self.require}) AS rule").schema["rule"].dataType
+        except PySparkException as error:
+            raise ConfigurationError(
+                f"require: Spark doesn't take {self.require!r}: {problem(error)}",
+                hint='Write a condition over the columns of a record, as in "amount >= 0".',
+            ) from None
+        if not isinstance(rule, BooleanType):
+            raise ConfigurationError(f"require: {self.require!r} is {sql_type(rule).upper()}, not BOOLEAN.")
+        broken = told("rule", f"breaks the rule {self.require}")
+        right = f"{TOMBSTONE} OR " if TOMBSTONE in frame.columns else ""
+        ruled = f"coalesce({PROBLEM}, CASE WHEN ({right}({self.require})) IS NOT TRUE THEN {broken} END)"
+        names = frame.columns
+        return frame.selectExpr(*(f"{ruled} AS {PROBLEM}" if name == PROBLEM else identifier(name) for name in names))
+
+    def _of_tombstone(self, key: Sequence[str]) -> dict[str, str]:
+        """SQL of the key's columns in a tombstone's row, from Kafka's key; those that the transform makes stay null."""
+        if self.key is None:
+            return _inferred(self.value, key)
+        fields = _fields(self.key)
+        if len(key) == 1 and not hasattr(self.key.type, "fields"):
+            return {key[0]: "_of_key"}
+        return {name: f"_of_key.{identifier(name)}" for name in key if name in fields}
+
+
+def _fields(format: Format) -> Mapping[str, str]:
+    """Column -> how it is reached in a decoded value. A value that has no fields is one column, ``value``."""
+    from pyspark.sql.types import StructType
+
+    kind = format.type
+    return {name: f".{identifier(name)}" for name in kind.names} if isinstance(kind, StructType) else {"value": ""}
+
+
+def told(reason: str, detail: str) -> str:
+    """SQL of a problem."""
+    return f"named_struct('reason', {literal(reason)}, 'detail', {literal(detail)})"
+
+
+def _raw(records: DataFrame) -> str:
+    headers = "headers" if "headers" in records.columns else f"CAST(NULL AS {HEADER_TYPE})"
+    return f"named_struct('key', key, 'value', value, 'headers', {headers})"
+
+
+def _failing(frame: DataFrame) -> DataFrame:
+    """A problem fails the query, whichever of the columns is used."""
+    columns = [name for name in frame.columns if name != PROBLEM]
+    bad = raise_sql(
+        "bad_record", topic="_topic", partition="_partition", offset="_offset", reason=f"{PROBLEM}.reason",
+        detail=f"{PROBLEM}.detail", value=f"substring(CAST({RAW}.value AS STRING), 1, {SHOWN_OF_A_BAD_VALUE})",
+    )  # fmt: skip
+    checked = frame.selectExpr("*", f"CASE WHEN {PROBLEM} IS NULL THEN true ELSE {bad} END AS {_RIGHT}")
+    return checked.selectExpr(
+        *(f"CASE WHEN {_RIGHT} THEN {identifier(name)} END AS {identifier(name)}" for name in columns)
+    )
+
+
+def _inferred(value: Format, key: Sequence[str]) -> dict[str, str]:
+    """Kafka's key is a JSON object with the key's columns, or, where the key is one column, that value as text or as a
+    JSON string. What can't be read stays null."""
+    from pyspark.sql.types import AtomicType, StructType
+
+    if not isinstance(value.type, StructType):
+        return {}
+    text = "CAST(key AS STRING)"
+    kinds = {field.name: field.dataType for field in value.type}
+    wanted = StructType([field for field in value.type if field.name in key])
+    parsed = f"from_json({text}, {literal(ddl(wanted))})"
+    found = {}
+    for name in (name for name in key if name in kinds):
+        kind = sql_type(kinds[name])
+        sql = f"CASE WHEN {text} LIKE '{{%}}' THEN {parsed}.{identifier(name)} "
+        if len(key) == 1 and isinstance(kinds[name], AtomicType):
+            as_json = f"from_json(concat('{{\"v\":', {text}, '}}'), {literal(f'v {kind}')}).v"
+            sql += f"WHEN {text} LIKE '\"%\"' THEN {as_json} ELSE try_cast({text} AS {kind}) "
+        found[name] = sql + "END"
+    return found
+
+
+def refuse_tombstones(rows: DataFrame) -> DataFrame:
+    """Without ``_tombstone``. A row in which it is true fails the query, with its coordinates."""
+    bad = raise_sql(
+        "bad_record", topic="_topic", partition="_partition", offset="_offset", reason="'tombstone'",
+        detail="'has no value (a tombstone)'",
+    )  # fmt: skip
+    checked = f"CASE WHEN {TOMBSTONE} THEN {bad} ELSE _offset END AS _offset"
+    names = (name for name in rows.columns if name != TOMBSTONE)
+    return rows.selectExpr(*(checked if name == "_offset" else identifier(name) for name in names))

@@ -1,0 +1,184 @@
+"""Confluent's schema registry, by its REST API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+import requests
+from pydantic import SecretStr
+from requests.auth import AuthBase, HTTPBasicAuth
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+from tenacity.wait import wait_base
+
+from connector.config.registry import ConfluentRegistry
+from connector.decode.registry import Part, WriterSchema
+from connector.decode.schema import parse
+from connector.decode.wire import ConfluentWire
+from sinks.errors import ConfigurationError, RegistryUnreachable, UnknownSchema, UnusableSchema
+
+_TIMEOUT = (5, 15)
+"""Seconds to connect, seconds without a byte of the answer."""
+_ATTEMPTS = 5
+_WAIT = wait_random_exponential(multiplier=0.5, max=10)
+_NOT_FOUND = {40401: "subject", 40402: "version", 40403: "schema"}
+_ACCEPTED = "application/vnd.schemaregistry.v1+json, application/json"
+
+
+class Confluent:
+    wire = ConfluentWire()
+
+    def __init__(self, options: ConfluentRegistry, *, attempts: int = _ATTEMPTS, wait: wait_base = _WAIT) -> None:
+        """``attempts``: rounds over all URLs."""
+        self._urls = list(options.url)
+        self._subject = options.subject
+        self._retrying = Retrying(
+            retry=retry_if_exception_type(RegistryUnreachable),
+            stop=stop_after_attempt(attempts),
+            wait=wait,
+            reraise=True,
+        )
+        self._session = requests.Session()
+        self._session.headers["Accept"] = _ACCEPTED
+        self._session.auth = _auth(options)
+        if options.ca is not None:
+            self._session.verify = options.ca
+        self._answers: dict[str, Any] = {}
+
+    def schema(self, schema_id: str) -> WriterSchema:
+        return self._read(self._get(f"schemas/ids/{schema_id}"), schema_id)
+
+    def known(self, topic: str, part: Part) -> Mapping[str, WriterSchema]:
+        subject = self._subject_of(topic, part)
+        try:
+            versions = self._get(f"subjects/{quote(subject, safe='')}/versions")
+        except UnknownSchema:
+            return {}
+        found = []
+        for version in versions:
+            try:
+                found.append(self._version(subject, str(version)))
+            except (UnknownSchema, UnusableSchema):
+                # Deleted meanwhile, or of no use to us: a record of it will say so.
+                continue
+        return {each.id: each for each in found}
+
+    def latest(self, topic: str, part: Part) -> WriterSchema:
+        return self._version(self._subject_of(topic, part), "latest")
+
+    def _version(self, subject: str, version: str) -> WriterSchema:
+        answer = self._get(f"subjects/{quote(subject, safe='')}/versions/{version}")
+        return self._read(answer, str(answer["id"]))
+
+    def _subject_of(self, topic: str, part: Part) -> str:
+        """By TopicNameStrategy, the producers' default."""
+        return self._subject or f"{topic}-{part}"
+
+    def _read(self, answer: Mapping[str, Any], schema_id: str) -> WriterSchema:
+        kind = answer.get("schemaType", "AVRO")
+        if kind != "AVRO":
+            raise UnusableSchema(
+                f"The schema {schema_id} of the registry is of type {kind}, not Avro."
+                + (" Protobuf isn't there yet." if kind == "PROTOBUF" else ""),
+                hint="Take format: json for JSON without a schema." if kind == "JSON" else "",
+            )
+        references = [
+            self._version(reference["subject"], str(reference["version"])).schema
+            for reference in answer.get("references") or ()
+        ]
+        return WriterSchema(schema_id, parse(answer["schema"], references))
+
+    def _get(self, path: str) -> Any:
+        if path not in self._answers:
+            self._answers[path] = self._retrying(self._get_from_any, path)
+        return self._answers[path]
+
+    def _get_from_any(self, path: str) -> Any:
+        said = []
+        for url in list(self._urls):
+            try:
+                return self._get_from(url, path)
+            except _Unavailable as unavailable:
+                said.append(f"{url}: {unavailable}")
+                # The next request starts with one that may answer.
+                self._urls.append(self._urls.pop(0))
+        raise RegistryUnreachable(
+            f"The schema registry gave no answer ({'; '.join(said)}). Nothing of this epoch was written.",
+            hint="Is registry.url right, and can this machine reach it? The run can be started again as it is.",
+        )
+
+    def _get_from(self, url: str, path: str) -> Any:
+        try:
+            answer = self._session.get(f"{url}/{path}", timeout=_TIMEOUT)
+        except requests.exceptions.SSLError as error:
+            raise ConfigurationError(
+                f"The schema registry at {url} shows a certificate that isn't trusted: {_innermost(error)}.",
+                hint="Give the authority that has signed it: registry.ca, the path of a PEM file.",
+            ) from None
+        except (requests.ConnectionError, requests.Timeout) as error:
+            raise _Unavailable(_innermost(error)) from None
+        status = answer.status_code
+        if status >= 500 or status in (408, 429):
+            raise _Unavailable(f"HTTP status {status}")
+        try:
+            body = answer.json()
+        except requests.exceptions.JSONDecodeError:
+            body = None
+        if status == 404 and isinstance(body, dict) and body.get("error_code") in _NOT_FOUND:
+            what = _NOT_FOUND[body["error_code"]]
+            raise UnknownSchema(
+                f"The schema registry has no such {what}: GET /{path} found nothing.",
+                hint="Is registry.subject right? Without it the subject is the topic's name with -key or -value."
+                if what == "subject"
+                else "",
+            )
+        if status in (401, 403):
+            raise ConfigurationError(
+                f"The schema registry at {url} refuses us (HTTP status {status}).",
+                hint="Check registry.username and registry.password, or registry.token, and what they may read.",
+            )
+        if status != 200 or body is None:
+            raise ConfigurationError(
+                f"What answers at {url} isn't a schema registry: GET /{path} gave HTTP status {status}"
+                + (" and no JSON." if body is None else "."),
+                hint="Check registry.url; some registries have their API under a path, as in /apis/ccompat/v7.",
+            )
+        return body
+
+
+class _Unavailable(Exception):
+    """Of one URL, for now."""
+
+
+class _Bearer(AuthBase):
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        request.headers["Authorization"] = f"Bearer {self._token}"
+        return request
+
+
+class _Nobody(AuthBase):
+    """Without it `requests` would look into the user's .netrc."""
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        return request
+
+
+def _auth(options: ConfluentRegistry) -> AuthBase:
+    if options.token is not None:
+        return _Bearer(options.token.get_secret_value())
+    if options.username is not None and options.password is not None:
+        name = options.username
+        in_clear = name.get_secret_value() if isinstance(name, SecretStr) else name
+        return HTTPBasicAuth(in_clear.encode(), options.password.get_secret_value().encode())
+    return _Nobody()
+
+
+def _innermost(error: BaseException) -> str:
+    """`requests` wraps what the system said several times."""
+    reason = error.args[0] if error.args else error
+    reason = getattr(reason, "reason", reason)
+    return str(reason).split("object at 0x")[-1].split(">: ")[-1] or type(error).__name__

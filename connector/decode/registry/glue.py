@@ -1,0 +1,123 @@
+"""AWS Glue's schema registry, by boto3. AWS's serializer names the schemas of keys and values alike, as the topic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from connector.config.registry import GlueOptions
+from connector.decode.registry import Part, WriterSchema
+from connector.decode.schema import parse
+from connector.decode.wire import GlueWire
+from sinks.errors import ConfigurationError, RegistryUnreachable, UnknownSchema, UnusableSchema
+
+_ATTEMPTS = 8
+
+
+class Glue:
+    wire = GlueWire()
+
+    def __init__(self, options: GlueOptions, *, attempts: int = _ATTEMPTS) -> None:
+        """``attempts`` of each request, the first one included; boto3 waits longer and longer in between."""
+        import boto3
+        from botocore.config import Config
+
+        config = Config(
+            region_name=options.region,
+            retries={"mode": "standard", "total_max_attempts": attempts},
+            connect_timeout=5,
+            read_timeout=15,
+        )
+        self._options = options
+        self._client: Any = boto3.session.Session().client("glue", endpoint_url=options.endpoint, config=config)
+        self._answers: dict[tuple[str, str], Mapping[str, Any]] = {}
+
+    def schema(self, schema_id: str) -> WriterSchema:
+        return _read(self._ask("get_schema_version", f"schema {schema_id}", SchemaVersionId=schema_id))
+
+    def known(self, topic: str, part: Part) -> Mapping[str, WriterSchema]:  # noqa: ARG002
+        try:
+            newest = self._newest(topic)
+        except UnknownSchema:
+            return {}
+        found = []
+        for number in range(1, newest + 1):
+            try:
+                found.append(self._version(topic, number))
+            except (UnknownSchema, UnusableSchema):
+                # Deleted, or of no use to us: a record of it will say so.
+                continue
+        return {each.id: each for each in found}
+
+    def latest(self, topic: str, part: Part) -> WriterSchema:  # noqa: ARG002
+        return self._version(topic, self._newest(topic))
+
+    def _newest(self, topic: str) -> int:
+        name = self._named(topic)
+        answer = self._ask("get_schema", f"schema {name['SchemaName']}", SchemaId=name)
+        return int(answer["LatestSchemaVersion"])
+
+    def _version(self, topic: str, number: int) -> WriterSchema:
+        name = self._named(topic)
+        what = f"version {number} of the schema {name['SchemaName']}"
+        return _read(
+            self._ask("get_schema_version", what, SchemaId=name, SchemaVersionNumber={"VersionNumber": number})
+        )
+
+    def _named(self, topic: str) -> dict[str, str]:
+        return {"RegistryName": self._options.registry, "SchemaName": self._options.schema_ or topic}
+
+    def _ask(self, method: str, what: str, **parameters: object) -> Mapping[str, Any]:
+        from botocore.exceptions import (
+            BotoCoreError,
+            ClientError,
+            ConnectionError,
+            HTTPClientError,
+            NoCredentialsError,
+            ReadTimeoutError,
+        )
+
+        question = method, repr(parameters)
+        try:
+            if question not in self._answers:
+                self._answers[question] = getattr(self._client, method)(**parameters)
+            return self._answers[question]
+        except ClientError as error:
+            code, status = error.response["Error"]["Code"], error.response["ResponseMetadata"]["HTTPStatusCode"]
+            if code == "EntityNotFoundException":
+                raise UnknownSchema(
+                    f"AWS Glue's schema registry {self._options.registry!r} has no {what}.",
+                    hint="Are registry.glue.registry, schema and region right? Without schema it has the topic's name.",
+                ) from None
+            if status >= 500 or "Throttling" in code:
+                raise _unreachable(code) from None
+            raise ConfigurationError(
+                f"AWS Glue's schema registry refuses to show the {what}: {code}.",
+                hint="Reading it needs glue:GetSchema and glue:GetSchemaVersion; credentials come by AWS's own chain.",
+            ) from None
+        except NoCredentialsError:
+            raise ConfigurationError(
+                "AWS Glue's schema registry can't be asked: there are no AWS credentials.",
+                hint="Give them as AWS's own tools take them, e.g. in the environment, or as the machine's role.",
+            ) from None
+        except (ConnectionError, HTTPClientError, ReadTimeoutError) as error:
+            raise _unreachable(type(error).__name__) from None
+        except BotoCoreError as error:
+            raise ConfigurationError(f"AWS Glue's schema registry can't be asked: {error}.") from None
+
+
+def _unreachable(reason: str) -> RegistryUnreachable:
+    return RegistryUnreachable(
+        f"AWS Glue's schema registry gave no answer ({reason}). Nothing of this epoch was written.",
+        hint="Is registry.glue.region right, and can this machine reach AWS? The run can be started again as it is.",
+    )
+
+
+def _read(answer: Mapping[str, Any]) -> WriterSchema:
+    schema_id, kind = answer["SchemaVersionId"], answer["DataFormat"]
+    if kind != "AVRO":
+        raise UnusableSchema(
+            f"The schema {schema_id} of AWS Glue's registry is of type {kind}, not Avro."
+            + (" Protobuf isn't there yet." if kind == "PROTOBUF" else "")
+        )
+    return WriterSchema(schema_id, parse(answer["SchemaDefinition"]))

@@ -1,0 +1,51 @@
+"""Bytes as they are, or as text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from connector.decode.format import SchemaFixed, problem_of
+from sinks.raised import literal
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType
+
+NOT_UTF8 = "not UTF-8 text"
+
+
+@dataclass(frozen=True)
+class Bytes(SchemaFixed):
+    @property
+    def type(self) -> DataType:
+        from pyspark.sql.types import BinaryType
+
+        return BinaryType()
+
+    def decoded(self, records: DataFrame, column: str, into: str) -> DataFrame:
+        return records.selectExpr("*", f"{column} AS {into}", f"CAST(NULL AS STRING) AS {problem_of(into)}")
+
+
+@dataclass(frozen=True)
+class Text(SchemaFixed):
+    """UTF-8."""
+
+    @property
+    def type(self) -> DataType:
+        from pyspark.sql.types import StringType
+
+        return StringType()
+
+    def decoded(self, records: DataFrame, column: str, into: str) -> DataFrame:
+        wrong = f"CASE WHEN NOT {is_utf8(column)} THEN {literal(NOT_UTF8)} END"
+        return records.selectExpr("*", f"CAST({column} AS STRING) AS {into}", f"{wrong} AS {problem_of(into)}")
+
+
+def is_utf8(column: str) -> str:
+    """SQL: whether these bytes are text. Spark puts a replacement character for whatever isn't, without a word."""
+    from pyspark.sql import functions as F
+
+    if hasattr(F, "is_valid_utf8"):
+        return f"is_valid_utf8(CAST({column} AS STRING))"
+    return f"(encode(decode({column}, 'UTF-8'), 'UTF-8') = {column})"  # before Spark 4

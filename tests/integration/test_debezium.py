@@ -1,0 +1,132 @@
+"""Change events reproduce the table that they come from."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from conftest import Lake, Topic
+from kafka import KafkaProducer
+
+from sinks.errors import BadRecord
+
+ROW = "id INT, name STRING, amount DECIMAL(10,2)"
+Message = tuple[dict[str, Any], dict[str, Any] | None]
+
+
+class Database:
+    """A table, and what Debezium's connector for PostgreSQL tells of its changes: key and value."""
+
+    def __init__(self, seed: int) -> None:
+        self.rows: dict[int, tuple[str, str]] = {}
+        self._chance = random.Random(seed)
+        self._lsn = 1000
+
+    def changes(self, count: int) -> Iterator[Message]:
+        for _ in range(count):
+            yield from self._change()
+
+    def truncate(self) -> Message:
+        self.rows.clear()
+        return {}, self._event("t", None, None)
+
+    def _change(self) -> Iterator[Message]:
+        chance, known = self._chance, sorted(self.rows)
+        kind = chance.choice(["insert", "update", "update", "delete", "move"]) if known else "insert"
+        key = chance.choice(known) if known else 0
+        row = (chance.choice("abc"), f"{chance.randrange(10**6) / 100:.2f}")
+        if kind == "insert":
+            key = chance.randrange(50)
+            op, before = ("u", self._row(key)) if key in self.rows else ("c", None)
+            yield self._written(key, row, op, before)
+        elif kind == "update":
+            yield self._written(key, row, "u", self._row(key))
+        elif kind == "delete":
+            yield from self._deleted(key)
+        else:
+            # An update of the key is a delete of the old one, and a new row.
+            new = next(each for each in range(50, 10_000) if each not in self.rows)
+            yield from self._deleted(key)
+            yield self._written(new, row, "c", None)
+
+    def _written(self, key: int, row: tuple[str, str], op: str, before: dict[str, Any] | None) -> Message:
+        self.rows[key] = row
+        return {"id": key}, self._event(op, before, self._row(key))
+
+    def _deleted(self, key: int) -> Iterator[Message]:
+        yield {"id": key}, self._event("d", self._row(key), None)
+        yield {"id": key}, None
+        del self.rows[key]
+
+    def _row(self, key: int) -> dict[str, Any]:
+        name, amount = self.rows[key]
+        return {"id": key, "name": name, "amount": amount}
+
+    def _event(self, op: str, before: dict[str, Any] | None, after: dict[str, Any] | None) -> dict[str, Any]:
+        self._lsn += self._chance.randrange(1, 10**9)
+        source = {"version": "3", "connector": "postgresql", "snapshot": "false", "table": "orders", "lsn": self._lsn}
+        return {"before": before, "after": after, "source": source, "op": op, "ts_ms": 2, "transaction": None}
+
+
+def send(topic: Topic, messages: list[Message], *, schemas: bool, partition: int | None = None) -> None:
+    def text(part: dict[str, Any] | None) -> bytes | None:
+        if part is None:
+            return None
+        return json.dumps({"schema": {"type": "struct", "fields": []}, "payload": part} if schemas else part).encode()
+
+    producer = KafkaProducer(bootstrap_servers=topic.broker.bootstrap)
+    for key, value in messages:
+        at = key["id"] % 2 if partition is None else partition
+        producer.send(topic.name, text(value), json.dumps(key).encode(), partition=at)
+    producer.close()
+
+
+def options(**changes: Any) -> dict[str, Any]:
+    return {"value": {"format": "debezium", "schema": ROW}, "sink": {"key": "id"}, **changes}
+
+
+def held(lake: Lake, kind: str = "upsert") -> dict[int, tuple[str, str]]:
+    return {row[0]: (row[1], str(row[2])) for row in lake.sql("SELECT id, name, amount FROM {t}", kind)}
+
+
+@pytest.mark.parametrize("schemas", [False, True], ids=["bare", "with schema"])
+def test_inserts_updates_deletes_and_moves_of_keys_give_the_source_table(
+    schemas: bool, lake: Lake, topic: Topic
+) -> None:
+    database = Database(seed=11)
+    for size in (300, 200):
+        send(topic, list(database.changes(size)), schemas=schemas)
+        lake.pipeline("upsert", **options(epoch={"max_records": 170})).run()
+        assert held(lake) == database.rows
+    assert [name for name in lake.frame("upsert").columns if not name.startswith("_")] == ["id", "name", "amount"]
+    assert not {"_op", "_source", "_source_position"} & set(lake.frame("upsert").columns)
+
+
+def test_by_the_databases_own_order_truncates_count_and_partitions_do_not_matter(lake: Lake, topic: Topic) -> None:
+    database = Database(seed=5)
+    messages = [*database.changes(60), database.truncate(), *database.changes(40)]
+    # Each half in a partition of its own, the later one in the first: by offsets a key would have two partitions.
+    send(topic, messages[50:], schemas=False, partition=0)
+    send(topic, messages[:50], schemas=False, partition=1)
+    lake.pipeline("upsert", **options(sink={"key": "id", "sequence_by": "_source_position"})).run()
+    assert held(lake) == database.rows
+
+
+def test_every_change_is_kept_by_an_append(lake: Lake, topic: Topic) -> None:
+    database = Database(seed=3)
+    messages = [each for each in database.changes(30) if each[1] is not None]
+    send(topic, messages, schemas=False, partition=0)
+    lake.pipeline(value=options()["value"]).run()
+    found = lake.sql("SELECT _op, id, _source.lsn, _source_position FROM {t} ORDER BY _offset")
+    assert [(op, lsn, where) for op, _, lsn, where in found] == [
+        (value["op"], value["source"]["lsn"], f"{value['source']['lsn']:020}") for _, value in messages if value
+    ]
+
+
+def test_what_is_no_change_of_a_row_is_a_bad_record(lake: Lake, topic: Topic) -> None:
+    topic.send(("1", {"op": "m", "message": "hello"}), partition=0)
+    with pytest.raises(BadRecord, match="no change of a row, its op is m"):
+        lake.pipeline("upsert", **options()).run()

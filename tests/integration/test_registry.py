@@ -1,0 +1,100 @@
+"""Topics in Avro, with a schema registry: as its schemas change."""
+
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import fastavro
+import pytest
+from conftest import Lake, Topic
+from registry import RegistryServer, registry_server
+
+from sinks.errors import BadRecord, RegistryUnreachable
+
+ONE = {"type": "record", "name": "R", "fields": [{"name": "k", "type": "string"}, {"name": "n", "type": "int"}]}
+TWO = {
+    "type": "record", "name": "R",
+    "fields": [{"name": "k", "type": "string"}, {"name": "n", "type": "long"},
+               {"name": "at", "type": {"type": "record", "name": "At", "fields": [{"name": "zip", "type": "string"}]}}],
+}  # fmt: skip
+THREE = {"type": "record", "name": "R", "fields": [{"name": "k", "type": "string"}]}
+
+
+@pytest.fixture
+def registry(topic: Topic) -> Iterator[RegistryServer]:
+    with registry_server() as server:
+        server.register(f"{topic.name}-value", 1, ONE)
+        yield server
+
+
+def of_schema(schema_id: int, schema: object, value: object) -> bytes:
+    buffer = io.BytesIO()
+    fastavro.schemaless_writer(buffer, fastavro.parse_schema(json.loads(json.dumps(schema))), value)
+    return b"\0" + schema_id.to_bytes(4, "big") + buffer.getvalue()
+
+
+def avro(registry: RegistryServer, **more: Any) -> dict[str, Any]:
+    return {"value": {"format": "avro", "registry": {"url": registry.url}}, **more}
+
+
+@pytest.mark.parametrize("kind", ["append", "upsert"])
+def test_a_schema_that_changes_while_the_run_goes_on(
+    lake: Lake, topic: Topic, registry: RegistryServer, kind: str
+) -> None:
+    pipeline = lake.pipeline(kind, **avro(registry, on_new_column="add", epoch={"max_records": 1}))
+    topic.send(("a", of_schema(1, ONE, {"k": "a", "n": 1})), partition=0)
+    pipeline.run()
+
+    def producer_goes_on(event: Any) -> None:
+        if not any("ids/2" in path for path in registry.answers):
+            registry.register(f"{topic.name}-value", 2, TWO)
+            registry.register(f"{topic.name}-value", 3, THREE)
+
+    topic.send(
+        ("b", of_schema(1, ONE, {"k": "b", "n": 2})),
+        ("c", of_schema(2, TWO, {"k": "c", "n": 2**40, "at": {"zip": "1"}})),
+        ("d", of_schema(3, THREE, {"k": "d"})), partition=0,
+    )  # fmt: skip
+    done = pipeline.run(observers=[producer_goes_on])
+    assert done.epochs == 3
+    assert lake.sql("SELECT k, n, at.zip FROM {t} ORDER BY k", kind) == [
+        ("a", 1, None), ("b", 2, None), ("c", 2**40, "1"), ("d", None, None),
+    ]  # fmt: skip
+    # A run that begins with a schema that has dropped columns keeps them.
+    topic.send(("a", of_schema(3, THREE, {"k": "a"})), ("e", of_schema(1, ONE, {"k": "e", "n": 5})), partition=0)
+    pipeline.run()
+    assert lake.sql("SELECT k, n FROM {t} WHERE k = 'e' OR (k = 'a' AND n IS NULL) ORDER BY k", kind) == [
+        ("a", None), ("e", 5),
+    ]  # fmt: skip
+
+
+def test_new_fields_are_no_silent_loss(lake: Lake, topic: Topic, registry: RegistryServer) -> None:
+    topic.send(("a", of_schema(1, ONE, {"k": "a", "n": 1})), partition=0)
+    lake.pipeline(**avro(registry)).run()
+    later = {**ONE, "fields": [*ONE["fields"], {"name": "more", "type": "string"}]}  # type: ignore[misc]
+
+    def producer_goes_on(_: Any) -> None:
+        registry.answers["/schemas/ids/9"] = {"schema": json.dumps(later)}
+
+    topic.send(("b", of_schema(9, later, {"k": "b", "n": 2, "more": "x"})), partition=0)
+    with pytest.raises(BadRecord, match="schema id 9 has fields that the reader's schema lacks: more"):
+        lake.pipeline(**avro(registry)).run(observers=[producer_goes_on])
+    lake.pipeline(**avro(registry, on_new_column="ignore")).run()
+    assert lake.rows() == [("a", 1), ("b", 2)]
+
+
+def test_an_unknown_schema_is_a_bad_record_and_no_registry_stops_the_run(
+    lake: Lake, topic: Topic, registry: RegistryServer
+) -> None:
+    topic.send(("a", of_schema(7, ONE, {"k": "a", "n": 1})), partition=0)
+    with pytest.raises(BadRecord, match="schema id 7 isn't in the registry"):
+        lake.pipeline(**avro(registry)).run()
+    registry.trouble = lambda: 503
+    with pytest.raises(RegistryUnreachable):
+        lake.pipeline(**avro(registry)).run()
+    assert not lake.path().joinpath("_delta_log").exists() or lake.rows() == []
+    registry.trouble = lambda: None
+    registry.answers["/schemas/ids/7"] = {"schema": json.dumps(ONE)}
+    lake.pipeline(**avro(registry)).run()
+    assert lake.rows() == [("a", 1)]

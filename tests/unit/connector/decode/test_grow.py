@@ -1,0 +1,53 @@
+"""One Avro schema with room for what two have."""
+
+import json
+from typing import Any
+
+import pytest
+
+from connector.decode.grow import grown, new_fields
+from connector.decode.schema import misfit, parse
+
+
+def record(name: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": [{"name": key, "type": kind} for key, kind in fields.items()]}
+
+
+INNER = record("shop.At", zip="string")
+
+
+@pytest.mark.parametrize(
+    ("reader", "writer", "new"),
+    [
+        (record("R", a="int"), record("R", a="int", b="string"), ["b"]),
+        (record("R", a="int"), record("R", a="long"), []),
+        (record("R", a="float"), record("R", a="double"), []),
+        (record("R", a="int", b="string"), record("R", a="int"), []),
+        (record("R", a=["null", "int"]), record("R", a="long"), []),
+        (record("R", a="int"), record("R", a=["null", "long"]), []),
+        (record("R", at=INNER), record("R", at=record("shop.At", zip="string", city="string")), ["at.city"]),
+        (record("R", at=["null", INNER]), record("R", at=record("shop.At", city="string")), ["at.city"]),
+        (
+            record("R", all={"type": "array", "items": INNER}),
+            record(
+                "R",
+                all={"type": "array", "items": record("shop.At", zip="string", x={"type": "map", "values": "int"})},
+            ),
+            ["all.x"],
+        ),
+        (record("R", at=INNER), record("R", at=INNER, to="shop.At"), ["to"]),
+        (record("R", at=INNER, a="int"), record("R", a="int", to=["null", INNER]), ["to"]),
+    ],
+)  # fmt: skip
+def test_what_has_grown_has_room_for_both(reader: Any, writer: Any, new: list[str]) -> None:
+    read, written = parse(json.dumps(reader)), parse(json.dumps(writer))
+    assert new_fields(read, written) == new
+    both = grown(read, written)
+    assert (misfit(read, both), misfit(written, both)) == (None, None)
+    assert (new_fields(both, read), new_fields(both, written)) == ([], [])
+    assert grown(both, written).text == both.text
+
+
+def test_what_no_schema_has_room_for_stays_a_misfit() -> None:
+    read, written = parse(json.dumps(record("R", a="int"))), parse(json.dumps(record("R", a="string")))
+    assert misfit(written, grown(read, written)) is not None

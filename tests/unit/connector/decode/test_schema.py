@@ -1,0 +1,134 @@
+"""Avro schemas: references filled in, and what can be read as what."""
+
+import json
+from typing import Any
+
+import pytest
+
+from connector.decode.schema import misfit, parse
+from sinks.errors import UnusableSchema
+
+
+def record(name: str = "R", **fields: Any) -> dict[str, Any]:
+    """``fields``: a type, or a field without its name."""
+    whole = {
+        key: kind if isinstance(kind, dict) and "name" not in kind else {"type": kind} for key, kind in fields.items()
+    }
+    return {"type": "record", "name": name, "fields": [{"name": key, **field} for key, field in whole.items()]}
+
+
+def fits(writer: Any, reader: Any) -> str | None:
+    return misfit(parse(json.dumps(writer)), parse(json.dumps(reader)))
+
+
+def decimal(precision: int, scale: int) -> dict[str, Any]:
+    return {"type": {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}}
+
+
+def timestamp(unit: str) -> dict[str, Any]:
+    return {"type": {"type": "long", "logicalType": f"timestamp-{unit}"}}
+
+
+def test_names_are_in_full_and_what_says_nothing_of_the_data_is_left_out() -> None:
+    text = json.dumps(
+        {
+            "type": "record",
+            "name": "shop.Order",
+            "doc": "x",
+            "fields": [
+                {"name": "a", "type": {"type": "fixed", "name": "F", "size": 2}, "doc": "x"},
+                {"name": "b", "type": ["null", "F"], "default": None},
+                {"name": "c", "type": {"type": "string", "avro.java.string": "String"}},
+            ],
+        }
+    )
+    fixed = {"type": "fixed", "name": "F", "namespace": "shop", "size": 2}
+    assert parse(text).root == {
+        "type": "record",
+        "name": "Order",
+        "namespace": "shop",
+        "fields": [
+            {"name": "a", "type": fixed},
+            {"name": "b", "type": ["null", "shop.F"], "default": None},
+            {"name": "c", "type": {"type": "string"}},
+        ],
+    }
+
+
+def test_a_reference_is_filled_in_where_it_stands_first_and_keeps_its_namespace() -> None:
+    city = parse('{"type": "enum", "name": "City", "symbols": ["A"]}')
+    address = parse(json.dumps(record("geo.Address", city="City")), [city])
+    order = parse(json.dumps(record("shop.Order", to="geo.Address", other="geo.Address", city="City")), [address])
+    to, other, of_city = (field["type"] for field in order.root["fields"])
+    assert to["fields"][0]["type"] == {"type": "enum", "name": "City", "namespace": "", "symbols": ["A"]}
+    assert (other, of_city) == ("geo.Address", "City")
+
+
+@pytest.mark.parametrize("text", ["string", '"string"', '{"type": "string"}', '{"type": {"type": "string"}}'])
+def test_a_primitive_may_stand_alone(text: str) -> None:
+    assert misfit(parse(text), parse('"string"')) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "nonsense", "{}", "[1]", '{"type": "record", "name": "R"}', '{"type": "array"}', '{"type": "what"}']
+)
+def test_what_is_no_schema_is_refused(text: str) -> None:
+    with pytest.raises(UnusableSchema, match="malformed"):
+        parse(text)
+
+
+def test_a_type_that_holds_itself_is_recognised() -> None:
+    node = record("x.Node", value="int", next=["null", "Node"])
+    assert parse(json.dumps(node)).recursive == "x.Node"
+    assert misfit(parse(json.dumps(node)), parse(json.dumps(record("x.Node", value="int")))) is None
+    twice = record("Pair", a=record("N", n="int"), b="N")
+    assert parse(json.dumps(twice)).recursive is None
+
+
+@pytest.mark.parametrize(
+    ("writer", "reader"),
+    [
+        (record(a="int"), record(a="long")),
+        (record(a="long", gone="string"), record(a="double")),
+        (record(a="int"), record(a="int", b={"type": "string", "default": "x"})),
+        (record(old="int"), record(new={"type": "int", "aliases": ["old"]})),
+        (record(a="string"), record(a=["null", "string"])),
+        (record(a=["null", "string"]), record(a="string")),
+        (record(a="int"), record(a=["null", "double"])),
+        (record(a=decimal(10, 2)), record(a=decimal(12, 2))),
+        (record(a="long"), record(a=timestamp("millis"))),
+        (record(a={"type": {"type": "array", "items": "int"}}), record(a={"type": {"type": "array", "items": "long"}})),
+        (record("A", a="int"), record("B", a="int")),
+        ("string", ["null", "string"]),
+    ],
+)
+def test_a_schema_that_evolved_can_be_read(writer: Any, reader: Any) -> None:
+    assert fits(writer, reader) is None
+
+
+@pytest.mark.parametrize(
+    ("writer", "reader", "why"),
+    [
+        (record(a="string"), record(a="int"), "a is string, which can't be read as int"),
+        (record(a="int"), record(b="int"), "b isn't in it, and has no default in the reader's schema"),
+        (record(a=record("S", b="long")), record(a=record("S", b="int")), "a.b is long, which can't be read as int"),
+        (record(a=["null", "string"]), record(a="int"), "a is null, which can't be read as int"),
+        (
+            record(a=decimal(10, 2)),
+            record(a=decimal(12, 4)),
+            "a is decimal(10,2), which Avro would misread as decimal(12,4)",
+        ),
+        (
+            record(a=timestamp("millis")),
+            record(a=["null", timestamp("micros")["type"]]),
+            "a is timestamp-millis, which Avro would misread as timestamp-micros",
+        ),
+        (
+            {"type": "fixed", "name": "F", "size": 2},
+            {"type": "fixed", "name": "F", "size": 3},
+            "the value has 2 bytes, which can't be read as 3",
+        ),
+    ],
+)
+def test_one_that_never_fits_or_would_be_misread_is_found(writer: Any, reader: Any, why: str) -> None:
+    assert fits(writer, reader) == why

@@ -1,0 +1,72 @@
+"""The options of a registry, as they come out of a pipeline file."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr, TypeAdapter, ValidationError
+
+from connector.config import _resolve
+from connector.config.registry import ConfluentRegistry, GlueRegistry, RegistryOptions
+
+ADAPTER: TypeAdapter[RegistryOptions] = TypeAdapter(RegistryOptions)
+URL = "https://registry.internal:8081"
+
+
+def read(options: object) -> RegistryOptions:
+    faults: list[str] = []
+    resolved = _resolve({"value": {"registry": options}}, (), faults)
+    assert faults == []
+    assert isinstance(resolved, dict)
+    return ADAPTER.validate_python(resolved["value"]["registry"])
+
+
+def fault(options: object) -> str:
+    with pytest.raises(ValidationError) as caught:
+        read(options)
+    return str(caught.value.errors(include_url=False)[0]["msg"])
+
+
+def test_a_url_is_enough_and_several_are_tried_in_turn() -> None:
+    one = read({"url": URL + "/"})
+    assert isinstance(one, ConfluentRegistry)
+    assert one.url == (URL,)
+    two = read({"url": [URL, "http://b:8081"]})
+    assert isinstance(two, ConfluentRegistry)
+    assert two.url == (URL, "http://b:8081")
+
+
+def test_secrets_come_by_reference_and_stay_wrapped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("REGISTRY_KEY", "key-id")
+    (tmp_path / "secret").write_text("s3cret\n")
+    options = read({"url": URL, "username": "${env:REGISTRY_KEY}", "password": f"${{file:{tmp_path}/secret}}"})
+    assert isinstance(options, ConfluentRegistry)
+    assert (options.username, options.password) == (SecretStr("key-id"), SecretStr("s3cret"))
+    assert "s3cret" not in repr(options)
+    assert "key-id" not in repr(options)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"url": URL, "username": "me", "password": "s3cret"}, "password: a secret doesn't belong in a pipeline file"),
+        ({"url": URL, "token": "s3cret"}, "token: a secret doesn't belong in a pipeline file"),
+        ({"url": "https://me:s3cret@registry"}, "url: credentials don't belong in it"),
+        ({"url": "registry:8081"}, "write a URL as in"),
+        ({"url": []}, "at least 1 item"),
+        ({"url": URL, "username": "me"}, "username and password belong together"),
+        ({"url": URL, "ca": "/nowhere/ca.pem"}, "ca: the file /nowhere/ca.pem isn't there"),
+        ({"url": URL, "user": "me"}, "user: "),
+        ({"glue": {"name": "x"}}, "glue.name: "),
+        (URL, "write {url: "),
+    ],
+)
+def test_what_is_wrong_is_named_without_the_secret(options: object, why: str) -> None:
+    said = fault(options)
+    assert why in said
+    assert "s3cret" not in said
+
+
+def test_glues_schemas_are_in_the_default_registry_unless_it_is_named() -> None:
+    options = read({"glue": {"region": "eu-central-1", "schema": "orders"}})
+    assert isinstance(options, GlueRegistry)
+    assert (options.glue.registry, options.glue.schema_) == ("default-registry", "orders")
