@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from dataclasses import asdict
 from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
@@ -12,14 +13,23 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from connector.config import DeltaPlace, load
 from connector.lab.commands import lab
+from connector.letters import letter_groups, letters_place
 from connector.observe import Progress
-from connector.pipeline import Pipeline, Status
-from connector.protocol.two_phase import Recovered
+from connector.pipeline import Pipeline
 from connector.rewind import Rewind
+from connector.shown import (
+    letters_fields,
+    print_letters,
+    print_recovered,
+    print_retried,
+    print_rewind,
+    print_status,
+    recovered_fields,
+    status_fields,
+)
 from connector.snapshot import snapshot_of
 from connector.spark import session
 from connector.terminal import err, out, reported, stop_on_signal
@@ -94,9 +104,9 @@ def status(file: File, json_: Json = False, debug: Debug = False) -> None:
     with reported(debug):
         state = Pipeline.from_file(file, debug=debug).status()
         if json_:
-            sys.stdout.write(json.dumps(_status_fields(state)) + "\n")
+            sys.stdout.write(json.dumps(status_fields(state)) + "\n")
         else:
-            _print_status(state)
+            print_status(state)
 
 
 @app.command()
@@ -146,9 +156,9 @@ def recover(file: File, json_: Json = False, debug: Debug = False) -> None:
         pipeline = Pipeline.from_file(file, debug=debug)
         recovered = pipeline.recover()
         if json_:
-            sys.stdout.write(json.dumps(_recovered_fields(recovered)) + "\n")
+            sys.stdout.write(json.dumps(recovered_fields(recovered)) + "\n")
         else:
-            _print_recovered(pipeline.config.name, recovered)
+            print_recovered(pipeline.config.name, recovered)
 
 
 @app.command()
@@ -185,6 +195,39 @@ def snapshot(
                     out.print(f"object    {escape(url)}", soft_wrap=True)
 
 
+@app.command("dead-letters")
+def dead_letters(
+    file: File,
+    retry: Annotated[
+        bool, typer.Option("--retry", help="Send them through the pipeline again, as the file says now.")
+    ] = False,
+    json_: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Show the records that were set aside (`on_bad_record: dead_letter`), grouped by what is wrong with them.
+
+    With --retry those that are right now get into the table, once, whatever crashes; the others stay, with what is
+    wrong with them now. It commits an epoch of its own: a run that is at work meanwhile is replaced, and ends with 3.
+    """
+    with reported(debug):
+        if retry:
+            pipeline = Pipeline.from_file(file, debug=debug)
+            retried = pipeline.retry_dead_letters()
+            if json_:
+                sys.stdout.write(json.dumps(asdict(retried)) + "\n")
+            else:
+                print_retried(pipeline.config, retried)
+            return
+        config = load(file)
+        letters_place(config)
+        with session(config.spark_options, name=f"letters {config.name}", s3=config.on_s3, debug=debug) as spark:
+            groups = letter_groups(config, spark)
+        if json_:
+            sys.stdout.write(json.dumps(letters_fields(groups)) + "\n")
+        else:
+            print_letters(config.name, groups)
+
+
 @app.command()
 def rewind(
     file: File,
@@ -206,7 +249,7 @@ def rewind(
         pipeline = Pipeline.from_file(file, debug=debug)
 
         def confirm(plan: Rewind) -> bool:
-            _print_rewind(plan)
+            print_rewind(plan)
             return yes
 
         pipeline.rewind(to_event_time=_time(to_event_time, "--to-event-time"), to_version=to_version, confirm=confirm)
@@ -327,121 +370,3 @@ def _time(text: str | None, option: str) -> datetime | None:
     if time is None or time.tzinfo is None:
         raise ConfigurationError(f"{option}: write a time with its zone, as 2026-11-01T00:00:00Z, not {text!r}.")
     return time
-
-
-def _recovered_fields(recovered: Recovered) -> dict[str, object]:
-    return {
-        "epoch": recovered.stands.number if recovered.stands else None,
-        "found": recovered.found.value,
-        "did": recovered.did.value,
-        "in_doubt": recovered.doubted.epoch.number if recovered.doubted else None,
-        "state": recovered.doubted.state.value if recovered.doubted else None,
-        "owner": recovered.doubted.epoch.owner if recovered.doubted else None,
-        "held": dict(recovered.held),
-    }
-
-
-def _print_recovered(pipeline: str, recovered: Recovered) -> None:
-    doubted = recovered.doubted
-    if doubted is not None:
-        out.print(
-            f"in doubt  epoch {doubted.epoch.number}, {doubted.state.value} by run {doubted.epoch.owner}",
-            soft_wrap=True,
-        )
-        for sink, held in recovered.held.items():
-            out.print(f"found     {escape(sink)}: {'the same range' if held else 'nothing of it'}", soft_wrap=True)
-    out.print(f"found     {recovered.found.value}")
-    out.print(f"did       {recovered.did.value}")
-    where = f"at epoch {recovered.stands.number}" if recovered.stands else "without any epoch yet"
-    out.print(f"{pipeline}: all sinks are {where}.", soft_wrap=True)
-
-
-def _print_rewind(plan: Rewind) -> None:
-    stands, target = plan.position, plan.target
-    out.print(
-        f"now       version {stands.version}, epoch {stands.epoch}, next {stands.offsets.to_json()}", soft_wrap=True
-    )
-    what = f"epoch {target.epoch}" if target.epoch else "no epoch yet"
-    out.print(f"back to   version {target.version}, {what}, next {plan.next_offsets.to_json()}", soft_wrap=True)
-    out.print(f"again     {plan.again:,} offsets are read once more by the next run")
-
-
-def _status_fields(state: Status) -> dict[str, object]:
-    position = state.position
-    return {
-        "pipeline": state.pipeline,
-        "delivery": state.delivery,
-        "table": state.sinks[0],
-        "sinks": list(state.sinks),
-        "in_doubt": {
-            "epoch": state.in_doubt.epoch.number,
-            "state": state.in_doubt.state.value,
-            "owner": state.in_doubt.epoch.owner,
-        }
-        if state.in_doubt
-        else None,
-        "epoch": position.epoch if position else None,
-        "offsets": state.offsets.to_dict(),
-        "ends": state.held.ends.to_dict(),
-        "lag": {
-            topic: {str(at.partition): lag for at, lag in state.lag.items() if at.topic == topic}
-            for topic in sorted(state.held.ends.topics)
-        },
-        "total_lag": sum(state.lag.values()),
-        "watermark": position.clock.watermark.isoformat() if position and position.clock.watermark else None,
-        "late": position.clock.late if position else 0,
-        "read_to": position.read_to.isoformat() if position and position.read_to else None,
-        "last_commit": {
-            "version": position.version,
-            "owner": position.owner,
-            "time": position.committed_at.isoformat() if position.committed_at else None,
-            "position_from": position.source,
-        }
-        if position
-        else None,
-    }
-
-
-def _print_status(state: Status) -> None:
-    position = state.position
-    out.print(f"pipeline     {state.pipeline}")
-    out.print(f"delivery     {state.delivery}")
-    for sink in state.sinks:
-        out.print(f"{'table' if len(state.sinks) == 1 else 'sink':12} {escape(sink)}", soft_wrap=True)
-    if state.in_doubt:
-        doubted = state.in_doubt
-        out.print(
-            f"[yellow]in doubt[/]     epoch {doubted.epoch.number} was {doubted.state.value} by run "
-            f"{doubted.epoch.owner}: that run is at work, or was killed, and the next one settles it",
-            soft_wrap=True,
-        )
-    if position is None:
-        out.print("epoch        none yet: the first run starts at source.start")
-    else:
-        out.print(f"epoch        {position.epoch}" + _found_by(position.source))
-        if position.committed_at:
-            when = f"{position.committed_at:%Y-%m-%d %H:%M:%S} UTC"
-            version = f"version {position.version}, " if position.version is not None else ""
-            out.print(f"last commit  {version}{when}, by run {position.owner}", soft_wrap=True)
-        if position.read_to:
-            out.print(f"complete to  {position.read_to:%Y-%m-%d %H:%M:%S} UTC")
-        if position.clock.watermark:
-            out.print(
-                f"watermark    {position.clock.watermark:%Y-%m-%d %H:%M:%S} UTC, late so far: {position.clock.late:,}"
-            )
-    table = Table(box=None, pad_edge=False)
-    for heading in ("topic", "partition", "next", "end", "lag"):
-        table.add_column(heading, justify="left" if heading == "topic" else "right")
-    for at, lag in state.lag.items():
-        stored = state.offsets.get(at)
-        end = state.held.ends[at]
-        table.add_row(at.topic, str(at.partition), "-" if stored is None else str(stored), str(end), f"{lag:,}")
-    out.print(table)
-
-
-def _found_by(source: str) -> str:
-    return {
-        "restored": " (the table was restored: it goes on from what was restored)",
-        "cloned": " (the table is a clone: it goes on from the source's position)",
-        "rows": " (the log was cleaned or holds none: found from the rows' coordinates)",
-    }.get(source, "")

@@ -15,8 +15,18 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, SecretStr, ValidationError
 
+from connector.config.formats import (
+    FORMATS,
+    AvroFormat,
+    BytesFormat,
+    DebeziumFormat,
+    FormatOptions,
+    JsonFormat,
+    StringFormat,
+)
 from connector.config.kinds import OWN_COLUMNS, dotted
 from connector.config.pipeline import (
+    DeadLetters,
     EpochBound,
     EveryRecords,
     FromOffsets,
@@ -25,8 +35,9 @@ from connector.config.pipeline import (
     PipelineConfig,
     Source,
     Start,
-    Value,
+    TopicPattern,
 )
+from connector.config.registry import REFERENCED_SECRETS
 from connector.config.sinks import (
     SINK_TYPES,
     DeltaAggregateSink,
@@ -45,21 +56,29 @@ from sinks.errors import ConfigurationError
 __all__ = [
     "COORDINATES",
     "OWN_COLUMNS",
+    "AvroFormat",
+    "BytesFormat",
+    "DeadLetters",
+    "DebeziumFormat",
     "DeltaAggregateSink",
     "DeltaAppendSink",
     "DeltaHistorySink",
     "DeltaPlace",
     "DeltaUpsertSink",
     "EveryRecords",
+    "FormatOptions",
     "FromOffsets",
     "FromTimestamp",
     "Interval",
+    "JsonFormat",
     "KafkaTopicSink",
     "KeyedSink",
     "PipelineConfig",
     "S3ObjectsSink",
     "Source",
     "Start",
+    "StringFormat",
+    "TopicPattern",
     "Window",
     "load",
     "parse",
@@ -81,7 +100,7 @@ def load(path: str | Path) -> PipelineConfig:
     try:
         # A subclass of SafeLoader: no tag makes an object.
         document = yaml.load(text, Loader=_UniqueKeys)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         problem = getattr(error, "problem", None) or str(error)
@@ -154,14 +173,19 @@ def _resolve(value: object, path: tuple[str | int, ...], faults: list[str]) -> o
             return ""
 
     resolved = _REFERENCE.sub(look_up, value)
-    may_be_secret = path[:2] == ("source", "kafka") or path[:1] == ("spark",)
+    of_registry = "registry" in path and path[-1] in REFERENCED_SECRETS
+    may_be_secret = path[:2] == ("source", "kafka") or path[:1] == ("spark",) or of_registry
     return SecretStr(resolved) if may_be_secret else resolved
+
+
+FORMATTED = ("value", "key")
 
 
 def _fault(fault: dict[str, Any]) -> str:
     """One line for one fault: the option's path, what is wrong, what to write instead."""
     loc: tuple[str | int, ...] = fault["loc"]
-    noise = {*SINK_TYPES, "str", "is-instance[SecretStr]", "[key]"}
+    formats = FORMATS if loc and loc[0] in FORMATTED else ()
+    noise = {*SINK_TYPES, *formats, "str", "is-instance[SecretStr]", "[key]"}
     where, kind = dotted(tuple(part for part in loc if part not in noise)), fault["type"]
     if kind == "extra_forbidden":
         known = _siblings(loc)
@@ -170,6 +194,9 @@ def _fault(fault: dict[str, Any]) -> str:
     if kind == "missing":
         return f"{where}: is missing"
     if kind in ("union_tag_invalid", "union_tag_not_found"):
+        if loc[0] in FORMATTED:
+            given = fault.get("ctx", {}).get("tag")
+            return f"{where}.format: is one of {', '.join(map(str, FORMATS))}{f', not {given!r}' if given else ''}"
         return f"{where}: type is one of {', '.join(map(str, SINK_TYPES))}"
     if kind == "literal_error":
         return f"{where}: is one of {fault['ctx']['expected'].replace(chr(39), '')}, not {fault['input']!r}"
@@ -186,11 +213,11 @@ def _siblings(loc: tuple[str | int, ...]) -> list[str]:
     models: dict[tuple[str, ...], type[BaseModel]] = {
         (): PipelineConfig,
         ("source",): Source,
-        ("value",): Value,
         ("epoch",): EpochBound,
         ("coordinator",): DeltaPlace,
-        ("dead_letters",): DeltaPlace,
+        ("dead_letters",): DeadLetters,
     }
     parent = tuple(str(part) for part in loc[:-1])
-    model = SINK_TYPES.get(loc[-2]) if parent[:1] == ("sinks",) else models.get(parent)
+    tagged = {"sinks": SINK_TYPES, **dict.fromkeys(FORMATTED, FORMATS)}.get(parent[0] if parent else "")
+    model = tagged.get(loc[-2]) if tagged else models.get(parent)
     return sorted(field.alias or name for name, field in model.model_fields.items()) if model else []

@@ -8,17 +8,22 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, StrictBool, field_validator, model_validator
 
+from connector.config.formats import FormatOptions
 from connector.config.kinds import Duration, Options, OptionText, Text, as_model, topic_name
 from connector.config.sinks import (
     IDLE_AFTER,
     DeltaAggregateSink,
     DeltaAppendSink,
+    DeltaHistorySink,
     DeltaPlace,
+    DeltaUpsertSink,
     KafkaTopicSink,
     SinkOptions,
 )
+from sinks.evolution import OnNewColumn
+from sinks.kafka import SECRET, faults
 
 RESERVED_KAFKA_OPTIONS = {
     "auto.offset.reset": "the position says where to read; `source.start` where there is none",
@@ -34,6 +39,16 @@ def _in_clear(options: Mapping[str, str | SecretStr]) -> dict[str, str]:
     return {
         name: value.get_secret_value() if isinstance(value, SecretStr) else value for name, value in options.items()
     }
+
+
+def _no_literal_secrets(options: Mapping[str, str | SecretStr]) -> Mapping[str, str | SecretStr]:
+    for name, value in options.items():
+        if SECRET.search(name) and value and not isinstance(value, SecretStr):
+            raise ValueError(
+                f"{name}: a secret that stands in a file is copied with it, into version control too; write "
+                "${env:NAME} or ${file:/path}"
+            )
+    return options
 
 
 class Interval(Options):
@@ -79,6 +94,52 @@ def _start(value: object) -> object:
     return value
 
 
+class TopicPattern(Options):
+    """Topics by a regular expression over their whole names. What Kafka keeps for itself (``__...``) never matches."""
+
+    pattern: str
+
+    @field_validator("pattern")
+    @classmethod
+    def _compiles(cls, pattern: str) -> str:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
+        return pattern
+
+    def __contains__(self, topic: object) -> bool:
+        return isinstance(topic, str) and not topic.startswith("__") and re.fullmatch(self.pattern, topic) is not None
+
+    def __str__(self) -> str:
+        return f"topics that match {self.pattern!r}"
+
+
+def _topics(value: object) -> object:
+    """One alternative of the two, chosen by us: pydantic would report the faults of both."""
+    if isinstance(value, str):
+        return as_model(TopicPattern, {"pattern": value})
+    if not isinstance(value, list | tuple):
+        raise ValueError(f'write a list of topics, [orders, returns], or a pattern, "orders-.*", not {value!r}')
+    if not value:
+        raise ValueError("is empty")
+    return value
+
+
+class ContinueAhead(Options):
+    """Go on behind what was lost, and that long ahead of the oldest record that is left."""
+
+    ahead: Annotated[Duration, Field(alias="continue", ge=timedelta(0))]
+
+
+def _on_data_loss(value: object) -> object:
+    if isinstance(value, Mapping):
+        return as_model(ContinueAhead, value)
+    if value not in ("fail", "continue"):
+        raise ValueError(f"write fail, continue or {{continue: 10 minutes}}, not {value!r}")
+    return value
+
+
 def _trigger(value: object) -> object:
     if isinstance(value, Mapping):
         return as_model(Interval, value)
@@ -88,14 +149,17 @@ def _trigger(value: object) -> object:
 
 
 class Source(Options):
-    topics: Annotated[tuple[Text, ...], Field(min_length=1)]
+    topics: Annotated[tuple[Text, ...] | TopicPattern, BeforeValidator(_topics)]
     kafka: Mapping[str, OptionText]
     start: Annotated[Start, BeforeValidator(_start)] = "earliest"
-    on_data_loss: Literal["fail", "continue"] = "fail"
+    on_data_loss: Annotated[Literal["fail", "continue"] | ContinueAhead, BeforeValidator(_on_data_loss)] = "fail"
+    on_recreated_topic: Literal["fail", "continue"] = "fail"
 
     @field_validator("topics")
     @classmethod
-    def _distinct(cls, topics: tuple[str, ...]) -> tuple[str, ...]:
+    def _distinct(cls, topics: tuple[str, ...] | TopicPattern) -> tuple[str, ...] | TopicPattern:
+        if isinstance(topics, TopicPattern):
+            return topics
         if len(set(topics)) != len(topics):
             raise ValueError("names a topic twice")
         return tuple(map(topic_name, topics))
@@ -110,11 +174,19 @@ class Source(Options):
                 raise ValueError(f"{name}: write Kafka's own name, {name.removeprefix('kafka.')}")
         if not options.get("bootstrap.servers"):
             raise ValueError('bootstrap.servers is missing, as in {bootstrap.servers: "127.0.0.1:9092"}')
+        found = faults(_in_clear(_no_literal_secrets(options)))
+        if found:
+            raise ValueError("; ".join(found))
         return options
 
     @property
     def continue_on_data_loss(self) -> bool:
-        return self.on_data_loss == "continue"
+        return self.on_data_loss != "fail"
+
+    @property
+    def ahead(self) -> timedelta:
+        """How far ahead of the oldest record reading goes on where retention was faster: that one may be next."""
+        return self.on_data_loss.ahead if isinstance(self.on_data_loss, ContinueAhead) else timedelta(0)
 
     @property
     def kafka_options(self) -> dict[str, str]:
@@ -122,13 +194,31 @@ class Source(Options):
         return _in_clear(self.kafka)
 
 
-class Value(Options):
-    format: Literal["json"]
-    schema_: Annotated[str, Field(alias="schema", min_length=1)]
+class DeadLetters(DeltaPlace):
+    """A table for records that aren't right, or a topic of the source's Kafka. ``max_share``: of an epoch's records;
+    more stop the run."""
+
+    topic: Annotated[Text, AfterValidator(topic_name)] | None = None
+    max_share: Annotated[float, Field(gt=0, le=1)] | None = None
+
+    @property
+    def place(self) -> str:
+        return super().place if self.topic is None else f"kafka:{self.topic}"
+
+    @model_validator(mode="after")
+    def _one_place(self) -> DeadLetters:
+        if [self.path, self.table, self.topic].count(None) != 2:
+            raise ValueError("give one of path (a folder or URI), table (catalog.schema.name) or topic (of Kafka)")
+        if not (self.path or self.table or self.topic):
+            raise ValueError("path or table is empty")
+        return self
 
 
 class EpochBound(Options):
     max_records: Annotated[int, Field(ge=1)] = 2_000_000
+    max_bytes: Annotated[int, Field(ge=1)] | None = None
+    """Of keys and values, as they are in Kafka's records: uncompressed."""
+    target_duration: Annotated[Duration, Field(gt=timedelta(0))] | None = None
 
 
 class EveryRecords(Options):
@@ -168,6 +258,11 @@ def _transform(sql: str | None) -> str | None:
     return sql
 
 
+_SHAPING = {
+    "value", "key", "headers", "require", "on_bad_record", "on_new_column", "transform", "event_time", "sinks",
+}  # fmt: skip
+
+
 class PipelineConfig(Options):
     """One pipeline file. ``lakelock init`` writes a commented one."""
 
@@ -175,15 +270,26 @@ class PipelineConfig(Options):
     delivery: Delivery = "transactional"
     commit_every: Annotated[Literal["batch", "record"] | EveryRecords, BeforeValidator(_commit_every)] = "batch"
     source: Source
-    value: Value
+    value: FormatOptions
+    key: FormatOptions | None = None
+    headers: StrictBool = False
+    require: Text | None = None
+    on_bad_record: Literal["fail", "dead_letter"] = "fail"
+    on_new_column: OnNewColumn | None = None
+    """None: what ``value`` declares has to be in the table, and of what it doesn't nothing is wanted."""
     epoch: EpochBound = EpochBound()
     trigger: Annotated[Literal["available_now"] | Interval, BeforeValidator(_trigger)] = "available_now"
     event_time: Text | None = None
     transform: Annotated[Text | None, AfterValidator(_transform)] = None
     sinks: tuple[SinkOptions, ...]
     coordinator: DeltaPlace | None = None
-    dead_letters: DeltaPlace | None = None
+    dead_letters: DeadLetters | None = None
     spark: Mapping[str, OptionText] = Field(default_factory=dict)
+
+    @field_validator("spark")
+    @classmethod
+    def _spark(cls, options: Mapping[str, OptionText]) -> Mapping[str, OptionText]:
+        return _no_literal_secrets(options)
 
     @field_validator("sinks")
     @classmethod
@@ -225,6 +331,70 @@ class PipelineConfig(Options):
         return self
 
     @model_validator(mode="after")
+    def _tables_can_change(self) -> PipelineConfig:
+        fixed = [
+            sink.type
+            for sink in self.sinks
+            if isinstance(sink, DeltaAggregateSink)
+            or (self.on_new_column == "add" and not isinstance(sink, DeltaAppendSink | DeltaUpsertSink))
+        ]
+        if self.on_new_column in ("add", "ignore") and fixed:
+            raise ValueError(
+                f"on_new_column: {self.on_new_column} isn't for {fixed[0]}, whose columns don't follow the records'; "
+                "write fail, or take it out"
+            )
+        patched = any(isinstance(sink, DeltaUpsertSink) and sink.ignore_null_updates is True for sink in self.sinks)
+        if self.on_new_column == "add" and patched:
+            raise ValueError("ignore_null_updates: true doesn't go with on_new_column: add; name the columns")
+        return self
+
+    @model_validator(mode="after")
+    def _source_fits(self) -> PipelineConfig:
+        if self.delivery != "transactional":
+            for option, given in {
+                "source.topics: a pattern": isinstance(self.source.topics, TopicPattern),
+                "source.on_recreated_topic: continue": self.source.on_recreated_topic == "continue",
+                "epoch.max_bytes": self.epoch.max_bytes is not None,
+                "epoch.target_duration": self.epoch.target_duration is not None,
+            }.items():
+                if given:
+                    raise ValueError(
+                        f"{option} needs delivery: transactional; with {self.delivery} a consumer group decides what "
+                        "is read next"
+                    )
+        if isinstance(self.source.topics, TopicPattern) and any(
+            isinstance(each, KafkaTopicSink) for each in self.sinks
+        ):
+            raise ValueError(
+                "source.topics: a pattern doesn't go with a kafka_topic: its transactions commit the offsets of every "
+                "topic that was ever read, and Kafka takes none of one that is gone. Name the topics"
+            )
+        if self.source.on_recreated_topic == "continue":
+            if self.two_phase:
+                raise ValueError(
+                    "source.on_recreated_topic: continue is for one Delta table, where the position changes in the "
+                    "same commit as the rows. Write the new topic to new places"
+                )
+            sink = self.sinks[0]
+            if isinstance(sink, DeltaHistorySink) and sink.sequence_by is None:
+                raise ValueError(
+                    "source.on_recreated_topic: continue needs a sequence_by in a delta_history: without, its versions "
+                    "begin and end at offsets, and those of the new topic start over. Write it to a new table"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _subjects_are_known(self) -> PipelineConfig:
+        for option in ("value", "key"):
+            registry = getattr(getattr(self, option), "registry", None)
+            if registry is not None and isinstance(self.source.topics, TopicPattern) and not registry.names_schemas:
+                raise ValueError(
+                    f"{option}.registry: source.topics is a pattern: say whose schemas its topics have, with subject, "
+                    "or glue.schema"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _delivery_fits(self) -> PipelineConfig:
         late = any(
             isinstance(sink, DeltaAggregateSink) and sink.window and sink.window.late == "dead_letter"
@@ -232,6 +402,16 @@ class PipelineConfig(Options):
         )
         if late and self.dead_letters is None:
             raise ValueError("window.late: dead_letter needs a place: dead_letters: {path: ...}")
+        if self.on_bad_record == "dead_letter" and self.dead_letters is None:
+            raise ValueError("on_bad_record: dead_letter needs a place: dead_letters: {path: ...}")
+        if self.dead_letters is not None and not late and self.on_bad_record == "fail":
+            raise ValueError("dead_letters: nothing would get there: write on_bad_record: dead_letter, or take it out")
+        topic = self.dead_letters.topic if self.dead_letters else None
+        if topic and (topic in self.source.topics or any(f"kafka:{topic}" == sink.place for sink in self.sinks)):
+            raise ValueError(
+                f"dead_letters.topic: {topic} is a topic of the pipeline's own, which would take its letters for "
+                "records; give another name"
+            )
         if self.dead_letters and any(self.dead_letters.place == sink.place for sink in self.sinks):
             raise ValueError("dead_letters: is the sink's own table; give another path")
         if late and self.delivery != "transactional":
@@ -257,7 +437,7 @@ class PipelineConfig(Options):
     @property
     def shape(self) -> str:
         """A hash of what shapes the rows: the same file gives the same rows of the same records."""
-        shaping = self.model_dump_json(include={"value", "transform", "event_time", "sinks"})
+        shaping = self.model_dump_json(include=_SHAPING)
         return hashlib.sha256(shaping.encode()).hexdigest()[:16]
 
     def alone(self, index: int) -> PipelineConfig:

@@ -89,19 +89,50 @@ def test_secrets_come_from_the_environment_and_from_files_and_are_not_shown(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PASSWORD", "hunter2")
-    (tmp_path / "truststore").write_text("swordfish\n")
+    (tmp_path / "key").write_text("swordfish\n")
     kafka = {
         "bootstrap.servers": "b:1",
-        "sasl.jaas.config": 'Login required password="${env:PASSWORD}";',
-        "ssl.truststore.password": "${file:%s}" % (tmp_path / "truststore"),
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "u",
+        "sasl.password": "${env:PASSWORD}",
+        "ssl.key.password": "${file:%s}" % (tmp_path / "key"),
     }
     config = parse(options(source=source(kafka=kafka)))
-    assert config.source.kafka_options["sasl.jaas.config"] == 'Login required password="hunter2";'
-    assert config.source.kafka_options["ssl.truststore.password"] == "swordfish"
-    assert isinstance(config.source.kafka["sasl.jaas.config"], SecretStr)
+    assert config.source.kafka_options["sasl.password"] == "hunter2"
+    assert config.source.kafka_options["ssl.key.password"] == "swordfish"
+    assert isinstance(config.source.kafka["sasl.password"], SecretStr)
     for shown in (repr(config), str(config), config.model_dump_json()):
         assert "hunter2" not in shown
         assert "swordfish" not in shown
+
+
+@pytest.mark.parametrize(
+    ("place", "option"),
+    [
+        ("kafka", "sasl.password"),
+        ("kafka", "sasl.jaas.config"),
+        ("kafka", "ssl.key.password"),
+        ("kafka", "ssl.keystore.key"),
+        ("kafka", "sasl.oauthbearer.client.credentials.client.secret"),
+        ("spark", "spark.hadoop.fs.s3a.secret.key"),
+        ("spark", "spark.hadoop.fs.azure.account.key.lake.dfs.core.windows.net"),
+        ("spark", "spark.ssl.keyStorePassword"),
+    ],
+)
+def test_a_literal_secret_is_refused_with_the_reason(place: str, option: str) -> None:
+    changes = {"spark": {option: "hunter2"}}
+    if place == "kafka":
+        changes = {"source": source(kafka={"bootstrap.servers": "b:1", option: "hunter2"})}
+    said = fault(**changes)
+    assert f"{option}: a secret that stands in a file is copied with it" in said
+    assert "write ${env:NAME} or ${file:/path}" in said
+    assert "hunter2" not in said
+
+
+def test_options_about_secrets_are_none() -> None:
+    spark = {"spark.hadoop.fs.s3a.aws.credentials.provider": "x.Y", "spark.redaction.regex": "(?i)token"}
+    assert parse(options(spark=spark)).spark_options == spark
 
 
 def test_a_missing_secret_names_the_option_but_no_value() -> None:
@@ -130,3 +161,104 @@ def test_a_config_is_immutable() -> None:
     config: PipelineConfig = parse(options())
     with pytest.raises(ValueError, match="frozen"):
         config.name = "q"
+
+
+@pytest.mark.parametrize(
+    ("given", "ahead"),
+    [("fail", None), ("continue", timedelta(0)), ({"continue": "10 minutes"}, timedelta(minutes=10))],
+)
+def test_on_data_loss(given: object, ahead: timedelta | None) -> None:
+    read = parse(options(source=source(on_data_loss=given))).source
+    assert read.continue_on_data_loss == (ahead is not None)
+    assert read.ahead == (ahead or timedelta(0))
+
+
+def test_on_data_loss_is_explained() -> None:
+    assert "write fail, continue or {continue: 10 minutes}" in fault(source=source(on_data_loss="go on"))
+    assert "on_data_loss" in fault(source=source(on_data_loss={"continue": "-1 minutes"}))
+
+
+def test_topics_by_a_pattern() -> None:
+    topics = parse(options(source=source(topics="orders-.*|x"))).source.topics
+    assert all(name in topics for name in ("orders-eu", "x"))
+    assert not any(name in topics for name in ("my-orders-eu", "xy", "__orders-eu"))
+    assert "t" in parse(options()).source.topics
+    assert "source.topics: pattern: '[' is no regular expression: unterminated" in fault(source=source(topics="["))
+    assert "write a list of topics" in fault(source=source(topics={"a": 1}))
+    assert "__consumer_offsets" not in parse(options(source=source(topics=".*"))).source.topics
+
+
+@pytest.mark.parametrize(
+    ("changed", "what"),
+    [
+        ({"source": source(topics=".*")}, "source.topics: a pattern"),
+        ({"source": source(on_recreated_topic="continue")}, "source.on_recreated_topic"),
+        ({"epoch": {"max_bytes": 1}}, "epoch.max_bytes"),
+        ({"epoch": {"target_duration": "1 minute"}}, "epoch.target_duration"),
+    ],
+)
+def test_what_needs_offsets_in_the_table(changed: dict[str, object], what: str) -> None:
+    parse(options(**changed))
+    assert f"{what}" in fault(delivery="manual_commit", **changed)
+    assert "needs delivery: transactional" in fault(delivery="manual_commit", **changed)
+
+
+def test_a_topic_made_again_needs_a_guard_that_can_be_moved() -> None:
+    on = {"source": source(on_recreated_topic="continue")}
+    history = {"type": "delta_history", "path": "lake/h", "key": "a"}
+    assert "needs a sequence_by" in fault(**on, sinks=[history])
+    parse(options(**on, sinks=[{**history, "sequence_by": "a"}]))
+    two = [{"type": "delta_append", "path": f"lake/{name}"} for name in "ab"]
+    assert "for one Delta table" in fault(**on, sinks=two, coordinator={"path": "lake/c"})
+
+
+def test_a_sink_that_would_feed_a_pattern_is_refused() -> None:
+    two = {"sinks": [{"type": "kafka_topic", "topic": "orders-out"}], "coordinator": {"path": "lake/c"}}
+    assert "would feed the pipeline with its own rows" in fault(source=source(topics="orders-.*"), **two)
+    assert "Name the topics" in fault(source=source(topics="other-.*"), **two)
+
+
+LETTERS = {"path": "lake/dead"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"on_bad_record": "dead_letter"}, "on_bad_record: dead_letter needs a place: dead_letters: {path: ...}"),
+        ({"dead_letters": LETTERS}, "dead_letters: nothing would get there: write on_bad_record: dead_letter"),
+        ({"on_bad_record": "dead_letter", "dead_letters": {"path": "lake/p"}}, "dead_letters: is the sink's own table"),
+        ({"on_bad_record": "dead_letter", "dead_letters": {**LETTERS, "max_share": 2}}, "dead_letters.max_share: "),
+        (
+            {"on_bad_record": "dead_letter", "dead_letters": {**LETTERS, "topic": "dead"}},
+            "dead_letters: give one of path (a folder or URI), table (catalog.schema.name) or topic",
+        ),
+        ({"on_bad_record": "dead_letter", "dead_letters": {"max_share": 0.1}}, "dead_letters: give one of path"),
+        ({"on_bad_record": "dead_letter", "dead_letters": {"path": ""}}, "dead_letters: path or table is empty"),
+        ({"on_bad_record": "dead_letter", "dead_letters": {"topic": "a b"}}, "dead_letters.topic: a topic's name is"),
+        (
+            {"on_bad_record": "dead_letter", "dead_letters": {"topic": "t"}},
+            "dead_letters.topic: t is a topic of the pipeline's own",
+        ),
+        (
+            {
+                "on_bad_record": "dead_letter",
+                "dead_letters": {"topic": "out"},
+                "coordinator": {"path": "lake/c"},
+                "sinks": [{"type": "kafka_topic", "topic": "out"}],
+            },
+            "dead_letters.topic: out is a topic of the pipeline's own",
+        ),
+        ({"on_bad_record": "skip"}, "on_bad_record: is one of fail or dead_letter, not 'skip'"),
+        ({"value": {"format": "protobuf"}}, "value: protobuf isn't there yet"),
+        ({"value": {"format": "bytes", "schema": "a INT"}}, "value.schema: unknown option"),
+        (
+            {"value": {"format": "json", "schema": "a INT", "mod": "strict"}},
+            "value.mod: unknown option, did you mean mode?",
+        ),
+        ({"value": {"format": "avro"}}, "value: give schema_file, a file with an Avro schema, or registry"),
+        ({"value": {"format": "debezium"}}, "value: give schema, the columns of the table, for events in JSON"),
+        ({"key": {"format": "xml"}}, "key.format: is one of json, string, bytes, avro, debezium, not 'xml'"),
+    ],
+)
+def test_formats_and_dead_letters_are_explained(changes: dict[str, object], said: str) -> None:
+    assert said in fault(**changes)

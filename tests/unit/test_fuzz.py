@@ -1,0 +1,96 @@
+"""Whatever a pipeline file or a commit's metadata holds: it is understood, or refused by one error of ours."""
+
+import contextlib
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import connector
+from connector.audit.claim import metadata
+from connector.config import load, parse
+from sinks.delta.metadata import CommitMetadata
+from sinks.errors import ConfigurationError, UnsupportedFormat
+
+FOLDER = Path(connector.__file__).parent
+FILES = [
+    yaml.safe_load(file.read_text()) for file in (FOLDER / "pipeline.yaml", *sorted(FOLDER.glob("examples/*.yaml")))
+]
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.dates() | st.sampled_from(
+    ["${env:NOT_THERE}", "${file:/not/there}", "1 hour", "-1 second", "1e9", "add", "*", "`", "';--", "\0", "\ud800"]
+)  # fmt: skip
+ANYTHING = st.recursive(
+    LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(LEAVES, inner, max_size=3), max_leaves=6
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+COMMIT = {
+    "lakelock": 1, "pipeline": "p", "epoch": 7, "owner": "o", "offsets": {"t": {"0": 5}}, "topics": {"t": "id"},
+    "read_to": "2026-11-01T00:00:00+00:00", "base": 6, "since": {"t": {"0": 0}}, "delivery": "transactional",
+    "lost": [["t", 0, 1, 2]], "clock": {"t": {"0": [1, 2, 3]}},
+}  # fmt: skip
+
+
+def places(document: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inner = (
+        document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
+    )
+    return [path, *(place for name, each in inner for place in places(each, (*path, name)))]
+
+
+@st.composite
+def spoiled(draw: st.DrawFn, documents: list[Any], anything: st.SearchStrategy[Any] = ANYTHING) -> Any:
+    """One of these, with something else in up to three places."""
+    document = copy.deepcopy(draw(st.sampled_from(documents)))
+    for _ in range(draw(st.integers(1, 3))):
+        path = draw(st.sampled_from(places(document)[1:]))
+        holder = document
+        for name in path[:-1]:
+            holder = holder[name]
+        holder[path[-1]] = draw(anything)
+        if isinstance(holder, dict) and draw(st.booleans()):
+            holder[draw(st.text(max_size=8))] = holder.pop(path[-1])
+    return document
+
+
+@settings(max_examples=400, suppress_health_check=list(HealthCheck))
+@given(spoiled(FILES))
+def test_a_spoiled_pipeline_file_is_understood_or_refused(document: Any) -> None:
+    with contextlib.suppress(ConfigurationError):
+        assert parse(document).shape
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"\xff\xfe\x00", b"[" * 20_000, b"a: " * 500, b"&a [*a]", b"!!python/object:os.x {}"]
+)
+def test_what_is_no_yaml_is_refused(text: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.yaml"
+    file.write_bytes(text)
+    with pytest.raises(ConfigurationError):
+        load(file)
+
+
+@settings(max_examples=400)
+@given(spoiled([COMMIT], JSON))
+def test_spoiled_metadata_is_understood_or_nobodys(document: Any) -> None:
+    text = json.dumps(document)
+    for read in (
+        lambda: CommitMetadata.from_json(text, pipeline="p"),
+        lambda: metadata(text, version=3, pipeline="p"),
+    ):
+        with contextlib.suppress(UnsupportedFormat):
+            read()
+
+
+def test_metadata_that_is_nested_without_end_is_nobodys() -> None:
+    deep = '{"lakelock": 1, "pipeline": "p", "offsets": ' + "[" * 100_000
+    assert CommitMetadata.from_json(deep, pipeline="p") is None
+    assert metadata(deep, version=3, pipeline="p") is None
