@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
+from connector.decode.records import told
 from sinks.clock import Seen
 from sinks.contract import Epoch
 from sinks.delta.kept import kept
@@ -40,6 +41,13 @@ def timed(records: DataFrame, column: str) -> DataFrame:
     null_time = raise_sql("null_time", column=literal(column), topic="_topic", partition="_partition", offset="_offset")
     tombstone = f"WHEN {name} IS NULL AND _tombstone THEN _timestamp " if "_tombstone" in records.columns else ""
     return records.withColumn(TIME, F.expr(f"CASE {tombstone}WHEN {name} IS NULL THEN {null_time} ELSE {name} END"))
+
+
+def problem_with_time(records: DataFrame, column: str) -> str:
+    """SQL of ``_problem``: when the record happened can't be told; null where it can."""
+    tombstone = "AND NOT _tombstone " if "_tombstone" in records.columns else ""
+    no_time = told("no_time", f"has no event time, its {column} is null")
+    return f"CASE WHEN {identifier(column)} IS NULL {tombstone}THEN {no_time} END"
 
 
 @contextmanager

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from connector.clock import LATE, TIME, Timing, clocked, timed
+from connector.clock import LATE, TIME, Timing, clocked, problem_with_time, timed
 from connector.coordinator import of_each
-from connector.derive import Derivation
+from connector.decode.records import PROBLEM, RAW, TOMBSTONE, told
+from connector.letters import Letters
 from connector.parts import Output
 from connector.protocol.steps import Event, Observer, Step
 from sinks.contract import Committed, Epoch, Prepared, TwoPhaseSink
 from sinks.delta.kept import kept
 from sinks.errors import BadRecord, LakelockError, OffsetsLost, PositionMismatch
+from sinks.kafka import reader_refused
 from sinks.offsets import OffsetRange
 from sinks.raised import raised
 
@@ -25,71 +28,144 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
+Done = TypeVar("Done")
+
+
+class _SchemaToAskFor(Exception):
+    def __init__(self, part: str, schema_id: str) -> None:
+        super().__init__(schema_id)
+        self.part, self.schema_id = part, schema_id
+
+
+@dataclass
+class Reading:
+    """How the records of an epoch become the rows of each sink: the same for every epoch of a run, unless the records
+    get more columns."""
+
+    read: Callable[[Sequence[OffsetRange]], DataFrame]
+    outputs: Mapping[str, Output]
+    """By the name of the sink."""
+    timing: Timing | None
+    letters: Letters | None
+    """None: a record that isn't right stops the run."""
+    with_new_columns: Callable[[Mapping[str, Output]], Mapping[str, Output]] = lambda outputs: outputs
+    """The outputs again, of records that have got more columns. Raises SchemaMismatch."""
+
+    @property
+    def several(self) -> bool:
+        """A record may make several rows."""
+        return any(output.decode.several for output in self.outputs.values())
+
+    def reduced(self, epoch: Epoch, stack: ExitStack, *, again: bool = False) -> tuple[Epoch, dict[str, DataFrame]]:
+        """Kafka is read once for all sinks that can share its decoded records; what several queries use is kept until
+        the end of ``stack``. ``again``: the epoch's clock is known."""
+        records = self.read(epoch.ranges)
+        decoders = [output.decode.decode for output in self.outputs.values()]
+        decoded = {decode: decode(records) for decode in decoders}
+        for decode, frame in decoded.items():
+            if decoders.count(decode) > 1 or PROBLEM in frame.columns:
+                decoded[decode] = stack.enter_context(kept(frame))
+        rows = {name: output.decode.shape(decoded[output.decode.decode]) for name, output in self.outputs.items()}
+        leading = next(iter(decoded.values()))  # all have the same problems: they differ in what a tombstone deletes
+        if self.letters is not None and PROBLEM in leading.columns:
+            rows = self._sorted_out(self.letters, leading, rows, epoch)
+        if self.timing is not None:
+            for name, output in self.outputs.items():
+                rows[name] = output.derivation.prepare(timed(rows[name], self.timing.column), epoch)
+            if not again:
+                # Whichever has windows knows what is late; else all tell the same.
+                first = next((name for name in rows if LATE in rows[name].columns), next(iter(rows)))
+                rows[first], epoch = stack.enter_context(clocked(rows[first], epoch, self.timing.idle_after))
+            rows = {name: frame.drop(TIME) for name, frame in rows.items()}
+        for name, output in self.outputs.items():
+            late = output.derivation.late(rows[name], epoch)
+            if late is not None and self.letters is not None:
+                self.letters.late(late, name, epoch)
+        return epoch, {
+            name: output.derivation.reduce(rows[name].drop(RAW), epoch) for name, output in self.outputs.items()
+        }
+
+    def with_all_schemas(self, epoch: Epoch, work: Callable[[], Done]) -> Done:
+        """Done again for each schema that turns up in the records, and that wasn't known before: what fails for it has
+        written nothing."""
+        while True:
+            try:
+                return work()
+            except _SchemaToAskFor as unknown:
+                # The sinks' decoders share their formats.
+                decoder = next(iter(self.outputs.values())).decode.decode
+                if decoder.resolve(unknown.part, unknown.schema_id, self.read(epoch.ranges)):
+                    self.outputs = self.with_new_columns(self.outputs)
+
+    def _sorted_out(
+        self, letters: Letters, records: DataFrame, rows: Mapping[str, DataFrame], epoch: Epoch
+    ) -> dict[str, DataFrame]:
+        marked = {name: self._marked(name, frame) for name, frame in rows.items()}
+        good = letters.sort_out(
+            records, {name: frame for name, frame in marked.items() if PROBLEM in frame.columns}, epoch,
+            several=self.several,
+        )  # fmt: skip
+        unkeyed = [name for name, output in self.outputs.items() if not output.decode.takes_tombstones]
+        return {name: frame.drop(TOMBSTONE) if name in unkeyed else frame for name, frame in {**marked, **good}.items()}
+
+    def _marked(self, name: str, rows: DataFrame) -> DataFrame:
+        """With the problems that the sink has with a row, where it can have any."""
+        output = self.outputs[name]
+        problems = [output.derivation.problem] if output.derivation.problem is not None else []
+        if not output.decode.takes_tombstones and TOMBSTONE in rows.columns:
+            problems.append(f"CASE WHEN {TOMBSTONE} THEN {told('tombstone', 'has no value (a tombstone)')} END")
+        if self.timing is not None:
+            problems.append(problem_with_time(rows, self.timing.column))
+        return rows.selectExpr("*", f"coalesce({', '.join(problems)}) AS {PROBLEM}") if problems else rows
+
+
 def run_epoch(
     epoch: Epoch,
+    reading: Reading,
     *,
-    read: Callable[[Sequence[OffsetRange]], DataFrame],
-    decode: Callable[[DataFrame], DataFrame],
-    derivation: Derivation,
     write: Callable[[Epoch, DataFrame], Committed],
-    timing: Timing | None,
     observe: Observer,
     behind: int,
 ) -> Committed:
-    """Spark is lazy: all the work is done in one pass, by the write. A record that is bad stops it there.
+    """Of a pipeline with one sink. Spark is lazy: all the work is done in one pass, by the write.
 
-    Only where event time is asked for, ``timing``, the decoded rows are kept for a second, small query before it.
+    Only where event time is asked for, or dead letters, the decoded rows are kept for a small query before it.
     """
-    with ExitStack() as stack, _about_the_records():
-        rows = decode(read(epoch.ranges))
-        if timing is not None:
-            rows = derivation.prepare(timed(rows, timing.column), epoch)
-            rows, epoch = stack.enter_context(clocked(rows, epoch, timing.idle_after))
-            rows = rows.drop(TIME)
-        reduced = derivation.reduce(rows, epoch)
-        observe(Event(Step.READ, epoch, behind=behind))
-        derivation.set_aside(rows, epoch)
-        observe(Event(Step.WRITING, epoch, behind=behind))
-        committed = write(epoch, reduced)
-    observe(Event(Step.COMMITTED, epoch, committed, behind))
+
+    def once() -> tuple[Epoch, Committed]:
+        with ExitStack() as stack, _about_the_records():
+            clocked, reduced = reading.reduced(epoch, stack)
+            (rows,) = reduced.values()
+            observe(Event(Step.READ, clocked, behind=behind))
+            observe(Event(Step.WRITING, clocked, behind=behind))
+            return clocked, write(clocked, rows)
+
+    done, committed = reading.with_all_schemas(epoch, once)
+    observe(Event(Step.COMMITTED, done, committed, behind))
     return committed
 
 
 def prepare_epoch(
     epoch: Epoch,
-    sinks: Mapping[str, tuple[Output, TwoPhaseSink[DataFrame]]],
+    reading: Reading,
+    sinks: Mapping[str, TwoPhaseSink[DataFrame]],
     *,
-    read: Callable[[Sequence[OffsetRange]], DataFrame],
-    timing: Timing | None,
     again: bool,
     at_once: bool,
     observe: Observer,
     behind: int,
 ) -> tuple[Epoch, dict[str, Prepared]]:
-    """Kafka is read once for all sinks that can share its decoded records. ``again``: the epoch's clock is known."""
-    with ExitStack() as stack, _about_the_records():
-        records = read(epoch.ranges)
-        decoders = [output.decode.decode for output, _ in sinks.values()]
-        decoded = {decode: decode(records) for decode in decoders}
-        for decode, rows in decoded.items():
-            if decoders.count(decode) > 1:
-                decoded[decode] = stack.enter_context(kept(rows))
-        shaped = {name: output.decode.shape(decoded[output.decode.decode]) for name, (output, _) in sinks.items()}
-        if timing is not None:
-            for name, (output, _) in sinks.items():
-                shaped[name] = output.derivation.prepare(timed(shaped[name], timing.column), epoch)
-            if not again:
-                # Whichever has windows knows what is late; else all tell the same.
-                leading = next((name for name, rows in shaped.items() if LATE in rows.columns), next(iter(shaped)))
-                shaped[leading], epoch = stack.enter_context(clocked(shaped[leading], epoch, timing.idle_after))
-            shaped = {name: rows.drop(TIME) for name, rows in shaped.items()}
-        reduced = {name: output.derivation.reduce(shaped[name], epoch) for name, (output, _) in sinks.items()}
-        observe(Event(Step.READ, epoch, behind=behind))
-        for name, (output, _) in sinks.items():
-            output.derivation.set_aside(shaped[name], epoch)
-        observe(Event(Step.WRITING, epoch, behind=behind))
-        prepare = {name: partial(sink.prepare, epoch, reduced[name]) for name, (_, sink) in sinks.items()}
-        return epoch, of_each(prepare, at_once=at_once)
+    """Of a pipeline with several sinks, or of those of them that have lost what they had prepared."""
+
+    def once() -> tuple[Epoch, dict[str, Prepared]]:
+        with ExitStack() as stack, _about_the_records():
+            clocked, reduced = reading.reduced(epoch, stack, again=again)
+            observe(Event(Step.READ, clocked, behind=behind))
+            observe(Event(Step.WRITING, clocked, behind=behind))
+            prepare = {name: partial(sink.prepare, clocked, reduced[name]) for name, sink in sinks.items()}
+            return clocked, of_each(prepare, at_once=at_once)
+
+    return reading.with_all_schemas(epoch, once)
 
 
 @contextmanager
@@ -103,7 +179,7 @@ def _about_the_records() -> Iterator[None]:
         raise _explained(error) or error from None
 
 
-def _explained(error: Exception) -> LakelockError | None:
+def _explained(error: Exception) -> Exception | None:
     fields = raised(error)
     if fields is None:
         if "KAFKA_DATA_LOSS" in str(error) or "OffsetOutOfRangeException" in str(error):
@@ -111,7 +187,9 @@ def _explained(error: Exception) -> LakelockError | None:
                 "Kafka's retention removed records while the epoch was being read; nothing of it was written.",
                 hint="Run the pipeline again: it says which offsets are missing and how to go on.",
             )
-        return None
+        return reader_refused(error)
+    if fields["kind"] == "unknown_schema":
+        return _SchemaToAskFor(fields["part"], fields["id"])
     where = f"{fields.get('topic')}-{fields.get('partition')}, offset {fields.get('offset')}"
     if fields["kind"] == "null_key" and fields.get("tombstone"):
         return BadRecord(
@@ -154,14 +232,21 @@ def _explained(error: Exception) -> LakelockError | None:
             f"epoch adds {fields['offsets']}. What is in a sum can't be taken out: nothing of this epoch was written.",
             hint="Has somebody changed rows of the table? RESTORE it to a version that the pipeline wrote.",
         )
-    if "value" not in fields:
+    if fields["reason"] == "tombstone":
         return BadRecord(
             f"The record at {where} has no value (a tombstone). Nothing of this epoch was written.",
             hint="This kind of table has no row that a tombstone could delete: keep tombstones out of the topic, or "
             "write it with delta_upsert.",
         )
+    shown = f" Its value starts with: {fields['value']}" if "value" in fields else ""
     return BadRecord(
-        f"The record at {where} is not one JSON object that fits value.schema. Nothing of this epoch was written. "
-        f"Its value starts with: {fields['value']}",
-        hint="Make value.schema fit the record (a STRING takes any value), or have the producer mend it.",
+        f"The record at {where} isn't right: {fields['detail']}. Nothing of this epoch was written.{shown}",
+        hint=f"{_HINTS[fields['reason']]} Or have such records set aside: on_bad_record: dead_letter.",
     )
+
+
+_HINTS = {
+    "value": "Make value.schema fit the record (a STRING takes any value), or have the producer mend it.",
+    "key": "Make the option key fit Kafka's key, or have the producer mend it.",
+    "rule": "Have the producer mend it, or loosen the rule in the option require; a null never meets a rule.",
+}

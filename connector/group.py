@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kafka import KafkaAdminClient
-from kafka.errors import KafkaError, NoError, NotCoordinatorError, UnknownMemberIdError
+from kafka.errors import GroupAuthorizationFailedError, KafkaError, NoError, NotCoordinatorError, UnknownMemberIdError
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as KafkaPartition
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from connector.config import PipelineConfig
 from sinks.errors import GroupActive, SourceError
-from sinks.kafka import ANSWER_WITHIN_MS, answering, client_options, known_options
+from sinks.kafka import ANSWER_WITHIN_MS, answering, client_options
 from sinks.offsets import Offsets, TopicPartition
 
 
@@ -25,7 +25,7 @@ class ConsumerGroup:
         self._topics = config.source.topics
         options = config.source.kafka_options
         self._servers = options["bootstrap.servers"]
-        self._options = known_options(KafkaAdminClient, client_options(options))
+        self._options = options
         self._client: KafkaAdminClient | None = None
 
     def close(self) -> None:
@@ -56,6 +56,9 @@ class ConsumerGroup:
                 "`source: {kafka: {group.id: ...}}`.",
             )
         for refusal in refusals:
+            if issubclass(refusal, GroupAuthorizationFailedError):
+                with answering(self._servers, group=self.name):
+                    raise refusal
             raise SourceError(
                 f"Kafka refuses to commit offsets for consumer group {self.name!r}: {refusal.__name__}.",
                 hint="The pipeline's user needs READ on the group.",
@@ -74,6 +77,8 @@ class ConsumerGroup:
     def _described(self) -> dict[str, Any]:
         (group,) = self._admin.describe_groups([self.name]).values()
         # Where the broker can't tell, it lists no members; a group that isn't there is dead, and has none.
+        if GroupAuthorizationFailedError.__name__ in (group["error"] or ""):
+            raise GroupAuthorizationFailedError
         if group["error"] and group["group_state"] != "Dead":
             raise NotCoordinatorError(group["error"])
         found: dict[str, Any] = group
@@ -90,7 +95,7 @@ class ConsumerGroup:
     def _admin(self) -> KafkaAdminClient:
         """Connected at the first question: a transactional `status` or `check` has none."""
         if self._client is None:
-            self._client = KafkaAdminClient(**self._options)
+            self._client = KafkaAdminClient(**client_options(KafkaAdminClient, self._options))
         return self._client
 
     def _ask(self, question: Callable[[], Any]) -> Any:
@@ -105,7 +110,7 @@ class ConsumerGroup:
             before_sleep=lambda _: self.close(),
             reraise=True,
         )
-        with answering(self._servers):
+        with answering(self._servers, group=self.name):
             return patience(question)
 
 

@@ -7,7 +7,7 @@ runs that append the same number one succeeds, and the other is told (``Fenced``
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -145,7 +145,7 @@ class Log:
 
 
 class _LogTable(DeltaTable):
-    def coordinates(self, topics: Sequence[str]) -> Offsets:
+    def coordinates(self, topics: Container[str]) -> Offsets:
         """Its rows come from no record: where the log's own history is cleaned, the number taken says where it is."""
         del topics
         return Offsets()

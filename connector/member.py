@@ -32,7 +32,7 @@ from connector.protocol.steps import Event, Observer, Step
 from connector.source import KafkaSource
 from sinks.contract import Epoch, Position
 from sinks.errors import BrokerUnreachable, OffsetsLost
-from sinks.kafka import answering, client_options, known_options
+from sinks.kafka import answering, client_options
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 log = logging.getLogger("lakelock.member")
@@ -99,11 +99,11 @@ class GroupMember:
         options = config.source.kafka_options
         self._servers = options["bootstrap.servers"]
         self._client_id = f"lakelock-{owner}"
-        with answering(self._servers):
+        with answering(self._servers, group=group.name):
             self._consumer = KafkaConsumer(
                 **{
                     "max_poll_records": DEFAULT_MAX_POLL_RECORDS,
-                    **known_options(KafkaConsumer, client_options(options)),
+                    **client_options(KafkaConsumer, options),
                     "client_id": self._client_id,
                     "group_id": group.name,
                     "enable_auto_commit": self._auto_commit,
@@ -165,7 +165,7 @@ class GroupMember:
 
     def commit(self, batch: Epoch) -> None:
         wanted = {KafkaPartition(*range_.at): offset_to_commit(range_.end) for range_ in batch.ranges}
-        with answering(self._servers):
+        with answering(self._servers, group=self._group.name):
             try:
                 self._consumer.commit(wanted)
             except _TAKEN_OVER as error:
@@ -195,7 +195,7 @@ class GroupMember:
 
     def _poll(self, max_records: int) -> bool:
         """Whether there were any records."""
-        with answering(self._servers):
+        with answering(self._servers, group=self._group.name):
             try:
                 found = self._consumer.poll(timeout_ms=_POLL_MS, max_records=max_records)
             except OffsetOutOfRangeError:
@@ -245,6 +245,7 @@ class GroupMember:
             stood,
             held,
             self._source.starting(held),
+            self._source.remaining(held),
             continue_on_data_loss=self._config.source.continue_on_data_loss,
         )
         for at in mine:

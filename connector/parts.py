@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from connector.config import (
-    COORDINATES,
     OWN_COLUMNS,
     DeltaPlace,
     DeltaUpsertSink,
@@ -17,18 +17,22 @@ from connector.config import (
     KeyedSink,
     PipelineConfig,
     S3ObjectsSink,
+    TopicPattern,
 )
-from connector.decode.json import decode_json, refuse_tombstones
+from connector.decode import as_declared, record_format
+from connector.decode.records import CARRIED, PROBLEM, RAW, TOMBSTONE, RecordDecoder, refuse_tombstones
 from connector.derive import Derivation, TableDerivation, as_is, derive
-from connector.derive.changes import TOMBSTONE
+from connector.letters import Letters, Place
 from connector.spark import isolated
 from connector.transform import transform
 from sinks.contract import TwoPhaseSink
 from sinks.delta.commit import PipelineCommits
+from sinks.delta.dead_letters import DeadLetters
 from sinks.delta.table import DeltaTable
 from sinks.delta.two_phase import TwoPhaseDelta
-from sinks.errors import ConfigurationError, LakelockError
-from sinks.raised import problem
+from sinks.errors import LakelockError
+from sinks.evolution import narrowed
+from sinks.raised import identifier
 from sinks.staging import Staging
 
 if TYPE_CHECKING:
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from sinks.objects import S3Objects
+    from sinks.topic.dead_letters import TopicDeadLetters
 
 Rows = Callable[["DataFrame"], "DataFrame"]
 
@@ -44,13 +49,19 @@ Rows = Callable[["DataFrame"], "DataFrame"]
 class Decoder:
     """From Kafka's records to rows of the user's columns, in two steps: sinks with the same ``decode`` share it."""
 
-    decode: Rows
-    """The format."""
+    decode: RecordDecoder
+    """The formats of value and key. With dead letters, records that have a ``_problem`` are there too."""
     shape: Rows
-    """What the sink takes of it, and the transform."""
+    """What the sink takes of those without a problem, and the transform. With dead letters they still have ``_raw``,
+    and ``_tombstone`` whether the sink takes such or not."""
+    takes_tombstones: bool
+    several: bool
+    """A record may make several rows."""
 
     def __call__(self, records: DataFrame) -> DataFrame:
-        return self.shape(self.decode(records))
+        """Of records that are all right."""
+        rows = self.shape(self.decode(records)).drop(RAW)
+        return rows if self.takes_tombstones else rows.drop(TOMBSTONE)
 
 
 @dataclass(frozen=True)
@@ -75,6 +86,7 @@ class Table:
         if self.table.detail() is None:
             self.table.create(self.derivation.columns)
         self.check()
+        self.table.allow_widening(self.derivation.columns)
 
     def check(self) -> bool:
         """Whether it is there; raises SchemaMismatch where it doesn't take the rows."""
@@ -126,15 +138,19 @@ def outputs(config: PipelineConfig, spark: SparkSession, records: DataFrame, sta
     """
     found: list[Output] = []
     with ExitStack() as stack:
-        for index, (sink, decode) in enumerate(zip(config.sinks, decoders(config), strict=True)):
+        tables: dict[int, DeltaTable] = {}
+        for index, sink in enumerate(config.sinks):
+            if isinstance(sink, DeltaPlace):
+                own = stack.enter_context(isolated(spark)) if config.two_phase and can_isolate(spark) else spark
+                if own is not spark and isinstance(sink, DeltaUpsertSink):
+                    # What it merges is staged, and stays as it is: no need for Delta to put it aside once more.
+                    own.conf.set("spark.databricks.delta.merge.materializeSource", "none")
+                tables[index] = DeltaTable(own, path=sink.path, name=sink.table, on_new_column=config.on_new_column)
+        for index, (sink, decode) in enumerate(zip(config.sinks, decoders(config, spark, tables), strict=True)):
             with _about(index):
                 rows = decode(records)
                 if isinstance(sink, DeltaPlace):
-                    own = stack.enter_context(isolated(spark)) if config.two_phase and can_isolate(spark) else spark
-                    if own is not spark and isinstance(sink, DeltaUpsertSink):
-                        # What it merges is staged, and stays as it is: no need for Delta to put it aside once more.
-                        own.conf.set("spark.databricks.delta.merge.materializeSource", "none")
-                    table = DeltaTable(own, path=sink.path, name=sink.table)
+                    table = tables[index]
                     commits = PipelineCommits(table, pipeline=config.name, topics=config.source.topics)
                     found.append(Table(decode, derive(config.alone(index), table, commits, rows), table, commits))
                 else:
@@ -142,26 +158,131 @@ def outputs(config: PipelineConfig, spark: SparkSession, records: DataFrame, sta
         yield found
 
 
+def with_new_columns(
+    config: PipelineConfig, records: DataFrame, names: Sequence[str], found: Mapping[str, Output]
+) -> dict[str, Output]:
+    """The same sinks for records that have got more columns since. ``names``: of the sinks, in the file's order.
+
+    Raises ConfigurationError, SchemaMismatch.
+    """
+    changed: dict[str, Output] = {}
+    for name, output in found.items():
+        index = names.index(name)
+        with _about(index):
+            rows = output.decode(records)
+            if isinstance(output, Table):
+                derivation = derive(config.alone(index), output.table, output.commits, rows)
+                changed[name] = replace(output, derivation=derivation)
+                changed[name].ready()
+            else:
+                changed[name] = replace(output, derivation=as_is(config.alone(index), rows))
+    return changed
+
+
 def can_isolate(spark: SparkSession) -> bool:
     """Whether rows of one session can be read in another: not through Spark Connect."""
     return not hasattr(spark, "cloneSession")
 
 
-def decoders(config: PipelineConfig) -> Sequence[Decoder]:
-    """One per sink. A sink without a key takes no tombstones, which are refused only where it takes its rows."""
-    schema = _value_schema(config)
+def decoders(
+    config: PipelineConfig, spark: SparkSession, tables: Mapping[int, DeltaTable] = MappingProxyType({})
+) -> Sequence[Decoder]:
+    """One per sink; ``tables`` by the number of their sink. A sink without a key takes no tombstones, which are refused
+    only where it takes its rows."""
+    topics = config.source.topics
+    if isinstance(topics, TopicPattern):
+        topics = (topics.pattern,)  # a registry is asked for the subject that it was given
+    # A transform says itself which columns there are: of other fields it wouldn't know.
+    learns = config.on_new_column != "add" or config.transform is None
+    value = record_format(
+        "value", config.value, spark, topics,
+        on_new_column=config.on_new_column if learns else None,
+        added=partial(_with_columns_of, tables.values()) if config.on_new_column == "add" and learns else as_declared,
+    )  # fmt: skip
+    key_format = record_format("key", config.key, spark, topics) if config.key is not None else None
+    letters = config.on_bad_record == "dead_letter"
     keys = [sink.key if isinstance(sink, KeyedSink) else None for sink in config.sinks]
     first = next((key for key in keys if key), None)
-    decode: Mapping[Sequence[str] | None, Rows] = {
-        key: partial(decode_json, schema=schema, key=key) for key in {key or first for key in keys}
-    }
+    decode = {
+        columns: RecordDecoder(
+            value, key_format, headers=config.headers, tombstones=columns, require=config.require, letters=letters,
+            raw=config.dead_letters is not None,
+        )
+        for columns in {columns or first for columns in keys}
+    }  # fmt: skip
 
-    def shape(key: Sequence[str] | None, rows: DataFrame) -> DataFrame:
-        if key is None and TOMBSTONE in rows.columns:
-            rows = refuse_tombstones(rows, TOMBSTONE)
-        return transform(rows, config.transform, (*COORDINATES, TOMBSTONE))
+    def shape(columns: Sequence[str] | None, table: DeltaTable | None, rows: DataFrame) -> DataFrame:
+        if letters:
+            rows = rows.where(f"{PROBLEM} IS NULL").drop(PROBLEM)
+        elif columns is None and TOMBSTONE in rows.columns:
+            rows = refuse_tombstones(rows)
+        rows = transform(rows, config.transform, CARRIED)
+        return rows if table is None else _without_new_columns(rows, table)
 
-    return [Decoder(decode[key or first], partial(shape, key)) for key in keys]
+    return [
+        Decoder(
+            decode[columns or first],
+            partial(shape, columns, tables.get(index) if config.on_new_column == "ignore" else None),
+            takes_tombstones=columns is not None,
+            several=config.transform is not None,
+        )
+        for index, columns in enumerate(keys)
+    ]
+
+
+def _with_columns_of(tables: Iterable[DeltaTable], declared: StructType) -> StructType:
+    """Columns that a table has got from fields of records since, and that are still to be filled from them."""
+    from pyspark.sql.types import StructType
+
+    fields = {field.name.lower(): field for field in declared}
+    for table in tables:
+        for field in table.schema if table.detail() is not None else ():
+            if field.name.lower() not in OWN_COLUMNS:
+                fields.setdefault(field.name.lower(), field)
+    return StructType(list(fields.values()))
+
+
+def _without_new_columns(rows: DataFrame, table: DeltaTable) -> DataFrame:
+    """What the table, if it is there, lacks is left out."""
+    if table.detail() is None:
+        return rows
+    there = {field.name.lower(): field.dataType for field in table.schema}
+    return rows.selectExpr(
+        *(
+            narrowed(identifier(field.name), field.dataType, there[field.name.lower()])
+            + f" AS {identifier(field.name)}"
+            if field.name.lower() in there
+            else identifier(field.name)
+            for field in rows.schema
+            if field.name.lower() in there or field.name in CARRIED
+        )
+    )
+
+
+def letters(config: PipelineConfig, spark: SparkSession) -> Letters | None:
+    place = config.dead_letters
+    if place is None:
+        return None
+    to: Place | None = letters_table(config, spark) or letters_topic(config)
+    return Letters(to, max_share=place.max_share, label=place.place) if to is not None else None
+
+
+def letters_table(config: PipelineConfig, spark: SparkSession) -> DeadLetters | None:
+    """None: there are no letters, or they go to a topic."""
+    place = config.dead_letters
+    if place is None or place.topic is not None:
+        return None
+    return DeadLetters(DeltaTable(spark, path=place.path, name=place.table), pipeline=config.name)
+
+
+def letters_topic(config: PipelineConfig) -> TopicDeadLetters | None:
+    """None: there are no letters, or they go to a table."""
+    from sinks.topic.dead_letters import TopicDeadLetters
+
+    place = config.dead_letters
+    if place is None or place.topic is None:
+        return None
+    return TopicDeadLetters(place.topic, pipeline=config.name, kafka=config.source.kafka_options)
 
 
 def _other(
@@ -215,28 +336,3 @@ def _about(index: int) -> Iterator[None]:
         error.hint = error.hint.replace("sinks[0]", f"sinks[{index}]")
         error.args = (error.message,)
         raise
-
-
-def _value_schema(config: PipelineConfig) -> StructType:
-    """``value.schema`` as Spark reads it. Only Spark knows its DDL, so this is checked once there is a session."""
-    from pyspark.errors import PySparkException
-    from pyspark.sql.types import StructType
-
-    try:
-        schema = StructType.fromDDL(config.value.schema_)
-    except PySparkException as error:
-        raise ConfigurationError(
-            f"value.schema: not a Spark schema: {problem(error)}",
-            hint='Write columns as in "carrier STRING, flight INT, at TIMESTAMP".',
-        ) from None
-    if not isinstance(schema, StructType) or not schema.names:
-        raise ConfigurationError('value.schema: write columns, as in "carrier STRING, flight INT".')
-    lower = [name.lower() for name in schema.names]
-    for name in schema.names:
-        if lower.count(name.lower()) > 1:
-            raise ConfigurationError(f"value.schema: column {name} is there twice (upper and lower case are the same).")
-        if name.lower() in OWN_COLUMNS:
-            raise ConfigurationError(
-                f"value.schema: {name} is a column of Lakelock's own ({', '.join(OWN_COLUMNS)}); take it out."
-            )
-    return schema

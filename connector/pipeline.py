@@ -7,7 +7,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -19,20 +19,34 @@ from connector.coordinator import Coordinator
 from connector.delivery import auto_commit, idempotent, manual_commit, transactional
 from connector.delivery.handover import hand_over
 from connector.delivery.work import Delivered, Group, GroupWork, Topics, Work, behind
-from connector.epoch import prepare_epoch, run_epoch
+from connector.epoch import Reading, prepare_epoch, run_epoch
 from connector.group import ConsumerGroup
 from connector.log import Log
 from connector.member import GroupMember
-from connector.parts import Output, Table, can_isolate, outputs
+from connector.parts import (
+    Output,
+    Table,
+    can_isolate,
+    letters,
+    letters_table,
+    letters_topic,
+    outputs,
+    with_new_columns,
+)
 from connector.protocol.recover import TopicsHeld, resume
+from connector.protocol.retire import recreated, retirement
 from connector.protocol.steps import Event, Observer
 from connector.protocol.two_phase import Recovered, Row
+from connector.retry import Retried, refuse_unfit, retry
 from connector.rewind import Rewind, Unpublished, Until, planned, rewind
 from connector.source import KafkaSource, no_records, polled
 from connector.spark import session
 from sinks.contract import Committed, Epoch, Position, Prepared
 from sinks.delta.commit import PipelineCommits
+from sinks.delta.retire import retire
 from sinks.delta.rewind import Target, before_event_time, before_offsets
+from sinks.delta.table import DeltaTable
+from sinks.delta.tombstones import Tombstones
 from sinks.errors import ConfigurationError
 from sinks.offsets import Offsets, TopicPartition
 from sinks.s3a import require_conditional_writes
@@ -61,6 +75,8 @@ class Status:
     offsets: Offsets
     """Next offsets: the table's, or the consumer group's where the delivery keeps them there."""
     held: TopicsHeld
+    next_times: Mapping[TopicPartition, datetime] = field(default_factory=dict)
+    """Kafka's timestamp of the next record, per partition that holds one that is still to be read."""
     in_doubt: Row | None = None
     """An epoch that is in some of the sinks, maybe: a run is at work on it, or was killed."""
 
@@ -68,6 +84,20 @@ class Status:
     def lag(self) -> Mapping[TopicPartition, int]:
         """Offsets that Kafka holds and that are still to be read, per partition: an upper bound on the records."""
         return {at: max(0, end - self.offsets.get(at, self.held.beginnings[at])) for at, end in self.held.ends.items()}
+
+    @property
+    def recreated(self) -> frozenset[str]:
+        """Topics that were deleted and made again since: the offsets are of the old ones."""
+        return frozenset(recreated(self.position, self.held)) if self.position else frozenset()
+
+    @property
+    def lag_seconds(self) -> Mapping[TopicPartition, float]:
+        """How long the next record has been waiting, per partition; 0 where none is."""
+        now = self.held.asked_at
+        return {
+            at: max(0.0, (now - self.next_times[at]).total_seconds()) if at in self.next_times else 0.0
+            for at in self.held.ends
+        }
 
 
 @dataclass(frozen=True)
@@ -159,14 +189,15 @@ class Pipeline:
             plan = planned(
                 parts.table.commits,
                 held,
-                parts.source.starting,
+                parts.source,
                 find=find,
                 wanted=wanted,
                 continue_on_data_loss=self.config.source.continue_on_data_loss,
             )
             if confirm(plan):
                 require_conditional_writes(spark, parts.table.table.location)
-                rewind(plan, parts.table.table, self._work(spark, parts, observers, topics=parts.source))
+                work = self._work(spark, parts, observers, topics=parts.source)
+                rewind(plan, parts.table.table, work, restored=lambda: self._look_back(spark, parts))
             return plan
 
     def replay(
@@ -201,6 +232,7 @@ class Pipeline:
     ) -> Delivered:
         with self._parts() as (spark, parts):
             self._make_ready(spark, parts)
+            self._look_back(spark, parts)
             topics = parts.source if until is None else Until(parts.source, until)
             work = self._work(spark, parts, observers, topics=topics)
             if not publish:
@@ -209,6 +241,28 @@ class Pipeline:
             if self.config.delivery != "transactional":
                 return self._run_in_group(work, spark, parts, stop)
             return transactional.deliver(work, interval=self.config.interval, stop=stop)
+
+    def retry_dead_letters(self, *, observers: Sequence[Observer] = ()) -> Retried:
+        """Send the dead letters through the pipeline as it is now, each that is right now once.
+
+        Raises ConfigurationError where the table can't tell which it holds; Fenced where a run commits meanwhile, which
+        is fenced itself where it goes on after this.
+        """
+        refuse_unfit(self.config)
+        with self._parts() as (spark, parts):
+            self._make_ready(spark, parts)
+            found = letters_table(self.config, spark)
+            assert found is not None
+            self._look_back(spark, parts)
+            return retry(
+                self.config,
+                parts.table,
+                found,
+                self._reading(spark, {parts.table.label: parts.table}, parts),
+                run=parts.run,
+                held=parts.source.look(),
+                observe=_all(observers),
+            )
 
     def recover(self, *, observers: Sequence[Observer] = ()) -> Recovered:
         """Settle an epoch that is in doubt, and nothing else. Needs Kafka only where what was prepared is gone.
@@ -232,6 +286,16 @@ class Pipeline:
         for output in parts.outputs:
             output.ready()
             require_conditional_writes(spark, output.location)
+        topic = letters_topic(self.config)
+        if topic is not None:
+            topic.check()
+
+    def _look_back(self, spark: SparkSession, parts: _Parts) -> None:
+        """Where the table was restored since its last epoch, its letters are what they were."""
+        found = letters_table(self.config, spark) if not self.config.two_phase else None
+        position = parts.table.derivation.sink.position() if found is not None else None
+        if found is not None and position is not None and position.restored_to is not None:
+            found.take_back(position.offsets, position.restored_to, position.epoch)
 
     def _work(self, spark: SparkSession, parts: _Parts, observers: Sequence[Observer], *, topics: Topics) -> Work:
         observe = _all(observers)
@@ -242,17 +306,11 @@ class Pipeline:
             if any(isinstance(sink, KafkaTopicSink) for sink in self.config.sinks):
                 group = Unpublished()  # the topic's transactions commit the group's offsets
 
+        reading = self._reading(spark, {output.label: output for output in parts.outputs}, parts)
+
         def run_one(epoch: Epoch, offsets_behind: int) -> Committed:
-            return run_epoch(
-                epoch,
-                read=partial(parts.source.read, spark),
-                decode=parts.table.decode,
-                derivation=parts.table.derivation,
-                write=parts.table.derivation.sink.write,
-                timing=self._timing(),
-                observe=observe,
-                behind=offsets_behind,
-            )
+            write = parts.table.derivation.sink.write
+            return run_epoch(epoch, reading, write=write, observe=observe, behind=offsets_behind)
 
         return Work(
             pipeline=self.config.name,
@@ -264,21 +322,31 @@ class Pipeline:
             group=group,
             observe=observe,
             continue_on_data_loss=self.config.source.continue_on_data_loss,
+            max_bytes=self.config.epoch.max_bytes,
+            target_duration=self.config.epoch.target_duration,
+            retire=self._retire(parts) if self.config.source.on_recreated_topic == "continue" else None,
             settle=coordinator.settle if coordinator else None,
         )
 
+    def _retire(self, parts: _Parts) -> Callable[[Epoch, Mapping[str, str]], Committed]:
+        """What is stored of topics that were made again gets other names."""
+        of, letters = parts.table, self.config.dead_letters
+        beside = [Tombstones(of.table, ()).table]
+        if letters is not None and letters.topic is None:
+            beside.append(DeltaTable(of.table.spark, path=letters.path, name=letters.table))
+        return lambda epoch, names: retire(of.table, of.commits, epoch, names, beside)
+
     def _coordinator(self, spark: SparkSession, parts: _Parts, observe: Observer) -> Coordinator:
         sinks = [output.two_phase(self.config.name) for output in parts.outputs]
-        by_name = dict(zip((sink.name for sink in sinks), zip(parts.outputs, sinks, strict=True), strict=True))
+        by_name = {sink.name: (output, sink) for output, sink in zip(parts.outputs, sinks, strict=True)}
 
         def prepare(
             epoch: Epoch, names: Sequence[str], again: bool, behind: int
         ) -> tuple[Epoch, Mapping[str, Prepared]]:
             return prepare_epoch(
                 epoch,
-                {name: by_name[name] for name in names},
-                read=partial(parts.source.read, spark),
-                timing=self._timing(),
+                self._reading(spark, {name: by_name[name][0] for name in names}, parts),
+                {name: by_name[name][1] for name in names},
                 again=again,
                 at_once=can_isolate(spark),
                 observe=observe,
@@ -308,17 +376,16 @@ class Pipeline:
             observe=work.observe,
         )
 
+        reading = self._reading(spark, {parts.table.label: parts.table}, parts)
+
         def write(batch: Epoch) -> int:
             records = member.records
             if not records:
                 return 0
             committed = run_epoch(
                 batch,
-                read=lambda _: polled(spark, records),
-                decode=parts.table.decode,
-                derivation=parts.table.derivation,
+                replace(reading, read=lambda _: polled(spark, records)),
                 write=parts.table.derivation.plain.write,
-                timing=self._timing(),
                 observe=work.observe,
                 behind=member.behind,
             )
@@ -337,14 +404,22 @@ class Pipeline:
                 require_conditional_writes(spark, output.location)
             if parts.log is not None:
                 require_conditional_writes(spark, parts.log.location)
+            topic = letters_topic(self.config)
+            if topic is not None:
+                topic.check()
             sinks = [
                 CheckedSink(output.label, output.check(), output.derivation.columns.names) for output in parts.outputs
             ]
             position, offsets, _ = self._stands(parts)
+            goes_on = self.config.source.on_recreated_topic == "continue"
+            if position and goes_on and (names := recreated(position, held)):
+                position = retirement(self.config.name, parts.run, position, held, names).position()
+                offsets = position.offsets
             resumption = resume(
                 position and replace(position, offsets=offsets),
                 held,
                 parts.source.starting(held),
+                parts.source.remaining(held),
                 continue_on_data_loss=self.config.source.continue_on_data_loss,
             )
             return Checked(sinks, position, resumption.offsets, behind(resumption.offsets, held))
@@ -352,13 +427,16 @@ class Pipeline:
     def status(self) -> Status:
         with self._parts() as (_, parts):
             position, offsets, in_doubt = self._stands(parts)
+            held = parts.source.look()
+            waiting = Offsets({**held.beginnings, **{at: offset for at, offset in offsets.items() if at in held.ends}})
             return Status(
                 self.config.name,
                 self.config.delivery,
                 [output.label for output in parts.outputs],
                 position,
                 offsets,
-                parts.source.look(),
+                held,
+                parts.source.next_times(waiting, held.ends),
                 in_doubt,
             )
 
@@ -402,9 +480,17 @@ class Pipeline:
                 hint="Write a pipeline file of another name for the one table, and do it there.",
             )
 
-    def _timing(self) -> Timing | None:
-        column = self.config.clock
-        return Timing(column, self.config.idle_after) if column is not None else None
+    def _reading(self, spark: SparkSession, outputs: Mapping[str, Output], parts: _Parts) -> Reading:
+        clock = self.config.clock
+        return Reading(
+            read=partial(parts.source.read, spark, headers=self.config.headers or self.config.dead_letters is not None),
+            outputs=outputs,
+            timing=Timing(clock, self.config.idle_after) if clock is not None else None,
+            letters=letters(self.config, spark),
+            with_new_columns=partial(
+                with_new_columns, self.config, no_records(spark), [output.label for output in parts.outputs]
+            ),
+        )
 
 
 def _all(observers: Sequence[Observer]) -> Observer:

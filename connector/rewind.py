@@ -7,19 +7,19 @@ was planned before, and writes the position down again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from connector.delivery.work import Work
-from connector.protocol.recover import TopicsHeld, resume
+from connector.delivery.work import Topics, Work
+from connector.protocol.recover import Remaining, TopicsHeld, resume
 from connector.source import KafkaSource
 from sinks.contract import Epoch, Position
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.rewind import Target, restore
 from sinks.delta.table import DeltaTable
 from sinks.errors import ConfigurationError
-from sinks.offsets import Offsets
+from sinks.offsets import Offsets, TopicPartition
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Rewind:
 def planned(
     commits: PipelineCommits,
     held: TopicsHeld,
-    starting: Callable[[TopicsHeld], Callable[[frozenset[str]], Offsets]],
+    topics: Topics,
     *,
     find: Callable[[PipelineCommits], Target | None],
     wanted: str,
@@ -64,14 +64,20 @@ def planned(
             "`lakelock replay` reads a stretch of time into a new table.",
         )
     stood = replace(position, offsets=found.offsets, refresh_after=None) if found.offsets else None
-    resumption = resume(stood, held, starting(held), continue_on_data_loss=continue_on_data_loss)
+    resumption = resume(
+        stood, held, topics.starting(held), topics.remaining(held), continue_on_data_loss=continue_on_data_loss
+    )
     again = sum(max(0, position.offsets.get(at, 0) - offset) for at, offset in resumption.offsets.items())
     return Rewind(position, found, resumption.offsets, again)
 
 
-def rewind(plan: Rewind, table: DeltaTable, work: Work) -> Position | None:
-    """Do it. A crash in between leaves the table restored; the next run goes on from there."""
+def rewind(plan: Rewind, table: DeltaTable, work: Work, *, restored: Callable[[], None]) -> Position | None:
+    """Do it. A crash in between leaves the table restored; the next run goes on from there.
+
+    ``restored`` is called in between, by the next run too, as long as the table shows that it was restored.
+    """
     restore(table, plan.target.version)
+    restored()
     stands = work.position()
     if stands is None or not plan.target.offsets:
         return stands
@@ -106,6 +112,12 @@ class Until:
     def starting(self, held: TopicsHeld) -> Callable[[frozenset[str]], Offsets]:
         start = self.topics.starting(held)
         return lambda topics: Offsets({at: min(offset, held.ends[at]) for at, offset in start(topics).items()})
+
+    def remaining(self, held: TopicsHeld) -> Remaining:
+        return self.topics.remaining(held)
+
+    def record_bytes(self, offsets: Offsets, ends: Offsets) -> Mapping[TopicPartition, float]:
+        return self.topics.record_bytes(offsets, ends)
 
 
 @dataclass

@@ -19,6 +19,7 @@ from connector.parts import s3_objects
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.table import DeltaTable
 from sinks.errors import ConfigurationError
+from sinks.kafka import spark_options
 from sinks.offsets import Offsets
 
 if TYPE_CHECKING:
@@ -106,12 +107,10 @@ def _messages(
     spark: SparkSession, config: PipelineConfig, sink: KafkaTopicSink, ends: Mapping[str, Mapping[str, int]]
 ) -> DataFrame:
     """As Spark reads Kafka: key, value, headers, topic, partition, offset, timestamp."""
-    reader = spark.read.format("kafka")
-    for name, value in config.source.kafka_options.items():
-        if name != "group.id":
-            reader = reader.option(f"kafka.{name}", value)
     return (
-        reader.option("kafka.isolation.level", "read_committed")
+        spark.read.format("kafka")
+        .options(**spark_options(config.source.kafka_options))
+        .option("kafka.isolation.level", "read_committed")
         .option("subscribe", sink.topic)
         .option("includeHeaders", "true")
         .option("endingOffsets", json.dumps(ends))

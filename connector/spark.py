@@ -8,7 +8,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,21 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-_SECRETS = "(?i)secret|password|token|access[.]?key|credential|jaas"
+_SECRETS = (
+    "(?i:secret|passw(or)?d|passphrase|token|access[.]?key|account[.]key|private[._-]?key|encryption[.]key"
+    "|keystore[.]key|credential|jaas)"
+)
+"""More than what may not stand in a pipeline file (sinks.kafka.SECRET): a name too many hidden does no harm."""
+_IN_PLANS = rf'key: "[^"]*{_SECRETS}[^"]*"\s+value: "(?:[^"\\]|\\.)*+"'
+"""A Spark Connect server shows every plan in its UI and its event log, a reader's options included."""
+_PLANS = "spark.sql.redaction.string.regex"
+# A record of Avro says itself how long its strings are, and Avro takes the memory before it looks whether they are
+# there: six bad bytes would end the JVM. In bytes, and in items of one array or map. A task keeps the memory of the
+# longest string of each field, so more than records need isn't safer.
+_AVRO_LIMITS = " ".join(
+    f"-Dorg.apache.avro.limits.{kind}.maxLength={limit}"
+    for kind, limit in (("bytes", 16 << 20), ("string", 16 << 20), ("collectionItems", 16 << 20))
+)
 _creating = threading.Lock()
 _NEVER_COPIED = ("spark.databricks.delta.write.txn", "spark.databricks.delta.commitInfo.userMetadata")
 
@@ -44,6 +58,10 @@ def session(options: Mapping[str, str], *, name: str, s3: bool = False, debug: b
         return
     builder = SparkSession.builder.appName(f"lakelock {name}")
     settings = {**_defaults(options, s3), **options}
+    for process in ("driver", "executor"):
+        java = f"spark.{process}.extraJavaOptions"
+        # The last one counts: the user's own.
+        settings[java] = f"{_AVRO_LIMITS} {settings.get(java, '')}".strip()
     if settings.get("spark.master", "").startswith("local"):
         # Python workers on this machine are to find what this process found, also outside an activated environment.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -71,8 +89,13 @@ def isolated(active: SparkSession) -> Iterator[SparkSession]:
     MERGE takes its epoch and offsets from the session's settings: in a shared session another thread's statement
     would commit them too.
     """
+    from pyspark.errors import PySparkException
+
     if hasattr(active, "cloneSession"):  # Spark Connect
         clone = active.cloneSession()
+        with suppress(PySparkException):  # where it may not be set, as on a serverless cluster
+            theirs = clone.conf.get(_PLANS, "")
+            clone.conf.set(_PLANS, f"{theirs}|{_IN_PLANS}" if theirs else _IN_PLANS)
         try:
             yield clone
         finally:
@@ -131,7 +154,8 @@ def _defaults(options: Mapping[str, str], s3: bool) -> dict[str, str]:
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.ui.showConsoleProgress": "false",
         "spark.redaction.regex": _SECRETS,
-        "spark.sql.redaction.options.regex": f"{_SECRETS}|url",
+        "spark.sql.redaction.options.regex": f"{_SECRETS}|(?i:url)",
+        _PLANS: _IN_PLANS,
         # Delta's own store for S3 lets one driver replace another's commit.
         "spark.delta.logStore.s3a.impl": jars.LOG_STORE,
         **_jars(s3),
@@ -155,7 +179,8 @@ def _jars(s3: bool) -> dict[str, str]:
         return {"spark.jars": ",".join(map(str, [*local, *jars.find("s3"), jars.LOG_STORE_JAR]))}
     spark, delta = version("pyspark"), version("delta-spark")
     short = ".".join(spark.split(".")[:2])
-    packages = [f"io.delta:delta-spark_{short}_2.13:{delta}", f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark}"]
+    packages = [f"io.delta:delta-spark_{short}_2.13:{delta}"]
+    packages += [f"org.apache.spark:spark-{name}_2.13:{spark}" for name in ("sql-kafka-0-10", "avro")]
     if s3:
         packages += [f"org.apache.hadoop:hadoop-aws:{hadoop}" for hadoop in _hadoop_versions()]
     return {"spark.jars.packages": ",".join(packages), "spark.jars": str(jars.LOG_STORE_JAR)}

@@ -53,6 +53,8 @@ class Position:
     """From then on the position wants to be written again though nothing changed, or the sink may forget it."""
     source: str = field(default="commit", compare=False)
     """How the position was found: ``commit``, ``restored``, ``cloned`` or ``rows``."""
+    restored_to: int | None = field(default=None, compare=False)
+    """The epoch that it was restored to, where it was and nothing was committed since."""
 
 
 @dataclass(frozen=True)

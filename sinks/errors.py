@@ -8,13 +8,20 @@
     |   +-- NotADeltaTable          exit 2   the sink's path holds something else
     |   +-- SchemaMismatch          exit 2   the table's columns don't take the pipeline's rows
     |   +-- JarsMissing             exit 2   Spark's or Kafka's jars aren't there and can't be fetched
+    |   +-- UnusableSchema          exit 2   a schema of the records isn't Avro, or can't be read as the reader's
     +-- Fenced                      exit 3   another run of the pipeline has committed in our place
     +-- SourceError                 exit 1   Kafka
     |   +-- BrokerUnreachable       exit 1   no broker answered in time (transient)
+    |   +-- AuthenticationFailed    exit 2   the broker doesn't take the login
+    |   +-- NotAuthorized           exit 2   the user lacks a right on a topic or a group
+    |   +-- TlsFailed               exit 2   one side doesn't take the other's certificate
     |   +-- OffsetsLost             exit 1   stored offsets are no longer, or not yet, in the topic
     |   +-- TopicRecreated          exit 1   the topic was deleted and made again under its name
     |   +-- BadRecord               exit 1   a record that can't be decoded, or lacks its key
+    |   +-- TooManyDeadLetters      exit 1   more of an epoch's records are bad than dead_letters.max_share allows
     |   +-- GroupActive             exit 1   the consumer group still has members (transient)
+    |   +-- UnknownSchema           exit 1   the schema registry has no schema of this id or subject
+    |   +-- RegistryUnreachable     exit 1   the schema registry gave no good answer in time (transient)
     +-- SinkError                   exit 1   the table
         +-- PositionMismatch        exit 1   the table holds another position than the epoch expects
         +-- CommitSkipped           exit 1   the store reported success but the epoch isn't in the table
@@ -68,6 +75,10 @@ class JarsMissing(ConfigurationError):
     """Jars that Spark or the embedded broker need are absent and could not be fetched."""
 
 
+class UnusableSchema(ConfigurationError):
+    """A schema of the records isn't Avro, is malformed, is recursive, or can't be read as the reader's schema."""
+
+
 class Fenced(LakelockError):
     """Another run of the same pipeline has taken the epoch: this run has been replaced and must stop.
 
@@ -92,6 +103,24 @@ class BrokerUnreachable(SourceError):
     transient = True
 
 
+class AuthenticationFailed(SourceError):
+    """The broker doesn't take the login: its mechanism, the user, the password."""
+
+    exit_code = 2
+
+
+class NotAuthorized(SourceError):
+    """The user that has logged in lacks a right: a topic or a group isn't theirs to use."""
+
+    exit_code = 2
+
+
+class TlsFailed(SourceError):
+    """No connection by TLS: a certificate isn't accepted, or one side doesn't speak TLS."""
+
+    exit_code = 2
+
+
 class OffsetsLost(SourceError):
     """The next offset to read is outside what the topic holds: retention has passed it, or the log was cut."""
 
@@ -104,8 +133,22 @@ class BadRecord(SourceError):
     """A record that can't be decoded or lacks its key; the message has its coordinates."""
 
 
+class TooManyDeadLetters(SourceError):
+    """More records are bad than the pipeline is to put up with; nothing was written."""
+
+
 class GroupActive(SourceError):
     """The consumer group has members, while its offsets are to be handed over to another delivery."""
+
+    transient = True
+
+
+class UnknownSchema(SourceError):
+    """The schema registry answered that it has no schema of this id, or no such subject."""
+
+
+class RegistryUnreachable(SourceError):
+    """The schema registry didn't answer, or only with errors of its own, until all retries were used up."""
 
     transient = True
 

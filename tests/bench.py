@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from connector import Pipeline
+from connector.clock import Timing
 from connector.derive import derive
-from connector.epoch import run_epoch
-from connector.parts import decoders
+from connector.epoch import Reading, run_epoch
+from connector.parts import Table, decoders, letters
 from connector.protocol.plan import next_epoch
 from connector.protocol.recover import Resumption, TopicsHeld
 from connector.source import no_records
@@ -74,8 +75,15 @@ class Bench:
         )
         self.table = DeltaTable(self.spark, path=str(self.path))
         commits = PipelineCommits(self.table, pipeline="p", topics=["t"])
-        (self.decode,) = decoders(self.pipeline.config)
-        self.derivation = derive(self.pipeline.config, self.table, commits, self.decode(no_records(self.spark)))
+        config = self.pipeline.config
+        (self.decode,) = decoders(config, self.spark)
+        self.derivation = derive(config, self.table, commits, self.decode(no_records(self.spark)))
+        self._reading = Reading(
+            read=lambda ranges: self.topic.read(self.spark, ranges),
+            outputs={"table": Table(self.decode, self.derivation, self.table, commits)},
+            timing=Timing(config.clock, config.idle_after) if config.clock else None,
+            letters=letters(config, self.spark),
+        )
         if self.table.detail() is None:
             self.table.create(self.derivation.columns)
 
@@ -102,16 +110,8 @@ class Bench:
         return self.write(epoch, observe)
 
     def write(self, epoch: Epoch, observe: Observer = lambda _: None, *, plain: bool = False) -> Committed:
-        return run_epoch(
-            epoch,
-            read=lambda ranges: self.topic.read(self.spark, ranges),
-            decode=self.decode,
-            derivation=self.derivation,
-            write=self.derivation.plain.write if plain else self.derivation.sink.write,
-            timing=self.pipeline._timing(),
-            observe=observe,
-            behind=0,
-        )
+        sink = self.derivation.plain if plain else self.derivation.sink
+        return run_epoch(epoch, self._reading, write=sink.write, observe=observe, behind=0)
 
     def batch(self, *ranges: tuple[int, int, int]) -> Committed:
         """(partition, start, end): a batch as a weaker delivery writes it, wherever it starts."""

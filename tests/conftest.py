@@ -37,7 +37,7 @@ SCHEMA = "k STRING, n INT"
 SHORT_LIVED = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m"
 }
-"""For Spark in a child process: it starts in half the time when its code is compiled quickly rather than well."""
+"""Spark starts in half the time when its code is compiled quickly rather than well."""
 
 
 @pytest.fixture(scope="session")
@@ -53,6 +53,8 @@ def _own_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSessio
     from connector.spark import session
 
     options = {
+        # A query's code runs a few times, and never comes again: to compile it well took more than half of the time.
+        **SHORT_LIVED,
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         # Hundreds of listing tasks are for large tables.
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",

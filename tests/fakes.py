@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
-from connector.protocol.recover import TopicsHeld
+from connector.protocol.recover import Remaining, Remains, TopicsHeld
 from sinks.contract import Epoch
 from sinks.errors import GroupActive
 from sinks.memory import Record
@@ -25,6 +25,8 @@ class Topic:
     id: str = "first"
     start: str = "earliest"
     deleted_up_to: dict[int, int] = field(default_factory=dict)
+    ahead: int = 0
+    """Records between the oldest one and where reading goes on after a loss."""
 
     def look(self) -> TopicsHeld:
         ends = {TopicPartition("t", p): len(records) for p, records in enumerate(self.partitions)}
@@ -34,6 +36,9 @@ class Topic:
     def starting(self, held: TopicsHeld) -> Callable[[frozenset[str]], Offsets]:
         chosen = held.beginnings if self.start == "earliest" else held.ends
         return lambda topics: chosen if topics else Offsets()
+
+    def remaining(self, held: TopicsHeld) -> Remaining:
+        return lambda partitions: {at: Remains(held.beginnings[at] + self.ahead) for at in partitions}
 
     def read(self, epoch: Epoch) -> list[Record]:
         return [

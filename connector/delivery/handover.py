@@ -70,7 +70,11 @@ def _handed_over(work: Work, delivery: str, position: Position | None, held: Top
     lost = position.lost if position else ()
     if position is None or position.delivery == TRANSACTIONAL:
         resumption = resume(
-            position, held, work.topics.starting(held), continue_on_data_loss=work.continue_on_data_loss
+            position,
+            held,
+            work.topics.starting(held),
+            work.topics.remaining(held),
+            continue_on_data_loss=work.continue_on_data_loss,
         )
         offsets, lost = resumption.offsets, (*lost, *resumption.lost)
         work.group.store(offsets)

@@ -13,11 +13,14 @@ from datetime import datetime, timedelta, timezone
 
 from connector.delivery.handover import TRANSACTIONAL, hand_over
 from connector.delivery.work import Delivered, Work, behind
-from connector.protocol.plan import next_epoch
-from connector.protocol.recover import resume
+from connector.protocol.plan import next_epoch, within_bytes
+from connector.protocol.recover import TopicsHeld, resume
+from connector.protocol.retire import recreated, retirement
+from connector.protocol.size import EpochSize
 from connector.protocol.steps import Event, Step
 from sinks.contract import Epoch, Position
-from sinks.errors import Fenced, LakelockError
+from sinks.errors import Fenced, LakelockError, OffsetsLost
+from sinks.offsets import Offsets
 
 log = logging.getLogger("lakelock.delivery")
 
@@ -26,6 +29,7 @@ def deliver(work: Work, *, interval: timedelta | None, stop: threading.Event) ->
     """Epoch after epoch, up to what Kafka held at the start; with ``interval`` again and again, until ``stop``."""
     epochs = rows = 0
     last: Position | None = None
+    size = EpochSize.first(work.max_records, work.target_duration)
     while True:
         started = time.monotonic()
         # From the table, never from memory: somebody may have restored it since.
@@ -42,8 +46,16 @@ def deliver(work: Work, *, interval: timedelta | None, stop: threading.Event) ->
             )
         target = held = work.topics.look()
         while not stop.is_set():
+            retired = _retired(work, position, held)
+            if retired is not None:
+                # Ends of the old topic say nothing about the new one.
+                epochs, position, target = epochs + 1, retired, held
             resumption = resume(
-                position, held, work.topics.starting(held), continue_on_data_loss=work.continue_on_data_loss
+                position,
+                held,
+                work.topics.starting(held),
+                work.topics.remaining(held),
+                continue_on_data_loss=work.continue_on_data_loss,
             )
             epoch = next_epoch(
                 work.pipeline,
@@ -51,7 +63,7 @@ def deliver(work: Work, *, interval: timedelta | None, stop: threading.Event) ->
                 position,
                 resumption,
                 target,
-                max_records=work.max_records,
+                max_records=_bound(work, size, resumption.offsets, target.ends),
                 now=datetime.now(timezone.utc),
             )
             if epoch is None:
@@ -60,8 +72,19 @@ def deliver(work: Work, *, interval: timedelta | None, stop: threading.Event) ->
             if not epochs:
                 work.observe(Event(Step.RESUMED, epoch, behind=left))
             work.observe(Event(Step.PLANNED, epoch, behind=left))
-            committed = work.run_epoch(epoch, left)
-            _publish(work, epoch, left)
+            begun = time.monotonic()
+            try:
+                committed = work.run_epoch(epoch, left)
+            except OffsetsLost:
+                # Nothing of the epoch is written: from the start again, which finds, and names, what is missing.
+                position, held = work.position(), work.topics.look()
+                passed = any(held.beginnings.get(range_.at, range_.end) > range_.start for range_ in epoch.ranges)
+                if not passed and not (position and recreated(position, held)):
+                    raise
+                continue
+            took = timedelta(seconds=time.monotonic() - begun)
+            size = size.after(sum(range_.span for range_ in epoch.ranges), took)
+            _publish(work, epoch, held, left)
             epochs, rows, position = epochs + 1, rows + (committed.rows or 0), committed.position
             if not epoch.ranges:
                 break
@@ -74,10 +97,30 @@ def deliver(work: Work, *, interval: timedelta | None, stop: threading.Event) ->
             return Delivered(epochs, rows, position)
 
 
-def _publish(work: Work, epoch: Epoch, left: int) -> None:
+def _retired(work: Work, position: Position | None, held: TopicsHeld) -> Position | None:
+    """The position after topics that were made again got other names; None where there is nothing to do."""
+    names = recreated(position, held) if position is not None else {}
+    if position is None or work.retire is None or not names:
+        return None
+    epoch = retirement(work.pipeline, work.owner, position, held, names)
+    committed = work.retire(epoch, names)
+    note = "; ".join(f"{topic} was made again, what came from it before is {name}" for topic, name in names.items())
+    work.observe(Event(Step.RESUMED, epoch, committed, note=note))
+    return committed.position
+
+
+def _bound(work: Work, size: EpochSize, offsets: Offsets, ends: Offsets) -> int:
+    if work.max_bytes is None:
+        return size.records
+    sizes = work.topics.record_bytes(offsets, ends)
+    return within_bytes(offsets, ends, size.records, work.max_bytes, sizes)
+
+
+def _publish(work: Work, epoch: Epoch, held: TopicsHeld, left: int) -> None:
     """Tell lag tools how far the table is. Never read back: where it fails, nothing but their figures is wrong."""
     try:
-        work.group.store(epoch.offsets)
+        # Kafka takes none of a topic that is gone.
+        work.group.store(Offsets({at: offset for at, offset in epoch.offsets.items() if at in held.ends}))
     except LakelockError as error:
         log.warning("offsets were not published to consumer group %s: %s", work.group.name, error.message)
         return

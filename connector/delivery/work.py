@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Protocol
 
-from connector.protocol.recover import TopicsHeld
+from connector.protocol.recover import Remaining, TopicsHeld
 from connector.protocol.steps import Observer
 from sinks.contract import Committed, Epoch, Position
-from sinks.offsets import Offsets
+from sinks.offsets import Offsets, TopicPartition
 
 
 class Topics(Protocol):
@@ -18,6 +19,12 @@ class Topics(Protocol):
     def look(self) -> TopicsHeld: ...
 
     def starting(self, held: TopicsHeld) -> Callable[[frozenset[str]], Offsets]: ...
+
+    def remaining(self, held: TopicsHeld) -> Remaining: ...
+
+    def record_bytes(self, offsets: Offsets, ends: Offsets) -> Mapping[TopicPartition, float]:
+        """The mean size of the next few records of each partition."""
+        ...
 
 
 class Group(Protocol):
@@ -52,6 +59,10 @@ class Work:
     group: Group
     observe: Observer
     continue_on_data_loss: bool = False
+    max_bytes: int | None = None
+    target_duration: timedelta | None = None
+    retire: Callable[[Epoch, Mapping[str, str]], Committed] | None = None
+    """Commit an epoch that gives topics other names, as they were made again; None: that stops the run."""
     settle: Callable[[], None] | None = None
     """After the last epoch of a round: nothing is to be left open until the next."""
 

@@ -34,10 +34,13 @@ class Derivation:
     """Of the sink."""
     reduce: Callable[[DataFrame, Epoch], DataFrame]
     """From the decoded records of an epoch to the rows that its sink takes."""
+    problem: str | None = None
+    """SQL of ``_problem``: why the sink doesn't take a decoded record; ``reduce`` fails at such a one. None: it takes
+    all."""
     prepare: Callable[[DataFrame, Epoch], DataFrame] = lambda records, _: records
     """Before the epoch's clock is read: the windows that records are in, and which come too late."""
-    set_aside: Callable[[DataFrame, Epoch], None] = lambda *_: None
-    """Before the commit: put where they belong the records that don't get into the table."""
+    late: Callable[[DataFrame, Epoch], DataFrame | None] = lambda *_: None
+    """Of the prepared records of an epoch those that came too late, for the dead letters; None: there are none."""
 
 
 @dataclass(frozen=True, kw_only=True)

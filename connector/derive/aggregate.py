@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from connector.clock import LATE, timed
@@ -16,7 +16,6 @@ from sinks.clock import Clock
 from sinks.contract import Epoch
 from sinks.delta.aggregate import DeltaAggregate, Groups, PlainAggregate
 from sinks.delta.commit import PipelineCommits
-from sinks.delta.dead_letters import DeadLetters
 from sinks.delta.sessions import merged
 from sinks.delta.table import DeltaTable
 from sinks.errors import ConfigurationError
@@ -52,23 +51,19 @@ def aggregates(
             records = _without_applied(records, table, config.source.topics)
         return partials(records, epoch)
 
-    def set_aside(records: DataFrame, epoch: Epoch) -> None:
+    def late(records: DataFrame, epoch: Epoch) -> DataFrame | None:
         before = epoch.expected.clock.late if epoch.expected else 0
-        if letters is not None and epoch.clock.late > before:
-            shown = [name for name in columns if name in records.columns]
-            letters.add(records.where(LATE), "late", columns=shown, windowed=not sessions)
+        if window is None or window.late != "dead_letter" or epoch.clock.late == before:
+            return None
+        return records.where(LATE).drop(*(WINDOW_COLUMNS if sessions else ()))
 
-    letters, columns = None, records.columns
-    if window is not None and window.late == "dead_letter" and config.dead_letters is not None:
-        place = config.dead_letters
-        letters = DeadLetters(DeltaTable(table.spark, path=place.path, name=place.table), pipeline=config.name)
     return TableDerivation(
         columns=partials.table_schema(windowed(timed(records, window.time), window, Clock()) if window else records),
         reduce=reduce,
         sink=DeltaAggregate(table, commits, groups),
         plain=PlainAggregate(table, groups, guarded=config.delivery == "idempotent"),
         prepare=prepare,
-        set_aside=set_aside,
+        late=late,
     )
 
 
@@ -182,7 +177,7 @@ class _Partials:
         return self._table.spark.table(self._table.sql)
 
 
-def _without_applied(records: DataFrame, table: DeltaTable, topics: Sequence[str]) -> DataFrame:
+def _without_applied(records: DataFrame, table: DeltaTable, topics: Container[str]) -> DataFrame:
     """Records that the groups hold already are dropped before they are added up: a replay may be cut elsewhere.
 
     The offsets of a partition are applied in their order, so the highest of all groups tells.

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from connector.config import COORDINATES, KeyedSink
+from connector.config import COORDINATES, DeltaUpsertSink, KeyedSink
+from connector.decode.debezium import METADATA, OP
+from connector.decode.records import CARRIED, TOMBSTONE, told
 from sinks.delta.merge import key_sql
 from sinks.errors import ConfigurationError
 from sinks.raised import identifier, problem, raise_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-TOMBSTONE = "_tombstone"
-"""A boolean of every record, where the sink takes deletes: Kafka's value was null, and the key is Kafka's."""
 
 
 def changes(records: DataFrame, sink: KeyedSink) -> DataFrame:
@@ -27,17 +27,17 @@ def changes(records: DataFrame, sink: KeyedSink) -> DataFrame:
     """
     from pyspark.sql import functions as F
 
-    deletes, truncates = (
-        f"coalesce({condition}, false)" if condition else "false"
-        for condition in (sink.apply_as_deletes, getattr(sink, "apply_as_truncates", None))
-    )
+    if OP in records.columns and sink.sequence_by is not None:
+        # The delete before it said the same, and where it stands in the order.
+        records = records.where(f"NOT {TOMBSTONE}")
+    deletes = f"coalesce({_deletes(sink, records.columns)}, false)"
     marked = records.selectExpr(
         "*",
         *([f"({sink.sequence_by}) AS _sequence"] if sink.sequence_by else []),
         f"{TOMBSTONE} OR {deletes} AS _delete",
-        f"NOT {TOMBSTONE} AND {truncates} AS _truncate",
+        f"{truncates(sink, records.columns)} AS _truncate",
     )
-    no_key = " OR ".join(f"{identifier(column)} IS NULL" for column in sink.key)
+    no_key = _no_key(sink)
     where = {"topic": "_topic", "partition": "_partition", "offset": "_offset"}
     null_key = raise_sql("null_key", key=key_sql(sink.key), tombstone=TOMBSTONE, **where)
     null_sequence = raise_sql("null_sequence", key=key_sql(sink.key), tombstone=TOMBSTONE, **where)
@@ -50,11 +50,38 @@ def changes(records: DataFrame, sink: KeyedSink) -> DataFrame:
     return checked.select(*(identifier(name) for name in (*table_columns(records.columns, sink), *COORDINATES, *added)))
 
 
+def problem_with(records: DataFrame, sink: KeyedSink) -> str:
+    """SQL of ``_problem``: why a record can't be a change of this sink's, null where it can. ``records``: none."""
+    no_key = told("no_key", f"has a null in its key {', '.join(sink.key)}")
+    whens = f"WHEN NOT {truncates(sink, records.columns)} AND ({_no_key(sink)}) THEN {no_key}"
+    if sink.sequence_by:
+        needed = f"NOT {TOMBSTONE} AND " if OP in records.columns else ""
+        no_sequence = told("no_sequence", "has no sequence (sequence_by is null)")
+        whens += f" WHEN {needed}({sink.sequence_by}) IS NULL THEN {no_sequence}"
+    return f"CASE {whens} END"
+
+
+def _deletes(sink: KeyedSink, columns: Sequence[str]) -> str:
+    """What the database says of a change counts, unless the file says something else."""
+    return sink.apply_as_deletes or (f"{OP} = 'd'" if OP in columns else "false")
+
+
+def truncates(sink: KeyedSink, columns: Sequence[str]) -> str:
+    condition = getattr(sink, "apply_as_truncates", None)
+    if condition is None and OP in columns and sink.sequence_by is not None and isinstance(sink, DeltaUpsertSink):
+        condition = f"{OP} = 't'"
+    return f"(NOT {TOMBSTONE} AND coalesce({condition}, false))" if condition else "false"
+
+
+def _no_key(sink: KeyedSink) -> str:
+    return " OR ".join(f"{identifier(column)} IS NULL" for column in sink.key)
+
+
 def table_columns(columns: list[str], sink: KeyedSink) -> list[str]:
     """Those of the decoded columns that the table has, without the coordinates."""
-    own = [name for name in columns if name not in (*COORDINATES, TOMBSTONE)]
     if sink.column_list is not None:
-        return [name for name in own if name in sink.column_list]
+        return [name for name in columns if name in sink.column_list]
+    own = [name for name in columns if name not in (*CARRIED, *METADATA)]
     return [name for name in own if name not in (sink.except_column_list or ())]
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from connector.config import DeltaHistorySink
 from connector.derive import TableDerivation
-from connector.derive.changes import changes, check_expressions, table_columns
+from connector.derive.changes import changes, check_expressions, problem_with, table_columns
 from sinks.contract import Epoch
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.history import END, START, STATE, DeltaHistory, PlainHistory, VersionColumns
@@ -29,6 +29,7 @@ def history(sink: DeltaHistorySink, table: DeltaTable, commits: PipelineCommits,
     return TableDerivation(
         columns=columns.table(schema),
         reduce=events,
+        problem=problem_with(records, sink),
         sink=DeltaHistory(table, commits, columns=columns, tombstone_retention=sink.tombstone_retention),
         plain=PlainHistory(table, columns=columns, tombstone_retention=sink.tombstone_retention),
     )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from connector.config import COORDINATES, OWN_COLUMNS, DeltaUpsertSink, PipelineConfig
+from connector.config import OWN_COLUMNS, DeltaUpsertSink, PipelineConfig
+from connector.decode.debezium import METADATA
+from connector.decode.records import CARRIED, HEADERS, KEY
 from connector.derive import TableDerivation
-from connector.derive.changes import TOMBSTONE, changes, check_expressions, table_columns
+from connector.derive.changes import changes, check_expressions, problem_with, table_columns, truncates
 from connector.derive.net import net_changes
 from sinks.contract import Epoch
 from sinks.delta.commit import PipelineCommits
@@ -38,7 +40,7 @@ def upsert(
         return net_changes(
             changes(records, sink),
             rule,
-            truncates=sink.apply_as_truncates is not None,
+            truncates=truncates(sink, records.columns) != "false",
             ties=config.transform is not None,
         )
 
@@ -50,7 +52,14 @@ def upsert(
     return TableDerivation(
         columns=columns,
         reduce=net,
-        sink=DeltaUpsert(table, commits, rule=rule, tombstone_retention=sink.tombstone_retention),
+        problem=problem_with(records, sink),
+        sink=DeltaUpsert(
+            table,
+            commits,
+            rule=rule,
+            tombstone_retention=sink.tombstone_retention,
+            keep_tombstones=config.dead_letters is not None,
+        ),
         plain=PlainUpsert(table, rule=rule, tombstone_retention=sink.tombstone_retention),
         check=check,
     )
@@ -82,5 +91,5 @@ def _columns(net: StructType, rule: UpsertRule) -> StructType:
 
 def _refuse_own_columns(records: DataFrame) -> None:
     for name in records.columns:
-        if name.lower() in OWN_COLUMNS and name not in (*COORDINATES, TOMBSTONE):
+        if name.lower() in OWN_COLUMNS and name not in (*CARRIED, *METADATA, KEY, HEADERS):
             raise ConfigurationError(f"transform: {name} is a column of Lakelock's own; give it another name.")

@@ -101,6 +101,8 @@ class Broker:
     (or of the object). ``port``: None is a free one, which stays the same over restarts. ``properties``: Kafka's own
     broker settings, over the defaults of this module; those that the module sets itself are refused
     (`ConfigurationError`). ``proxied``: with a second listener, for clients whose connections are to fail, see `proxy`.
+    ``secured``: further listeners, name -> security protocol; their keys and mechanisms are ``listener.name...``
+    properties, `address` says where they are.
 
     After `stop` or `kill`, `start` goes on with the same data on the same port. The broker has a session of its own:
     Ctrl-C in a terminal reaches only Python, which stops it in order. And it never outlives the Python process, even
@@ -114,6 +116,7 @@ class Broker:
         properties: Mapping[str, str] = {},
         *,
         proxied: bool = False,
+        secured: Mapping[str, str] = {},
     ) -> None:
         refused = sorted(_RESERVED & properties.keys())
         if refused:
@@ -130,6 +133,9 @@ class Broker:
         self.port = _free_ports(1)[0] if port is None else port
         # (where the second listener is, where it says that it is)
         self._proxied = _free_ports(2, besides=[self.port]) if proxied else []
+        ports = _free_ports(len(secured), besides=[self.port, *self._proxied]) if secured else []
+        self._secured = dict(zip(secured, ports, strict=True))
+        self._protocols = dict(secured)
         self._properties = {**_DEFAULTS, **properties}
         self._keeper: subprocess.Popen[bytes] | None = None
         self._pid = 0
@@ -138,6 +144,10 @@ class Broker:
     def bootstrap(self) -> str:
         """What clients take as ``bootstrap.servers``."""
         return f"127.0.0.1:{self.port}"
+
+    def address(self, listener: str) -> str:
+        """What clients of a ``secured`` listener take as ``bootstrap.servers``."""
+        return f"127.0.0.1:{self._secured[listener]}"
 
     @property
     def log(self) -> Path:
@@ -247,9 +257,9 @@ class Broker:
         return f"Broker({self.bootstrap}, data={str(self.data)!r}, running={self.running})"
 
     def _configure(self) -> None:
-        (controller,) = _free_ports(1, besides=[self.port, *self._proxied])
-        listeners = {"PLAINTEXT": self.port, "CONTROLLER": controller}
-        advertised = {"PLAINTEXT": self.port}
+        (controller,) = _free_ports(1, besides=[self.port, *self._proxied, *self._secured.values()])
+        listeners = {"PLAINTEXT": self.port, "CONTROLLER": controller, **self._secured}
+        advertised = {"PLAINTEXT": self.port, **self._secured}
         if self._proxied:
             # A broker tells a client the address that belongs to the listener on which it was asked.
             listeners["PROXIED"], advertised["PROXIED"] = self._proxied
@@ -259,7 +269,9 @@ class Broker:
             "node.id": "1",
             "listeners": _addresses(listeners),
             "advertised.listeners": _addresses(advertised),
-            "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in listeners),
+            "listener.security.protocol.map": ",".join(
+                f"{name}:{self._protocols.get(name, 'PLAINTEXT')}" for name in listeners
+            ),
             "controller.listener.names": "CONTROLLER",
             # A static quorum isn't stored in the data, so the controller's port may change with each start.
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from connector.spark import local_frame
 from connector.state.monoid import Monoid, bound
-from sinks.delta.table import sql_type
 from sinks.raised import literal
+from sinks.types import sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from connector.spark import local_frame
-from sinks.delta.table import sql_type
+from sinks.types import sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

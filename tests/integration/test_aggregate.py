@@ -195,7 +195,8 @@ def test_any_records_in_any_epochs_give_the_same_table(window: Any, spark: "Spar
     def check(partitions: Any, cuts: Any, crash: Step | None) -> None:
         folder = tmp_path / str(next(number))
         topic = ListedTopic(partitions)
-        bench = Bench(spark, folder, topic, SCHEMA, sink=dict(options), dead_letters={"path": str(folder / "dead")})
+        late = {"dead_letters": {"path": str(folder / "dead")}} if window and window["late"] == "dead_letter" else {}
+        bench = Bench(spark, folder, topic, SCHEMA, sink=dict(options), **late)
         ends = [len(records) for records in partitions]
 
         def crashing(event: Event) -> None:

@@ -16,7 +16,7 @@ from kafka.structs import TopicPartition as KafkaPartition
 from connector import group as module
 from connector.config import parse
 from connector.group import ConsumerGroup
-from sinks.errors import BrokerUnreachable, GroupActive, SourceError
+from sinks.errors import BrokerUnreachable, GroupActive, NotAuthorized
 from sinks.offsets import Offsets, TopicPartition
 
 AT = TopicPartition("t", 0)
@@ -122,6 +122,6 @@ def test_a_group_with_members_keeps_its_offsets(group: Any) -> None:
 
 
 def test_a_refusal_is_told_as_such(group: Any) -> None:
-    with pytest.raises(SourceError, match="GroupAuthorizationFailedError") as caught:
+    with pytest.raises(NotAuthorized, match="consumer group 'p'") as caught:
         group(GroupAuthorizationFailedError).store(Offsets({AT: 3}))
-    assert "READ on the group" in caught.value.hint
+    assert "READ on its consumer group" in caught.value.hint

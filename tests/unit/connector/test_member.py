@@ -18,7 +18,7 @@ from kafka.structs import TopicPartition as KafkaPartition
 from connector import member as module
 from connector.config import parse
 from connector.member import GroupMember, _Part
-from connector.protocol.recover import TopicsHeld
+from connector.protocol.recover import Remaining, Remains, TopicsHeld
 from connector.protocol.steps import Event, Step
 from sinks.contract import Epoch, Position
 from sinks.errors import BrokerUnreachable, ConfigurationError, OffsetsLost
@@ -186,6 +186,9 @@ class Source:
 
     def starting(self, held: TopicsHeld) -> Callable[[frozenset[str]], Offsets]:
         return lambda topics: Offsets()
+
+    def remaining(self, held: TopicsHeld) -> Remaining:
+        return lambda partitions: {at: Remains(held.beginnings[at]) for at in partitions}
 
 
 @dataclass

@@ -95,10 +95,10 @@ def test_what_the_guarantee_rests_on_cant_be_set() -> None:
     kafka = {
         **SERVERS, "acks": "1", "retries": "0", "enable.idempotence": "false", "transactional.id": "other",
         "max.in.flight.requests.per.connection": "100", "isolation.level": "read_uncommitted", "group.id": "g",
-        "compression.type": "none", "security.protocol": "SASL_SSL", "transaction.timeout.ms": "1000",
+        "compression.type": "none", "security.protocol": "SSL", "transaction.timeout.ms": "1000",
     }  # fmt: skip
     options = producer_options(kafka)
-    assert options["security_protocol"] == "SASL_SSL"
+    assert options["security_protocol"] == "SSL"
     assert options["transaction_timeout_ms"] == 1000
     assert not options["allow_auto_create_topics"]
     refused_options = {"acks", "retries", "enable_idempotence", "transactional_id", "isolation_level", "group_id"}

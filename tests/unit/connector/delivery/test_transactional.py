@@ -3,7 +3,7 @@
 import contextlib
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
@@ -116,6 +116,43 @@ def test_a_topic_made_again_while_running_stops_the_run_before_its_next_epoch() 
     with pytest.raises(TopicRecreated):
         run(topic, table, max_records=2, before_write=recreate)
     assert len(table.commits) == 2
+
+
+def test_a_topic_made_again_is_taken_in_from_its_beginning_where_that_is_asked_for() -> None:
+    topic, table = Topic([[("a", n) for n in range(6)]]), MemoryTable()
+    sink, retired = MemoryAppend(table), []
+
+    def retire(epoch: Epoch, names: Mapping[str, str]) -> Committed:
+        retired.append(names)
+        return sink.write(epoch, [])
+
+    def run_epoch(epoch: Epoch, behind: int) -> Committed:
+        committed = sink.write(epoch, topic.read(epoch))
+        if epoch.number == 2:
+            topic.id, topic.partitions = "second", [[("b", 0)]]
+        return committed
+
+    work = Work("p", "run", topic, sink.position, run_epoch, 2, Group(), lambda event: None, retire=retire)
+    deliver(work, interval=None, stop=threading.Event())
+    assert retired == [{"t": "#first/t"}]
+    assert [record.key for record in table.rows] == ["a"] * 4 + ["b"]
+    assert table.position is not None
+    assert table.position.offsets.to_dict() == {"#first/t": {"0": 4}, "t": {"0": 1}}
+    assert work.group.committed().to_dict() == {"t": {"0": 1}}
+
+
+def test_a_run_makes_its_epochs_as_long_as_they_should_be() -> None:
+    topic, table = Topic([[("a", n) for n in range(30)]]), MemoryTable()
+    topic.record_bytes = lambda offsets, ends: dict.fromkeys(offsets, 100.0)
+    sink, spans = MemoryAppend(table), []
+
+    def run_epoch(epoch: Epoch, behind: int) -> Committed:
+        spans.append(sum(range_.span for range_ in epoch.ranges))
+        return sink.write(epoch, topic.read(epoch))
+
+    work = Work("p", "run", topic, sink.position, run_epoch, 20, Group(), lambda event: None, max_bytes=1_250)
+    deliver(work, interval=None, stop=threading.Event())
+    assert spans == [12, 12, 6]
 
 
 def test_a_replaced_run_is_fenced_and_names_the_winner() -> None:

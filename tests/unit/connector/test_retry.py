@@ -1,0 +1,71 @@
+"""Which pipelines can't have their dead letters sent through again, and why."""
+
+from typing import Any
+
+import pytest
+
+from connector.config import PipelineConfig, parse
+from connector.letters import letters_place
+from connector.retry import refuse_unfit
+from sinks.errors import ConfigurationError
+
+UPSERT = {"type": "delta_upsert", "path": "lake/p", "key": "a"}
+
+
+def config(**changes: Any) -> PipelineConfig:
+    sink = {"type": "delta_append", "path": "lake/p", **changes.pop("sink", {})}
+    return parse(
+        {
+            "name": "p",
+            "source": {"topics": ["t"], "kafka": {"bootstrap.servers": "127.0.0.1:9092"}},
+            "value": {"format": "json", "schema": "a INT"},
+            "sinks": [sink],
+            "on_bad_record": "dead_letter",
+            "dead_letters": {"path": "lake/dead"},
+            **changes,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    "sink",
+    [
+        {},
+        UPSERT,
+        {**UPSERT, "deletes": "soft"},
+        {**UPSERT, "ignore_null_updates": True, "sequence_by": "a"},
+        {"type": "delta_history", "key": "a"},
+    ],
+)
+def test_what_a_table_can_tell_of_itself_is_retried(sink: dict[str, Any]) -> None:
+    refuse_unfit(config(sink=sink))
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"sink": {"type": "delta_aggregate", "group_by": "a", "aggregates": {"n": "count(*)"}}}, "takes a letter"),
+        ({"sink": {**UPSERT, "ignore_null_updates": True}}, "ignore_null_updates without sequence_by"),
+        ({"delivery": "manual_commit"}, "with delivery: manual_commit the table keeps no position"),
+        (
+            {"sinks": [{"type": "s3_objects", "url": "s3://b/p"}], "coordinator": {"path": "lake/c"}},
+            "a letter has none",
+        ),
+        ({"dead_letters": {"topic": "dead"}}, "are in the Kafka topic 'dead', not in a table"),
+    ],
+)
+def test_what_it_cannot_tell_is_refused(changes: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigurationError, match=why) as raised:
+        refuse_unfit(config(**changes))
+    assert raised.value.hint
+
+
+def test_how_a_topic_of_letters_is_read_is_told() -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        letters_place(config(dead_letters={"topic": "dead"}))
+    assert "topics: [dead]" in raised.value.hint
+
+
+def test_without_letters_there_is_nothing_to_show() -> None:
+    with pytest.raises(ConfigurationError, match="sets nothing aside"):
+        letters_place(config(on_bad_record="fail", dead_letters=None))
