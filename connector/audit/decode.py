@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -113,7 +114,7 @@ def _read(records: DataFrame, column: str, form: Form) -> tuple[DataFrame, _Read
     )
 
     def written(part: StructField) -> Column:
-        return F.col(f"{parsed}.{identifier(part.name)}")
+        return F.coalesce(F.col(f"{parsed}.{identifier(part.name)}"), _in_another_case(text, fields[part.name]))
 
     def field(part: StructField) -> Column:
         return written(part).try_cast(part.dataType) if form.permissive else written(part)
@@ -125,6 +126,20 @@ def _read(records: DataFrame, column: str, form: Form) -> tuple[DataFrame, _Read
         elif form.permissive:
             readable &= written(part).isNull() | field(part).isNotNull()
     return frame, _Read(F.struct(*(field(part).alias(part.name) for part in form.type)), field, readable)
+
+
+def _in_another_case(text: Column, part: StructField) -> Column:
+    """The field of a name that differs from the schema's by its case only; null where there is none."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import DateType, StringType, StructType, TimestampNTZType, TimestampType
+
+    name = json.dumps(part.name, ensure_ascii=False)
+    of_name = F.map_filter(F.from_json(text, "MAP<STRING, STRING>"), lambda key, _: F.lower(key) == part.name.lower())
+    raw = F.try_element_at(F.map_values(of_name), F.lit(1))
+    quoted = isinstance(part.dataType, DateType | TimestampType | TimestampNTZType)
+    again = F.to_json(F.struct(raw.alias(part.name))) if quoted else F.concat(F.lit("{" + name + ":"), raw, F.lit("}"))
+    value = raw if isinstance(part.dataType, StringType) else F.from_json(again, StructType([part]))[part.name]
+    return F.when(~text.contains(name) & F.lower(text).contains(name.lower()), value)
 
 
 def _is_utf8(column: str) -> Column:

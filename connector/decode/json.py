@@ -27,6 +27,7 @@ _HALF_CHARACTER = (
 """The first half of a pair of escapes without the second, or the other way round: no character at all."""
 _ESCAPED = "\\u"
 _NEW = "new fields"
+_ANY = "\0"
 _END = f"end_{secrets.token_hex(8)}"
 _MALFORMED = f"malformed_{secrets.token_hex(8)}"
 _LENIENT = (
@@ -53,17 +54,18 @@ class Json:
         self._on_new_column = on_new_column
         self._spellings: dict[str, tuple[str, ...]] = {}
         """The names that a kind of records has in another case than the schema; by their JSON."""
-        self._unusable = False
-        """Some new field can't become a column."""
+        self._refused: set[str] = set()
+        """New fields that can't become columns."""
 
     def resolve(self, ids: Iterable[str], records: DataFrame) -> None:
         for schema_id in ids:
             if schema_id != _NEW:
                 self._spellings[schema_id] = tuple(json.loads(schema_id))
                 continue
-            new = learned(records, self.type)
-            self.type = self.type.__class__([*self.type.fields, *new.fields])
-            self._unusable = not new.fields
+            fields, refused = learned(records, self.type)
+            self.type = self.type.__class__([*self.type.fields, *fields])
+            # Without any, the query would ask for them again and again: only a name that is there twice hides them.
+            self._refused |= refused if fields or refused - self._refused else {_ANY}
 
     def decoded(self, records: DataFrame, column: str, into: str) -> DataFrame:
         """Spark's ``from_json`` stops reading at the end of the first object: of ``{"a":1}{"a":2}`` it would silently
@@ -138,13 +140,18 @@ class Json:
         if self._on_new_column not in ("add", "fail"):
             return {}
         new = f"filter(json_object_keys({text}), name -> NOT array_contains({_array(self._lower)}, lower(name)))"
-        words = literal("has fields that can't become columns by themselves: " if self._unusable else "")
-        told = f"concat({words}, array_join({new}, ', '))"
-        if self._on_new_column == "fail":
-            told = f"concat({literal(f'has fields that {column}.schema lacks: ')}, array_join({new}, ', '))"
-        elif not self._unusable:
-            told = literal(f"{UNKNOWN}{_NEW}")
-        return {f"size({new}) > 0": told}
+        refused = new
+        problems = {}
+        words = f"has fields that {column}.schema lacks: "
+        if self._on_new_column == "add":
+            words = "has fields that can't become columns by themselves: "
+            refused = f"filter({new}, name -> array_contains({_array(self._refused or {''})}, name))"
+            if _ANY not in self._refused:
+                problems[f"size({new}) > size({refused})"] = literal(f"{UNKNOWN}{_NEW}")
+            else:
+                refused = new
+        problems[f"size({refused}) > 0"] = f"concat({literal(words)}, array_join({refused}, ', '))"
+        return problems
 
     def _odd(self, text: str) -> str:
         """SQL of an id: the names of fields that differ from the schema's by their case."""

@@ -10,14 +10,15 @@ from sinks.types import names, needs_column_mapping
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import StructField, StructType
 
 
-def learned(records: DataFrame, known: StructType) -> StructType:
-    """The fields of JSON objects in ``bytes`` that ``known`` lacks, with types that all of their values fit into.
+def learned(records: DataFrame, known: StructType) -> tuple[list[StructField], set[str]]:
+    """The fields of JSON objects in ``bytes`` that ``known`` lacks, with types that all of their values fit into; and
+    the names of those that can't be a column's. One Spark job.
 
-    Whole numbers are BIGINT, or DECIMAL(38,0) where that is too small, others DOUBLE; what is only null so far, or of
-    several types, is STRING, which takes any value. One Spark job. A name that can't be a column's is left out.
+    Whole numbers are BIGINT, or DECIMAL(38,0) where that is too small, others DOUBLE; what is only null, or empty, so
+    far, or of several types, is STRING, which takes any value.
     """
     from pyspark.sql.types import StructType
 
@@ -27,13 +28,31 @@ def learned(records: DataFrame, known: StructType) -> StructType:
     kind = StructType.fromDDL(f"found {_as_ddl(row['found'] if row else 'VOID')}")
     assert isinstance(kind, StructType)
     found = kind["found"].dataType
-    taken = {name.lower() for name in known.names} | {name.lower() for name in OWN_COLUMNS}
-    new = []
+    taken, own = {name.lower() for name in known.names}, {name.lower() for name in OWN_COLUMNS}
+    fields, refused = [], set()
     for each in found.fields if isinstance(found, StructType) else ():
-        if each.name.lower() not in taken and not any(map(needs_column_mapping, names(StructType([each])))):
+        if each.name.lower() in own or not _takes(each):
+            refused.add(each.name)
+        elif each.name.lower() not in taken:
             taken.add(each.name.lower())
-            new.append(each)
-    return StructType(new)
+            fields.append(each)
+    return fields, refused
+
+
+def _takes(field: StructField) -> bool:
+    """Whether a table takes a column of this name and type."""
+    from pyspark.sql.types import StructType
+
+    kinds = [field.dataType]
+    while kinds:
+        kind = kinds.pop()
+        if isinstance(kind, StructType):
+            if len({name.lower() for name in kind.names}) < len(kind.names):
+                return False
+            kinds += [each.dataType for each in kind]
+        elif hasattr(kind, "elementType"):
+            kinds.append(kind.elementType)
+    return not any(map(needs_column_mapping, [field.name, *names(field.dataType)]))
 
 
 def _as_ddl(variant: str) -> str:
@@ -44,4 +63,5 @@ def _as_ddl(variant: str) -> str:
             return "DECIMAL(38,0)" if found["scale"] == "0" else "DOUBLE"
         return {"OBJECT": "STRUCT", "VARIANT": "STRING", "VOID": "STRING"}.get(found[0], found[0])
 
+    variant = variant.replace("OBJECT<>", "STRING")
     return re.sub(r"`(?:[^`]|``)*`|\w+(?=:)|DECIMAL\(\d+,\s*(?P<scale>\d+)\)|\w+", typed, variant)

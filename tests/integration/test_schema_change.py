@@ -89,6 +89,21 @@ def test_new_fields_of_records_become_columns(lake: Lake, topic: Topic) -> None:
         pipeline.run()
 
 
+def test_fields_that_cant_be_columns_are_bad_records(lake: Lake, topic: Topic) -> None:
+    topic.send(
+        ("a", {"k": "a", "n": 1}), ("b", {"k": "b", "n": 2, "of that name": 1}), ("c", {"k": "c", "n": 3, "more": {}}),
+        ("d", b'{"k": "d", "n": 4, "x": {"y": 1, "Y": 2}}'), ("e", {"k": "e", "n": 5, "_offset": 6}),
+        ("f", b'{"k": "f", "n": 6, "t": 1, "t": 2}'), partition=0,
+    )  # fmt: skip
+    dead = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.path("dead"))}}
+    lake.pipeline(on_new_column="add", **dead).run()
+    assert lake.sql("SELECT k, more FROM {t} ORDER BY k") == [("a", None), ("c", "{}")]
+    why = "its value: has fields that can't become columns by themselves: "
+    assert lake.sql("SELECT _offset, detail FROM {t} ORDER BY _offset", "dead") == [
+        (1, f"{why}of that name"), (3, f"{why}x"), (4, f"{why}_offset"), (5, f"{why}t, t"),
+    ]  # fmt: skip
+
+
 def test_new_fields_are_learned_once_for_both_tables_of_two_phase_commit(lake: Lake, topic: Topic) -> None:
     sinks = [
         {"type": "delta_append", "path": str(lake.path("append"))},
@@ -141,6 +156,7 @@ def test_the_case_of_a_name_is_no_difference(lake: Lake, topic: Topic) -> None:
     )  # fmt: skip
     lake.pipeline().run()
     assert lake.sql("SELECT k, n FROM {t} ORDER BY k") == [("a", 1), ("b", 2), ("c", 3), ("d", None)]
+    assert str(audit(lake.pipeline().config)).startswith("exact: 4 expected")
     topic.send(("e", b'{"k": "e", "N": 3, "K": "f"}'))
     with pytest.raises(BadRecord, match="has a field twice"):
         lake.pipeline().run()
