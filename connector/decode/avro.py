@@ -32,6 +32,8 @@ MALFORMED = "not exactly one Avro value of its schema, or text in it that isn't 
 _END = bytes.fromhex("4c616b65106f9d3b")
 _END_AS_DOUBLE = struct.unpack("<d", _END)[0]
 _PARSED = "_parsed_avro"
+_MANY = 2_000
+"""Schemas that the registry is asked for at once."""
 
 
 def enveloped(value: Column, writer: AvroSchema, reader: AvroSchema) -> Column:
@@ -171,6 +173,7 @@ class AvroOfRegistry:
         self._refuses_fields = on_new_column == "fail" or (on_new_column is None and reader is None)
         self._writers: dict[str, AvroSchema] = {}
         self._refused: dict[str, str] = {}
+        self._absent: set[str] = set()
         known = {id: each.schema for topic in topics for id, each in registry.known(topic, part).items()}
         if self._grows:
             for writer in known.values():
@@ -204,10 +207,11 @@ class AvroOfRegistry:
         except UnusableSchema:
             return  # whether the writer's records fit all the same is told by ``misfit``
 
-    def resolve(self, ids: Iterable[str], _: DataFrame) -> None:
-        """Ask the registry for these, each once in a run. What it doesn't have, or Avro can't read, is a bad record
-        from now on. Raises `RegistryUnreachable`."""
-        for schema_id in sorted(set(ids) - self._writers.keys() - self._refused.keys()):
+    def resolve(self, ids: Iterable[str], records: DataFrame) -> None:
+        """Ask the registry for these, and for all others that the records name, each once in a run. What it doesn't
+        have, or Avro can't read, is a bad record from now on. Raises `RegistryUnreachable`."""
+        known = self._writers.keys() | self._refused.keys() | self._absent
+        for schema_id in sorted({*ids, *self._named(records)} - known):
             before = self._reader
             try:
                 writer = self._registry.schema(schema_id).schema
@@ -218,7 +222,7 @@ class AvroOfRegistry:
                 if self._refuses_fields:
                     self._refuse_new_fields(schema_id, writer)
             except UnknownSchema:
-                self._refused[schema_id] = f"schema id {schema_id} isn't in the registry"
+                self._absent.add(schema_id)
             except UnusableSchema as error:
                 self._reader = before
                 self._refused[schema_id] = f"schema id {schema_id} can't be used: {error.message}"
@@ -241,12 +245,24 @@ class AvroOfRegistry:
         if parsed is None:
             parsed = F.when(F.lit(False), enveloped(payload, self._reader, self._reader))
         why = F.when(wire.problem(value).isNotNull(), wire.problem(value))
+        if self._absent:
+            named = wire.schema_id(value)
+            nowhere = F.concat(F.lit("schema id "), named, F.lit(" isn't in the registry"))
+            why = why.when(named.isin(*sorted(self._absent)), nowhere)
         for schema_id, refused in self._refused.items():
             why = why.when(self._one_of(value, [schema_id]), refused)
         if self._writers:
             why = why.when(self._one_of(value, self._writers), MALFORMED)
         why = why.otherwise(F.concat(F.lit(UNKNOWN), wire.schema_id(value)))
         return _judged(records.withColumn(_PARSED, parsed), value, self.type, why, into)
+
+    def _named(self, records: DataFrame) -> list[str]:
+        """In one query, for an epoch is read again for each answer; noise may name any."""
+        from pyspark.sql import functions as F
+
+        value, wire = F.col("bytes"), self._registry.wire
+        named = records.where(wire.problem(value).isNull() & value.isNotNull())
+        return [row["id"] for row in named.select(wire.schema_id(value).alias("id")).distinct().limit(_MANY).collect()]
 
     def _one_of(self, value: Column, ids: Iterable[str]) -> Column:
         from pyspark.sql import functions as F

@@ -205,7 +205,7 @@ def test_an_id_that_is_not_known_yet_is_asked_for_once(spark: SparkSession) -> N
     ids = [row.problem.removeprefix(UNKNOWN) for row in decoded(spark, decoder, *values)]
     assert ids == ["1", "4", "5", str(2**32 - 1)]
     for _ in range(2):
-        decoder.resolve([each for each in ids if each is not None], spark.range(0))
+        decoder.resolve([each for each in ids if each is not None], spark.createDataFrame([], "bytes BINARY"))
     assert sorted(schemas.asked) == sorted(ids)
     right, unreadable, recursive, absent = decoded(spark, decoder, *values)
     assert right.value.id == 7

@@ -98,3 +98,14 @@ def test_an_unknown_schema_is_a_bad_record_and_no_registry_stops_the_run(
     registry.answers["/schemas/ids/7"] = {"schema": json.dumps(ONE)}
     lake.pipeline(**avro(registry)).run()
     assert lake.rows() == [("a", 1)]
+
+
+def test_schemas_that_nobody_knows_are_asked_for_at_once(lake: Lake, topic: Topic, registry: RegistryServer) -> None:
+    topic.send(*((None, of_schema(n, ONE, {"k": "a", "n": n})) for n in range(1, 200)))
+    dead = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.path("dead"))}}
+    lake.pipeline(**avro(registry, **dead)).run()
+    assert lake.rows() == [("a", 1)]
+    assert lake.sql("SELECT count(*), min(detail) FROM {t}", "dead") == [
+        (198, "its value: schema id 10 isn't in the registry")
+    ]
+    assert registry.asked.count("/schemas/ids/10") == 1
