@@ -120,7 +120,7 @@ class Json:
         """Looked for only where a field is null, and its name isn't in the text unless in another case."""
         escaped = f"contains({text}, {literal(_ESCAPED)})"
         missing = " OR ".join(
-            f"{found}.{identifier(name)} IS NULL AND ({escaped} OR NOT contains({text}, {literal(json.dumps(name))}) "
+            f"{found}.{identifier(name)} IS NULL AND ({escaped} OR NOT contains({text}, {literal(json.dumps(name, ensure_ascii=False))}) "
             f"AND contains(lower({text}), {literal(json.dumps(name.lower(), ensure_ascii=False))}))"
             for name in self.type.names
         )
