@@ -118,10 +118,8 @@ class Json:
 
     def _spelled_otherwise(self, text: str, found: str) -> dict[str, str]:
         """Looked for only where a field is null, and its name isn't in the text unless in another case."""
-        escaped = f"contains({text}, {literal(_ESCAPED)})"
         missing = " OR ".join(
-            f"{found}.{identifier(name)} IS NULL AND ({escaped} OR NOT contains({text}, {literal(json.dumps(name, ensure_ascii=False))}) "
-            f"AND contains(lower({text}), {literal(json.dumps(name.lower(), ensure_ascii=False))}))"
+            f"{found}.{identifier(name)} IS NULL AND {self._may_be_spelled_otherwise(text, name)}"
             for name in self.type.names
         )
         odd = self._odd(text)
@@ -135,6 +133,13 @@ class Json:
             f"({missing}) AND {odd} <> '[]' AND {twice}": literal("has a field twice, in upper and in lower case"),
             f"({missing}) AND NOT ({known})": asked,
         }
+
+    def _may_be_spelled_otherwise(self, text: str, name: str) -> str:
+        if self._permissive:  # names needn't be in quotes
+            return "true"
+        quoted = json.dumps(name, ensure_ascii=False)
+        spelled = f"NOT contains({text}, {literal(quoted)}) AND contains(lower({text}), {literal(quoted.lower())})"
+        return f"(contains({text}, {literal(_ESCAPED)}) OR {spelled})"
 
     def _new_fields(self, text: str, column: str) -> dict[str, str]:
         if self._on_new_column not in ("add", "fail"):
