@@ -89,7 +89,7 @@ class RecordDecoder:
                     columns[name] = f"CASE WHEN value IS NULL THEN {of_tombstone[name]} ELSE {columns[name]} END"
         selected = [f"{sql} AS {identifier(name)}" for name, sql in columns.items()]
         if self.key is not None:
-            selected.append(f"_of_key AS {KEY}")
+            selected.append(f"{_only_fields('_of_key', self.key)} AS {KEY}")
         if self.headers:
             # As Kafka's own clients have it: of a name that is there twice, the last.
             later = "exists(slice(headers, i + 2, size(headers)), later -> later.key = each.key)"
@@ -153,6 +153,16 @@ def _fields(format: Format) -> Mapping[str, str]:
 
     kind = format.type
     return {name: f".{identifier(name)}" for name in kind.names} if isinstance(kind, StructType) else {"value": ""}
+
+
+def _only_fields(value: str, format: Format) -> str:
+    """SQL of a decoded value without what else a STRUCT may have."""
+    from pyspark.sql.types import StructType
+
+    if not isinstance(format.type, StructType):
+        return value
+    pairs = ", ".join(f"{literal(name)}, {value}{path}" for name, path in _fields(format).items())
+    return f"CASE WHEN {value} IS NOT NULL THEN named_struct({pairs}) END"
 
 
 def told(reason: str, detail: str) -> str:

@@ -47,7 +47,9 @@ def test_every_damage_to_rows_and_letters_is_counted_with_its_coordinates(lake: 
             "UPDATE {t} SET value = CASE _offset WHEN 5 THEN CAST('{' AS BINARY) ELSE value END, "
             "headers = CASE _offset WHEN 7 THEN reverse(headers) ELSE headers END",
             # Of a record that is right, of none, of somebody else, and of an epoch that was never committed.
-            "INSERT INTO {t} SELECT i.pipeline, sink, epoch, 'rule', detail, key, value, headers, window_start, "
+            "INSERT INTO {t} (pipeline, sink, epoch, reason, detail, key, value, headers, window_start, window_end, "
+            "_topic, _partition, _offset, _timestamp, _noted_at) "
+            "SELECT i.pipeline, sink, epoch, 'rule', detail, key, value, headers, window_start, "
             "window_end, i.topic, i.p, i.o, _timestamp, _noted_at FROM {t}, VALUES ('append', 'nowhere', 0, 3L), "
             f"('other', 'nowhere', 0, 3L), ('append', '{topic.name}', 0, 6L), ('append', '{topic.name}', 0, 400L) "
             "AS i(pipeline, topic, p, o) WHERE _offset = 9",

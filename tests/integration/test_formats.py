@@ -144,6 +144,7 @@ def test_a_key_of_its_own_format_names_the_row_that_a_tombstone_deletes(lake: La
     options = {"schema": "id INT, n INT", "key": {"format": "json", "schema": "id INT"}, "sink": {"key": "id"}}
     lake.pipeline("upsert", **options).run()
     assert lake.sql("SELECT id, n, _key.id FROM {t}", "upsert") == [(2, 2, 2)]
+    assert lake.frame("upsert").schema["_key"].dataType.simpleString() == "struct<id:int>"
     send(topic, (b"two", None))
     with pytest.raises(BadRecord, match=r"its key: not one JSON object that fits key\.schema"):
         lake.pipeline("upsert", **options).run()
