@@ -109,13 +109,18 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]
             raise self._explained() or error from self._failure
 
     def _failed(self, error: BaseException) -> None:
-        self._failure, self._cut_off = error, False
+        self._keep(error, False)
         if self._refusal is None:
             self._refusal = _refusal(error, self.config["sasl_mechanism"]) or self._wants_tls(error)
 
     def _closed(self, was_made: bool, error: BaseException) -> None:
         if was_made:
-            self._failure, self._cut_off = error, True
+            self._keep(error, True)
+
+    def _keep(self, error: BaseException, cut_off: bool) -> None:
+        """That the time was over in the middle of the last try says less than how the one before it ended."""
+        if self._failure is None or not isinstance(error, KafkaTimeoutError):
+            self._failure, self._cut_off = error, cut_off
 
     def _wants_tls(self, error: BaseException) -> TlsRefused | None:
         """A port that does ends the connection, or answers with what looks like a huge message."""
