@@ -57,7 +57,7 @@ class ConfluentRegistry(Options):
             if parts.username is not None or parts.password is not None:
                 raise ValueError("credentials don't belong in it: give username and password beside it")
             if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-                raise ValueError("write a URL as in https://registry.internal:8081")
+                raise ValueError("write a URL as in https://schemas.example.com:8081")
         return tuple(url.rstrip("/") for url in urls)
 
     @field_validator("ca")

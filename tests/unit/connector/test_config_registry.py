@@ -9,7 +9,7 @@ from connector.config import _resolve
 from connector.config.registry import ConfluentRegistry, GlueRegistry, RegistryOptions
 
 ADAPTER: TypeAdapter[RegistryOptions] = TypeAdapter(RegistryOptions)
-URL = "https://registry.internal:8081"
+URL = "https://schemas.example.com:8081"
 
 
 def read(options: object) -> RegistryOptions:
