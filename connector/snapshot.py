@@ -19,7 +19,7 @@ from connector.parts import s3_objects
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.table import DeltaTable
 from sinks.errors import ConfigurationError
-from sinks.kafka import spark_options
+from sinks.kafka import spark_reader
 from sinks.offsets import Offsets
 
 if TYPE_CHECKING:
@@ -108,9 +108,7 @@ def _messages(
 ) -> DataFrame:
     """As Spark reads Kafka: key, value, headers, topic, partition, offset, timestamp."""
     return (
-        spark.read.format("kafka")
-        .options(**spark_options(config.source.kafka_options))
-        .option("kafka.isolation.level", "read_committed")
+        spark_reader(spark, config.source.kafka_options)
         .option("subscribe", sink.topic)
         .option("includeHeaders", "true")
         .option("endingOffsets", json.dumps(ends))

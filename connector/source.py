@@ -21,7 +21,7 @@ from connector.decode.records import HEADER_TYPE
 from connector.protocol.recover import Remaining, Remains, TopicsHeld
 from connector.spark import local_frame
 from sinks.errors import ConfigurationError, SourceError, TopicMissing
-from sinks.kafka import ANSWER_WITHIN_MS, answering, client_options, not_authorized, spark_options
+from sinks.kafka import ANSWER_WITHIN_MS, answering, client_options, not_authorized, spark_reader
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 if TYPE_CHECKING:
@@ -206,12 +206,8 @@ class KafkaSource:
         assignment = {
             topic: [int(partition) for partition in partitions] for topic, partitions in starts.to_dict().items()
         }
-        reader = spark.read.format("kafka")
-        # Kafka's default, 500, is made for callers that handle one record at a time.
-        options = spark_options({"max.poll.records": "10000", **self._options.kafka_options})
         records = (
-            reader.options(**options)
-            .option("kafka.isolation.level", "read_committed")
+            spark_reader(spark, self._options.kafka_options)
             # Nothing is ever committed for this group. One name for the whole run lets Spark's executors go on with the
             # consumers of the epoch before, and with what those have fetched ahead, instead of connecting anew.
             .option("kafka.group.id", self._reader)

@@ -11,7 +11,7 @@ from connector.audit.claim import At, Bounds, nested
 from connector.audit.values import comparable_values
 from connector.config import COORDINATES, DeltaUpsertSink, KeyedSink
 from sinks.errors import ConfigurationError
-from sinks.kafka import spark_options
+from sinks.kafka import spark_reader
 from sinks.raised import identifier, literal
 
 if TYPE_CHECKING:
@@ -63,9 +63,7 @@ def kafka_records(
         return spark.range(0).select(*empty)
     read = nested(starts)
     records = (
-        spark.read.format("kafka")
-        .options(**spark_options(kafka))
-        .option("kafka.isolation.level", "read_committed")
+        spark_reader(spark, kafka)
         .option("assign", json.dumps({topic: [int(part) for part in parts] for topic, parts in read.items()}))
         .option("startingOffsets", json.dumps(read))
         .option("endingOffsets", json.dumps(nested(ends)))

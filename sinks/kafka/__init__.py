@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sinks.kafka.clients import Clients
 from sinks.kafka.options import ANSWER_WITHIN_MS, SECRET, client_options, faults, spark_options
+from sinks.kafka.reader import spark_reader
 from sinks.kafka.refusals import answering, not_authorized, reader_refused, refused
 
 __all__ = [
@@ -17,4 +18,5 @@ __all__ = [
     "reader_refused",
     "refused",
     "spark_options",
+    "spark_reader",
 ]
