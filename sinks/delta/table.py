@@ -27,6 +27,7 @@ COORDINATES = ("_topic", "_partition", "_offset", "_timestamp")
 
 _TXN = "txn STRUCT<appId: STRING, version: BIGINT>"
 _WIDENING = "delta.enableTypeWidening"
+_INFORMATION = "# Detailed Table Information"
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,8 @@ class DeltaTable:
     def detail(self) -> Detail | None:
         """None where there is no table yet; raises NotADeltaTable where there is something else.
 
-        Asked once: where a table is, and how long it keeps its log, doesn't change during a run.
+        Asked once: where a table is, and how long it keeps its log, doesn't change during a run. Not by ``DESCRIBE
+        DETAIL``, which reads the table's whole list of files to count them.
         """
         if self._detail is None:
             self._detail = self._ask_detail()
@@ -98,7 +100,8 @@ class DeltaTable:
         from pyspark.errors import AnalysisException
 
         try:
-            row = self.spark.sql(f"DESCRIBE DETAIL {self.sql}").select("format", "location", "properties").first()
+            described = self.spark.sql(f"DESCRIBE TABLE EXTENDED {self.sql}").collect()
+            properties = self.spark.sql(f"SHOW TBLPROPERTIES {self.sql}").collect()
         except AnalysisException as error:
             if "DELTA_MISSING_DELTA_TABLE" in str(error):
                 if self.path is None or self._holds_files():
@@ -107,9 +110,13 @@ class DeltaTable:
             if "TABLE_OR_VIEW_NOT_FOUND" in str(error) or "PATH_NOT_FOUND" in str(error):
                 return None
             raise
-        if row is None or row["format"] != "delta":
+        # The columns come first, and may have any name.
+        parts = [row["col_name"] for row in described]
+        below = len(parts) - parts[::-1].index(_INFORMATION) if _INFORMATION in parts else len(parts)
+        information = {row["col_name"]: row["data_type"] for row in described[below:]}
+        if information.get("Provider", "").lower() != "delta":
             raise self._not_delta()
-        return Detail(row["location"], dict(row["properties"] or {}))
+        return Detail(information["Location"], {row["key"]: row["value"] for row in properties})
 
     def _holds_files(self) -> bool:
         from pyspark.errors import AnalysisException
