@@ -34,6 +34,7 @@ _AVRO_LIMITS = " ".join(
     f"-Dorg.apache.avro.limits.{kind}.maxLength={limit}"
     for kind, limit in (("bytes", 16 << 20), ("string", 16 << 20), ("collectionItems", 16 << 20))
 )
+_REDACTED = "(redacted)"
 _creating = threading.Lock()
 _NEVER_COPIED = ("spark.databricks.delta.write.txn", "spark.databricks.delta.commitInfo.userMetadata")
 
@@ -104,11 +105,13 @@ def isolated(active: SparkSession) -> Iterator[SparkSession]:
             clone.client.close()
         return
     own = active.newSession()
-    for row in active.sql("SET").select("key").collect():
-        name, value = row["key"], active.conf.get(row["key"], None)  # SET itself shows redacted values
+    theirs, ours = ({row["key"]: row["value"] for row in each.sql("SET").collect()} for each in (active, own))
+    for name, shown in theirs.items():
+        if name.startswith(_NEVER_COPIED) or (shown == ours.get(name) and not shown.endswith(_REDACTED)):
+            continue
         # Hadoop's settings, keys to a bucket among them, aren't Spark's own, and count as much.
-        copied = (own.conf.isModifiable(name) or name.startswith("fs.")) and not name.startswith(_NEVER_COPIED)
-        if copied and value is not None and own.conf.get(name, None) != value:
+        value = active.conf.get(name, None) if own.conf.isModifiable(name) or name.startswith("fs.") else None
+        if value is not None and own.conf.get(name, None) != value:
             own.conf.set(name, value)
     own.catalog.setCurrentCatalog(active.catalog.currentCatalog())
     own.catalog.setCurrentDatabase(active.catalog.currentDatabase())
