@@ -38,6 +38,12 @@ SHORT_LIVED = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m"
 }
 """Spark starts in half the time when its code is compiled quickly rather than well."""
+CODE = {
+    "interpreted": {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"},
+    "compiled": {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"},
+}
+"""How Spark runs a query: on a few rows, to compile it takes as long again as all the rest. Users' queries are
+compiled: so are those of child processes, and of the files marked so, on what expressions make of records."""
 
 
 @pytest.fixture(scope="session")
@@ -58,14 +64,17 @@ def _own_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSessio
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         # Hundreds of listing tasks are for large tables.
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+        "spark.databricks.delta.snapshotPartitions": "1",
     }
     with session(options, name="tests") as started:
         yield started
 
 
 @pytest.fixture
-def spark(_own_spark: SparkSession) -> SparkSession:
+def spark(_own_spark: SparkSession, request: pytest.FixtureRequest) -> SparkSession:
     """The active session: pipelines use it as it is."""
+    for option, value in CODE["compiled" if request.node.get_closest_marker("compiled") else "interpreted"].items():
+        _own_spark.conf.set(option, value)
     # A test before, with a session of its own, may have made that one the active one. This makes it so again.
     _own_spark.createDataFrame([], "nothing INT")
     return _own_spark

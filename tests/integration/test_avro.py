@@ -26,6 +26,8 @@ from connector.decode.schema import parse
 from connector.decode.wire import ConfluentWire, GlueWire, Wire
 from sinks.errors import ConfigurationError, UnknownSchema, UnusableSchema
 
+pytestmark = pytest.mark.compiled
+
 
 def record(*fields: Mapping[str, Any], name: str = "shop.Order") -> dict[str, Any]:
     return {"type": "record", "name": name, "fields": list(fields)}

@@ -15,6 +15,8 @@ from connector.config import parse
 from connector.protocol.steps import Event, Step
 from sinks.errors import BadRecord, ConfigurationError, TooManyDeadLetters
 
+pytestmark = pytest.mark.compiled
+
 BAD = b'{"k": "b", "n": "many"}'
 
 

@@ -13,6 +13,8 @@ from kafka import KafkaProducer
 
 from sinks.errors import BadRecord
 
+pytestmark = pytest.mark.compiled
+
 ROW = "id INT, name STRING, amount DECIMAL(10,2)"
 Message = tuple[dict[str, Any], dict[str, Any] | None]
 

@@ -16,6 +16,8 @@ from connector.decode.format import problem_of
 from connector.decode.json import Json
 from sinks.errors import BadRecord, ConfigurationError
 
+pytestmark = pytest.mark.compiled
+
 
 def of_json(spark: SparkSession, schema: str, *texts: str | bytes, permissive: bool = False) -> list[Any]:
     """For each text the first column's value, or the problem as text with a ! before it."""

@@ -22,6 +22,8 @@ from sinks.raised import raised
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+pytestmark = pytest.mark.compiled
+
 VALUES = "i INT, l BIGINT, d DECIMAL(20,4), x DOUBLE, f FLOAT, s STRING, b BOOLEAN, t TIMESTAMP"
 SCHEMA = f"{VALUES}, _topic STRING, _partition INT, _offset BIGINT, _timestamp TIMESTAMP"
 LITTLE = {

@@ -5,6 +5,8 @@ from conftest import Lake, Topic
 
 from sinks.errors import ConfigurationError
 
+pytestmark = pytest.mark.compiled
+
 
 def test_several_rows_of_a_record_keep_its_coordinates(lake: Lake, topic: Topic) -> None:
     topic.send(*((None, {"line": line}) for line in ("to be or", "not to be", "")), partition=1)
