@@ -143,18 +143,8 @@ def retry(
 
 def _epoch(config: PipelineConfig, run: str, position: Position, held: TopicsHeld) -> Epoch:
     offsets = position.offsets
-    return Epoch(
-        pipeline=config.name,
-        number=position.epoch + 1,
-        owner=run,
-        ranges=(),
-        offsets=offsets,
-        topics=position.topics,
-        read_to=position.read_to,
-        expected=position,
-        since=position.since,
-        lost=position.lost,
-        clock=position.clock.carried(),
+    return replace(
+        Epoch.of_no_records(position, pipeline=config.name, owner=run),
         # What is still to be read holds the watermark back as it did.
         backlog=frozenset(at for at, end in held.ends.items() if at in offsets and offsets[at] < end),
     )

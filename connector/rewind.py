@@ -81,20 +81,7 @@ def rewind(plan: Rewind, table: DeltaTable, work: Work, *, restored: Callable[[]
     stands = work.position()
     if stands is None or not plan.target.offsets:
         return stands
-    epoch = Epoch(
-        pipeline=work.pipeline,
-        number=stands.epoch + 1,
-        owner=work.owner,
-        ranges=(),
-        offsets=stands.offsets,
-        topics=stands.topics,
-        read_to=stands.read_to,
-        expected=stands,
-        since=stands.since,
-        lost=stands.lost,
-        clock=stands.clock.carried(),
-    )
-    return work.run_epoch(epoch, 0).position
+    return work.run_epoch(Epoch.of_no_records(stands, pipeline=work.pipeline, owner=work.owner), 0).position
 
 
 @dataclass(frozen=True)

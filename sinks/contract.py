@@ -83,6 +83,23 @@ class Epoch:
     """With a coordinator: the number under which it began the epoch. It grows with every begin, of any run, so what is
     prepared under a lower one is nobody's any more. 0: one commit, no coordinator."""
 
+    @classmethod
+    def of_no_records(cls, position: Position, *, pipeline: str, owner: str) -> Epoch:
+        """The transactional epoch that comes after ``position``, and leaves everything where it is."""
+        return cls(
+            pipeline=pipeline,
+            number=position.epoch + 1,
+            owner=owner,
+            ranges=(),
+            offsets=position.offsets,
+            topics=position.topics,
+            read_to=position.read_to,
+            expected=position,
+            since=position.since,
+            lost=position.lost,
+            clock=position.clock.carried(),
+        )
+
     def position(self) -> Position:
         """What a sink holds after it."""
         return Position(

@@ -13,12 +13,12 @@ The group must have no members meanwhile: one that goes on would commit, or writ
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from datetime import datetime, timezone
 
 from connector.delivery.work import Work
 from connector.protocol.recover import TopicsHeld, refuse_recreated, resume
 from connector.protocol.steps import Event, Step
-from sinks.clock import Clock
 from sinks.contract import Epoch, Position
 from sinks.errors import Fenced, GroupActive, PositionMismatch
 from sinks.offsets import Offsets
@@ -66,8 +66,8 @@ def _stands(position: Position, delivery: str) -> bool:
 
 
 def _handed_over(work: Work, delivery: str, position: Position | None, held: TopicsHeld) -> tuple[Epoch, str]:
-    stored = position.offsets if position else Offsets()
-    lost = position.lost if position else ()
+    before = position or Position(0, Offsets())
+    stored, lost = before.offsets, before.lost
     if position is None or position.delivery == TRANSACTIONAL:
         resumption = resume(
             position,
@@ -85,19 +85,14 @@ def _handed_over(work: Work, delivery: str, position: Position | None, held: Top
         note = f"took the offsets of consumer group {work.group.name}, once: {offsets.to_json()}"
     if position is not None and position.delivery != delivery:
         note = f"delivery was {position.delivery}, is {delivery} from now on: {note}"
-    epoch = Epoch(
-        pipeline=work.pipeline,
-        number=position.epoch + 1 if position else 1,
-        owner=work.owner,
-        ranges=(),
-        offsets=Offsets({**stored, **offsets}),
-        topics={**(position.topics if position else {}), **held.ids},
-        read_to=position.read_to if position else None,
+    epoch = replace(
+        Epoch.of_no_records(before, pipeline=work.pipeline, owner=work.owner),
         expected=position,
-        since=Offsets({**offsets, **(position.since if position else {})}),
+        offsets=Offsets({**stored, **offsets}),
+        topics={**before.topics, **held.ids},
+        since=Offsets({**offsets, **before.since}),
         lost=lost,
         delivery=delivery,
-        clock=position.clock.carried() if position else Clock(),
     )
     return epoch, note
 

@@ -32,22 +32,19 @@ def retirement(pipeline: str, owner: str, position: Position, held: TopicsHeld, 
         new = {at: beginning for at, beginning in held.beginnings.items() if at.topic in names}
         return Offsets({**old, **new})
 
-    clock = position.clock.carried()
-    return Epoch(
-        pipeline=pipeline,
-        number=position.epoch + 1,
-        owner=owner,
-        ranges=(),
+    epoch = Epoch.of_no_records(position, pipeline=pipeline, owner=owner)
+    return replace(
+        epoch,
         offsets=moved(position.offsets),
         topics={
             **{names.get(topic, topic): topic_id for topic, topic_id in position.topics.items()},
             **{topic: held.ids[topic] for topic in names},
         },
-        read_to=position.read_to,
-        expected=position,
         since=moved(position.since),
         lost=tuple(replace(gap, topic=names.get(gap.topic, gap.topic)) for gap in position.lost),
         delivery=position.delivery,
         # The old topic brings nothing more: it must not hold the watermark back.
-        clock=replace(clock, so_far={at: seen for at, seen in clock.so_far.items() if at.topic not in names}),
+        clock=replace(
+            epoch.clock, so_far={at: seen for at, seen in epoch.clock.so_far.items() if at.topic not in names}
+        ),
     )
