@@ -1,6 +1,6 @@
 """The pipeline file: read, checked as a whole, every fault named with its option, before anything is touched.
 
-``pipeline`` and ``sinks`` hold the options, ``kinds`` what they are made of.
+``pipeline``, ``source`` and ``sinks`` hold the options, ``kinds`` what they are made of.
 """
 
 from __future__ import annotations
@@ -29,13 +29,8 @@ from connector.config.pipeline import (
     DeadLetters,
     EpochBound,
     EveryRecords,
-    FromOffsets,
-    FromTimestamp,
     Interval,
     PipelineConfig,
-    Source,
-    Start,
-    TopicPattern,
 )
 from connector.config.registry import REFERENCED_SECRETS
 from connector.config.sinks import (
@@ -50,6 +45,7 @@ from connector.config.sinks import (
     S3ObjectsSink,
     Window,
 )
+from connector.config.source import FromOffsets, FromTimestamp, Source, Start, TopicPattern
 from sinks.delta.table import COORDINATES
 from sinks.errors import ConfigurationError
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, SecretStr, ValidationError
 
 from sinks.delta.table import COORDINATES
+from sinks.kafka import SECRET
 
 OWN_COLUMNS = (
     *COORDINATES, "_sequence", "_deleted", "_deleted_by", "_columns", "_delete", "_truncate", "_tombstone", "_state",
@@ -72,3 +74,20 @@ def dotted(path: tuple[str | int, ...]) -> str:
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
     return text
+
+
+def in_clear(options: Mapping[str, str | SecretStr]) -> dict[str, str]:
+    """To be handed on, never printed."""
+    return {
+        name: value.get_secret_value() if isinstance(value, SecretStr) else value for name, value in options.items()
+    }
+
+
+def no_literal_secrets(options: Mapping[str, str | SecretStr]) -> Mapping[str, str | SecretStr]:
+    for name, value in options.items():
+        if SECRET.search(name) and value and not isinstance(value, SecretStr):
+            raise ValueError(
+                f"{name}: a secret that stands in a file is copied with it, into version control too; write "
+                "${env:NAME} or ${file:/path}"
+            )
+    return options

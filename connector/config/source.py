@@ -1,0 +1,155 @@
+"""What is read: topics, Kafka's own options, and where to begin."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import BeforeValidator, Field, field_validator
+
+from connector.config.kinds import (
+    Duration,
+    Options,
+    OptionText,
+    Text,
+    as_model,
+    in_clear,
+    no_literal_secrets,
+    topic_name,
+)
+from sinks.kafka import faults
+
+_RESERVED_KAFKA_OPTIONS = {
+    "auto.offset.reset": "the position says where to read; `source.start` where there is none",
+    "enable.auto.commit": "`delivery` says when offsets are committed",
+    "enable.auto.offset.store": "`delivery` says when offsets are committed",
+    "isolation.level": "it is always read_committed: records of aborted transactions never count",
+    "key.deserializer": "keys are read as bytes and decoded in Spark",
+    "value.deserializer": "values are read as bytes and decoded in Spark, see `value.format`",
+}
+
+
+class FromTimestamp(Options):
+    timestamp: datetime
+
+    @field_validator("timestamp")
+    @classmethod
+    def _has_zone(cls, value: datetime) -> datetime:
+        if value.tzinfo is None:
+            raise ValueError("write the time zone too, as in 2026-11-01T00:00:00Z")
+        return value
+
+
+class FromOffsets(Options):
+    """Starting offsets as Spark writes them; -2 is the earliest, -1 the latest."""
+
+    offsets: Mapping[str, Mapping[int, Annotated[int, Field(ge=-2)]]]
+
+
+Start: TypeAlias = Literal["earliest", "latest"] | FromTimestamp | FromOffsets
+
+
+def _start(value: object) -> object:
+    if isinstance(value, Mapping):
+        by_time = "timestamp" in value and not isinstance(value["timestamp"], Mapping)
+        return as_model(FromTimestamp, value) if by_time else as_model(FromOffsets, {"offsets": value})
+    if value not in ("earliest", "latest"):
+        raise ValueError(
+            'write earliest, latest, {timestamp: 2026-11-01T00:00:00Z} or {"topic": {"0": 120, "1": 80}}, '
+            f"not {value!r}"
+        )
+    return value
+
+
+class TopicPattern(Options):
+    """Topics by a regular expression over their whole names. What Kafka keeps for itself (``__...``) never matches."""
+
+    pattern: str
+
+    @field_validator("pattern")
+    @classmethod
+    def _compiles(cls, pattern: str) -> str:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
+        return pattern
+
+    def __contains__(self, topic: object) -> bool:
+        return isinstance(topic, str) and not topic.startswith("__") and re.fullmatch(self.pattern, topic) is not None
+
+    def __str__(self) -> str:
+        return f"topics that match {self.pattern!r}"
+
+
+def _topics(value: object) -> object:
+    """One alternative of the two, chosen by us: pydantic would report the faults of both."""
+    if isinstance(value, str):
+        return as_model(TopicPattern, {"pattern": value})
+    if not isinstance(value, list | tuple):
+        raise ValueError(f'write a list of topics, [orders, returns], or a pattern, "orders-.*", not {value!r}')
+    if not value:
+        raise ValueError("is empty")
+    return value
+
+
+class ContinueAhead(Options):
+    """Go on behind what was lost, and that long ahead of the oldest record that is left."""
+
+    ahead: Annotated[Duration, Field(alias="continue", ge=timedelta(0))]
+
+
+def _on_data_loss(value: object) -> object:
+    if isinstance(value, Mapping):
+        return as_model(ContinueAhead, value)
+    if value not in ("fail", "continue"):
+        raise ValueError(f"write fail, continue or {{continue: 10 minutes}}, not {value!r}")
+    return value
+
+
+class Source(Options):
+    topics: Annotated[tuple[Text, ...] | TopicPattern, BeforeValidator(_topics)]
+    kafka: Mapping[str, OptionText]
+    start: Annotated[Start, BeforeValidator(_start)] = "earliest"
+    on_data_loss: Annotated[Literal["fail", "continue"] | ContinueAhead, BeforeValidator(_on_data_loss)] = "fail"
+    on_recreated_topic: Literal["fail", "continue"] = "fail"
+
+    @field_validator("topics")
+    @classmethod
+    def _distinct(cls, topics: tuple[str, ...] | TopicPattern) -> tuple[str, ...] | TopicPattern:
+        if isinstance(topics, TopicPattern):
+            return topics
+        if len(set(topics)) != len(topics):
+            raise ValueError("names a topic twice")
+        return tuple(map(topic_name, topics))
+
+    @field_validator("kafka")
+    @classmethod
+    def _kafka(cls, options: Mapping[str, OptionText]) -> Mapping[str, OptionText]:
+        for name in options:
+            if name in _RESERVED_KAFKA_OPTIONS:
+                raise ValueError(f"{name} is Lakelock's own to set ({_RESERVED_KAFKA_OPTIONS[name]}); take it out")
+            if name.startswith("kafka."):
+                raise ValueError(f"{name}: write Kafka's own name, {name.removeprefix('kafka.')}")
+        if not options.get("bootstrap.servers"):
+            raise ValueError('bootstrap.servers is missing, as in {bootstrap.servers: "127.0.0.1:9092"}')
+        found = faults(in_clear(no_literal_secrets(options)))
+        if found:
+            raise ValueError("; ".join(found))
+        return options
+
+    @property
+    def continue_on_data_loss(self) -> bool:
+        return self.on_data_loss != "fail"
+
+    @property
+    def ahead(self) -> timedelta:
+        """How far ahead of the oldest record reading goes on where retention was faster: that one may be next."""
+        return self.on_data_loss.ahead if isinstance(self.on_data_loss, ContinueAhead) else timedelta(0)
+
+    @property
+    def kafka_options(self) -> dict[str, str]:
+        """Options by Kafka's names with the secrets in clear: hand them on, never print them."""
+        return in_clear(self.kafka)
