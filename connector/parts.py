@@ -23,7 +23,7 @@ from connector.decode import as_declared, record_format
 from connector.decode.records import CARRIED, PROBLEM, RAW, TOMBSTONE, RecordDecoder, refuse_tombstones
 from connector.derive import Derivation, TableDerivation, as_is, derive
 from connector.letters import Letters, Place
-from connector.spark import isolated
+from connector.spark import is_connect, isolated
 from connector.transform import transform
 from sinks.contract import TwoPhaseSink
 from sinks.delta.commit import PipelineCommits
@@ -141,7 +141,7 @@ def outputs(config: PipelineConfig, spark: SparkSession, records: DataFrame, sta
         tables: dict[int, DeltaTable] = {}
         for index, sink in enumerate(config.sinks):
             if isinstance(sink, DeltaPlace):
-                own = stack.enter_context(isolated(spark)) if config.two_phase and can_isolate(spark) else spark
+                own = stack.enter_context(isolated(spark)) if config.two_phase and not is_connect(spark) else spark
                 if own is not spark and isinstance(sink, DeltaUpsertSink):
                     # What it merges is staged, and stays as it is: no need for Delta to put it aside once more.
                     own.conf.set("spark.databricks.delta.merge.materializeSource", "none")
@@ -177,11 +177,6 @@ def with_new_columns(
             else:
                 changed[name] = replace(output, derivation=as_is(config.alone(index), rows))
     return changed
-
-
-def can_isolate(spark: SparkSession) -> bool:
-    """Whether rows of one session can be read in another: not through Spark Connect."""
-    return not hasattr(spark, "cloneSession")
 
 
 def decoders(
@@ -261,10 +256,8 @@ def _without_new_columns(rows: DataFrame, table: DeltaTable) -> DataFrame:
 
 def letters(config: PipelineConfig, spark: SparkSession) -> Letters | None:
     place = config.dead_letters
-    if place is None:
-        return None
     to: Place | None = letters_table(config, spark) or letters_topic(config)
-    return Letters(to, max_share=place.max_share, label=place.place) if to is not None else None
+    return Letters(to, max_share=place.max_share, label=place.place) if place and to else None
 
 
 def letters_table(config: PipelineConfig, spark: SparkSession) -> DeadLetters | None:

@@ -7,7 +7,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -26,21 +26,21 @@ from connector.member import GroupMember
 from connector.parts import (
     Output,
     Table,
-    can_isolate,
     letters,
     letters_table,
     letters_topic,
     outputs,
     with_new_columns,
 )
-from connector.protocol.recover import TopicsHeld, resume
+from connector.protocol.recover import resume
 from connector.protocol.retire import recreated, retirement
 from connector.protocol.steps import Event, Observer
 from connector.protocol.two_phase import Recovered, Row
 from connector.retry import Retried, refuse_unfit, retry
 from connector.rewind import Rewind, Unpublished, Until, planned, rewind
 from connector.source import KafkaSource, no_records, polled
-from connector.spark import session
+from connector.spark import is_connect, session
+from connector.status import Checked, CheckedSink, Status
 from sinks.contract import Committed, Epoch, Position, Prepared
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.retire import retire
@@ -48,7 +48,7 @@ from sinks.delta.rewind import Target, before_event_time, before_offsets
 from sinks.delta.table import DeltaTable
 from sinks.delta.tombstones import Tombstones
 from sinks.errors import ConfigurationError
-from sinks.offsets import Offsets, TopicPartition
+from sinks.offsets import Offsets
 from sinks.s3a import require_conditional_writes
 
 if TYPE_CHECKING:
@@ -61,60 +61,6 @@ _IN_GROUP = {
     "manual_commit": manual_commit.deliver,
     "idempotent": idempotent.deliver,
 }
-
-
-@dataclass(frozen=True)
-class Status:
-    """Where a pipeline stands: what its table holds, next to what Kafka holds."""
-
-    pipeline: str
-    delivery: str
-    sinks: Sequence[str]
-    position: Position | None
-    """Of the table, or where all sinks stand by the coordinator's log."""
-    offsets: Offsets
-    """Next offsets: the table's, or the consumer group's where the delivery keeps them there."""
-    held: TopicsHeld
-    next_times: Mapping[TopicPartition, datetime] = field(default_factory=dict)
-    """Kafka's timestamp of the next record, per partition that holds one that is still to be read."""
-    in_doubt: Row | None = None
-    """An epoch that is in some of the sinks, maybe: a run is at work on it, or was killed."""
-
-    @property
-    def lag(self) -> Mapping[TopicPartition, int]:
-        """Offsets that Kafka holds and that are still to be read, per partition: an upper bound on the records."""
-        return {at: max(0, end - self.offsets.get(at, self.held.beginnings[at])) for at, end in self.held.ends.items()}
-
-    @property
-    def recreated(self) -> frozenset[str]:
-        """Topics that were deleted and made again since: the offsets are of the old ones."""
-        return frozenset(recreated(self.position, self.held)) if self.position else frozenset()
-
-    @property
-    def lag_seconds(self) -> Mapping[TopicPartition, float]:
-        """How long the next record has been waiting, per partition; 0 where none is."""
-        now = self.held.asked_at
-        return {
-            at: max(0.0, (now - self.next_times[at]).total_seconds()) if at in self.next_times else 0.0
-            for at in self.held.ends
-        }
-
-
-@dataclass(frozen=True)
-class CheckedSink:
-    place: str
-    exists: bool
-    columns: Sequence[str]
-
-
-@dataclass(frozen=True)
-class Checked:
-    """What `check` found: the sinks as they would be used, and where a run would start."""
-
-    sinks: Sequence[CheckedSink]
-    position: Position | None
-    next_offsets: Offsets
-    behind: int
 
 
 @dataclass(frozen=True)
@@ -348,7 +294,7 @@ class Pipeline:
                 self._reading(spark, {name: by_name[name][0] for name in names}, parts),
                 {name: by_name[name][1] for name in names},
                 again=again,
-                at_once=can_isolate(spark),
+                at_once=not is_connect(spark),
                 observe=observe,
                 behind=behind,
             )
@@ -361,7 +307,7 @@ class Pipeline:
             config=self.config.shape,
             prepare=prepare,
             observe=observe,
-            at_once=can_isolate(spark),
+            at_once=not is_connect(spark),
         )
 
     def _run_in_group(self, work: Work, spark: SparkSession, parts: _Parts, stop: threading.Event) -> Delivered:

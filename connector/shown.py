@@ -10,10 +10,10 @@ from rich.table import Table
 
 from connector.config import PipelineConfig
 from connector.letters import LetterGroup
-from connector.pipeline import Status
 from connector.protocol.two_phase import Recovered
 from connector.retry import Retried
 from connector.rewind import Rewind
+from connector.status import Status
 from connector.terminal import out
 from sinks.retired import is_retired, topic_of
 

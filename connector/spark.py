@@ -92,8 +92,8 @@ def isolated(active: SparkSession) -> Iterator[SparkSession]:
     """
     from pyspark.errors import PySparkException
 
-    if hasattr(active, "cloneSession"):  # Spark Connect
-        clone = active.cloneSession()
+    if is_connect(active):
+        clone = active.cloneSession()  # type: ignore[attr-defined]
         with suppress(PySparkException):  # where it may not be set, as on a serverless cluster
             theirs = clone.conf.get(_PLANS, "")
             clone.conf.set(_PLANS, f"{theirs}|{_IN_PLANS}" if theirs else _IN_PLANS)
@@ -118,6 +118,11 @@ def isolated(active: SparkSession) -> Iterator[SparkSession]:
     yield own
 
 
+def is_connect(spark: SparkSession) -> bool:
+    """Whether it is a client of Spark Connect: rows of one session can't be read in another there."""
+    return hasattr(spark, "cloneSession")
+
+
 def local_frame(
     spark: SparkSession, rows: Sequence[Any], schema: StructType | str, *, verify: bool = True
 ) -> DataFrame:
@@ -128,7 +133,7 @@ def local_frame(
     """
     from pyspark.sql import SparkSession
 
-    if hasattr(spark, "cloneSession"):  # Spark Connect: nothing becomes active
+    if is_connect(spark):  # nothing becomes active
         return spark.createDataFrame(rows, schema, verifySchema=verify)
     with _creating:
         active = SparkSession.active()
