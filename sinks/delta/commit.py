@@ -92,7 +92,7 @@ class PipelineCommits:
         self._topics = topics
         self._log_retention = timedelta(days=30)
         self._seen: tuple[int, float] | None = None
-        """The newest version in the history, and when (monotonic, in seconds) it was read."""
+        """The newest version that was seen, and when (monotonic, in seconds)."""
 
     def position(self) -> Position | None:
         """Read from the table; None where it isn't there, or no epoch was ever committed to it."""
@@ -217,6 +217,9 @@ class PipelineCommits:
     def _find(self, epoch: Epoch) -> Committed | None:
         """The commit of this epoch; Fenced where another run made it."""
         base = epoch.expected.version if epoch.expected else None
+        landed = self._next(base, epoch) if base is not None else None
+        if landed is not None:
+            return landed
         history = self._history()
         for commit in history.after(base):
             metadata = CommitMetadata.from_json(commit.user_metadata, pipeline=self._pipeline)
@@ -229,6 +232,19 @@ class PipelineCommits:
             if metadata.owner != epoch.owner and self._own(commit) is not None:
                 raise self._fenced(epoch, metadata)
         return None
+
+    def _next(self, base: int, epoch: Epoch) -> Committed | None:
+        """The commit of this epoch where it is the one after ``base``, as mostly it is: then nothing came in between,
+        and the rest of the history needn't be looked at."""
+        detail = self._table.detail()
+        commit = self._table.commit_with_txn(detail.log, base + 1, self._pipeline, epoch.number) if detail else None
+        if commit is None:
+            return None
+        metadata = CommitMetadata.from_json(commit.user_metadata, pipeline=self._pipeline)
+        if metadata is None or (metadata.owner, metadata.epoch) != (epoch.owner, epoch.number):
+            return None
+        self._seen = commit.version, time.monotonic()
+        return self._committed(commit, metadata)
 
     def _own(self, commit: Commit) -> CommitMetadata | None:
         """The metadata of this commit where it really took the epoch: a copy in somebody's commit didn't."""

@@ -26,6 +26,10 @@ COORDINATES = ("_topic", "_partition", "_offset", "_timestamp")
 """Columns that a table has beside the value's: where the row's record came from."""
 
 _TXN = "txn STRUCT<appId: STRING, version: BIGINT>"
+_COMMIT_INFO = (
+    "commitInfo STRUCT<timestamp: BIGINT, inCommitTimestamp: BIGINT, operation: STRING, "
+    "operationMetrics: MAP<STRING, STRING>, userMetadata: STRING>"
+)
 _WIDENING = "delta.enableTypeWidening"
 _INFORMATION = "# Detailed Table Information"
 
@@ -257,6 +261,31 @@ class DeltaTable:
             )
             for row in rows
         ]
+
+    def commit_with_txn(self, log: str, version: int, app: str, number: int) -> Commit | None:
+        """The commit of this version where it took this number for this application; None where it didn't, or where
+        the log shows no such file. One small file is read, where the history is a list of them all."""
+        from pyspark.errors import AnalysisException
+
+        wanted = f"txn.appId = {literal(app)} AND txn.version = {int(number)}"
+        try:
+            file = self.spark.read.schema(f"{_COMMIT_INFO}, {_TXN}").json(f"{no_glob(log)}/{version:020d}.json")
+            actions = file.where(f"commitInfo IS NOT NULL OR ({wanted})").collect()
+        except AnalysisException as error:
+            if "PATH_NOT_FOUND" in str(error):
+                return None
+            raise
+        info = next((row["commitInfo"] for row in actions if row["commitInfo"] is not None), None)
+        if info is None or all(row["txn"] is None for row in actions):
+            return None
+        return Commit(
+            version,
+            _utc(info["inCommitTimestamp"] or info["timestamp"]),
+            info["operation"],
+            {},
+            info["userMetadata"],
+            _rows_written(info["operation"], info["operationMetrics"] or {}),
+        )
 
     def holds_txn(self, log: str, version: int, app: str, number: int) -> bool:
         """Whether the commit of this version took this number for this application (Delta's SetTransaction)."""
