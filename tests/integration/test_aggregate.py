@@ -20,8 +20,6 @@ from sinks.offsets import Offsets, TopicPartition
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.compiled
-
 EXAMPLES = int(os.environ.get("LAKELOCK_TEST_EXAMPLES", "2"))
 SCHEMA = "k STRING, n INT, t TIMESTAMP"
 
