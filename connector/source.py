@@ -13,14 +13,21 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from kafka import KafkaAdminClient, KafkaConsumer
-from kafka.errors import KafkaTimeoutError, OffsetOutOfRangeError, TopicAuthorizationFailedError
+from kafka.errors import (
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    NodeNotReadyError,
+    OffsetOutOfRangeError,
+    TopicAuthorizationFailedError,
+)
 from kafka.structs import TopicPartition as KafkaPartition
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
 
 from connector.config import FromOffsets, FromTimestamp, Source, Start, TopicPattern
 from connector.decode.records import HEADER_TYPE
 from connector.protocol.recover import Remaining, Remains, TopicsHeld
 from connector.spark import local_frame
-from sinks.errors import ConfigurationError, SourceError, TopicMissing
+from sinks.errors import BrokerUnreachable, ConfigurationError, SourceError, TopicMissing
 from sinks.kafka import ANSWER_WITHIN_MS, answering, client_options, not_authorized, spark_reader
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
@@ -76,6 +83,16 @@ class KafkaSource:
 
     def look(self) -> TopicsHeld:
         """What Kafka holds now. Raises TopicMissing, BrokerUnreachable."""
+        # kafka-python gives up at once where its only broker was away a moment ago, as one is that restarts.
+        patiently = Retrying(
+            retry=retry_if_exception(_may_be_back),
+            stop=stop_after_delay(ANSWER_WITHIN_MS / 1000),
+            wait=wait_exponential(0.05, max=1),
+            reraise=True,
+        )
+        return patiently(self._look)
+
+    def _look(self) -> TopicsHeld:
         asked_at = datetime.now(timezone.utc)
         with answering(self._servers):
             partitions = self._partitions()
@@ -299,3 +316,8 @@ def _given_offset(start: FromOffsets, at: TopicPartition, held: TopicsHeld) -> i
 
 def _offsets(found: Mapping[KafkaPartition, int]) -> Offsets:
     return Offsets({TopicPartition(at.topic, at.partition): offset for at, offset in found.items()})
+
+
+def _may_be_back(error: BaseException) -> bool:
+    lost = (KafkaConnectionError, NodeNotReadyError)
+    return isinstance(error, BrokerUnreachable) and isinstance(error.__cause__, lost)

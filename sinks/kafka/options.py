@@ -121,6 +121,8 @@ def client_options(client: Any, kafka: Mapping[str, str]) -> dict[str, Any]:
 
     patience = str(ANSWER_WITHIN_MS)
     options: dict[str, Any] = {"bootstrap_timeout_ms": patience, "request_timeout_ms": patience}
+    # Of kafka-python half a minute: a broker that is back is to be found while there is still patience.
+    options["reconnect_backoff_max_ms"] = "1000"
     plain = {name: value for name, value in kafka.items() if not name.startswith(("sasl.", "ssl.", "group.id"))}
     options |= {name.replace(".", "_"): value for name, value in plain.items()}
     known = {

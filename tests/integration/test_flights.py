@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.compiled
+
 
 @pytest.fixture(scope="module")
 def sent(broker: Broker) -> "pd.DataFrame":

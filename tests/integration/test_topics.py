@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 from conftest import Lake, Topic, wait_until
@@ -14,6 +15,7 @@ from connector.audit import audit
 from connector.config import parse
 from connector.lab.broker import Broker
 from connector.protocol.steps import Event, Step
+from connector.source import KafkaSource
 from sinks.errors import TopicMissing, TopicRecreated
 
 
@@ -161,3 +163,17 @@ def test_a_broker_that_is_killed_and_comes_back_while_it_is_read_costs_time_only
     back.join()
     assert lake.rows() == sorted(some(0, 2000))
     assert [metadata["epoch"] for metadata in lake.metadata()] == [1, 2, 3]
+
+
+def test_a_broker_that_restarts_is_waited_for(own: Broker, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("connector.source.ANSWER_WITHIN_MS", 60_000)  # a start takes longer than usual in tests
+    own.create_topic("patience", 1)
+    topic = Topic(own, "patience")
+    topic.send_rows(some(0, 3))
+    with closing(KafkaSource(Lake(lake.folder, topic).pipeline().config.source)) as source:
+        source.look()
+        own.kill()
+        back = threading.Thread(target=own.start)
+        back.start()
+        assert source.look().ends == {TopicPartition("patience", 0): 3}
+        back.join()
