@@ -107,9 +107,9 @@ class Running:
         return sum(event.step is step for event in self.events)
 
     def writing(self) -> dict[int, int]:
-        """The offsets behind the newest batch on its way into the table."""
+        """The offsets behind the batches that were written, or are on their way into the table."""
         epochs = [event.epoch for event in self.events if event.step is Step.WRITING]
-        return {at.partition: offset for at, offset in epochs[-1].offsets.items()} if epochs else {}
+        return {at.partition: offset for epoch in epochs for at, offset in epoch.offsets.items()}
 
     def go_on(self) -> None:
         self._go_on.set()
