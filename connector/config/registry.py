@@ -97,7 +97,7 @@ class GlueRegistry(Options):
 
 def _registry(value: object) -> object:
     if not isinstance(value, Mapping):
-        raise ValueError("write {url: https://registry.internal:8081} or {glue: {region: eu-central-1}}")
+        raise ValueError("write {url: https://schemas.example.com:8081} or {glue: {region: eu-central-1}}")
     return as_model(GlueRegistry if "glue" in value else ConfluentRegistry, value)
 
 
