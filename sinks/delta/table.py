@@ -19,7 +19,7 @@ from sinks.retired import topic_of
 from sinks.types import ddl, names, needs_column_mapping, sql_type
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 COORDINATES = ("_topic", "_partition", "_offset", "_timestamp")
@@ -31,7 +31,6 @@ _COMMIT_INFO = (
     "operationMetrics: MAP<STRING, STRING>, userMetadata: STRING>"
 )
 _WIDENING = "delta.enableTypeWidening"
-_INFORMATION = "# Detailed Table Information"
 
 
 @dataclass(frozen=True)
@@ -114,10 +113,8 @@ class DeltaTable:
             if "TABLE_OR_VIEW_NOT_FOUND" in str(error) or "PATH_NOT_FOUND" in str(error):
                 return None
             raise
-        # The columns come first, and may have any name.
-        parts = [row["col_name"] for row in described]
-        below = len(parts) - parts[::-1].index(_INFORMATION) if _INFORMATION in parts else len(parts)
-        information = {row["col_name"]: row["data_type"] for row in described[below:]}
+        # The columns come first, and may have any name: what is below them counts.
+        information = {row["col_name"]: row["data_type"] for row in described}
         if information.get("Provider", "").lower() != "delta":
             raise self._not_delta()
         return Detail(information["Location"], {row["key"]: row["value"] for row in properties})
@@ -267,10 +264,8 @@ class DeltaTable:
         the log shows no such file. One small file is read, where the history is a list of them all."""
         from pyspark.errors import AnalysisException
 
-        wanted = f"txn.appId = {literal(app)} AND txn.version = {int(number)}"
         try:
-            file = self.spark.read.schema(f"{_COMMIT_INFO}, {_TXN}").json(f"{no_glob(log)}/{version:020d}.json")
-            actions = file.where(f"commitInfo IS NOT NULL OR ({wanted})").collect()
+            actions = self._commit_file(log, version).where(f"commitInfo IS NOT NULL OR {_took(app, number)}").collect()
         except AnalysisException as error:
             if "PATH_NOT_FOUND" in str(error):
                 return None
@@ -289,9 +284,10 @@ class DeltaTable:
 
     def holds_txn(self, log: str, version: int, app: str, number: int) -> bool:
         """Whether the commit of this version took this number for this application (Delta's SetTransaction)."""
-        file = f"{no_glob(log)}/{version:020d}.json"
-        txns = self.spark.read.schema(_TXN).json(file).where("txn IS NOT NULL").select("txn.*")
-        return not txns.where(f"appId = {literal(app)} AND version = {int(number)}").isEmpty()
+        return not self._commit_file(log, version).where(_took(app, number)).isEmpty()
+
+    def _commit_file(self, log: str, version: int) -> DataFrame:
+        return self.spark.read.schema(f"{_COMMIT_INFO}, {_TXN}").json(f"{no_glob(log)}/{version:020d}.json")
 
     def highest_txn(self, log: str, app: str) -> int:
         """The highest number ever taken for this application, from the commits and the checkpoints; 0: none."""
@@ -334,6 +330,10 @@ class DeltaTable:
                 if topic_of(row["_topic"]) in topics
             }
         )
+
+
+def _took(app: str, number: int) -> str:
+    return f"(txn.appId = {literal(app)} AND txn.version = {int(number)})"
 
 
 def _name_parts(name: str) -> list[str]:
