@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -192,18 +192,10 @@ def _row(row: SparkRow) -> Row:
     expected = _position(row["pipeline"], row["expected"])
     stands = _position(row["pipeline"], row["position"])
     assert stands is not None
-    epoch = Epoch(
-        pipeline=row["pipeline"],
-        number=stands.epoch,
-        owner=stands.owner,
+    epoch = replace(
+        Epoch.that_left(stands, pipeline=row["pipeline"]),
         ranges=tuple(OffsetRange(*each) for each in row["ranges"]),
-        offsets=stands.offsets,
-        topics=stands.topics,
-        read_to=stands.read_to,
         expected=expected,
-        since=stands.since,
-        lost=stands.lost,
-        clock=stands.clock,
         attempt=row["attempt"],
     )
     sinks = {name: json.loads(text) for name, text in row["sinks"].items()}

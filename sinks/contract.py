@@ -15,7 +15,7 @@ is rebuilt from its position alone.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
@@ -84,19 +84,32 @@ class Epoch:
     prepared under a lower one is nobody's any more. 0: one commit, no coordinator."""
 
     @classmethod
-    def of_no_records(cls, position: Position, *, pipeline: str, owner: str) -> Epoch:
-        """The transactional epoch that comes after ``position``, and leaves everything where it is."""
+    def that_left(cls, position: Position, *, pipeline: str) -> Epoch:
+        """The epoch that left this position, as far as that tells: not what it read, nor what was there before."""
         return cls(
             pipeline=pipeline,
-            number=position.epoch + 1,
-            owner=owner,
+            number=position.epoch,
+            owner=position.owner,
             ranges=(),
             offsets=position.offsets,
             topics=position.topics,
             read_to=position.read_to,
-            expected=position,
+            expected=None,
             since=position.since,
             lost=position.lost,
+            delivery=position.delivery,
+            clock=position.clock,
+        )
+
+    @classmethod
+    def of_no_records(cls, position: Position, *, pipeline: str, owner: str) -> Epoch:
+        """The transactional epoch that comes after ``position``, and leaves everything where it is."""
+        return replace(
+            cls.that_left(position, pipeline=pipeline),
+            number=position.epoch + 1,
+            owner=owner,
+            expected=position,
+            delivery="transactional",
             clock=position.clock.carried(),
         )
 
