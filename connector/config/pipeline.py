@@ -209,6 +209,25 @@ class PipelineConfig(Options):
         return self
 
     @model_validator(mode="after")
+    def _merges_on_read(self) -> PipelineConfig:
+        if not any(isinstance(sink, DeltaUpsertSink) and sink.merge == "on_read" for sink in self.sinks):
+            return self
+        why = {
+            f"delivery: {self.delivery} keeps no position in the log of changes": self.delivery != "transactional",
+            "several sinks move together by two-phase commit": self.two_phase,
+            f"on_new_column: {self.on_new_column} changes the table, and the log of changes not": (
+                self.on_new_column in ("add", "ignore")
+            ),
+            "source.on_recreated_topic: continue renames topics in the table, and not in the log of changes": (
+                self.source.on_recreated_topic == "continue"
+            ),
+        }
+        for reason, given in why.items():
+            if given:
+                raise ValueError(f"merge: on_read isn't for this pipeline: {reason}. Write merge: on_write")
+        return self
+
+    @model_validator(mode="after")
     def _source_fits(self) -> PipelineConfig:
         if self.delivery != "transactional":
             for option, given in {

@@ -76,12 +76,34 @@ class KeyedSink(DeltaPlace):
         return self
 
 
+class Fold(Options):
+    """When what was appended to the log of changes is merged into the table: after so many epochs, and at the end of a
+    round where the oldest change has waited for ``interval``."""
+
+    epochs: Annotated[int, Field(ge=1)] = 50
+    interval: Annotated[Duration, Field(gt=timedelta(0))] | None = None
+
+
+def _fold(value: object) -> object:
+    return as_model(Fold, value) if isinstance(value, Mapping) else value
+
+
 class DeltaUpsertSink(KeyedSink):
     type: Literal["delta_upsert"]
+    merge: Literal["on_write", "on_read"] = "on_write"
+    fold: Annotated[Fold | None, BeforeValidator(_fold)] = None
     stored_as_scd_type: Literal[1, "1"] = 1
     deletes: Literal["hard", "soft"] = "hard"
     apply_as_truncates: Text | None = None
     ignore_null_updates: StrictBool | Columns = False
+
+    @model_validator(mode="after")
+    def _folds_what_is_merged_on_read(self) -> DeltaUpsertSink:
+        if self.merge == "on_write" and self.fold is not None:
+            raise ValueError("fold needs merge: on_read; on_write there is nothing to fold")
+        if self.merge == "on_read" and self.apply_as_truncates is not None:
+            raise ValueError("apply_as_truncates needs merge: on_write: a truncate is about every row of the table")
+        return self
 
     @model_validator(mode="after")
     def _soft_rows(self) -> DeltaUpsertSink:

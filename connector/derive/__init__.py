@@ -13,6 +13,7 @@ from connector.config import DeltaAggregateSink, DeltaHistorySink, DeltaUpsertSi
 from connector.config.sinks import columns_named
 from sinks.contract import Committed, Epoch
 from sinks.delta.commit import PipelineCommits
+from sinks.delta.on_read import MergeOnRead
 from sinks.delta.table import DeltaTable
 from sinks.delta.two_phase import Rehearsed
 from sinks.errors import ConfigurationError
@@ -49,6 +50,8 @@ class TableDerivation(Derivation):
     """Rows, offsets and epoch number in one commit."""
     plain: Plain
     """Rows alone, for the deliveries whose offsets are in a consumer group."""
+    log: MergeOnRead | None = None
+    """What is, or was, merged on read; None: a table of this kind never is."""
     check: Callable[[], None] = lambda: None
     """What the table's own check can't know. Of a table that is there; raises SchemaMismatch."""
 

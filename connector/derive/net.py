@@ -1,8 +1,9 @@
-"""From the changes of an epoch to the net change of each key."""
+"""From the changes of an epoch, or of several, to the net change of each key."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from connector.config import COORDINATES
@@ -13,7 +14,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def net_changes(changes: DataFrame, rule: UpsertRule, *, truncates: bool = False, ties: bool = False) -> DataFrame:
+@dataclass(frozen=True)
+class Net:
     """One row per key, in one pass: its update with the highest order, nulls where it has none, and beside it
 
     * ``_columns``, with ``rule.ignore_nulls`` only: each of these columns holds its last value that isn't null, and
@@ -21,15 +23,37 @@ def net_changes(changes: DataFrame, rule: UpsertRule, *, truncates: bool = False
     * ``_deleted_by``, the highest delete: STRUCT<sequence, topic, partition, offset, timestamp>, or null. It may be
       older or newer than the update.
 
-    The highest truncate is one more row, with nulls for a key. ``ties``: a record may give several rows of a key; the
-    one whose JSON sorts last wins.
-
-    Without a sequence a key with records in two partitions, whose offsets can't be compared, fails the query.
+    The highest truncate is one more row, with nulls for a key. Net changes of some epochs are those of their records,
+    however they are cut. Without a sequence a key with records in two partitions, whose offsets can't be compared,
+    fails the query.
     """
-    from pyspark.sql import functions as F
 
+    groups: Mapping[str, str]
+    """Name -> SQL over the changes; of the groups, then of the aggregates."""
+    aggregates: Mapping[str, str]
+    row: str
+    """SQL of the row as a struct, over groups and aggregates."""
+
+    def of(self, changes: DataFrame) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        groups = (F.expr(sql).alias(name) for name, sql in self.groups.items())
+        aggregates = (F.expr(sql).alias(name) for name, sql in self.aggregates.items())
+        return changes.groupBy(*groups).agg(*aggregates).selectExpr(f"{self.row} AS net").select("net.*")
+
+    def sql(self, changes: str) -> str:
+        """The same as a query; ``changes``: what comes after FROM."""
+        values = {**self.groups, **self.aggregates}
+        columns = ", ".join(f"{sql} AS {identifier(name)}" for name, sql in values.items())
+        grouped = f"SELECT {columns} FROM {changes} GROUP BY {', '.join(self.groups.values())}"
+        return f"SELECT net.* FROM (SELECT {self.row} AS net FROM ({grouped}))"
+
+
+def net_of(columns: Sequence[str], rule: UpsertRule, *, truncates: bool = False, ties: bool = False) -> Net:
+    """``columns``: of the changes. ``ties``: a record may give several rows of a key; the one whose JSON sorts last
+    wins."""
     carried = [*COORDINATES, *(["_sequence"] if rule.sequenced else [])]
-    own = [name for name in changes.columns if name not in (*carried, "_delete", "_truncate")]
+    own = [name for name in columns if name not in (*carried, "_delete", "_truncate")]
     places = {"topic": "_topic", "partition": "_partition", "offset": "_offset"}
     named = {**({"sequence": "_sequence"} if rule.sequenced else {}), **places}
     order = struct_sql(named)
@@ -44,20 +68,15 @@ def net_changes(changes: DataFrame, rule: UpsertRule, *, truncates: bool = False
     update = "FILTER (WHERE NOT (_delete OR _truncate){})"
     parts = {name: f"part {index}" for index, name in enumerate(rule.ignore_nulls)}
     place = "struct(_topic AS topic, _partition AS `partition`)"
-    reduced = changes.groupBy(*(F.expr(key).alias(group) for key, group in zip(keys, groups, strict=True))).agg(
-        F.expr(f"max_by(struct({_list([*own, *carried])}), {rank}) {update.format('')}").alias("latest"),
-        F.expr(f"max({struct_sql({**named, 'timestamp': '_timestamp'})}) FILTER (WHERE _delete OR _truncate)").alias(
-            "deleted"
-        ),
-        *(
-            F.expr(
-                f"max_by(struct({identifier(name)} AS value, {order} AS `order`), {rank}) "
-                + update.format(f" AND {identifier(name)} IS NOT NULL")
-            ).alias(part)
-            for name, part in parts.items()
-        ),
-        *([] if rule.sequenced else [F.expr(f"min({place})").alias("first"), F.expr(f"max({place})").alias("last")]),
-    )
+    aggregates = {
+        "latest": f"max_by(struct({_list([*own, *carried])}), {rank}) {update.format('')}",
+        "deleted": f"max({struct_sql({**named, 'timestamp': '_timestamp'})}) FILTER (WHERE _delete OR _truncate)",
+    }
+    for name, part in parts.items():
+        newest = f"max_by(struct({identifier(name)} AS value, {order} AS `order`), {rank}) "
+        aggregates[part] = newest + update.format(f" AND {identifier(name)} IS NOT NULL")
+    if not rule.sequenced:
+        aggregates |= {"first": f"min({place})", "last": f"max({place})"}
     values = {name: f"latest.{identifier(name)}" for name in (*own, *carried)}
     values |= {name: f"`{part}`.value" for name, part in parts.items()}
     values |= {
@@ -66,20 +85,21 @@ def net_changes(changes: DataFrame, rule: UpsertRule, *, truncates: bool = False
     if parts:
         values[COLUMNS] = struct_sql({name: f"`{part}`.`order`" for name, part in parts.items()})
     values[DELETED_BY] = "deleted"
-    if rule.sequenced:
-        return reduced.select(*(F.expr(value).alias(name) for name, value in values.items()))
-    moved = raise_sql(
-        "key_moved",
-        key=f"to_json({struct_sql({name: identifier(group) for name, group in zip(rule.key, groups, strict=True)})})",
-        topic="last.topic",
-        partition="last.`partition`",
-        offset="coalesce(latest._offset, deleted.offset)",
-        stored_topic="first.topic",
-        stored_partition="first.`partition`",
-    )
-    # The check wraps what every row needs: the optimizer can't drop it.
-    one_place = F.expr(f"CASE WHEN first = last THEN {struct_sql(values)} ELSE {moved} END")
-    return reduced.select(one_place.alias("net")).select("net.*")
+    row = struct_sql(values)
+    if not rule.sequenced:
+        key = struct_sql({name: identifier(group) for name, group in zip(rule.key, groups, strict=True)})
+        moved = raise_sql(
+            "key_moved",
+            key=f"to_json({key})",
+            topic="last.topic",
+            partition="last.`partition`",
+            offset="coalesce(latest._offset, deleted.offset)",
+            stored_topic="first.topic",
+            stored_partition="first.`partition`",
+        )
+        # The check wraps what every row needs: the optimizer can't drop it.
+        row = f"CASE WHEN first = last THEN {row} ELSE {moved} END"
+    return Net(dict(zip(groups, keys, strict=True)), aggregates, row)
 
 
 def _list(names: Sequence[str]) -> str:

@@ -9,10 +9,11 @@ from connector.decode.debezium import METADATA
 from connector.decode.records import CARRIED, HEADERS, KEY
 from connector.derive import TableDerivation
 from connector.derive.changes import changes, check_expressions, problem_with, table_columns, truncates
-from connector.derive.net import net_changes
-from sinks.contract import Epoch
+from connector.derive.net import net_of
+from sinks.delta.change_log import ChangeLog
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.merge import COLUMNS, DELETED_BY, UpsertRule
+from sinks.delta.on_read import MergeOnRead
 from sinks.delta.plain import PlainUpsert
 from sinks.delta.table import DeltaTable
 from sinks.delta.upsert import DeltaUpsert
@@ -36,30 +37,39 @@ def upsert(
         guarded=config.delivery not in ("auto_commit", "manual_commit") or sink.sequence_by is not None,
     )
 
-    def net(records: DataFrame, _: Epoch | None = None) -> DataFrame:
-        return net_changes(
-            changes(records, sink),
-            rule,
-            truncates=truncates(sink, records.columns) != "false",
-            ties=config.transform is not None,
+    every = changes(records, sink)
+    net = net_of(
+        every.columns,
+        rule,
+        truncates=truncates(sink, records.columns) != "false",
+        ties=config.transform is not None,
+    )
+    columns = _columns(net.of(every).schema, rule)
+    on_read = sink.merge == "on_read"
+    if on_read and truncates(sink, records.columns) != "false":
+        raise ConfigurationError(
+            "sinks[0].merge: on_read: a truncate is about every row, not about those of a key.",
+            hint="Write merge: on_write, or leave truncates out: apply_as_truncates: 'false'.",
         )
-
-    columns = _columns(net(records).schema, rule)
 
     def check() -> None:
         table.check_order(columns, sequence_by=sink.sequence_by)
 
+    merging = DeltaUpsert(
+        table,
+        commits,
+        rule=rule,
+        tombstone_retention=sink.tombstone_retention,
+        keep_tombstones=config.dead_letters is not None,
+    )
+    log = ChangeLog(table, pipeline=config.name, topics=config.source.topics)
+    reading = MergeOnRead(table, merging, commits, log, net, pipeline=config.name)
     return TableDerivation(
         columns=columns,
-        reduce=net,
+        reduce=lambda records, _: changes(records, sink) if on_read else net.of(changes(records, sink)),
         problem=problem_with(records, sink),
-        sink=DeltaUpsert(
-            table,
-            commits,
-            rule=rule,
-            tombstone_retention=sink.tombstone_retention,
-            keep_tombstones=config.dead_letters is not None,
-        ),
+        sink=reading if on_read else merging,
+        log=reading,
         plain=PlainUpsert(table, rule=rule, tombstone_retention=sink.tombstone_retention),
         check=check,
     )

@@ -187,7 +187,8 @@ class _Versions:
         )
         points = new.unionByName(self._stored(touched, events.schema, by_sequence), allowMissingColumns=True)
         self._note(events)
-        notes = self._tombstones.passed(position)
+        passed = self._tombstones.passed_sql(position)
+        notes = self._table.spark.sql(f"SELECT * FROM {passed}") if passed is not None else None
         if notes is not None:
             noted = notes.selectExpr(
                 key, f"{self.columns.event(at, events.schema, 'false')} AS event", "true AS deletes"

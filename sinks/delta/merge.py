@@ -1,4 +1,4 @@
-"""The MERGE of an upsert, as SQL text: what a change to a key makes of its row.
+"""The MERGE of an upsert, as SQL text: what a change to a key makes of its row. Also as a query, which changes none.
 
 Per key a table holds a join-semilattice, so that its result is the same however the records are interleaved, cut into
 epochs or replayed. U is the update with the highest order, D the highest order of a delete, T that of a truncate; all
@@ -12,7 +12,7 @@ that a person put in, or that had no sequence when the column was added, is olde
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sinks.raised import identifier, literal, raise_sql
@@ -64,12 +64,47 @@ def merge_sql(
     table changes with its rows, and lacks these columns; None: it stays as it is.
     """
     text = _Text(rule, columns, new or ())
-    names = ", ".join(identifier(name) for name in text.inserted)
-    clauses = [*text.matched(), f"WHEN NOT MATCHED{text.insert_if} THEN INSERT ({names}) VALUES ({text.values})"]
+    names = ", ".join(identifier(name) for name in text.inserts)
+    values = ", ".join(text.inserts.values())
+    clauses = [change.clause("WHEN MATCHED") for change in text.matched()]
+    clauses.append(f"WHEN NOT MATCHED{_and(text.insert_when)} THEN INSERT ({names}) VALUES ({values})")
     if truncate is not None:
-        clauses += text.truncated(truncate)
+        clauses += [change.clause("WHEN NOT MATCHED BY SOURCE") for change in text.truncated(truncate)]
     evolving = "" if new is None else "WITH SCHEMA EVOLUTION "
     return f"MERGE {evolving}INTO {target} AS t USING {SOURCE} AS s ON {_same_key(rule)} {' '.join(clauses)}"
+
+
+def merged_sql(
+    target: str, source: str, rule: UpsertRule, columns: Sequence[str], stored: Sequence[str], *, hint: str = ""
+) -> str:
+    """A query for the rows that the table would have after the MERGE. ``target``, ``source``: what comes after FROM;
+    ``columns``: the source's, ``stored``: the table's; ``hint``: how to join them, of ``s``.
+
+    One pass over the table for its rows, and one over its keys for those that are new: only this way both are joins
+    with the small source, and nothing of the table is moved.
+    """
+    text = _Text(rule, columns)
+    unchanged = f"s.{identifier(rule.key[0])} IS NULL"  # a key is never null
+    changes = text.matched()
+    sets = [(change.when or "true", _folded(change.sets)) for change in changes]
+    rows = []
+    for name in stored:
+        whens = "".join(f" WHEN {when} THEN {values[name.lower()]}" for when, values in sets if name.lower() in values)
+        before = f"t.{identifier(name)}"
+        kept = f"CASE WHEN {unchanged} THEN {before}{whens} ELSE {before} END" if whens else before
+        rows.append(f"{kept} AS {identifier(name)}")
+    deletes = "".join(f" WHEN {change.when or 'true'} THEN {str(change.sets is None).lower()}" for change in changes)
+    there = f"WHERE {unchanged} OR NOT CASE{deletes} ELSE false END" if any(c.sets is None for c in changes) else ""
+    inserts = _folded(text.inserts)
+    added = ", ".join(f"{inserts.get(name.lower(), 'NULL')} AS {identifier(name)}" for name in stored)
+    key = ", ".join(f"t.{identifier(name)}" for name in rule.key)
+    same = _same_key(rule)
+    return (
+        f"SELECT {hint} {', '.join(rows)} FROM {target} AS t LEFT JOIN {source} AS s ON {same} {there} "
+        f"UNION ALL SELECT {added} FROM {source} AS s "
+        f"LEFT ANTI JOIN (SELECT {hint} {key} FROM {target} AS t LEFT SEMI JOIN {source} AS s ON {same}) AS t "
+        f"ON {same} WHERE {text.insert_when or 'true'}"
+    )
 
 
 def moved_sql(target: str, rule: UpsertRule, columns: Sequence[str]) -> str | None:
@@ -84,6 +119,32 @@ def _same_key(rule: UpsertRule) -> str:
     return " AND ".join(f"t.{identifier(column)} = s.{identifier(column)}" for column in rule.key)
 
 
+def _folded(values: Mapping[str, str] | None) -> Mapping[str, str]:
+    """By the names in lower case: the table may write them in another."""
+    return {name.lower(): value for name, value in (values or {}).items()}
+
+
+def _and(condition: str) -> str:
+    return f" AND {condition}" if condition else ""
+
+
+@dataclass(frozen=True)
+class _Change:
+    """What becomes of a row: of several changes, the first one whose condition holds."""
+
+    when: str
+    """Empty: always."""
+    sets: Mapping[str, str] | None
+    """Column -> SQL of its new value; None: the row is deleted."""
+
+    def clause(self, kind: str) -> str:
+        # Without "t.": Delta knows a column that is yet to be added by its bare name only.
+        done = "DELETE" if self.sets is None else "UPDATE SET "
+        return f"{kind}{_and(self.when)} THEN {done}" + ", ".join(
+            f"{identifier(name)} = {value}" for name, value in (self.sets or {}).items()
+        )
+
+
 class _Text:
     """``u_*``: order of the update, ``d_*``: of the delete; of ``s``, the source, or ``t``, the stored row. That of a
     stored row is never null, but may consist of nulls."""
@@ -94,7 +155,7 @@ class _Text:
         self.has_deletes = DELETED_BY in columns
         helpers = [*([] if rule.soft else [DELETED_BY]), *([] if rule.sequenced else [COLUMNS])]
         self.plain = [name for name in columns if name not in (*helpers, DELETED_BY, COLUMNS)]
-        self.inserted = [name for name in columns if name not in helpers]
+        self.inserts = {name: f"s.{identifier(name)}" for name in columns if name not in helpers}
         self.u_s = f"CASE WHEN s._offset IS NOT NULL THEN {order_sql('s', sequenced=rule.sequenced)} END"
         self.u_t = order_sql("t", sequenced=rule.sequenced)
         self.d_s = deleted_sql(f"s.{DELETED_BY}", sequenced=rule.sequenced) if self.has_deletes else "NULL"
@@ -102,28 +163,26 @@ class _Text:
         self.live = "s._offset IS NOT NULL"
         if self.has_deletes:
             self.live += f" AND (s.{DELETED_BY} IS NULL OR ({self.u_s}) > ({self.d_s}))"
-        self.values = ", ".join(f"s.{identifier(name)}" for name in self.inserted)
-        self.insert_if = f" AND {self.live}" if self.has_deletes else ""
+        self.insert_when = self.live if self.has_deletes else ""
         if rule.soft:
-            self.inserted = [*self.inserted, "_deleted"]
-            self.values += f", s.{DELETED_BY} IS NOT NULL AND NOT ({self.live})"
-            self.insert_if = ""
+            self.inserts["_deleted"] = f"s.{DELETED_BY} IS NOT NULL AND NOT ({self.live})"
+            self.insert_when = ""
 
-    def matched(self) -> list[str]:
+    def matched(self) -> list[_Change]:
         if self.rule.soft:
             return self._soft()
         if self.rule.sequenced and self.rule.ignore_nulls:
             return self._per_column()
-        updates = self._set({name: self._value(name) for name in self.plain})
+        updates = {name: self._value(name) for name in self.plain}
         if not self.rule.guarded:
-            deletes = ["WHEN MATCHED THEN DELETE"] if self.has_deletes else []
-            return [f"WHEN MATCHED{self.insert_if} THEN UPDATE SET {updates}", *deletes]
+            deletes = [_Change("", None)] if self.has_deletes else []
+            return [_Change(self.insert_when, updates), *deletes]
         newer = f"coalesce({self.newer} AND {self.live}, false)"
-        deletes = [f"WHEN MATCHED AND ({self.d_s}) >= {self.u_t} THEN DELETE"] if self.has_deletes else []
-        return [f"WHEN MATCHED AND {self._at_home(newer)} THEN UPDATE SET {updates}", *deletes]
+        deletes = [_Change(f"({self.d_s}) >= {self.u_t}", None)] if self.has_deletes else []
+        return [_Change(self._at_home(newer), updates), *deletes]
 
-    def truncated(self, truncate: str) -> list[str]:
-        clauses = [f"WHEN NOT MATCHED BY SOURCE AND {self.u_t} <= {truncate} THEN DELETE"]
+    def truncated(self, truncate: str) -> list[_Change]:
+        changes = [_Change(f"{self.u_t} <= {truncate}", None)]
         if self.rule.ignore_nulls:
             hidden = {name: self._hidden(name, truncate) for name in self.rule.ignore_nulls if name not in self.new}
             sets = {name: f"CASE WHEN {old} THEN NULL ELSE {self._stored(name)} END" for name, old in hidden.items()}
@@ -134,8 +193,8 @@ class _Text:
             ]
             sets[COLUMNS] = f"named_struct({', '.join(orders)})"
             any_hidden = " OR ".join(f"{self._stored(name)} IS NOT NULL AND {old}" for name, old in hidden.items())
-            clauses.append(f"WHEN NOT MATCHED BY SOURCE AND ({any_hidden}) THEN UPDATE SET {self._set(sets)}")
-        return clauses
+            changes.append(_Change(f"({any_hidden})", sets))
+        return changes
 
     def _value(self, name: str) -> str:
         """Without a sequence the changes of a key come in order, so an older value is the table's, unless the epoch
@@ -150,7 +209,7 @@ class _Text:
         anew = f"({self.d_s}) >= {self.u_t}" if self.rule.guarded else f"s.{DELETED_BY} IS NOT NULL"
         return f"CASE WHEN {anew} THEN {new} ELSE {kept} END"
 
-    def _soft(self) -> list[str]:
+    def _soft(self) -> list[_Change]:
         d_new = f"greatest(s.{DELETED_BY}, t.{DELETED_BY})"
         newer, changed = self.newer, f"{self.newer} OR s.{DELETED_BY} > t.{DELETED_BY}"
         changed += f" OR (s.{DELETED_BY} IS NOT NULL AND t.{DELETED_BY} IS NULL)"
@@ -164,12 +223,10 @@ class _Text:
         sets = {
             name: f"CASE WHEN {newer} THEN s.{identifier(name)} ELSE {self._stored(name)} END" for name in self.plain
         }
-        condition = f" AND {self._at_home(f'coalesce({changed}, false)')}" if self.rule.guarded else ""
-        return [
-            f"WHEN MATCHED{condition} THEN UPDATE SET {self._set({**sets, DELETED_BY: d_new, '_deleted': deleted})}"
-        ]
+        condition = self._at_home(f"coalesce({changed}, false)") if self.rule.guarded else ""
+        return [_Change(condition, {**sets, DELETED_BY: d_new, "_deleted": deleted})]
 
-    def _per_column(self) -> list[str]:
+    def _per_column(self) -> list[_Change]:
         """With a sequence, updates of parts of a row come in any order: each part has an order of its own."""
         sets = {
             name: f"CASE WHEN {self.newer} THEN s.{identifier(name)} ELSE {self._stored(name)} END"
@@ -184,8 +241,8 @@ class _Text:
             changed += [newer, f"{self._stored(name)} IS NOT NULL AND {hidden}"]
         sets[COLUMNS] = f"named_struct({', '.join(orders)})"
         return [
-            f"WHEN MATCHED AND ({self.d_s}) >= {self.u_t} AND NOT ({self.live}) THEN DELETE",
-            f"WHEN MATCHED AND ({' OR '.join(changed)}) THEN UPDATE SET {self._set(sets)}",
+            _Change(f"({self.d_s}) >= {self.u_t} AND NOT ({self.live})", None),
+            _Change(f"({' OR '.join(changed)})", sets),
         ]
 
     def _at_home(self, condition: str) -> str:
@@ -223,11 +280,6 @@ class _Text:
             f"({stored_topic} = {topic} AND {stored_partition} = {partition}) THEN {condition} "
             f"ELSE CAST({moved} AS BOOLEAN) END"
         )
-
-    @staticmethod
-    def _set(values: dict[str, str]) -> str:
-        # Without "t.": Delta knows a column that is yet to be added by its bare name only.
-        return ", ".join(f"{identifier(name)} = {value}" for name, value in values.items())
 
     def _stored(self, name: str) -> str:
         return "NULL" if name in self.new else f"t.{identifier(name)}"

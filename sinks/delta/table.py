@@ -7,6 +7,7 @@ import re
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from sinks.delta.position import Commit
@@ -147,13 +148,15 @@ class DeltaTable:
             hint="Give the sink a path that is empty or doesn't exist yet, or the path of a Delta table.",
         )
 
-    def create(self, schema: StructType) -> None:
+    def create(self, schema: StructType, properties: Mapping[str, str] = MappingProxyType({})) -> None:
         """Make the table unless it is there. Two runs may do so at once: one of them makes it."""
         columns = ddl(schema)
-        special = any(map(needs_column_mapping, names(schema)))
-        mapping = " TBLPROPERTIES ('delta.columnMapping.mode' = 'name')" if special else ""
+        if any(map(needs_column_mapping, names(schema))):
+            properties = {**properties, "delta.columnMapping.mode": "name"}
+        pairs = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())
+        tblproperties = f" TBLPROPERTIES ({pairs})" if pairs else ""
         try:
-            self.spark.sql(f"CREATE TABLE IF NOT EXISTS {self.sql} ({columns}) USING delta{mapping}")
+            self.spark.sql(f"CREATE TABLE IF NOT EXISTS {self.sql} ({columns}) USING delta{tblproperties}")
         except Exception:
             if self.detail() is None:
                 raise

@@ -42,19 +42,19 @@ class Tombstones:
         """Where they are kept, or would be."""
         return self._at()
 
-    def passed(self, position: Offsets | None) -> DataFrame | None:
-        """Those that count at this position; all where it is None. May hold one twice. None: there never was any."""
+    def passed_sql(self, position: Offsets | None) -> str | None:
+        """What comes after FROM for those that count at this position; all where it is None. May hold one twice. None:
+        there never was any."""
         table = self._at()
         if not self._exists(table):
             return None
-        rows = table.spark.table(table.sql)
         if position is None:
-            return rows
+            return table.sql
         passed = [
             f"_topic = {literal(at.topic)} AND _partition = {at.partition} AND _offset < {offset}"
             for at, offset in position.items()
         ]
-        return rows.where(" OR ".join(f"({each})" for each in passed) or "false")
+        return f"(SELECT * FROM {table.sql} WHERE {' OR '.join(f'({each})' for each in passed) or 'false'})"
 
     def add(self, deletes: DataFrame) -> None:
         """``deletes`` may have more columns. Before the commit of their epoch."""

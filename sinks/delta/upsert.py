@@ -19,7 +19,7 @@ one stops it, with nothing committed, and the epoch is written again in the step
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
@@ -27,7 +27,17 @@ from typing import TYPE_CHECKING, TypeVar
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta.commit import PipelineCommits, merge_epoch
 from sinks.delta.kept import kept
-from sinks.delta.merge import COLUMNS, DELETED_BY, SOURCE, UpsertRule, deleted_sql, key_sql, merge_sql, moved_sql
+from sinks.delta.merge import (
+    COLUMNS,
+    DELETED_BY,
+    SOURCE,
+    UpsertRule,
+    deleted_sql,
+    key_sql,
+    merge_sql,
+    merged_sql,
+    moved_sql,
+)
 from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.delta.tombstones import Tombstones
 from sinks.errors import KeyMoved
@@ -42,6 +52,7 @@ if TYPE_CHECKING:
 __all__ = ["SOURCE", "DeltaUpsert", "Merges", "about_moved_keys", "key_sql"]
 
 Result = TypeVar("Result")
+_NET = "lakelock_net"
 
 
 class DeltaUpsert:
@@ -84,6 +95,11 @@ class DeltaUpsert:
         with about_moved_keys(self._table.label):
             return self._merges.run(rows, passed, commit)
 
+    def merged_sql(self, net: str, columns: Sequence[str], passed: Offsets, *, version: int, hint: str = "") -> str:
+        """A query for the rows that this version would have after the write. ``net``: what comes after FROM for the
+        rows; ``passed``: the offsets of that version."""
+        return self._merges.merged_sql(net, columns, passed, version=version, hint=hint)
+
 
 class Merges:
     """The MERGE of an epoch, and the tombstones around it. ``keep``: deletes have to be remembered."""
@@ -100,11 +116,11 @@ class Merges:
         ``passed``: tombstones of records before these offsets count; None: all do.
         """
         if self._tombstones is None or DELETED_BY not in rows.columns:
-            return commit(self._source(rows), self._merge(rows))
-        noted = self._tombstones.passed(passed)
+            return commit(self._source(rows, None, None), self._merge(rows))
+        noted = self._tombstones.passed_sql(passed)
         if noted is None:
             try:
-                return commit(self._source(self._up_to_a_delete(rows)), self._merge(rows))
+                return commit(self._source(self._up_to_a_delete(rows), None, None), self._merge(rows))
             except Exception as error:
                 found = raised(error)
                 if found is None or found["kind"] != "first_delete":
@@ -112,6 +128,12 @@ class Merges:
         with kept(rows) as changes:
             source, merge = self._with_tombstones(changes, self._tombstones, noted)
             return commit(source, merge)
+
+    def merged_sql(self, net: str, columns: Sequence[str], passed: Offsets, *, version: int, hint: str) -> str:
+        noted = self._tombstones.passed_sql(passed) if self._tombstones is not None and DELETED_BY in columns else None
+        source = f"({self._counting_sql(self._marked_sql(net, columns, noted, None), columns)})"
+        target = f"(SELECT * FROM {self._table.sql} VERSION AS OF {int(version)})"
+        return merged_sql(target, source, self._rule, columns, self._table.schema.names, hint=hint)
 
     def _merge(self, rows: DataFrame, truncate: str | None = None) -> str:
         return merge_sql(self._table.sql, self._rule, rows.columns, truncate, new=self._table.lacks(rows.columns))
@@ -124,19 +146,13 @@ class Merges:
             *(check if name == self._rule.key[0] else identifier(name) for name in rows.columns),
         )
 
-    def _with_tombstones(
-        self, rows: DataFrame, tombstones: Tombstones, noted: DataFrame | None
-    ) -> tuple[DataFrame, str]:
+    def _with_tombstones(self, rows: DataFrame, tombstones: Tombstones, noted: str | None) -> tuple[DataFrame, str]:
         key = [identifier(name) for name in self._rule.key]
         a_truncate = f"{key[0]} IS NULL"  # no other change has a null in its key
         marks = rows.selectExpr(f"{DELETED_BY} AS mark", f"{a_truncate} AS truncates", "true AS added")
         if noted is not None:
-            noted = noted.selectExpr(
-                *(f"{name} AS {identifier(f'key {index}')}" for index, name in enumerate(key)),
-                f"{self._noted()} AS mark",
-            )
-            old = noted.where("`key 0` IS NULL").selectExpr("mark", "true AS truncates", "false AS added")
-            marks = marks.unionByName(old)
+            old = f"SELECT {self._noted()} AS mark, true AS truncates, false AS added FROM {noted} WHERE {a_truncate}"
+            marks = marks.unionByName(self._table.spark.sql(old))
         kind = rows.schema[DELETED_BY].dataType
         added, truncates, truncate = self._found(marks, kind)
         if added:
@@ -144,28 +160,38 @@ class Merges:
             sequence = [f"{DELETED_BY}.sequence AS _sequence"] if self._rule.sequenced else []
             places = [f"{DELETED_BY}.{identifier(name[1:])} AS {name}" for name in COORDINATES]
             tombstones.add(rows.where(f"{DELETED_BY} IS NOT NULL").selectExpr(*key, *sequence, *places))
-        marked = [f"r.{DELETED_BY}"]
-        source = rows.alias("r")
-        if noted is not None:
-            highest = noted.where("`key 0` IS NOT NULL").groupBy(*(f"`key {index}`" for index in range(len(key))))
-            on = " AND ".join(f"r.{name} = n.`key {index}`" for index, name in enumerate(key))
-            from pyspark.sql import functions as F
-
-            source = source.join(highest.agg(F.max("mark").alias("mark")).alias("n"), F.expr(on), "left")
-            marked.append("n.mark")
-        if truncate is not None:
-            marked.append(truncate)
-        deleted = f"greatest({', '.join(marked)})" if len(marked) > 1 else marked[0]
-        source = source.selectExpr(
-            *(f"{deleted} AS {DELETED_BY}" if name == DELETED_BY else f"r.{identifier(name)}" for name in rows.columns)
-        )
         highest_truncate = f"({deleted_sql(truncate, sequenced=True)})" if truncate is not None and truncates else None
-        return self._source(source), self._merge(rows, highest_truncate)
+        return self._source(rows, noted, truncate), self._merge(rows, highest_truncate)
 
-    def _source(self, rows: DataFrame) -> DataFrame:
-        """Values that are older than the delete don't count."""
-        if not self._rule.ignore_nulls or DELETED_BY not in rows.columns:
+    def _source(self, rows: DataFrame, noted: str | None, truncate: str | None) -> DataFrame:
+        if noted is None and truncate is None and not self._rule.ignore_nulls:
             return rows
+        rows.createOrReplaceTempView(_NET)
+        marked = self._marked_sql(_NET, rows.columns, noted, truncate)
+        return self._table.spark.sql(self._counting_sql(marked, rows.columns))
+
+    def _marked_sql(self, net: str, columns: Sequence[str], noted: str | None, truncate: str | None) -> str:
+        """Net changes with the highest delete of all: of themselves, of tombstones and of truncates."""
+        marks = [f"r.{DELETED_BY}"]
+        rows = f"{net} AS r"
+        if noted is not None:
+            keys = ", ".join(identifier(name) for name in self._rule.key)
+            same = " AND ".join(f"r.{identifier(name)} = n.{identifier(name)}" for name in self._rule.key)
+            highest = f"SELECT {keys}, max({self._noted()}) AS mark FROM {noted} GROUP BY {keys}"
+            rows += f" LEFT JOIN ({highest}) AS n ON {same}"
+            marks.append("n.mark")
+        if truncate is not None:
+            marks.append(truncate)
+        if len(marks) == 1:
+            return f"SELECT * FROM {rows}"
+        deleted = f"greatest({', '.join(marks)}) AS {DELETED_BY}"
+        values = (deleted if name == DELETED_BY else f"r.{identifier(name)}" for name in columns)
+        return f"SELECT {', '.join(values)} FROM {rows}"
+
+    def _counting_sql(self, marked: str, columns: Sequence[str]) -> str:
+        """Values that are older than the delete don't count."""
+        if not self._rule.ignore_nulls or DELETED_BY not in columns:
+            return marked
         deleted = deleted_sql(DELETED_BY, sequenced=self._rule.sequenced)
         orders = {name: f"{COLUMNS}.{identifier(name)}" for name in self._rule.ignore_nulls}
         counts = {
@@ -174,7 +200,7 @@ class Merges:
         values = {name: f"{counts[name]}{identifier(name)} END AS {identifier(name)}" for name in orders}
         pairs = ", ".join(f"{literal(name)}, {counts[name]}{order} END" for name, order in orders.items())
         values[COLUMNS] = f"named_struct({pairs}) AS {COLUMNS}"
-        return rows.selectExpr(*(values.get(name, identifier(name)) for name in rows.columns))
+        return f"SELECT {', '.join(values.get(name, identifier(name)) for name in columns)} FROM ({marked})"
 
     def _noted(self) -> str:
         """A tombstone's columns as ``_deleted_by`` has them."""

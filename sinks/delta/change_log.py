@@ -1,0 +1,95 @@
+"""Changes that are still to be merged into a table: each epoch one small append, its offsets in the same commit.
+
+The log is a Delta table in the folder ``_lakelock/changes`` under the table, which Delta's readers and VACUUM pass
+over. Every row is a change, with the number of its epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sinks.contract import Committed, Epoch, Position
+from sinks.delta.commit import PipelineCommits, options
+from sinks.delta.table import DeltaTable
+from sinks.raised import identifier
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+FOLDER = "_lakelock/changes"
+EPOCH = "_epoch"
+_RECORDS_PER_FILE = 100_000
+_PROPERTIES = {
+    # Statistics of the epoch are all that a reader can use to pass files over.
+    "delta.dataSkippingNumIndexedCols": "1",
+    # A checkpoint costs as much as several epochs, and what is read is mostly the few commits since the last fold.
+    "delta.checkpointInterval": "100",
+}
+
+
+class ChangeLog:
+    """``of``: the table that the changes are for."""
+
+    def __init__(self, of: DeltaTable, *, pipeline: str, topics: Container[str]) -> None:
+        self._of = of
+        self._pipeline = pipeline
+        self._topics = topics
+        self._opened: tuple[DeltaTable, PipelineCommits] | None = None
+
+    def position(self) -> Position | None:
+        """None: there is no log."""
+        found = self._find()
+        return found[1].position() if found else None
+
+    def append(self, epoch: Epoch, changes: DataFrame) -> Committed:
+        found = self._find()
+        if found is None:
+            raise ValueError("start the log first")
+        table, commits = found
+        records = sum(range_.span for range_ in epoch.ranges)
+        rows = changes.selectExpr(f"{epoch.number}L AS {EPOCH}", *map(identifier, changes.columns))
+        # Whatever number of partitions a small epoch was read from, it is one file.
+        rows = rows.coalesce(1 + records // _RECORDS_PER_FILE)
+        writer = rows.writeTo(table.sql)
+        for name, value in options(epoch).items():
+            writer = writer.option(name, value)
+        return commits.commit(epoch, writer.append)
+
+    def start(self, epoch: Epoch, changes: DataFrame) -> Committed:
+        """Empty, from this epoch on, which is in the table: made if need be. ``changes``: none, for their columns."""
+        no_rows = changes.selectExpr(f"{epoch.number}L AS {EPOCH}", *map(identifier, changes.columns)).limit(0)
+        if self._find() is None:
+            self._table().create(no_rows.schema, properties=_PROPERTIES)
+        found = self._find()
+        assert found is not None
+        table, commits = found
+        anew = replace(epoch, expected=commits.position())
+        writer = no_rows.write.format("delta").mode("overwrite").options(**options(anew))
+        assert table.path is not None
+        return commits.commit(anew, lambda: writer.save(table.path))
+
+    def rows_sql(self, after: int, until: int | None = None, *, version: int | None = None) -> str:
+        """What comes after FROM for the changes of epochs > ``after``, and <= ``until``."""
+        bound = f" AND {EPOCH} <= {until}" if until is not None else ""
+        at = f" VERSION AS OF {version}" if version is not None else ""
+        return f"(SELECT * EXCEPT ({EPOCH}) FROM {self._table().sql}{at} WHERE {EPOCH} > {after}{bound})"
+
+    def forget(self, until: int) -> None:
+        """Delete the changes of epochs <= ``until``: whole files, so nothing is rewritten."""
+        table = self._table()
+        table.spark.sql(f"DELETE FROM {table.sql} WHERE {EPOCH} <= {until}").collect()
+
+    def _find(self) -> tuple[DeltaTable, PipelineCommits] | None:
+        """Asked until it is there."""
+        table = self._table()
+        # Its folder first: while there is none, Delta takes the path for a partition of the table around it.
+        if self._opened is None and table.has_log() and table.detail() is not None:
+            self._opened = table, PipelineCommits(table, pipeline=self._pipeline, topics=self._topics)
+        return self._opened
+
+    def _table(self) -> DeltaTable:
+        if self._opened is not None:
+            return self._opened[0]
+        return DeltaTable(self._of.spark, path=f"{self._of.location.rstrip('/')}/{FOLDER}")

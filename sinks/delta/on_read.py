@@ -1,0 +1,185 @@
+"""One row per key, merged on read: an epoch is an append to a log of changes, folded into the table now and then.
+
+The log and the table are two Delta tables, so no commit is of both. Each takes an epoch's number and offsets with its
+rows, and the two numbers say which of them counts:
+
+* *log > table*: the log goes on. The pipeline stands where the log does; what is unfolded are its epochs > the table's.
+* *log = table*: as before, and everything is folded.
+* *log < table*, or no log, or a table that was restored: the log is of another time, and nothing in it counts. The
+  pipeline stands where the table does. The next epoch is merged into the table, and then the log started with its
+  number, empty. A crash in between leaves *log < table*, so the next epoch does the same.
+
+*Folding* is the MERGE of the unfolded changes, with the log's number and offsets: after it log = table. It takes
+nothing away from the log, so a crash on either side of its commit leaves a table that is right, as is the view. Of two
+that fold at once Delta lets one through. An epoch that is appended meanwhile has a higher number, and stays unfolded.
+
+*Of two runs, one that merges on write* (its file was changed, and the old run still lives): it first takes the log's
+next number with an epoch of no records, which fences the run that appends, folds, and leaves the table's number above
+the log's. The other way round the first epoch is merged into the table, whose fence stops a run that merges there.
+
+What is folded stays in the log for an hour, for readers that saw the table as it was before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Protocol
+
+from sinks.contract import Committed, Epoch, Position
+from sinks.delta.change_log import ChangeLog
+from sinks.delta.commit import PipelineCommits
+from sinks.delta.table import DeltaTable
+from sinks.errors import Fenced
+from sinks.offsets import Offsets
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_READERS_TAKE = timedelta(hours=1)
+_BROADCAST_ROWS = 2_000_000
+
+
+class Merging(Protocol):
+    """The sink that merges net changes into the table."""
+
+    def position(self) -> Position | None: ...
+
+    def write(self, epoch: Epoch, rows: DataFrame) -> Committed: ...
+
+    def merged_sql(self, net: str, columns: Sequence[str], passed: Offsets, *, version: int, hint: str) -> str:
+        """The rows that the table would have after merging; ``net``: what comes after FROM."""
+        ...
+
+
+class Reduces(Protocol):
+    """From changes to net changes."""
+
+    def of(self, changes: DataFrame) -> DataFrame: ...
+
+    def sql(self, changes: str) -> str: ...
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The table and its log, as they were found one after the other."""
+
+    table: Position | None
+    log: Position | None
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the log counts."""
+        if self.table is None or self.log is None or self.table.source not in ("commit", "rows"):
+            return False
+        return self.log.epoch >= self.table.epoch
+
+    @property
+    def unfolded(self) -> int:
+        """Epochs that are in the log only."""
+        return self.log.epoch - self.table.epoch if self.goes_on and self.log and self.table else 0
+
+    @property
+    def position(self) -> Position | None:
+        if self.goes_on or self.table is None:
+            return self.log if self.goes_on else None
+        # Numbers only grow: those that the log has taken aren't free.
+        return replace(self.table, epoch=max(self.table.epoch, self.log.epoch if self.log else 0))
+
+
+class MergeOnRead:
+    """Rows are changes, any number per key. The table's session must be the sink's own."""
+
+    def __init__(
+        self, of: DeltaTable, table: Merging, commits: PipelineCommits, log: ChangeLog, net: Reduces, *, pipeline: str
+    ) -> None:
+        self._spark = of.spark
+        self._of = of
+        self._table = table
+        self._commits = commits
+        self._log = log
+        self._net = net
+        self._pipeline = pipeline
+        self._goes_on = False
+
+    def standing(self) -> Standing:
+        # The table first: a fold in between makes less unfolded than there was, and a log that holds it all the same.
+        table = self._table.position()
+        return Standing(table, self._log.position() if table is not None else None)
+
+    def position(self) -> Position | None:
+        found = self.standing()
+        self._goes_on = found.goes_on
+        return found.position
+
+    def rehearse(self, rows: DataFrame, _: Epoch) -> None:
+        """An append: what the table holds makes no difference before the fold."""
+
+    def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
+        if self._goes_on:
+            return self._log.append(epoch, rows)
+        committed = self._table.write(epoch, self._net.of(rows))
+        started = self._log.start(epoch, rows)
+        self._goes_on = True
+        return replace(committed, position=started.position)
+
+    def fold(self, owner: str) -> Committed | None:
+        """Bring what is unfolded into the table. ``owner``: this run. None: nothing was, or another run has folded."""
+        found = self.standing()
+        if not found.unfolded or found.table is None or found.log is None:
+            return None
+        try:
+            return self._fold(found.table, found.log, owner, found.log.epoch)
+        except Fenced:
+            return None
+
+    def close(self, owner: str) -> None:
+        """Before a run that merges on write: what is unfolded is folded, and nobody can append to the log any more.
+
+        Raises Fenced where another run folds or appends at the same time.
+        """
+        found = self.standing()
+        if not found.goes_on or found.table is None or found.log is None:
+            return
+        last = Epoch.of_no_records(found.log, pipeline=self._pipeline, owner=owner)
+        nothing = self._spark.sql(f"SELECT * FROM {self._log.rows_sql(last.number)}")
+        log = self._log.append(last, nothing).position
+        self._fold(found.table, log, owner, log.epoch + 1)
+
+    def live(self) -> DataFrame:
+        """The current rows, at the versions of table and log that are the newest now."""
+        return self._spark.sql(self.live_sql())
+
+    def live_sql(self) -> str:
+        """Raises ValueError where there is no epoch yet."""
+        found = self.standing()
+        table, log = found.table, found.log
+        if table is None or table.version is None:
+            raise ValueError("no epoch was committed yet")
+        if not found.unfolded or log is None:
+            return f"SELECT * FROM {self._of.sql} VERSION AS OF {table.version}"
+        changes = self._log.rows_sql(table.epoch, version=log.version)
+        columns = self._spark.sql(self._net.sql(changes)).columns
+        counted = self._spark.sql(f"SELECT count(*) AS changes FROM {changes}").first()
+        # Only so nothing of the table is moved; what is too large for that is joined as Spark thinks best.
+        small = counted is not None and counted["changes"] <= _BROADCAST_ROWS
+        return self._table.merged_sql(
+            f"({self._net.sql(changes)})", columns, table.offsets, version=table.version,
+            hint="/*+ BROADCAST(s) */" if small else "",
+        )  # fmt: skip
+
+    def _fold(self, table: Position, log: Position, owner: str, number: int) -> Committed:
+        changes = self._spark.sql(f"SELECT * FROM {self._log.rows_sql(table.epoch, log.epoch)}")
+        epoch = replace(Epoch.that_left(log, pipeline=self._pipeline), number=number, owner=owner, expected=table)
+        committed = self._table.write(epoch, self._net.of(changes))
+        self._forget()
+        return committed
+
+    def _forget(self) -> None:
+        """What was folded longer ago than a reader takes."""
+        before = datetime.now(timezone.utc) - _READERS_TAKE
+        for commit, metadata in self._commits.lineage():
+            if commit.timestamp < before:
+                self._log.forget(metadata.epoch)
+                return
