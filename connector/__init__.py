@@ -11,9 +11,10 @@ if not hasattr(sinks, "LAKELOCK"):
         f"another package called 'sinks' hides Lakelock's own: {sinks.__path__}. Run from another folder, or rename it."
     )
 
+from connector.live import read
 from connector.pipeline import Pipeline
 from connector.snapshot import Snapshot, snapshot
 from connector.status import Status
 from sinks.errors import ConfigurationError, Fenced, LakelockError
 
-__all__ = ["ConfigurationError", "Fenced", "LakelockError", "Pipeline", "Snapshot", "Status", "snapshot"]
+__all__ = ["ConfigurationError", "Fenced", "LakelockError", "Pipeline", "Snapshot", "Status", "read", "snapshot"]

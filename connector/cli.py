@@ -147,6 +147,19 @@ def verify(
 
 
 @app.command()
+def fold(file: File, debug: Debug = False) -> None:
+    """Merge into the table what was appended with `merge: on_read`, now. A run may go on meanwhile.
+
+    Until then `connector.read(spark, FILE)` has both. A run folds by itself, see the option `fold` of the sink.
+    """
+    with reported(debug):
+        pipeline = Pipeline.from_file(file, debug=debug)
+        folded = pipeline.fold(observers=[Progress(err)])
+        if folded is None:
+            out.print(f"{pipeline.config.name}: nothing to fold, the table has it all.")
+
+
+@app.command()
 def recover(file: File, json_: Json = False, debug: Debug = False) -> None:
     """Settle an epoch that was left in doubt: commit it in every sink if it was decided, else throw it away.
 

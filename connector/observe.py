@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from connector.protocol.steps import Event, Step
+from sinks.contract import Committed, Epoch
 
 
 class Progress:
@@ -20,8 +21,10 @@ class Progress:
     def __call__(self, event: Event) -> None:
         if event.note:
             self._console.print(f"{event.epoch.pipeline}  {escape(event.note)}", highlight=False, soft_wrap=True)
-        if event.step is Step.PLANNED:
+        if event.step in (Step.PLANNED, Step.FOLDING):
             self._started = time.monotonic()
+        if event.step is Step.FOLDED and event.committed is not None:
+            self._folded(event.epoch, event.committed)
         if event.step is not Step.COMMITTED or event.committed is None or not event.epoch.ranges:
             return
         seconds = time.monotonic() - self._started
@@ -41,3 +44,12 @@ class Progress:
                 f"[yellow]lost[/] {gap.topic}-{gap.partition} [{gap.start}, {gap.end}): no longer in Kafka",
                 soft_wrap=True,
             )
+
+    def _folded(self, epoch: Epoch, committed: Committed) -> None:
+        rows = "" if committed.rows is None else f"rows {committed.rows:,}  "
+        self._console.print(
+            f"{epoch.pipeline}  folded up to epoch {committed.position.epoch}  {rows}"
+            f"{time.monotonic() - self._started:.1f} s  version {committed.position.version}",
+            highlight=False,
+            soft_wrap=True,
+        )

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from connector.clock import Timing
-from connector.config import FromTimestamp, KafkaTopicSink, PipelineConfig, load, parse
+from connector.config import Fold, FromTimestamp, KafkaTopicSink, PipelineConfig, load, parse
 from connector.coordinator import Coordinator
 from connector.delivery import auto_commit, idempotent, manual_commit, transactional
 from connector.delivery.handover import hand_over
 from connector.delivery.work import Delivered, Group, GroupWork, Topics, Work, behind
 from connector.epoch import Reading, prepare_epoch, run_epoch
+from connector.fold import Folding
 from connector.group import ConsumerGroup
 from connector.log import Log
 from connector.member import GroupMember
@@ -184,9 +185,39 @@ class Pipeline:
             if not publish:
                 work = replace(work, group=Unpublished())
             log.info("run %s of pipeline %s, %s", work.owner, self.config.name, self.config.delivery)
+            self._stop_merging_on_read(parts)
             if self.config.delivery != "transactional":
                 return self._run_in_group(work, spark, parts, stop)
             return transactional.deliver(work, interval=self.config.interval, stop=stop)
+
+    def fold(self, *, observers: Sequence[Observer] = ()) -> Committed | None:
+        """Fold what was appended with ``merge: on_read`` into the table, also while a run goes on. None: all is folded.
+
+        Raises ConfigurationError for a pipeline that doesn't merge on read.
+        """
+        if self.config.merged_on_read is None:
+            raise ConfigurationError(
+                f"Pipeline {self.config.name!r} has nothing to fold: each epoch is merged into the table.",
+                hint="`merge: on_read` in a delta_upsert sink appends them, and folds them now and then.",
+            )
+        with self._parts() as (spark, parts):
+            self._make_ready(spark, parts)
+            position = parts.table.derivation.sink.position()
+            folding = self._folding(parts, _all(observers))
+            return folding.now(position) if position is not None and folding is not None else None
+
+    def _folding(self, parts: _Parts, observe: Observer) -> Folding | None:
+        sink = self.config.merged_on_read
+        log = parts.table.derivation.log if sink is not None else None
+        if sink is None or log is None:
+            return None
+        return Folding(log, sink.fold or Fold(), self.config.name, parts.run, observe)
+
+    def _stop_merging_on_read(self, parts: _Parts) -> None:
+        """Where the table was merged on read before, and isn't any more."""
+        log = parts.table.derivation.log if not self.config.two_phase else None
+        if log is not None and self.config.merged_on_read is None:
+            log.close(parts.run)
 
     def retry_dead_letters(self, *, observers: Sequence[Observer] = ()) -> Retried:
         """Send the dead letters through the pipeline as it is now, each that is right now once.
@@ -258,6 +289,7 @@ class Pipeline:
             write = parts.table.derivation.sink.write
             return run_epoch(epoch, reading, write=write, observe=observe, behind=offsets_behind)
 
+        folding = self._folding(parts, observe)
         return Work(
             pipeline=self.config.name,
             owner=parts.run,
@@ -271,6 +303,7 @@ class Pipeline:
             max_bytes=self.config.epoch.max_bytes,
             target_duration=self.config.epoch.target_duration,
             retire=self._retire(parts) if self.config.source.on_recreated_topic == "continue" else None,
+            fold=folding.after if folding else None,
             settle=coordinator.settle if coordinator else None,
         )
 

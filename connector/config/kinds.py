@@ -15,7 +15,7 @@ from sinks.kafka import SECRET
 OWN_COLUMNS = (
     *COORDINATES, "_sequence", "_deleted", "_deleted_by", "_columns", "_delete", "_truncate", "_tombstone", "_state",
     "_applied", "_key", "_headers", "_problem", "_raw", "_op", "_source", "_ts_ms", "_transaction",
-    "_source_position", "__start_at", "__end_at",
+    "_source_position", "_epoch", "__start_at", "__end_at",
 )  # fmt: skip
 """Names that a value can't have: columns of some kind of table, or on the way to it."""
 

@@ -210,7 +210,7 @@ class PipelineConfig(Options):
 
     @model_validator(mode="after")
     def _merges_on_read(self) -> PipelineConfig:
-        if not any(isinstance(sink, DeltaUpsertSink) and sink.merge == "on_read" for sink in self.sinks):
+        if self.merged_on_read is None:
             return self
         why = {
             f"delivery: {self.delivery} keeps no position in the log of changes": self.delivery != "transactional",
@@ -312,6 +312,12 @@ class PipelineConfig(Options):
     def two_phase(self) -> bool:
         """One Delta table takes rows and offsets in one commit; all else needs the coordinator."""
         return len(self.sinks) > 1 or not isinstance(self.sinks[0], DeltaPlace)
+
+    @property
+    def merged_on_read(self) -> DeltaUpsertSink | None:
+        """The sink whose epochs are appended to a log of changes; None: there is none."""
+        found = (sink for sink in self.sinks if isinstance(sink, DeltaUpsertSink) and sink.merge == "on_read")
+        return next(found, None)
 
     @property
     def shape(self) -> str:

@@ -86,10 +86,12 @@ def deliver(work: Work, *, interval: timedelta | None, stop: threading.Event) ->
             size = size.after(sum(range_.span for range_ in epoch.ranges), took)
             _publish(work, epoch, held, left)
             epochs, rows, position = epochs + 1, rows + (committed.rows or 0), committed.position
+            _fold(work, position)
             if not epoch.ranges:
                 break
             # Again before each epoch: retention goes on, and a topic may be made anew.
             held = work.topics.look()
+        _fold(work, position)
         if work.settle is not None:
             work.settle()
         last = position
@@ -107,6 +109,11 @@ def _retired(work: Work, position: Position | None, held: TopicsHeld) -> Positio
     note = "; ".join(f"{topic} was made again, what came from it before is {name}" for topic, name in names.items())
     work.observe(Event(Step.RESUMED, epoch, committed, note=note))
     return committed.position
+
+
+def _fold(work: Work, position: Position | None) -> None:
+    if work.fold is not None and position is not None:
+        work.fold(position)
 
 
 def _bound(work: Work, size: EpochSize, offsets: Offsets, ends: Offsets) -> int:

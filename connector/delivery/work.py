@@ -63,6 +63,8 @@ class Work:
     target_duration: timedelta | None = None
     retire: Callable[[Epoch, Mapping[str, str]], Committed] | None = None
     """Commit an epoch that gives topics other names, as they were made again; None: that stops the run."""
+    fold: Callable[[Position], None] | None = None
+    """After an epoch, and at the end of a round; None: nothing is merged on read."""
     settle: Callable[[], None] | None = None
     """After the last epoch of a round: nothing is to be left open until the next."""
 

@@ -33,6 +33,11 @@ class Step(Enum):
     COMMITTED = "committed"
     """The rows are in the table. Transactional: with their offsets, the next run goes on behind them. Else the next
     run starts from the offsets of the consumer group, wherever those stand."""
+    FOLDING = "folding"
+    """Merged on read: the log of changes has epochs that the table has not. They stay there, and are current to all
+    who read both."""
+    FOLDED = "folded"
+    """Merged on read: the table has them too, and says up to which offsets. The log goes on."""
     OFFSETS_COMMITTED = "offsets_committed"
     """The consumer group has the epoch's offsets. Before the write (auto-commit), a crash loses the epoch; after it
     (manual commit), the next run goes on behind it. Transactional only publishes them, for lag tools."""
@@ -43,7 +48,7 @@ class Event:
     step: Step
     epoch: Epoch
     committed: Committed | None = None
-    """With ``Step.COMMITTED`` only."""
+    """With ``Step.COMMITTED`` and ``Step.FOLDED`` only."""
     behind: int = 0
     """Offsets that were there when the run looked and still lie behind this epoch."""
     note: str = ""

@@ -102,6 +102,12 @@ class MergeOnRead:
         self._net = net
         self._pipeline = pipeline
         self._goes_on = False
+        self._folded: Position | None = None
+
+    @property
+    def folded(self) -> Position | None:
+        """Where the table stood when it was last looked at: ``lakelock fold`` may have moved it since."""
+        return self._folded
 
     def standing(self) -> Standing:
         # The table first: a fold in between makes less unfolded than there was, and a log that holds it all the same.
@@ -110,7 +116,7 @@ class MergeOnRead:
 
     def position(self) -> Position | None:
         found = self.standing()
-        self._goes_on = found.goes_on
+        self._goes_on, self._folded = found.goes_on, found.table
         return found.position
 
     def rehearse(self, rows: DataFrame, _: Epoch) -> None:
@@ -121,7 +127,7 @@ class MergeOnRead:
             return self._log.append(epoch, rows)
         committed = self._table.write(epoch, self._net.of(rows))
         started = self._log.start(epoch, rows)
-        self._goes_on = True
+        self._goes_on, self._folded = True, committed.position
         return replace(committed, position=started.position)
 
     def fold(self, owner: str) -> Committed | None:
@@ -146,17 +152,18 @@ class MergeOnRead:
         nothing = self._spark.sql(f"SELECT * FROM {self._log.rows_sql(last.number)}")
         log = self._log.append(last, nothing).position
         self._fold(found.table, log, owner, log.epoch + 1)
+        # The view would take what is left for newer than what the table gets from now on.
+        self._log.forget(log.epoch)
 
     def live(self) -> DataFrame:
         """The current rows, at the versions of table and log that are the newest now."""
         return self._spark.sql(self.live_sql())
 
     def live_sql(self) -> str:
-        """Raises ValueError where there is no epoch yet."""
         found = self.standing()
         table, log = found.table, found.log
         if table is None or table.version is None:
-            raise ValueError("no epoch was committed yet")
+            return f"SELECT * FROM {self._of.sql}"
         if not found.unfolded or log is None:
             return f"SELECT * FROM {self._of.sql} VERSION AS OF {table.version}"
         changes = self._log.rows_sql(table.epoch, version=log.version)
@@ -173,6 +180,7 @@ class MergeOnRead:
         changes = self._spark.sql(f"SELECT * FROM {self._log.rows_sql(table.epoch, log.epoch)}")
         epoch = replace(Epoch.that_left(log, pipeline=self._pipeline), number=number, owner=owner, expected=table)
         committed = self._table.write(epoch, self._net.of(changes))
+        self._folded = committed.position
         self._forget()
         return committed
 
