@@ -29,6 +29,7 @@ from connector.config.sinks import (
     DeltaPlace,
     DeltaUpsertSink,
     KafkaTopicSink,
+    MergedSink,
     SinkOptions,
 )
 from connector.config.source import Source, TopicPattern
@@ -314,9 +315,9 @@ class PipelineConfig(Options):
         return len(self.sinks) > 1 or not isinstance(self.sinks[0], DeltaPlace)
 
     @property
-    def merged_on_read(self) -> DeltaUpsertSink | None:
+    def merged_on_read(self) -> MergedSink | None:
         """The sink whose epochs are appended to a log of changes; None: there is none."""
-        found = (sink for sink in self.sinks if isinstance(sink, DeltaUpsertSink) and sink.merge == "on_read")
+        found = (sink for sink in self.sinks if isinstance(sink, MergedSink) and sink.merge == "on_read")
         return next(found, None)
 
     @property

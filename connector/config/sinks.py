@@ -88,19 +88,29 @@ def _fold(value: object) -> object:
     return as_model(Fold, value) if isinstance(value, Mapping) else value
 
 
-class DeltaUpsertSink(KeyedSink):
-    type: Literal["delta_upsert"]
+class MergedSink(Options):
+    """What upserts and aggregates have in common: an epoch is merged into the table, or appended for readers to do so
+    until it is folded."""
+
     merge: Literal["on_write", "on_read"] = "on_write"
     fold: Annotated[Fold | None, BeforeValidator(_fold)] = None
+
+    @model_validator(mode="after")
+    def _folds_what_is_merged_on_read(self) -> MergedSink:
+        if self.merge == "on_write" and self.fold is not None:
+            raise ValueError("fold needs merge: on_read; on_write there is nothing to fold")
+        return self
+
+
+class DeltaUpsertSink(KeyedSink, MergedSink):
+    type: Literal["delta_upsert"]
     stored_as_scd_type: Literal[1, "1"] = 1
     deletes: Literal["hard", "soft"] = "hard"
     apply_as_truncates: Text | None = None
     ignore_null_updates: StrictBool | Columns = False
 
     @model_validator(mode="after")
-    def _folds_what_is_merged_on_read(self) -> DeltaUpsertSink:
-        if self.merge == "on_write" and self.fold is not None:
-            raise ValueError("fold needs merge: on_read; on_write there is nothing to fold")
+    def _truncates_on_write(self) -> DeltaUpsertSink:
         if self.merge == "on_read" and self.apply_as_truncates is not None:
             raise ValueError("apply_as_truncates needs merge: on_write: a truncate is about every row of the table")
         return self
@@ -166,7 +176,7 @@ def _window(value: object) -> object:
     return as_model(Window, value) if isinstance(value, Mapping) else value
 
 
-class DeltaAggregateSink(DeltaPlace):
+class DeltaAggregateSink(DeltaPlace, MergedSink):
     type: Literal["delta_aggregate"]
     group_by: Annotated[tuple[Text, ...], BeforeValidator(_one_or_more)] = ()
     aggregates: Annotated[Mapping[str, Text], Field(min_length=1)]
@@ -181,6 +191,8 @@ class DeltaAggregateSink(DeltaPlace):
 
     @model_validator(mode="after")
     def _names(self) -> DeltaAggregateSink:
+        if self.merge == "on_read" and self.window is not None:
+            raise ValueError("a window needs merge: on_write: an epoch closes windows that are in the table")
         if self.window is None and not self.group_by:
             raise ValueError("give group_by, or a window, or both")
         _distinct((*self.group_by, *(WINDOW_COLUMNS if self.window else ()), *self.aggregates))

@@ -10,16 +10,19 @@ from connector.clock import LATE, timed
 from connector.config import DeltaAggregateSink, PipelineConfig
 from connector.config.sinks import WINDOW_COLUMNS
 from connector.derive import TableDerivation
+from connector.derive.reduction import Reduction
 from connector.state import Monoid, aggregate, bound
 from connector.state.windows import END, START, closed_before, in_sessions, windowed
 from sinks.clock import Clock
 from sinks.contract import Epoch
 from sinks.delta.aggregate import DeltaAggregate, Groups, PlainAggregate
+from sinks.delta.change_log import ChangeLog
 from sinks.delta.commit import PipelineCommits
+from sinks.delta.on_read import MergeOnRead
 from sinks.delta.sessions import merged
 from sinks.delta.table import DeltaTable
 from sinks.errors import ConfigurationError
-from sinks.raised import identifier, literal
+from sinks.raised import identifier, literal, struct_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -57,13 +60,34 @@ def aggregates(
             return None
         return records.where(LATE).drop(*(WINDOW_COLUMNS if sessions else ()))
 
+    adding = DeltaAggregate(table, commits, groups)
+    log = reading = None
+    if window is None:
+        log = ChangeLog(table, pipeline=config.name, topics=config.source.topics)
+        reading = MergeOnRead(table, adding, commits, log, totals_of(key, states), pipeline=config.name)
     return TableDerivation(
         columns=partials.table_schema(windowed(timed(records, window.time), window, Clock()) if window else records),
         reduce=reduce,
-        sink=DeltaAggregate(table, commits, groups),
+        sink=reading if reading is not None and sink.merge == "on_read" else adding,
+        log=reading,
         plain=PlainAggregate(table, groups, guarded=config.delivery == "idempotent"),
         prepare=prepare,
         late=late,
+    )
+
+
+def totals_of(key: Sequence[str], states: Mapping[str, Monoid]) -> Reduction:
+    """From the rows of several epochs to one per group: their states summed, and which offsets they hold."""
+    groups = {f"k{index}": identifier(name) for index, name in enumerate(key)}
+    sums = {name: state.total(f"_state.{identifier(name)}") for name, state in states.items()}
+    extent = "named_struct('first', least(_l.first, _r.first), 'last', greatest(_l.last, _r.last))"
+    both = f"map_zip_with(_a, _b, (_k, _l, _r) -> {extent})"
+    offsets = f"aggregate(collect_list(_offsets), CAST(map() AS {_OFFSETS}), (_a, _b) -> {both})"
+    keys = {name: identifier(group) for group, name in zip(groups, key, strict=True)}
+    return Reduction(
+        groups,
+        {"state": struct_sql(sums), "offsets": f"CAST({offsets} AS {_OFFSETS})"},
+        struct_sql({**keys, "_state": "state", "_offsets": "offsets"}),
     )
 
 

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from connector.config import COORDINATES
+from connector.derive.reduction import Reduction
 from sinks.delta.merge import COLUMNS, DELETED_BY, UpsertRule
 from sinks.raised import identifier, raise_sql, struct_sql
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
-
-@dataclass(frozen=True)
-class Net:
+def net_of(columns: Sequence[str], rule: UpsertRule, *, truncates: bool = False, ties: bool = False) -> Reduction:
     """One row per key, in one pass: its update with the highest order, nulls where it has none, and beside it
 
     * ``_columns``, with ``rule.ignore_nulls`` only: each of these columns holds its last value that isn't null, and
@@ -23,35 +18,10 @@ class Net:
     * ``_deleted_by``, the highest delete: STRUCT<sequence, topic, partition, offset, timestamp>, or null. It may be
       older or newer than the update.
 
-    The highest truncate is one more row, with nulls for a key. Net changes of some epochs are those of their records,
-    however they are cut. Without a sequence a key with records in two partitions, whose offsets can't be compared,
-    fails the query.
+    The highest truncate is one more row, with nulls for a key. ``columns``: of the changes. ``ties``: a record may give
+    several rows of a key; the one whose JSON sorts last wins. Without a sequence a key with records in two partitions,
+    whose offsets can't be compared, fails the query.
     """
-
-    groups: Mapping[str, str]
-    """Name -> SQL over the changes; of the groups, then of the aggregates."""
-    aggregates: Mapping[str, str]
-    row: str
-    """SQL of the row as a struct, over groups and aggregates."""
-
-    def of(self, changes: DataFrame) -> DataFrame:
-        from pyspark.sql import functions as F
-
-        groups = (F.expr(sql).alias(name) for name, sql in self.groups.items())
-        aggregates = (F.expr(sql).alias(name) for name, sql in self.aggregates.items())
-        return changes.groupBy(*groups).agg(*aggregates).selectExpr(f"{self.row} AS net").select("net.*")
-
-    def sql(self, changes: str) -> str:
-        """The same as a query; ``changes``: what comes after FROM."""
-        values = {**self.groups, **self.aggregates}
-        columns = ", ".join(f"{sql} AS {identifier(name)}" for name, sql in values.items())
-        grouped = f"SELECT {columns} FROM {changes} GROUP BY {', '.join(self.groups.values())}"
-        return f"SELECT net.* FROM (SELECT {self.row} AS net FROM ({grouped}))"
-
-
-def net_of(columns: Sequence[str], rule: UpsertRule, *, truncates: bool = False, ties: bool = False) -> Net:
-    """``columns``: of the changes. ``ties``: a record may give several rows of a key; the one whose JSON sorts last
-    wins."""
     carried = [*COORDINATES, *(["_sequence"] if rule.sequenced else [])]
     own = [name for name in columns if name not in (*carried, "_delete", "_truncate")]
     places = {"topic": "_topic", "partition": "_partition", "offset": "_offset"}
@@ -99,7 +69,7 @@ def net_of(columns: Sequence[str], rule: UpsertRule, *, truncates: bool = False,
         )
         # The check wraps what every row needs: the optimizer can't drop it.
         row = f"CASE WHEN first = last THEN {row} ELSE {moved} END"
-    return Net(dict(zip(groups, keys, strict=True)), aggregates, row)
+    return Reduction(dict(zip(groups, keys, strict=True)), aggregates, row)
 
 
 def _list(names: Sequence[str]) -> str:

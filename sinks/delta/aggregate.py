@@ -14,8 +14,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from sinks.contract import Committed, Epoch, Position
+from sinks.delta.clauses import Change, Merge
 from sinks.delta.commit import PipelineCommits, merge_epoch, past_conflicts, without_position
 from sinks.delta.table import DeltaTable
+from sinks.offsets import Offsets
 from sinks.raised import identifier, raise_sql, struct_sql
 
 if TYPE_CHECKING:
@@ -80,12 +82,20 @@ class DeltaAggregate:
             rows.createOrReplaceTempView(SOURCE)
             source = self._table.spark.sql(
                 f"SELECT {', '.join(f'{sum_} AS s{index}' for index, sum_ in enumerate(sums))} "
-                f"FROM {SOURCE} AS s JOIN {self._table.sql} AS t ON {_same_group(groups)}"
+                f"FROM {SOURCE} AS s JOIN {self._table.sql} AS t ON {adding(groups, guarded=True).on}"
             )
         source.write.format("noop").mode("append").save()
 
+    def merged_sql(self, rows: str, columns: Sequence[str], passed: Offsets, *, version: int, hint: str = "") -> str:
+        """A query for the rows that this version would have after the write. ``rows``: what comes after FROM for the
+        rows; each group has offsets of its own."""
+        del columns, passed
+        target = f"(SELECT * FROM {self._table.sql} VERSION AS OF {int(version)})"
+        merge = adding(self._groups, guarded=True)
+        return merge.query(target, rows, self._table.schema.names, there="_state", hint=hint)
+
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
-        sql = merge_sql(self._table.sql, self._groups, guarded=True)
+        sql = adding(self._groups, guarded=True).statement(self._table.sql, SOURCE)
 
         def write() -> None:
             # Planned again at each attempt: a conflict means that the table has changed.
@@ -101,7 +111,7 @@ class PlainAggregate:
         self._table, self._groups, self._guarded = table, groups, guarded
 
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
-        sql = merge_sql(self._table.sql, self._groups, guarded=self._guarded)
+        sql = adding(self._groups, guarded=self._guarded).statement(self._table.sql, SOURCE)
 
         def write() -> None:
             self._groups.source(rows, epoch).createOrReplaceTempView(SOURCE)
@@ -111,8 +121,8 @@ class PlainAggregate:
         return without_position(epoch, None)
 
 
-def merge_sql(target: str, groups: Groups, *, guarded: bool) -> str:
-    """NULL is a group like any other."""
+def adding(groups: Groups, *, guarded: bool) -> Merge:
+    """One MERGE for all groups of an epoch."""
     ends = {"window_end": "s.window_end"} if groups.replaces else {}
     states, results = {}, {}
     for name, state in groups.aggregates.items():
@@ -120,35 +130,24 @@ def merge_sql(target: str, groups: Groups, *, guarded: bool) -> str:
         states[name] = new if groups.replaces else state.plus(stored, new)
         results[name] = state.present(states[name])
     closed = {"window_closed": "coalesce(t.window_closed, false) OR s.window_closed"} if groups.windows else {}
-    updated = {
-        **{identifier(name): result for name, result in results.items()},
+    updates = {
+        **results,
         "_state": struct_sql(states),
         "_applied": _applied("s._offsets") if groups.replaces else _joined("t._applied", _applied("s._offsets")),
         **closed,
         **ends,
     }
-    inserted = {
-        **{identifier(name): f"s.{identifier(name)}" for name in groups.key},
+    inserts = {
+        **{name: f"s.{identifier(name)}" for name in groups.key},
         **ends,
-        **{
-            identifier(name): state.present(f"s._state.{identifier(name)}") for name, state in groups.aggregates.items()
-        },
+        **{name: state.present(f"s._state.{identifier(name)}") for name, state in groups.aggregates.items()},
         "_state": "s._state",
         "_applied": _applied("s._offsets"),
         **({"window_closed": "s.window_closed"} if groups.windows else {}),
     }
-    updates = ", ".join(f"t.{column} = {value}" for column, value in updated.items())
-    guard = f"AND {_is_new()} " if guarded and not groups.replaces else ""
-    gone, there = ("WHEN MATCHED AND s._gone THEN DELETE ", "AND NOT s._gone ") if groups.replaces else ("", "")
-    return (
-        f"MERGE INTO {target} AS t USING {SOURCE} AS s ON {_same_group(groups)} {gone}"
-        f"WHEN MATCHED {guard}THEN UPDATE SET {updates} "
-        f"WHEN NOT MATCHED {there}THEN INSERT ({', '.join(inserted)}) VALUES ({', '.join(inserted.values())})"
-    )
-
-
-def _same_group(groups: Groups) -> str:
-    return " AND ".join(f"t.{identifier(name)} <=> s.{identifier(name)}" for name in groups.key)
+    update = Change(_is_new() if guarded and not groups.replaces else "", updates)
+    matched = [Change("s._gone", None), update] if groups.replaces else [update]
+    return Merge(groups.key, matched, inserts, "NOT s._gone" if groups.replaces else "", null_keys=True)
 
 
 def _is_new() -> str:

@@ -12,9 +12,10 @@ that a person put in, or that had no sequence when the column was added, is olde
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sinks.delta.clauses import Change, Merge
 from sinks.raised import identifier, literal, raise_sql
 from sinks.retired import MARK as RETIRED
 
@@ -49,13 +50,9 @@ def deleted_sql(delete: str, *, sequenced: bool) -> str:
     return f"CASE WHEN {delete} IS NOT NULL THEN named_struct({pairs}) END"
 
 
-def merge_sql(
-    target: str,
-    rule: UpsertRule,
-    columns: Sequence[str],
-    truncate: str | None = None,
-    new: Sequence[str] | None = None,
-) -> str:
+def upserting(
+    rule: UpsertRule, columns: Sequence[str], truncate: str | None = None, new: Sequence[str] | None = None
+) -> Merge:
     """One MERGE for all changes of an epoch: ``columns`` are the source's, with at most one row per key.
 
     ``_topic`` ... ``_sequence`` of a source row are U's, null where the epoch only deletes the key; ``_deleted_by`` is
@@ -64,46 +61,13 @@ def merge_sql(
     table changes with its rows, and lacks these columns; None: it stays as it is.
     """
     text = _Text(rule, columns, new or ())
-    names = ", ".join(identifier(name) for name in text.inserts)
-    values = ", ".join(text.inserts.values())
-    clauses = [change.clause("WHEN MATCHED") for change in text.matched()]
-    clauses.append(f"WHEN NOT MATCHED{_and(text.insert_when)} THEN INSERT ({names}) VALUES ({values})")
-    if truncate is not None:
-        clauses += [change.clause("WHEN NOT MATCHED BY SOURCE") for change in text.truncated(truncate)]
-    evolving = "" if new is None else "WITH SCHEMA EVOLUTION "
-    return f"MERGE {evolving}INTO {target} AS t USING {SOURCE} AS s ON {_same_key(rule)} {' '.join(clauses)}"
-
-
-def merged_sql(
-    target: str, source: str, rule: UpsertRule, columns: Sequence[str], stored: Sequence[str], *, hint: str = ""
-) -> str:
-    """A query for the rows that the table would have after the MERGE. ``target``, ``source``: what comes after FROM;
-    ``columns``: the source's, ``stored``: the table's; ``hint``: how to join them, of ``s``.
-
-    One pass over the table for its rows, and one over its keys for those that are new: only this way both are joins
-    with the small source, and nothing of the table is moved.
-    """
-    text = _Text(rule, columns)
-    unchanged = f"s.{identifier(rule.key[0])} IS NULL"  # a key is never null
-    changes = text.matched()
-    sets = [(change.when or "true", _folded(change.sets)) for change in changes]
-    rows = []
-    for name in stored:
-        whens = "".join(f" WHEN {when} THEN {values[name.lower()]}" for when, values in sets if name.lower() in values)
-        before = f"t.{identifier(name)}"
-        kept = f"CASE WHEN {unchanged} THEN {before}{whens} ELSE {before} END" if whens else before
-        rows.append(f"{kept} AS {identifier(name)}")
-    deletes = "".join(f" WHEN {change.when or 'true'} THEN {str(change.sets is None).lower()}" for change in changes)
-    there = f"WHERE {unchanged} OR NOT CASE{deletes} ELSE false END" if any(c.sets is None for c in changes) else ""
-    inserts = _folded(text.inserts)
-    added = ", ".join(f"{inserts.get(name.lower(), 'NULL')} AS {identifier(name)}" for name in stored)
-    key = ", ".join(f"t.{identifier(name)}" for name in rule.key)
-    same = _same_key(rule)
-    return (
-        f"SELECT {hint} {', '.join(rows)} FROM {target} AS t LEFT JOIN {source} AS s ON {same} {there} "
-        f"UNION ALL SELECT {added} FROM {source} AS s "
-        f"LEFT ANTI JOIN (SELECT {hint} {key} FROM {target} AS t LEFT SEMI JOIN {source} AS s ON {same}) AS t "
-        f"ON {same} WHERE {text.insert_when or 'true'}"
+    return Merge(
+        rule.key,
+        text.matched(),
+        text.inserts,
+        text.insert_when,
+        text.truncated(truncate) if truncate is not None else (),
+        evolves=new is not None,
     )
 
 
@@ -112,37 +76,7 @@ def moved_sql(target: str, rule: UpsertRule, columns: Sequence[str]) -> str | No
     if rule.sequenced or not rule.guarded:
         return None
     stays = _Text(rule, columns)._at_home("true")
-    return f"SELECT count_if({stays}) FROM {SOURCE} AS s JOIN {target} AS t ON {_same_key(rule)}"
-
-
-def _same_key(rule: UpsertRule) -> str:
-    return " AND ".join(f"t.{identifier(column)} = s.{identifier(column)}" for column in rule.key)
-
-
-def _folded(values: Mapping[str, str] | None) -> Mapping[str, str]:
-    """By the names in lower case: the table may write them in another."""
-    return {name.lower(): value for name, value in (values or {}).items()}
-
-
-def _and(condition: str) -> str:
-    return f" AND {condition}" if condition else ""
-
-
-@dataclass(frozen=True)
-class _Change:
-    """What becomes of a row: of several changes, the first one whose condition holds."""
-
-    when: str
-    """Empty: always."""
-    sets: Mapping[str, str] | None
-    """Column -> SQL of its new value; None: the row is deleted."""
-
-    def clause(self, kind: str) -> str:
-        # Without "t.": Delta knows a column that is yet to be added by its bare name only.
-        done = "DELETE" if self.sets is None else "UPDATE SET "
-        return f"{kind}{_and(self.when)} THEN {done}" + ", ".join(
-            f"{identifier(name)} = {value}" for name, value in (self.sets or {}).items()
-        )
+    return f"SELECT count_if({stays}) FROM {SOURCE} AS s JOIN {target} AS t ON {upserting(rule, columns).on}"
 
 
 class _Text:
@@ -168,21 +102,21 @@ class _Text:
             self.inserts["_deleted"] = f"s.{DELETED_BY} IS NOT NULL AND NOT ({self.live})"
             self.insert_when = ""
 
-    def matched(self) -> list[_Change]:
+    def matched(self) -> list[Change]:
         if self.rule.soft:
             return self._soft()
         if self.rule.sequenced and self.rule.ignore_nulls:
             return self._per_column()
         updates = {name: self._value(name) for name in self.plain}
         if not self.rule.guarded:
-            deletes = [_Change("", None)] if self.has_deletes else []
-            return [_Change(self.insert_when, updates), *deletes]
+            deletes = [Change("", None)] if self.has_deletes else []
+            return [Change(self.insert_when, updates), *deletes]
         newer = f"coalesce({self.newer} AND {self.live}, false)"
-        deletes = [_Change(f"({self.d_s}) >= {self.u_t}", None)] if self.has_deletes else []
-        return [_Change(self._at_home(newer), updates), *deletes]
+        deletes = [Change(f"({self.d_s}) >= {self.u_t}", None)] if self.has_deletes else []
+        return [Change(self._at_home(newer), updates), *deletes]
 
-    def truncated(self, truncate: str) -> list[_Change]:
-        changes = [_Change(f"{self.u_t} <= {truncate}", None)]
+    def truncated(self, truncate: str) -> list[Change]:
+        changes = [Change(f"{self.u_t} <= {truncate}", None)]
         if self.rule.ignore_nulls:
             hidden = {name: self._hidden(name, truncate) for name in self.rule.ignore_nulls if name not in self.new}
             sets = {name: f"CASE WHEN {old} THEN NULL ELSE {self._stored(name)} END" for name, old in hidden.items()}
@@ -193,7 +127,7 @@ class _Text:
             ]
             sets[COLUMNS] = f"named_struct({', '.join(orders)})"
             any_hidden = " OR ".join(f"{self._stored(name)} IS NOT NULL AND {old}" for name, old in hidden.items())
-            changes.append(_Change(f"({any_hidden})", sets))
+            changes.append(Change(f"({any_hidden})", sets))
         return changes
 
     def _value(self, name: str) -> str:
@@ -209,7 +143,7 @@ class _Text:
         anew = f"({self.d_s}) >= {self.u_t}" if self.rule.guarded else f"s.{DELETED_BY} IS NOT NULL"
         return f"CASE WHEN {anew} THEN {new} ELSE {kept} END"
 
-    def _soft(self) -> list[_Change]:
+    def _soft(self) -> list[Change]:
         d_new = f"greatest(s.{DELETED_BY}, t.{DELETED_BY})"
         newer, changed = self.newer, f"{self.newer} OR s.{DELETED_BY} > t.{DELETED_BY}"
         changed += f" OR (s.{DELETED_BY} IS NOT NULL AND t.{DELETED_BY} IS NULL)"
@@ -224,9 +158,9 @@ class _Text:
             name: f"CASE WHEN {newer} THEN s.{identifier(name)} ELSE {self._stored(name)} END" for name in self.plain
         }
         condition = self._at_home(f"coalesce({changed}, false)") if self.rule.guarded else ""
-        return [_Change(condition, {**sets, DELETED_BY: d_new, "_deleted": deleted})]
+        return [Change(condition, {**sets, DELETED_BY: d_new, "_deleted": deleted})]
 
-    def _per_column(self) -> list[_Change]:
+    def _per_column(self) -> list[Change]:
         """With a sequence, updates of parts of a row come in any order: each part has an order of its own."""
         sets = {
             name: f"CASE WHEN {self.newer} THEN s.{identifier(name)} ELSE {self._stored(name)} END"
@@ -241,8 +175,8 @@ class _Text:
             changed += [newer, f"{self._stored(name)} IS NOT NULL AND {hidden}"]
         sets[COLUMNS] = f"named_struct({', '.join(orders)})"
         return [
-            _Change(f"({self.d_s}) >= {self.u_t} AND NOT ({self.live})", None),
-            _Change(f"({' OR '.join(changed)})", sets),
+            Change(f"({self.d_s}) >= {self.u_t} AND NOT ({self.live})", None),
+            Change(f"({' OR '.join(changed)})", sets),
         ]
 
     def _at_home(self, condition: str) -> str:

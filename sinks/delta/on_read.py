@@ -1,4 +1,4 @@
-"""One row per key, merged on read: an epoch is an append to a log of changes, folded into the table now and then.
+"""Merged on read: an epoch is an append to a log of changes, which is folded into the table now and then.
 
 The log and the table are two Delta tables, so no commit is of both. Each takes an epoch's number and offsets with its
 rows, and the two numbers say which of them counts:
@@ -42,19 +42,19 @@ _BROADCAST_ROWS = 2_000_000
 
 
 class Merging(Protocol):
-    """The sink that merges net changes into the table."""
+    """The sink that merges reduced changes into the table."""
 
     def position(self) -> Position | None: ...
 
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed: ...
 
-    def merged_sql(self, net: str, columns: Sequence[str], passed: Offsets, *, version: int, hint: str) -> str:
-        """The rows that the table would have after merging; ``net``: what comes after FROM."""
+    def merged_sql(self, rows: str, columns: Sequence[str], passed: Offsets, *, version: int, hint: str) -> str:
+        """A query for the rows that this version would have after the write, of what comes after FROM."""
         ...
 
 
 class Reduces(Protocol):
-    """From changes to net changes."""
+    """From changes to what is merged. Done to several epochs at once, it gives what their records together would."""
 
     def of(self, changes: DataFrame) -> DataFrame: ...
 
@@ -89,17 +89,24 @@ class Standing:
 
 
 class MergeOnRead:
-    """Rows are changes, any number per key. The table's session must be the sink's own."""
+    """Rows are changes, any number per key or group. The table's session must be the sink's own."""
 
     def __init__(
-        self, of: DeltaTable, table: Merging, commits: PipelineCommits, log: ChangeLog, net: Reduces, *, pipeline: str
+        self,
+        of: DeltaTable,
+        table: Merging,
+        commits: PipelineCommits,
+        log: ChangeLog,
+        reduce: Reduces,
+        *,
+        pipeline: str,
     ) -> None:
         self._spark = of.spark
         self._of = of
         self._table = table
         self._commits = commits
         self._log = log
-        self._net = net
+        self._reduce = reduce
         self._pipeline = pipeline
         self._goes_on = False
         self._folded: Position | None = None
@@ -125,7 +132,7 @@ class MergeOnRead:
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
         if self._goes_on:
             return self._log.append(epoch, rows)
-        committed = self._table.write(epoch, self._net.of(rows))
+        committed = self._table.write(epoch, self._reduce.of(rows))
         started = self._log.start(epoch, rows)
         self._goes_on, self._folded = True, committed.position
         return replace(committed, position=started.position)
@@ -167,19 +174,19 @@ class MergeOnRead:
         if not found.unfolded or log is None:
             return f"SELECT * FROM {self._of.sql} VERSION AS OF {table.version}"
         changes = self._log.rows_sql(table.epoch, version=log.version)
-        columns = self._spark.sql(self._net.sql(changes)).columns
+        columns = self._spark.sql(self._reduce.sql(changes)).columns
         counted = self._spark.sql(f"SELECT count(*) AS changes FROM {changes}").first()
         # Only so nothing of the table is moved; what is too large for that is joined as Spark thinks best.
         small = counted is not None and counted["changes"] <= _BROADCAST_ROWS
         return self._table.merged_sql(
-            f"({self._net.sql(changes)})", columns, table.offsets, version=table.version,
+            f"({self._reduce.sql(changes)})", columns, table.offsets, version=table.version,
             hint="/*+ BROADCAST(s) */" if small else "",
         )  # fmt: skip
 
     def _fold(self, table: Position, log: Position, owner: str, number: int) -> Committed:
         changes = self._spark.sql(f"SELECT * FROM {self._log.rows_sql(table.epoch, log.epoch)}")
         epoch = replace(Epoch.that_left(log, pipeline=self._pipeline), number=number, owner=owner, expected=table)
-        committed = self._table.write(epoch, self._net.of(changes))
+        committed = self._table.write(epoch, self._reduce.of(changes))
         self._folded = committed.position
         self._forget()
         return committed

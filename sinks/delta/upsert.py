@@ -27,17 +27,7 @@ from typing import TYPE_CHECKING, TypeVar
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta.commit import PipelineCommits, merge_epoch
 from sinks.delta.kept import kept
-from sinks.delta.merge import (
-    COLUMNS,
-    DELETED_BY,
-    SOURCE,
-    UpsertRule,
-    deleted_sql,
-    key_sql,
-    merge_sql,
-    merged_sql,
-    moved_sql,
-)
+from sinks.delta.merge import COLUMNS, DELETED_BY, SOURCE, UpsertRule, deleted_sql, key_sql, moved_sql, upserting
 from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.delta.tombstones import Tombstones
 from sinks.errors import KeyMoved
@@ -95,10 +85,10 @@ class DeltaUpsert:
         with about_moved_keys(self._table.label):
             return self._merges.run(rows, passed, commit)
 
-    def merged_sql(self, net: str, columns: Sequence[str], passed: Offsets, *, version: int, hint: str = "") -> str:
-        """A query for the rows that this version would have after the write. ``net``: what comes after FROM for the
+    def merged_sql(self, rows: str, columns: Sequence[str], passed: Offsets, *, version: int, hint: str = "") -> str:
+        """A query for the rows that this version would have after the write. ``rows``: what comes after FROM for the
         rows; ``passed``: the offsets of that version."""
-        return self._merges.merged_sql(net, columns, passed, version=version, hint=hint)
+        return self._merges.merged_sql(rows, columns, passed, version=version, hint=hint)
 
 
 class Merges:
@@ -133,10 +123,12 @@ class Merges:
         noted = self._tombstones.passed_sql(passed) if self._tombstones is not None and DELETED_BY in columns else None
         source = f"({self._counting_sql(self._marked_sql(net, columns, noted, None), columns)})"
         target = f"(SELECT * FROM {self._table.sql} VERSION AS OF {int(version)})"
-        return merged_sql(target, source, self._rule, columns, self._table.schema.names, hint=hint)
+        merge = upserting(self._rule, columns)
+        return merge.query(target, source, self._table.schema.names, there=self._rule.key[0], hint=hint)
 
     def _merge(self, rows: DataFrame, truncate: str | None = None) -> str:
-        return merge_sql(self._table.sql, self._rule, rows.columns, truncate, new=self._table.lacks(rows.columns))
+        merge = upserting(self._rule, rows.columns, truncate, new=self._table.lacks(rows.columns))
+        return merge.statement(self._table.sql, SOURCE)
 
     def _up_to_a_delete(self, rows: DataFrame) -> DataFrame:
         """Fails the query at the first delete. The check replaces a column that every row needs."""

@@ -1,0 +1,330 @@
+"""Merged on read: the current rows are exact at any moment, the table is as of its last fold, whatever crashes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from conftest import Lake, Topic
+from hypothesis import given
+from hypothesis import strategies as st
+from upserts import SEEDS, Model, Record, Table, a_few, by_offset, by_sequence
+
+from connector import Pipeline, read
+from connector.lab.faults import Moment, wait_for
+from connector.protocol.steps import Event, Step
+from sinks.delta import on_read
+from sinks.delta.change_log import FOLDER, ChangeLog
+from sinks.delta.on_read import MergeOnRead
+from sinks.errors import ConfigurationError, Fenced, KeyMoved
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ON_READ: dict[str, Any] = {"sink": {"merge": "on_read"}}
+DELETED_BY = "CASE WHEN _deleted_by IS NOT NULL THEN struct(_deleted_by.`partition`, _deleted_by.offset) END"
+
+
+def options(**sink: Any) -> dict[str, Any]:
+    return {"sink": {"merge": "on_read", **sink}}
+
+
+def current(lake: Lake, **changes: Any) -> list[tuple[str, int]]:
+    assert lake.spark is not None
+    rows = read(lake.spark, lake.file("upsert", **(changes or ON_READ))).select("k", "n").collect()
+    return sorted(tuple(row) for row in rows)
+
+
+def log_of(table: Table) -> MergeOnRead:
+    assert table.derivation.log is not None
+    return table.derivation.log
+
+
+@pytest.mark.parametrize(
+    "sink",
+    [{}, {"ignore_null_updates": True}, {"sequence_by": "seq"}, {"sequence_by": "seq", "ignore_null_updates": True}],
+    ids=["offset", "offset-nulls", "sequence", "sequence-nulls"],
+)
+@a_few(1)
+@given(seed=SEEDS, folds=st.booleans())
+def test_current_rows_are_those_of_all_records_and_the_table_those_of_the_last_fold(
+    spark: SparkSession, tmp_path: Path, sink: dict[str, Any], seed: int, folds: bool
+) -> None:
+    sequenced, nulls = "sequence_by" in sink, "ignore_null_updates" in sink
+    if sequenced:
+        epochs = by_sequence(seed, "uuuud")
+    else:
+        records, cuts = by_offset(seed)
+        epochs = [records[start:end] for start, end in cuts]
+    table = Table(spark.newSession(), tmp_path, merge="on_read", **sink)
+    seen: list[Record] = []
+    folded = Model(sequenced, nulls)
+    for number, epoch in enumerate(epochs):
+        table.write(epoch)
+        seen += epoch
+        assert table.live() == Model(sequenced, nulls, seen).rows()
+        if number == 0 or (number == 1 and folds):
+            log_of(table).fold("me")
+            folded.records = list(seen)
+    assert table.rows() == folded.rows()
+    log_of(table).fold("me")
+    assert table.rows() == Model(sequenced, nulls, seen).rows() == table.live()
+
+
+@a_few(1)
+@given(seed=SEEDS)
+def test_rows_that_stay_when_they_are_deleted(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    records, epochs = by_offset(seed)
+    table = Table(spark.newSession(), tmp_path, merge="on_read", deletes="soft")
+    for start, end in epochs:
+        table.write(records[start:end])
+    expected = Model(False, records=records).soft_rows()
+    assert table.live("_deleted", DELETED_BY) == expected
+    log_of(table).fold("me")
+    assert table.rows("_deleted", DELETED_BY) == expected
+
+
+def test_aggregates_are_those_of_all_records(lake: Lake, topic: Topic) -> None:
+    aggregates = {"records": "count()", "total": "sum(n)", "last": "last(n)", "mean": "avg(n)"}
+    changes = {"sink": {"merge": "on_read", "group_by": "k", "aggregates": aggregates, "fold": {"epochs": 2}}}
+    sent: list[tuple[str | None, int | None]] = []
+    folded = 0
+    for number, rows in enumerate(
+        [[("a", 1), (None, 2)], [("a", 3), ("b", None)], [("a", 5), (None, 7), ("c", 1)], [("b", 9)]]
+    ):
+        topic.send(*((key, {"k": key, "n": value}) for key, value in rows))
+        sent += rows
+        file = lake.file("aggregate", epoch={"max_records": 2}, **changes)
+        Pipeline.from_file(file).run()
+        assert lake.spark is not None
+        assert totals(read(lake.spark, file)) == expected(sent), number
+        folded = max(each["epoch"] for each in lake.metadata("aggregate"))
+    assert 1 < folded < max(each["epoch"] for each in lake.metadata(f"aggregate/{FOLDER}"))
+    lake.pipeline("aggregate", **changes).fold()
+    assert totals(lake.frame("aggregate")) == expected(sent)
+
+
+def totals(frame: DataFrame) -> dict[str | None, tuple[int, int | None]]:
+    return {row["k"]: (row["records"], row["total"]) for row in frame.collect()}
+
+
+def expected(sent: list[tuple[str | None, int | None]]) -> dict[str | None, tuple[int, int | None]]:
+    groups: dict[str | None, list[int | None]] = {}
+    for key, value in sent:
+        groups.setdefault(key, []).append(value)
+    return {
+        key: (len(values), sum(there) if (there := [value for value in values if value is not None]) else None)
+        for key, values in groups.items()
+    }
+
+
+def test_an_epoch_is_one_append_and_the_table_changes_with_a_fold_only(lake: Lake, topic: Topic) -> None:
+    seen: list[tuple[Step, int]] = []
+
+    def observe(event: Event) -> None:
+        seen.append((event.step, event.epoch.number))
+
+    for number in range(5):
+        topic.send_rows([("a", number), (f"b{number}", number)])
+        lake.pipeline("upsert", **options(fold={"epochs": 3})).run(observers=[observe])
+        assert current(lake) == [("a", number), *((f"b{each}", each) for each in range(number + 1))]
+    assert [number for step, number in seen if step is Step.FOLDED] == [4]
+    assert lake.rows("upsert") == [("a", 3), ("b0", 0), ("b1", 1), ("b2", 2), ("b3", 3)]
+    of_table, of_log = lake.metadata("upsert"), lake.metadata(f"upsert/{FOLDER}")
+    assert [each["epoch"] for each in of_table] == [1, 4]
+    assert [each["epoch"] for each in of_log] == [1, 2, 3, 4, 5]
+    assert of_table[1]["offsets"] == of_log[3]["offsets"]
+    files = list((lake.path("upsert") / FOLDER).glob("*.parquet"))
+    assert len(files) == 5, "one per epoch, whatever it was read from; the first one's is empty"
+    # Nothing new: nothing is written. By hand it is folded at once.
+    lake.pipeline("upsert", **ON_READ).run()
+    assert lake.pipeline("upsert", **ON_READ).fold() is not None
+    assert lake.rows("upsert") == current(lake)
+    assert lake.pipeline("upsert", **ON_READ).fold() is None
+    assert lake.metadata("upsert")[-1]["epoch"] == 5
+
+
+def start(*arguments: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", *map(str, arguments)]
+    return subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("kill", [Step.COMMITTED, Step.FOLDING, Moment.MID_WRITE, Moment.BEFORE_COMMIT, Step.FOLDED])
+def test_killed_around_a_fold(kill: Step | Moment, lake: Lake, topic: Topic) -> None:
+    topic.send_rows([("a", 0), ("b", 0)])
+    lake.pipeline("upsert", **ON_READ).run()
+    topic.send_rows([("a", 1), ("c", 1)])
+    topic.send(("b", None))
+    file = lake.file("upsert", **options(fold={"epochs": 1}))
+    if isinstance(kill, Step):
+        run = start("connector.lab.faults", file, kill.value, 2, "SIGKILL")
+    else:
+        run = start("connector", "run", file)
+        assert wait_for(kill, lake.path("upsert"), 2, going_on=lambda: run.poll() is None)
+        os.killpg(run.pid, signal.SIGKILL)
+    assert run.wait(120) == -signal.SIGKILL
+    expected = [("a", 1), ("c", 1)]
+    assert current(lake) == expected
+    folded = lake.version("upsert") == 2
+    assert lake.rows("upsert") == (expected if folded else [("a", 0), ("b", 0)])
+    assert folded or kill is not Step.FOLDED
+    topic.send_rows([("a", 2)])
+    lake.pipeline("upsert", **options(fold={"epochs": 1})).run()
+    assert lake.rows("upsert") == current(lake) == [("a", 2), ("c", 1)]
+
+
+def test_a_crash_between_the_first_epoch_and_the_start_of_the_log(
+    lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    topic.send_rows([("a", 0)])
+    with monkeypatch.context() as patched:
+        patched.setattr(ChangeLog, "start", crash)
+        with pytest.raises(KeyboardInterrupt):
+            lake.pipeline("upsert", **ON_READ).run()
+    assert current(lake) == [("a", 0)]
+    for number in (1, 2):
+        topic.send_rows([("a", number)])
+        lake.pipeline("upsert", **ON_READ).run()
+        assert current(lake) == [("a", number)]
+    assert [each["epoch"] for each in lake.metadata("upsert")] == [1, 2]
+    assert [each["epoch"] for each in lake.metadata(f"upsert/{FOLDER}")] == [2, 3]
+
+
+def test_a_restored_table_takes_the_pipeline_back_and_nothing_of_the_log_counts(lake: Lake, topic: Topic) -> None:
+    for number in range(3):
+        topic.send_rows([("a", number), (f"b{number}", number)])
+        lake.pipeline("upsert", **options(fold={"epochs": 2})).run()
+    assert lake.rows("upsert") == [("a", 2), ("b0", 0), ("b1", 1), ("b2", 2)]
+    topic.send_rows([("a", 3)])
+    lake.pipeline("upsert", **ON_READ).run()
+    lake.sql("RESTORE {t} TO VERSION AS OF 1", "upsert")
+    assert current(lake) == [("a", 0), ("b0", 0)]
+    topic.send_rows([("c", 4)])
+    lake.pipeline("upsert", **ON_READ).run()
+    expected = [("a", 3), ("b0", 0), ("b1", 1), ("b2", 2), ("c", 4)]
+    assert lake.rows("upsert") == expected, "read again, and merged: the log starts with the next epoch"
+    topic.send_rows([("c", 5)])
+    lake.pipeline("upsert", **ON_READ).run()
+    assert lake.rows("upsert") == expected
+    assert current(lake) == [*expected[:-1], ("c", 5)]
+
+
+def replaced_at(step: Step, epoch: int, by: Pipeline) -> Any:
+    """An observer that has another run do its work, while this one stands at a step."""
+    done: list[object] = []
+
+    def observe(event: Event) -> None:
+        if event.step is step and event.epoch.number == epoch and not done:
+            done.append(by.run())
+
+    return observe
+
+
+def test_a_run_that_appends_is_fenced_by_one_that_merges_on_write_and_the_other_way_round(
+    lake: Lake, topic: Topic
+) -> None:
+    appends, merges = lake.pipeline("upsert", **ON_READ), lake.pipeline("upsert")
+    topic.send_rows([("a", 0)])
+    appends.run()
+    topic.send_rows([("a", 1), ("b", 1)])
+    appends.run()
+    topic.send_rows([("a", 2)])
+    with pytest.raises(Fenced):
+        appends.run(observers=[replaced_at(Step.WRITING, 3, merges)])
+    assert lake.rows("upsert") == [("a", 2), ("b", 1)]
+    assert current(lake) == lake.rows("upsert"), "what the log still has is older than the table"
+    topic.send_rows([("b", 3)])
+    with pytest.raises(Fenced):
+        merges.run(observers=[replaced_at(Step.WRITING, lake.metadata("upsert")[-1]["epoch"] + 1, appends)])
+    topic.send_rows([("b", 4)])
+    appends.run()
+    assert current(lake) == [("a", 2), ("b", 4)]
+
+
+def test_two_that_fold_at_once_fold_once(lake: Lake, topic: Topic) -> None:
+    for number in range(2):
+        topic.send_rows([("a", number), ("b", number)])
+        lake.pipeline("upsert", **ON_READ).run()
+    other: list[object] = []
+
+    def observe(event: Event) -> None:
+        if event.step is Step.FOLDING:
+            other.append(lake.pipeline("upsert", **ON_READ).fold())
+
+    lake.pipeline("upsert", **ON_READ).fold(observers=[observe])
+    assert other != [None]
+    assert lake.version("upsert") == 2
+    assert lake.rows("upsert") == [("a", 1), ("b", 1)]
+
+
+def test_what_was_folded_is_forgotten_when_its_readers_are_done(
+    lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = None
+    for number in range(4):
+        topic.send_rows([("a", number), (f"b{number}", number)])
+        lake.pipeline("upsert", **options(fold={"epochs": 2})).run()
+        if number == 1:
+            assert lake.spark is not None
+            held = read(lake.spark, lake.file("upsert", **ON_READ))
+    log = f"upsert/{FOLDER}"
+    assert lake.frame(log).count() == 6, "an hour hasn't passed"
+    monkeypatch.setattr(on_read, "_READERS_TAKE", on_read._READERS_TAKE * 0)
+    assert lake.pipeline("upsert", **ON_READ).fold() is not None
+    assert lake.frame(log).count() == 0
+    assert held is not None
+    assert sorted(tuple(row) for row in held.select("k", "n").collect()) == [("a", 1), ("b0", 0), ("b1", 1)]
+    topic.send_rows([("a", 9)])
+    lake.pipeline("upsert", **ON_READ).run()
+    assert current(lake) == [("a", 9), *((f"b{each}", each) for each in range(4))]
+
+
+def test_a_letter_that_comes_late_does_not_bring_a_deleted_row_back(lake: Lake, topic: Topic) -> None:
+    letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.folder / "letters")}}
+    topic.send(("a", {"k": "a", "n": 1}), ("b", {"k": "b", "n": "?"}), ("c", {"k": "c", "n": "?"}), partition=0)
+    lake.pipeline("upsert", **ON_READ, **letters).run()
+    topic.send(("b", {"k": "b", "n": 2}), ("b", None), partition=0)
+    lake.pipeline("upsert", **ON_READ, **letters).run()
+    lake.pipeline("upsert", **ON_READ, **letters).fold()
+    assert current(lake, **ON_READ, **letters) == [("a", 1)]
+    assert lake.pipeline("upsert", **ON_READ, **letters).retry_dead_letters().still_bad == 2
+    assert current(lake, **ON_READ, **letters) == [("a", 1)]
+
+
+def test_a_key_that_moves_stops_the_fold_and_the_reader_and_loses_nothing(lake: Lake, topic: Topic) -> None:
+    topic.send_rows([("a", 0)], partition=0)
+    lake.pipeline("upsert", **ON_READ).run()
+    topic.send_rows([("a", 1)], partition=1)
+    lake.pipeline("upsert", **ON_READ).run()
+    with pytest.raises(KeyMoved, match=r"came from .*-0 so far, and now from .*-1"):
+        lake.pipeline("upsert", **ON_READ).fold()
+    assert lake.rows("upsert") == [("a", 0)]
+    assert lake.frame(f"upsert/{FOLDER}").count() == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"sink": {"merge": "on_write", "fold": {"epochs": 2}}}, "fold needs merge: on_read"),
+        ({**ON_READ, "delivery": "idempotent"}, "merge: on_read isn't for this pipeline: delivery: idempotent"),
+        ({**ON_READ, "on_new_column": "add"}, "on_new_column: add changes the table"),
+        (options(apply_as_truncates="n = 1", sequence_by="n"), "a truncate is about every row"),
+        (options(fold={"epochs": 0}), "greater than or equal to 1"),
+    ],
+)
+def test_what_does_not_go_with_it_is_refused(changes: dict[str, Any], why: str, lake: Lake) -> None:
+    with pytest.raises(ConfigurationError, match=why):
+        lake.pipeline("upsert", **changes)
+
+
+def test_nothing_to_fold_where_epochs_are_merged(lake: Lake) -> None:
+    with pytest.raises(ConfigurationError, match="has nothing to fold"):
+        lake.pipeline("upsert").fold()
