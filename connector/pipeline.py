@@ -186,6 +186,7 @@ class Pipeline:
                 work = replace(work, group=Unpublished())
             log.info("run %s of pipeline %s, %s", work.owner, self.config.name, self.config.delivery)
             self._stop_merging_on_read(parts)
+            self._publish_view(parts)
             if self.config.delivery != "transactional":
                 return self._run_in_group(work, spark, parts, stop)
             return transactional.deliver(work, interval=self.config.interval, stop=stop)
@@ -218,6 +219,11 @@ class Pipeline:
         log = parts.table.derivation.log if not self.config.two_phase else None
         if log is not None and self.config.merged_on_read is None:
             log.close(parts.run)
+
+    def _publish_view(self, parts: _Parts) -> None:
+        log = parts.table.derivation.log if self.config.merged_on_read is not None else None
+        if log is not None and log.position() is not None:
+            log.publish_view()
 
     def retry_dead_letters(self, *, observers: Sequence[Observer] = ()) -> Retried:
         """Send the dead letters through the pipeline as it is now, each that is right now once.
@@ -416,8 +422,15 @@ class Pipeline:
                 offsets,
                 held,
                 parts.source.next_times(waiting, held.ends),
+                self._unfolded(parts, position),
                 in_doubt,
             )
+
+    def _unfolded(self, parts: _Parts, position: Position | None) -> int | None:
+        log = parts.table.derivation.log if self.config.merged_on_read is not None else None
+        if log is None or position is None or log.folded is None:
+            return None
+        return max(0, position.epoch - log.folded.epoch)
 
     def _stands(self, parts: _Parts) -> tuple[Position | None, Offsets, Row | None]:
         """Position, next offsets, and what is in doubt. Settles nothing."""

@@ -70,6 +70,7 @@ def status_fields(state: Status) -> dict[str, object]:
         if state.in_doubt
         else None,
         "epoch": position.epoch if position else None,
+        "unfolded_epochs": state.unfolded,
         "offsets": state.offsets.to_dict(),
         "ends": state.held.ends.to_dict(),
         "lag": {
@@ -119,6 +120,9 @@ def print_status(state: Status) -> None:
             when = f"{position.committed_at:%Y-%m-%d %H:%M:%S} UTC"
             version = f"version {position.version}, " if position.version is not None else ""
             out.print(f"last commit  {version}{when}, by run {position.owner}", soft_wrap=True)
+        if state.unfolded is not None:
+            what = "1 epoch" if state.unfolded == 1 else f"{state.unfolded} epochs"
+            out.print(f"unfolded     {what}: `connector.read` has them, the table not yet")
         if position.read_to:
             out.print(f"complete to  {position.read_to:%Y-%m-%d %H:%M:%S} UTC")
         if position.clock.watermark:

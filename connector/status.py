@@ -27,6 +27,8 @@ class Status:
     held: TopicsHeld
     next_times: Mapping[TopicPartition, datetime] = field(default_factory=dict)
     """Kafka's timestamp of the next record, per partition that holds one that is still to be read."""
+    unfolded: int | None = None
+    """Merged on read: epochs that are in the log of changes, and not in the table yet; None: it isn't."""
     in_doubt: Row | None = None
     """An epoch that is in some of the sinks, maybe: a run is at work on it, or was killed."""
 

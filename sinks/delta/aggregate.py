@@ -86,11 +86,15 @@ class DeltaAggregate:
             )
         source.write.format("noop").mode("append").save()
 
-    def merged_sql(self, rows: str, columns: Sequence[str], passed: Offsets, *, version: int, hint: str = "") -> str:
-        """A query for the rows that this version would have after the write. ``rows``: what comes after FROM for the
-        rows; each group has offsets of its own."""
+    def merged_sql(
+        self, rows: str, columns: Sequence[str], passed: Offsets | None, *, version: int | None, hint: str = ""
+    ) -> str:
+        """A query for the rows that this version (None: the newest) would have after the write.
+
+        ``rows``: what comes after FROM for them; each group has offsets of its own.
+        """
         del columns, passed
-        target = f"(SELECT * FROM {self._table.sql} VERSION AS OF {int(version)})"
+        target = self._table.sql_at(version)
         merge = adding(self._groups, guarded=True)
         return merge.query(target, rows, self._table.schema.names, there="_state", hint=hint)
 

@@ -2,8 +2,8 @@
 
 The order, and why it is safe:
 
-1. *Expected position.* Nobody has committed an epoch, or restored the table, since the epoch was planned. Where the
-   proof of the epoch before has shown it a moment ago, it isn't asked again.
+1. *Expected position.* Nobody has committed an epoch, or restored the table, since the epoch was planned: mostly
+   there is no next version, which is asked for first.
 2. *The commit.* One Delta transaction: rows, ``txn`` (pipeline, epoch) and the metadata with the offsets. Of two
    writers that take the same number Delta lets one through; the other's commit fails, or, when it starts after
    the first has ended, is skipped without a word.
@@ -45,7 +45,7 @@ _CONF = {
     "userMetadata": "spark.databricks.delta.commitInfo.userMetadata",
 }
 _FIRST_LOOK = 20
-_JUST_NOW_SECONDS = 1.0
+_READ_AGAIN_SECONDS = 60.0
 _LONG_AGO = datetime.min.replace(tzinfo=timezone.utc)
 
 
@@ -91,8 +91,8 @@ class PipelineCommits:
         self._pipeline = pipeline
         self._topics = topics
         self._log_retention = timedelta(days=30)
-        self._seen: tuple[int, float] | None = None
-        """The newest version that was seen, and when (monotonic, in seconds)."""
+        self._known: tuple[Position, float] | None = None
+        """What the table's newest version said, and when it was read (monotonic, in seconds)."""
 
     def position(self) -> Position | None:
         """Read from the table; None where it isn't there, or no epoch was ever committed to it."""
@@ -100,9 +100,19 @@ class PipelineCommits:
         if detail is None:
             return None
         self._log_retention = detail.log_retention
-        history = self._history()
+        if self._known is not None:
+            known, read_at = self._known
+            # A table says the same as long as nothing was committed to it.
+            if time.monotonic() - read_at < _READ_AGAIN_SECONDS and not self._committed_after(known.version):
+                return known
+        found = self._read(detail.log)
+        self._known = (found, time.monotonic()) if found is not None else None
+        return found
+
+    def _read(self, log: str) -> Position | None:
+        history = _History(self._table)
         newest = history.newest().version
-        standing = self._standing(self._table, detail.log, history, newest)
+        standing = self._standing(self._table, log, history, newest)
         how = "commit"
         if isinstance(standing, Cloned):
             standing, how = self._in_source(standing), "cloned"
@@ -110,7 +120,7 @@ class PipelineCommits:
             rows = self._table.coordinates(self._topics)
             found = from_rows(rows, standing)
             if found is None:
-                epoch = self._table.highest_txn(detail.log, self._pipeline)
+                epoch = self._table.highest_txn(log, self._pipeline)
                 if not rows and not epoch:
                     return None
                 return Position(epoch, rows, version=newest, refresh_after=_LONG_AGO, source="rows")
@@ -118,7 +128,7 @@ class PipelineCommits:
         epoch = standing.metadata.epoch
         restored_to = epoch if standing.restored and how == "commit" else None
         if standing.restored or how == "cloned":
-            epoch = max(epoch, self._table.highest_txn(detail.log, self._pipeline))
+            epoch = max(epoch, self._table.highest_txn(log, self._pipeline))
             how = "restored" if how == "commit" else how
         found_at = self._position(standing.commit, standing.metadata)
         return replace(found_at, epoch=epoch, version=newest, source=how, restored_to=restored_to)
@@ -126,7 +136,7 @@ class PipelineCommits:
     def lineage(self) -> Iterator[tuple[Commit, CommitMetadata]]:
         """The commits that led to what the table holds, newest first, as far back as its history goes."""
         if self._table.detail() is not None:
-            history = self._history()
+            history = _History(self._table)
             yield from lineage(history.newest().version, history.at, pipeline=self._pipeline)
 
     def is_own(self, version: int, metadata: CommitMetadata) -> bool:
@@ -136,7 +146,7 @@ class PipelineCommits:
 
     def at(self, version: int) -> Own | None:
         """The commit that says where the pipeline stood at a version of the table."""
-        detail, history = self._table.detail(), self._history()
+        detail, history = self._table.detail(), _History(self._table)
         if detail is None or not 0 <= version <= history.newest().version:
             return None
         standing = self._standing(self._table, detail.log, history, version)
@@ -178,24 +188,17 @@ class PipelineCommits:
             )
         return landed
 
-    def _history(self) -> _History:
-        history = _History(self._table)
-        self._seen = history.newest().version, time.monotonic()
-        return history
-
-    def _just_seen(self, version: int | None) -> bool:
-        """Whether ``version`` was the newest a moment ago, by the proof of the epoch before: no need to look again."""
-        if self._seen is None or version is None:
-            return False
-        newest, at = self._seen
-        self._seen = None  # for one attempt: a conflict tells that something came after
-        return version == newest and time.monotonic() - at < _JUST_NOW_SECONDS
+    def _committed_after(self, version: int | None) -> bool:
+        """Whether anything may have been: of a table whose log is kept elsewhere for a while it isn't known so soon,
+        and what then goes on is stopped by the commit."""
+        detail = self._table.detail()
+        return version is None or detail is None or self._table.has_commit(detail.log, version + 1)
 
     def _refuse_changed(self, epoch: Epoch) -> Committed | None:
         base = epoch.expected.version if epoch.expected else None
-        if self._just_seen(base):
+        if not self._committed_after(base):
             return None
-        for commit in self._history().after(base):
+        for commit in _History(self._table).after(base):
             metadata = self._own(commit)
             if metadata is not None:
                 if metadata.owner != epoch.owner:
@@ -220,7 +223,7 @@ class PipelineCommits:
         landed = self._next(base, epoch) if base is not None else None
         if landed is not None:
             return landed
-        history = self._history()
+        history = _History(self._table)
         for commit in history.after(base):
             metadata = CommitMetadata.from_json(commit.user_metadata, pipeline=self._pipeline)
             if metadata is None or metadata.epoch < epoch.number:
@@ -243,7 +246,6 @@ class PipelineCommits:
         metadata = CommitMetadata.from_json(commit.user_metadata, pipeline=self._pipeline)
         if metadata is None or (metadata.owner, metadata.epoch) != (epoch.owner, epoch.number):
             return None
-        self._seen = commit.version, time.monotonic()
         return self._committed(commit, metadata)
 
     def _own(self, commit: Commit) -> CommitMetadata | None:
@@ -278,7 +280,9 @@ class PipelineCommits:
         return standing
 
     def _committed(self, commit: Commit, metadata: CommitMetadata, *, already: bool = False) -> Committed:
-        return Committed(self._position(commit, metadata), rows=commit.rows, already=already)
+        position = self._position(commit, metadata)
+        self._known = position, time.monotonic()
+        return Committed(position, rows=commit.rows, already=already)
 
     def _position(self, commit: Commit, metadata: CommitMetadata) -> Position:
         return replace(

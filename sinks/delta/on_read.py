@@ -22,6 +22,7 @@ What is folded stays in the log for an hour, for readers that saw the table as i
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
@@ -33,9 +34,12 @@ from sinks.delta.commit import PipelineCommits
 from sinks.delta.table import DeltaTable
 from sinks.errors import Fenced
 from sinks.offsets import Offsets
+from sinks.raised import problem
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+logger = logging.getLogger("lakelock.delta")
 
 _READERS_TAKE = timedelta(hours=1)
 _BROADCAST_ROWS = 2_000_000
@@ -48,7 +52,9 @@ class Merging(Protocol):
 
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed: ...
 
-    def merged_sql(self, rows: str, columns: Sequence[str], passed: Offsets, *, version: int, hint: str) -> str:
+    def merged_sql(
+        self, rows: str, columns: Sequence[str], passed: Offsets | None, *, version: int | None, hint: str
+    ) -> str:
         """A query for the rows that this version would have after the write, of what comes after FROM."""
         ...
 
@@ -71,7 +77,9 @@ class Standing:
     @property
     def goes_on(self) -> bool:
         """Whether the log counts."""
-        if self.table is None or self.log is None or self.table.source not in ("commit", "rows"):
+        if self.table is None or self.log is None:
+            return False
+        if self.table.source not in ("commit", "rows") or self.log.source != "commit":
             return False
         return self.log.epoch >= self.table.epoch
 
@@ -110,6 +118,7 @@ class MergeOnRead:
         self._pipeline = pipeline
         self._goes_on = False
         self._folded: Position | None = None
+        self._published = ""
 
     @property
     def folded(self) -> Position | None:
@@ -135,6 +144,7 @@ class MergeOnRead:
         committed = self._table.write(epoch, self._reduce.of(rows))
         started = self._log.start(epoch, rows)
         self._goes_on, self._folded = True, committed.position
+        self.publish_view()
         return replace(committed, position=started.position)
 
     def fold(self, owner: str) -> Committed | None:
@@ -174,20 +184,46 @@ class MergeOnRead:
         if not found.unfolded or log is None:
             return f"SELECT * FROM {self._of.sql} VERSION AS OF {table.version}"
         changes = self._log.rows_sql(table.epoch, version=log.version)
-        columns = self._spark.sql(self._reduce.sql(changes)).columns
         counted = self._spark.sql(f"SELECT count(*) AS changes FROM {changes}").first()
         # Only so nothing of the table is moved; what is too large for that is joined as Spark thinks best.
         small = counted is not None and counted["changes"] <= _BROADCAST_ROWS
+        return self._merged_sql(changes, table, "/*+ BROADCAST(s) */" if small else "")
+
+    def publish_view(self) -> None:
+        """Make the view for the current rows, where the table has a name, anew after each fold.
+
+        It reads both tables as they are: between a fold's commit and the new view it finds changes that are in the
+        table already, and ignores them, as a MERGE does.
+        """
+        if self._of.live_view is None or not self._goes_on or self._folded is None:
+            return
+        query = self._merged_sql(self._log.rows_sql(self._folded.epoch), None, "")
+        if query == self._published:
+            return
+        from pyspark.errors import PySparkException
+
+        try:
+            self._spark.sql(f"CREATE OR REPLACE VIEW {self._of.live_view} AS {query}")
+        except PySparkException as error:
+            logger.warning("the view %s can't be made: %s", self._of.live_view, problem(error))
+        self._published = query
+
+    def _merged_sql(self, changes: str, table: Position | None, hint: str) -> str:
+        reduced = self._reduce.sql(changes)
         return self._table.merged_sql(
-            f"({self._reduce.sql(changes)})", columns, table.offsets, version=table.version,
-            hint="/*+ BROADCAST(s) */" if small else "",
-        )  # fmt: skip
+            f"({reduced})",
+            self._spark.sql(reduced).columns,
+            table.offsets if table is not None else None,
+            version=table.version if table is not None else None,
+            hint=hint,
+        )
 
     def _fold(self, table: Position, log: Position, owner: str, number: int) -> Committed:
         changes = self._spark.sql(f"SELECT * FROM {self._log.rows_sql(table.epoch, log.epoch)}")
         epoch = replace(Epoch.that_left(log, pipeline=self._pipeline), number=number, owner=owner, expected=table)
         committed = self._table.write(epoch, self._reduce.of(changes))
         self._folded = committed.position
+        self.publish_view()
         self._forget()
         return committed
 

@@ -73,6 +73,7 @@ class DeltaTable:
         self._on_new_column = on_new_column
         self._detail: Detail | None = None
         self.path: str | None = None
+        self.name: str | None = None
         if path is not None:
             # Relative to this process: Spark's own working directory may be another one.
             self.path = path if ":" in path else os.path.abspath(path)  # noqa: PTH100
@@ -81,6 +82,7 @@ class DeltaTable:
         elif name is not None:
             self.sql = ".".join(identifier(part) for part in _name_parts(name))
             self.label = name
+            self.name = name
         else:
             raise ValueError("give path or name")
 
@@ -93,6 +95,14 @@ class DeltaTable:
         if self._detail is None:
             self._detail = self._ask_detail()
         return self._detail
+
+    @property
+    def live_view(self) -> str | None:
+        """SQL of the name of the view beside a table that is merged on read; None: the table has no name."""
+        if self.name is None:
+            return None
+        *place, name = _name_parts(self.name)
+        return ".".join(identifier(part) for part in [*place, f"{name}_live"])
 
     @property
     def location(self) -> str:
@@ -131,12 +141,19 @@ class DeltaTable:
                 return False
             raise
 
+    def sql_at(self, version: int | None) -> str:
+        """What comes after FROM for this version; None: whatever is the newest when the query runs."""
+        return self.sql if version is None else f"(SELECT * FROM {self.sql} VERSION AS OF {int(version)})"
+
     def has_log(self) -> bool:
         """Whether there is a ``_delta_log`` at this very path: asked without a Spark job."""
+        return self._is_there(f"{self.path or ''}/_delta_log")
+
+    def _is_there(self, path: str) -> bool:
         from pyspark.errors import AnalysisException
 
         try:
-            return bool(self.spark.read.format("binaryFile").load(f"{no_glob(self.path or '')}/_delta_log").schema)
+            return bool(self.spark.read.format("binaryFile").load(no_glob(path)).schema)
         except AnalysisException as error:
             if "PATH_NOT_FOUND" in str(error):
                 return False
@@ -262,6 +279,10 @@ class DeltaTable:
             for row in rows
         ]
 
+    def has_commit(self, log: str, version: int) -> bool:
+        """Whether the log shows a file of this version: asked without a Spark job."""
+        return self._is_there(f"{log}/{version:020d}.json")
+
     def commit_with_txn(self, log: str, version: int, app: str, number: int) -> Commit | None:
         """The commit of this version where it took this number for this application; None where it didn't, or where
         the log shows no such file. One small file is read, where the history is a list of them all."""
@@ -314,8 +335,10 @@ class DeltaTable:
     def coordinates(self, topics: Container[str]) -> Offsets:
         """The offsets behind the last record of these topics that a row came from; one row per partition, whatever the
         table's size."""
-        rows = self.sql
-        if "_applied" in self.spark.table(self.sql).columns:
+        rows, columns = self.sql, self.spark.table(self.sql).columns
+        if not {"_applied", "_topic"} & set(columns):
+            return Offsets()
+        if "_applied" in columns:
             # An aggregate's groups hold records of many places: ``map<topic-partition, offset>``.
             rows = (
                 "(SELECT regexp_replace(key, '-[0-9]+$', '') AS _topic, value AS _offset, "

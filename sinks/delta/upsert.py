@@ -85,9 +85,13 @@ class DeltaUpsert:
         with about_moved_keys(self._table.label):
             return self._merges.run(rows, passed, commit)
 
-    def merged_sql(self, rows: str, columns: Sequence[str], passed: Offsets, *, version: int, hint: str = "") -> str:
-        """A query for the rows that this version would have after the write. ``rows``: what comes after FROM for the
-        rows; ``passed``: the offsets of that version."""
+    def merged_sql(
+        self, rows: str, columns: Sequence[str], passed: Offsets | None, *, version: int | None, hint: str = ""
+    ) -> str:
+        """A query for the rows that this version (None: the newest) would have after the write.
+
+        ``rows``: what comes after FROM for them; ``passed``: the offsets of that version; None: not known.
+        """
         return self._merges.merged_sql(rows, columns, passed, version=version, hint=hint)
 
 
@@ -119,10 +123,12 @@ class Merges:
             source, merge = self._with_tombstones(changes, self._tombstones, noted)
             return commit(source, merge)
 
-    def merged_sql(self, net: str, columns: Sequence[str], passed: Offsets, *, version: int, hint: str) -> str:
+    def merged_sql(
+        self, net: str, columns: Sequence[str], passed: Offsets | None, *, version: int | None, hint: str
+    ) -> str:
         noted = self._tombstones.passed_sql(passed) if self._tombstones is not None and DELETED_BY in columns else None
         source = f"({self._counting_sql(self._marked_sql(net, columns, noted, None), columns)})"
-        target = f"(SELECT * FROM {self._table.sql} VERSION AS OF {int(version)})"
+        target = self._table.sql_at(version)
         merge = upserting(self._rule, columns)
         return merge.query(target, source, self._table.schema.names, there=self._rule.key[0], hint=hint)
 
