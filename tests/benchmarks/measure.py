@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -102,7 +102,6 @@ class Measured:
     work: Work
     runs: Sequence[Run] = ()
     failed: str = ""
-    sizes: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def judged(self) -> list[Judged]:

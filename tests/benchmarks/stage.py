@@ -37,18 +37,22 @@ class Stage:
     """The sink option of upserts that come in small epochs."""
     all_peers: bool
     _topics: dict[tuple[int, int], tuple[Topic, Mapping[str, Content]]] = field(default_factory=dict)
+    _made: int = 0
 
     def topic(self, records: int, keys: int) -> tuple[Topic, Mapping[str, Content]]:
         """A topic, and what the tables made of it must hold. Works of the same size share it."""
         if (records, keys) not in self._topics:
-            topic = self.empty_topic(f"of_{records}_{keys}")
+            topic = self.empty_topic("whole")
             progress.print(f"  {records:,} records on {keys:,} keys are produced")
             self._topics[records, keys] = topic, in_a_process(produced, topic, records, keys)
         return self._topics[records, keys]
 
     def empty_topic(self, name: str) -> Topic:
-        self.broker.create_topic(name, PARTITIONS)
-        return Topic(self.broker.bootstrap, name)
+        """Of a name that begins so."""
+        self._made += 1
+        topic = Topic(self.broker.bootstrap, f"{name}_{self._made}")
+        self.broker.create_topic(topic.name, PARTITIONS)
+        return topic
 
     @contextmanager
     def new_folder(self) -> Iterator[Path]:

@@ -3,6 +3,7 @@
 ``bare.py JARS BOOTSTRAP TOPIC SCHEMA TABLE``
 """
 
+import os
 import sys
 
 from pyspark.sql import SparkSession
@@ -20,7 +21,7 @@ spark = (
     .config("spark.driver.bindAddress", "127.0.0.1")
     .config("spark.driver.memory", "2g")
     .config("spark.ui.enabled", "false")
-    .config("spark.sql.shuffle.partitions", "2")
+    .config("spark.sql.shuffle.partitions", str(max(2, os.cpu_count() or 2)))
     .config("spark.databricks.delta.snapshotPartitions", "2")
     .getOrCreate()
 )

@@ -39,7 +39,7 @@ class Polls(threading.Event):
 
 def poll(topic: Topic, folder: Path, polls: int, begun: float) -> Figures:
     """The pipeline is up to date after its first epoch. Then the same process sleeps as long, without a pipeline."""
-    trigger = {"interval": "1 second"}
+    trigger = {"interval": "0.5 seconds"}
     options = ours.options(topic, "bench", ours.append(folder / "table"), trigger=trigger)
     with measured_session(folder, begun):
         stop = Polls(polls)

@@ -34,7 +34,7 @@ class Trickle:
 
 def prepared(stage: Stage, rows: int) -> Trickle:
     sizes = stage.sizes
-    topic = stage.empty_topic(f"trickle_{rows}")
+    topic = stage.empty_topic("trickle")
     base = stage.folder / topic.name
     base.mkdir()
     progress.print(f"  a table of {rows:,} rows is made")
