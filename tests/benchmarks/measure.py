@@ -130,7 +130,7 @@ def alternating(contenders: Mapping[str, Callable[[], Figures]], repetitions: in
         order = list(contenders) if repetition % 2 == 0 else list(reversed(contenders))
         for contender in order:
             figures = contenders[contender]()
-            shown = "  ".join(f"{name} {value:,.3g}" for name, value in figures.items())
+            shown = "  ".join(f"{name} {value:,.3g}" for name, value in list(figures.items())[:4])
             turn = f"{repetition + 1} of {repetitions}" if repetition >= 0 else "warm-up"
             progress.print(f"  {turn}  {contender}: {shown}", soft_wrap=True)
             if repetition >= 0:

@@ -94,6 +94,8 @@ def _figures(measured: Sequence[Measured]) -> Table:
         for contender, figures in each.medians.items():
             by = contender
             for figure, median in figures.items():
+                if median.highest < 0.005:  # steps of an epoch that cost nothing
+                    continue
                 table.add_row(name, by, figure, _number(median.value), _spread(median))
                 name = by = ""
     return table

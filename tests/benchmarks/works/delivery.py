@@ -59,7 +59,8 @@ def rounds(ways: Mapping[str, Way], repetitions: int) -> list[Run]:
 
 def measure(stage: Stage) -> list[Run]:
     sizes = stage.sizes
-    topic, should = stage.topic(sizes.batch * sizes.batches, KEYS)
+    records = sizes.batch * sizes.batches
+    topic, should = stage.topic(records, min(KEYS, records))
     whole = {"epoch": {"max_records": sizes.batch}}
     ways = {
         f"{delivery}, {kind}": Way(kind, delivery, topic, should[kind], whole)
