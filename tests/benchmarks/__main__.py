@@ -28,15 +28,19 @@ def main() -> int:
     options = _arguments()
     works = [work for work in WORKS if work.name in options.only] if options.only else [w for w in WORKS if w.always]
     sizes = Sizes.at(options.scale)
+    settings = {"scale": options.scale, "repetitions": options.repetitions, "merge": options.merge}
     with tempfile.TemporaryDirectory(prefix="lakelock-bench-") as folder, Broker() as broker:
         stage = Stage(broker, Path(folder), sizes, options.repetitions, options.merge, options.all_peers)
-        measured = [_measure(work, stage) for work in works]
+        measured: list[Measured] = []
+        for work in works:
+            measured.append(_measure(work, stage))
+            # After each one: at full size all of them take long, and a run that is cut off has measured something.
+            found = report.document(measured, sizes, settings)
+            report.write(options.results.with_suffix(".json"), found)
+    title = report.headline(found)
     # Wide when it isn't a terminal: a table cut to 80 columns in a log helps nobody.
-    report.show(Console(highlight=False, width=None if sys.stdout.isatty() else 160), measured)
-    settings = {"scale": options.scale, "repetitions": options.repetitions, "merge": options.merge}
-    found = report.document(measured, sizes, settings)
-    report.write(options.results.with_suffix(".json"), found)
-    plot.draw(options.results.with_suffix(".png"), measured, f"scale {options.scale:g}, {found['date']}")
+    report.show(Console(highlight=False, width=None if sys.stdout.isatty() else 160), measured, title)
+    plot.draw(options.results.with_suffix(".png"), measured, title)
     return 1 if any(each.failed for each in measured) else 0
 
 

@@ -77,7 +77,18 @@ def write(file: Path, found: Mapping[str, object]) -> None:
     file.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
 
-def show(out: Console, measured: Sequence[Measured]) -> None:
+def headline(found: Mapping[str, object]) -> str:
+    """Under which conditions the results of a `document` came about."""
+    machine = found["machine"]
+    assert isinstance(machine, dict)
+    return (
+        f"scale {found['scale']:g}, repetitions {found['repetitions']}, small epochs merged {found['merge']}, "
+        f"{machine['cores']} cores, {machine['memory_GiB']} GiB, pyspark {machine['pyspark']}, {found['date']}"
+    )
+
+
+def show(out: Console, measured: Sequence[Measured], title: str) -> None:
+    out.print(title, soft_wrap=True)
     out.print(_figures(measured))
     out.print()
     out.print(_ratios(measured))

@@ -57,7 +57,7 @@ def read_twice(rows: Callable[[], DataFrame]) -> Figures:
 def measure(stage: Stage) -> list[Run]:
     topic = stage.empty_topic("live")
     with stage.new_folder() as folder:
-        options = ours.options(topic, "bench", ours.upsert(folder / "table", **merging(stage.merge, NEVER)))
+        options = ours.options(topic, "bench", ours.upsert(folder / "table", **merging("on_read", NEVER)))
         progress.print(f"  a table of {stage.sizes.large_rows:,} rows is made, and changed")
         in_a_process(made, options, topic, folder, stage.sizes.large_rows)
         contenders = {
