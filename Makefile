@@ -1,6 +1,7 @@
 # Every target sets up what it needs: a virtual environment in .venv, the package, the jars.
 # Needs Python >= 3.10, Java 17, Maven.
 PYTHON ?= python3
+SCALE ?= 1
 BIN := .venv/bin
 READY := .venv/.ready
 
@@ -11,7 +12,7 @@ help:
 	@echo "make demo    real flights through a real broker into ./lake, killed in mid-epoch, and counted"
 	@echo "make test    all tests;  make test-unit: those that need no JVM"
 	@echo "make lint    ruff and mypy;  make format"
-	@echo "make bench   against Structured Streaming on the same topic; what each delivery, and two-phase commit, costs"
+	@echo "make bench   against Structured Streaming and bare Spark, as a table, JSON and a picture; SCALE=0.05 to try it"
 
 setup: $(READY)
 
@@ -40,10 +41,9 @@ format: $(READY)
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
+# SCALE=0.05 to try it; ONLY="append upsert" for some of it.
 bench: $(READY)
-	$(BIN)/python tests/benchmarks/catch_up.py
-	$(BIN)/python tests/benchmarks/deliveries.py
-	$(BIN)/python tests/benchmarks/two_phase.py
+	$(BIN)/python tests/benchmarks --scale $(SCALE) $(if $(ONLY),--only $(ONLY))
 
 # After a change of connector/jars/java: commit the jar with it.
 log-store: $(READY)

@@ -1,0 +1,92 @@
+"""Measures Lakelock against its peers: one broker, alternating repetitions, ratios of medians as the result."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+
+# As pytest has it: the helpers of tests, and this folder as a package.
+sys.path.pop(0)
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from rich.console import Console
+
+from benchmarks import plot, report
+from benchmarks.measure import Measured, Work, progress
+from benchmarks.sizes import Sizes
+from benchmarks.stage import Stage
+from benchmarks.works import WORKS
+from connector.lab.broker import Broker
+
+HERE = Path(__file__).parent
+
+
+def main() -> int:
+    options = _arguments()
+    works = [work for work in WORKS if work.name in options.only] if options.only else [w for w in WORKS if w.always]
+    sizes = Sizes.at(options.scale)
+    settings = {"scale": options.scale, "repetitions": options.repetitions, "merge": options.merge}
+    with tempfile.TemporaryDirectory(prefix="lakelock-bench-") as folder, Broker() as broker:
+        stage = Stage(broker, Path(folder), sizes, options.repetitions, options.merge, options.all_peers)
+        measured: list[Measured] = []
+        for work in works:
+            measured.append(_measure(work, stage))
+            # After each one: at full size all of them take long, and a run that is cut off has measured something.
+            found = report.document(measured, sizes, settings)
+            report.write(options.results.with_suffix(".json"), found)
+    title = report.headline(found)
+    # Wide when it isn't a terminal: a table cut to 80 columns in a log helps nobody.
+    report.show(Console(highlight=False, width=None if sys.stdout.isatty() else 160), measured, title)
+    plot.draw(options.results.with_suffix(".png"), measured, title)
+    return 1 if any(each.failed for each in measured) else 0
+
+
+def _measure(work: Work, stage: Stage) -> Measured:
+    """A work that fails doesn't take the others' results along."""
+    progress.print(f"{work.name}: {work.about}", style="bold")
+    try:
+        return Measured(work, work.measure(stage))
+    except Exception as error:
+        lines = str(error).splitlines() or [""]
+        traceback.print_exc()  # with that of the process where it was raised
+        return Measured(work, failed=f"{type(error).__name__}: {lines[0][:300]}")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        epilog="Works: "
+        + "; ".join(f"{work.name}: {work.about}{'' if work.always else ' (only when named)'}" for work in WORKS),
+    )
+    parser.add_argument("--scale", type=_positive, default=1.0, help="of all sizes; 0.05 is for trying it out")
+    parser.add_argument("--only", nargs="+", metavar="WORK", choices=[work.name for work in WORKS], default=[])
+    parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument(
+        "--merge", choices=("on_read", "on_write"), default="on_read", help="how small epochs get into a large table"
+    )
+    parser.add_argument(
+        "--all-peers",
+        action="store_true",
+        help="also those without a target: one large trigger, stateful aggregation, the other deliveries",
+    )
+    parser.add_argument(
+        "--results", type=Path, default=HERE / "results", metavar="FILE", help="written as FILE.json and FILE.png"
+    )
+    options = parser.parse_args()
+    if options.repetitions < 1:
+        parser.error("--repetitions must be at least 1")
+    return options
+
+
+def _positive(text: str) -> float:
+    number = float(text)
+    if number <= 0:
+        raise argparse.ArgumentTypeError("must be more than 0")
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+"""The results as a picture: a panel for each work, a bar for each contender."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import matplotlib
+
+from benchmarks.measure import OURS, Measured
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+COLUMNS = 3
+OURS_COLOUR, PEERS_COLOUR = "#1f6f8b", "#c9c9c9"
+
+
+def draw(file: Path, measured: Sequence[Measured], title: str) -> None:
+    """Lengths are medians, whiskers the lowest and the highest run; ratios and their targets stand above."""
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    shown = [each for each in measured if each.runs]
+    rows = max(1, -(-len(shown) // COLUMNS))
+    figure, axes = pyplot.subplots(rows, COLUMNS, figsize=(5.2 * COLUMNS, 2.8 * rows), squeeze=False)
+    for axis in axes.flat[len(shown) :]:
+        axis.axis("off")
+    for axis, each in zip(axes.flat, shown, strict=False):
+        _panel(axis, each)
+    figure.suptitle(title)
+    figure.tight_layout()
+    figure.savefig(file, dpi=110)
+    pyplot.close(figure)
+
+
+def _panel(axis: Axes, measured: Measured) -> None:
+    main = measured.work.main
+    bars = {name: figures[main] for name, figures in measured.medians.items() if main in figures}
+    for place, (name, median) in enumerate(bars.items()):
+        whiskers = [[median.value - median.lowest], [median.highest - median.value]]
+        colour = OURS_COLOUR if name.startswith((OURS, "transactional")) else PEERS_COLOUR
+        axis.barh(place, median.value, xerr=whiskers, color=colour, capsize=3)
+    axis.set_yticks(range(len(bars)), list(bars))
+    axis.invert_yaxis()
+    axis.set_xlabel(main.replace("_", " "))
+    lines = [measured.work.name]
+    for each in measured.judged:
+        target = f" (target {each.ratio.target}{'' if each.met else ', not met'})" if each.ratio.target else ""
+        lines.append(f"{each.ratio.name}: {each.median.value:.2f}{target}")
+    axis.set_title("\n".join(lines), fontsize=9, loc="left")
+    axis.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,144 @@
+"""The results as tables, and as a file of every single run."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime, timezone
+from importlib.metadata import version
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.measure import Measured, Median
+from benchmarks.sizes import Sizes
+
+MET = {True: "[green]met[/]", False: "[red]not met[/]", None: ""}
+
+
+def machine() -> dict[str, object]:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True).stderr
+    found = re.search(r'"([^"]+)"', java)
+    return {
+        "cores": os.cpu_count(),
+        "memory_GiB": round(memory / 2**30),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "java": found[1] if found else java,
+        **{name: version(name) for name in ("lakelock", "pyspark", "delta-spark", "kafka-python")},
+    }
+
+
+def document(measured: Sequence[Measured], sizes: Sizes, settings: Mapping[str, object]) -> dict[str, object]:
+    return {
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "machine": machine(),
+        **settings,
+        "sizes": asdict(sizes),
+        "works": [_work(each) for each in measured],
+    }
+
+
+def _work(measured: Measured) -> dict[str, object]:
+    return {
+        "name": measured.work.name,
+        "about": measured.work.about,
+        "failed": measured.failed or None,
+        "ratios": [
+            {"name": each.ratio.name, **_rounded(each.median), "target": each.ratio.target or None, "met": each.met}
+            for each in measured.judged
+        ],
+        "medians": {
+            contender: {name: _rounded(median) for name, median in figures.items()}
+            for contender, figures in measured.medians.items()
+        },
+        "runs": [
+            {"contender": run.contender, "repetition": run.repetition, **_digits(run.figures)} for run in measured.runs
+        ],
+    }
+
+
+def _rounded(median: Median) -> dict[str, float]:
+    return _digits({"median": median.value, "lowest": median.lowest, "highest": median.highest})
+
+
+def _digits(figures: Mapping[str, float]) -> dict[str, float]:
+    return {name: float(f"{value:.5g}") for name, value in figures.items()}
+
+
+def write(file: Path, found: Mapping[str, object]) -> None:
+    file.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+
+
+def headline(found: Mapping[str, object]) -> str:
+    """Under which conditions the results of a `document` came about."""
+    machine = found["machine"]
+    assert isinstance(machine, dict)
+    return (
+        f"scale {found['scale']:g}, repetitions {found['repetitions']}, small epochs merged {found['merge']}, "
+        f"{machine['cores']} cores, {machine['memory_GiB']} GiB, pyspark {machine['pyspark']}, {found['date']}"
+    )
+
+
+def show(out: Console, measured: Sequence[Measured], title: str) -> None:
+    out.print(title, soft_wrap=True)
+    out.print(_figures(measured))
+    out.print()
+    out.print(_ratios(measured))
+    for each in measured:
+        if each.failed:
+            out.print(f"[red]{each.work.name} failed:[/] {each.failed}", soft_wrap=True)
+    out.print("(lowest .. highest): of the single runs; of a ratio, of each repetition's own")
+
+
+def _figures(measured: Sequence[Measured]) -> Table:
+    table = _table(("work", "by", "figure"), ("median", "lowest .. highest"))
+    for each in measured:
+        name = each.work.name
+        for contender, figures in each.medians.items():
+            by = contender
+            for figure, median in figures.items():
+                if median.highest < 0.005:  # steps of an epoch that cost nothing
+                    continue
+                table.add_row(name, by, figure, _number(median.value), _spread(median))
+                name = by = ""
+    return table
+
+
+def _ratios(measured: Sequence[Measured]) -> Table:
+    table = _table(("work", "ratio"), ("median", "lowest .. highest", "target"), ("",))
+    for each in measured:
+        name = each.work.name
+        for judged in each.judged:
+            median = judged.median
+            table.add_row(
+                name, judged.ratio.name, _number(median.value), _spread(median), judged.ratio.target, MET[judged.met]
+            )
+            name = ""
+    return table
+
+
+def _table(left: Sequence[str], right: Sequence[str], after: Sequence[str] = ()) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for heading in left:
+        table.add_column(heading, no_wrap=True)
+    for heading in right:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for heading in after:
+        table.add_column(heading, no_wrap=True)
+    return table
+
+
+def _spread(median: Median) -> str:
+    return f"{_number(median.lowest)} .. {_number(median.highest)}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.2f}"

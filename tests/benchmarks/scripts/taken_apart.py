@@ -1,0 +1,81 @@
+"""A first run of a pipeline file, taken apart: the seconds of each part as JSON on stdout.
+
+``taken_apart.py FILE BEGUN``: when the process was asked for, as seconds since 1970.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+RUNNING = time.time()
+
+
+class Parts:
+    """Seconds by name, up to the first epoch's plan: what comes later is a part of the epoch."""
+
+    def __init__(self, begun: float) -> None:
+        self.begun = begun
+        self.seconds: dict[str, float] = {"python": RUNNING - begun}
+        self._steps: dict[str, float] = {}
+
+    def add(self, name: str, since: float) -> None:
+        if "planned" not in self._steps:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.time() - since
+
+    def timed(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            started = time.time()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self.add(name, started)
+
+        return wrapper
+
+    def entered(
+        self, name: str, function: Callable[..., AbstractContextManager[Any]]
+    ) -> Callable[..., AbstractContextManager[Any]]:
+        """The same of entering what the function gives."""
+
+        @contextmanager
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            started = time.time()
+            with function(*args, **kwargs) as entered:
+                self.add(name, started)
+                yield entered
+
+        return wrapper
+
+    def observe(self, event: Any) -> None:
+        self._steps.setdefault(event.step.value, time.time())
+
+    def finish(self) -> None:
+        committed = self._steps["committed"]
+        self.seconds["epoch"] = committed - self._steps["planned"]
+        # Making the table, finding out its columns, and all that has no name here.
+        self.seconds["other"] = committed - self.begun - sum(self.seconds.values())
+
+
+def main() -> None:
+    parts = Parts(float(sys.argv[2]))
+    # What the command imports.
+    import connector.cli
+    from connector.source import KafkaSource
+    from sinks.delta.commit import PipelineCommits
+
+    parts.add("imports", RUNNING)
+    pipeline = connector.pipeline
+    pipeline.session = parts.entered("session", pipeline.session)  # type: ignore[assignment]
+    KafkaSource.look = parts.timed("look", KafkaSource.look)  # type: ignore[method-assign]
+    PipelineCommits.position = parts.timed("position", PipelineCommits.position)  # type: ignore[method-assign]
+    pipeline.Pipeline.from_file(Path(sys.argv[1])).run(observers=[parts.observe])
+    parts.finish()
+    print(json.dumps(parts.seconds))
+
+
+if __name__ == "__main__":
+    main()

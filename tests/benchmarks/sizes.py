@@ -1,0 +1,59 @@
+"""How much each work does: one factor for all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+PARTITIONS = 4
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """At scale 1. Smaller ones keep what makes a work what it is: its triggers, some epochs, a fold or two."""
+
+    records: int = 2_000_000
+    keys: int = 100_000
+    per_trigger: int = 250_000
+    trickle_rows: int = 1_000_000
+    trickle_records: int = 1_000
+    """Of one epoch."""
+    trickle_epochs: int = 50
+    trickle_fold: int = 25
+    small_rows: int = 100_000
+    large_rows: int = 10_000_000
+    backlog: int = 2_000_000
+    large_backlog: int = 8_000_000
+    batch: int = 10_000
+    """Records of a batch in the consumer group's deliveries, which bring them through Python."""
+    batches: int = 10
+    two_phase_epoch: int = 100_000
+    two_phase_epochs: int = 6
+    polls: int = 100
+    start_records: int = 1_000
+    in_memory: int = 1_000_000
+
+    @classmethod
+    def at(cls, scale: float) -> Sizes:
+        def scaled(size: int, least: int) -> int:
+            return max(least, round(size * scale))
+
+        whole = cls()
+        epochs = scaled(whole.trickle_epochs, 8)
+        return cls(
+            records=scaled(whole.records, 8_000),
+            keys=scaled(whole.keys, 400),
+            per_trigger=scaled(whole.per_trigger, 1_000),
+            trickle_rows=scaled(whole.trickle_rows, 1_000),
+            trickle_epochs=epochs,
+            trickle_fold=epochs // 2,
+            small_rows=scaled(whole.small_rows, 1_000),
+            large_rows=scaled(whole.large_rows, 100_000),
+            backlog=scaled(whole.backlog, 8_000),
+            large_backlog=scaled(whole.large_backlog, 32_000),
+            batch=scaled(whole.batch, 1_000),
+            batches=scaled(whole.batches, 4),
+            two_phase_epoch=scaled(whole.two_phase_epoch, 1_000),
+            two_phase_epochs=scaled(whole.two_phase_epochs, 3),
+            polls=scaled(whole.polls, 20),
+            in_memory=scaled(whole.in_memory, 20_000),
+        )

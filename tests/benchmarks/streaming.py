@@ -1,0 +1,98 @@
+"""The peer: Spark Structured Streaming, as its users write it for Delta, with a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from benchmarks.data import COLUMNS, Topic, decoded, latest_per_key
+
+Query = Callable[[SparkSession, Topic, Path, int], StreamingQuery]
+"""Fills the table in a folder with a topic, so many offsets a trigger, and waits until it has."""
+
+
+def append(spark: SparkSession, topic: Topic, folder: Path, per_trigger: int) -> StreamingQuery:
+    create(spark, folder, COLUMNS)
+    rows = decoded(_stream(spark, topic, per_trigger)).writeStream
+    return _finished(rows.format("delta").outputMode("append").option("path", str(folder / "table")), folder)
+
+
+def upsert(spark: SparkSession, topic: Topic, folder: Path, per_trigger: int) -> StreamingQuery:
+    create(spark, folder, COLUMNS)
+    return merge(spark, topic, folder, per_trigger)
+
+
+def merge(spark: SparkSession, topic: Topic, folder: Path, per_trigger: int) -> StreamingQuery:
+    """foreachBatch and MERGE, with the guard that makes a batch that is run twice harmless."""
+
+    def write(batch: DataFrame, _: int) -> None:
+        into(batch, latest_per_key(batch), folder, "WHEN MATCHED AND s._offset > t._offset THEN UPDATE SET *")
+
+    return _finished(decoded(_stream(spark, topic, per_trigger)).writeStream.foreachBatch(write), folder)
+
+
+def partial_sums(spark: SparkSession, topic: Topic, folder: Path, per_trigger: int) -> StreamingQuery:
+    """A batch's sums are added to the table's. No guard: a batch that is run twice counts twice, and is faster."""
+    create(spark, folder, "key STRING, records BIGINT, total BIGINT")
+
+    def write(batch: DataFrame, _: int) -> None:
+        added = "UPDATE SET records = t.records + s.records, total = t.total + s.total"
+        into(batch, sums(batch), folder, f"WHEN MATCHED THEN {added}")
+
+    return _finished(decoded(_stream(spark, topic, per_trigger)).writeStream.foreachBatch(write), folder)
+
+
+def stateful_sums(spark: SparkSession, topic: Topic, folder: Path, per_trigger: int) -> StreamingQuery:
+    """Spark's stateful aggregation, whose changed groups are merged into the table."""
+    create(spark, folder, "key STRING, records BIGINT, total BIGINT")
+
+    def write(batch: DataFrame, _: int) -> None:
+        into(batch, batch, folder, "WHEN MATCHED THEN UPDATE SET *")
+
+    stream = sums(decoded(_stream(spark, topic, per_trigger)))
+    return _finished(stream.writeStream.outputMode("update").foreachBatch(write), folder)
+
+
+def create(spark: SparkSession, folder: Path, columns: str) -> None:
+    spark.sql(f"CREATE TABLE delta.`{folder / 'table'}` ({columns}) USING delta")
+
+
+def sums(rows: DataFrame) -> DataFrame:
+    return rows.groupBy("key").agg(F.count("*").alias("records"), F.sum("number").alias("total"))
+
+
+def into(batch: DataFrame, rows: DataFrame, folder: Path, matched: str) -> None:
+    rows.createOrReplaceTempView("updates")
+    batch.sparkSession.sql(
+        f"MERGE INTO delta.`{folder / 'table'}` AS t USING updates AS s ON t.key = s.key "
+        f"{matched} WHEN NOT MATCHED THEN INSERT *"
+    )
+
+
+def trigger_seconds(query: StreamingQuery) -> list[float]:
+    """Of each trigger that had records. The session has to keep the progress of all of them."""
+    return [
+        progress["durationMs"]["triggerExecution"] / 1000 for progress in query.recentProgress if progress.numInputRows
+    ]
+
+
+def _stream(spark: SparkSession, topic: Topic, per_trigger: int) -> DataFrame:
+    return (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", topic.bootstrap)
+        .option("subscribe", topic.name)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", per_trigger)
+        .load()
+    )
+
+
+def _finished(writer: DataStreamWriter, folder: Path) -> StreamingQuery:
+    query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
+    query.awaitTermination()
+    return query

@@ -1,0 +1,40 @@
+"""Large tables of one row per key that a pipeline goes on with, and what they hold now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+import connector
+from benchmarks import ours, streaming
+from benchmarks.data import COLUMNS, Topic, values
+from benchmarks.sizes import PARTITIONS
+
+
+def full_table(spark: SparkSession, topic: Topic, folder: Path, rows: int) -> None:
+    """Made by Spark, as through Kafka it would take minutes. To a pipeline it is a copy without its log: its rows say
+    where it stands, before the first record."""
+    streaming.create(spark, folder, COLUMNS)
+    (
+        values(spark.range(0, rows, numPartitions=PARTITIONS), "id")
+        .selectExpr(
+            "* EXCEPT (_partition)", f"'{topic.name}' AS _topic", "_partition", "-1L AS _offset",
+            "timestamp_seconds(1767225600) AS _timestamp",
+        )
+        .write.format("delta").mode("append").save(str(folder / "table"))
+    )  # fmt: skip
+
+
+def merging(merge: str, fold: int) -> dict[str, object]:
+    """The sink's options: on_write is what it does where none are given."""
+    return {} if merge == "on_write" else {"merge": merge, "fold": {"epochs": fold}}
+
+
+def current(spark: SparkSession, of: Mapping[str, object], folder: Path) -> DataFrame:
+    """The rows of a pipeline's table as they are now, its changes that aren't folded yet included."""
+    (sink,) = of["sinks"]  # type: ignore[misc]
+    if "merge" not in sink:
+        return spark.read.format("delta").load(sink["path"])
+    return connector.read(spark, ours.as_file(of, folder))

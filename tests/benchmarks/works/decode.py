@@ -1,0 +1,134 @@
+"""What exact decoding costs, against the same bare Spark expression with a fixed schema.
+
+JSON against ``from_json``, Avro through a registry against ``from_avro`` behind the five bytes of the wire format. The
+records are in memory, the rows go nowhere. Both have to give the same rows, counted and compared by a hash of all.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import fastavro
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import from_avro
+from registry import registry_server
+
+from benchmarks.measure import Figures, Ratio, Run, Work, WrongResult, alternating
+from benchmarks.stage import Stage, in_a_process
+from connector.config import parse
+from connector.parts import decoders
+from connector.spark import session
+
+COLUMNS = (
+    "id BIGINT, customer STRING, city STRING, amount DOUBLE, quantity INT, paid BOOLEAN, note STRING, created BIGINT"
+)
+AVRO = {
+    "type": "record", "name": "shop.Order",
+    "fields": [{"name": name, "type": kind} for name, kind in (
+        ("id", "long"), ("customer", "string"), ("city", "string"), ("amount", "double"), ("quantity", "int"),
+        ("paid", "boolean"), ("note", ["null", "string"]), ("created", "long"),
+    )],
+}  # fmt: skip
+DISTINCT = 10_000
+"""Records that are made; the topic is these again and again."""
+
+
+def record(number: int) -> dict[str, object]:
+    return {
+        "id": number, "customer": f"customer {number % 5000}", "city": "Zürich", "amount": number / 7,
+        "quantity": number % 9, "paid": number % 3 == 0, "note": "a note" * (number % 4) or None,
+        "created": 1_767_225_600_000 + number,
+    }  # fmt: skip
+
+
+def as_json(value: Mapping[str, object]) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode()
+
+
+def as_avro(value: Mapping[str, object]) -> bytes:
+    buffer = io.BytesIO()
+    fastavro.schemaless_writer(buffer, fastavro.parse_schema(AVRO), value)
+    return b"\0\0\0\0\x01" + buffer.getvalue()
+
+
+def bare_json() -> Column:
+    return F.from_json(F.col("value").cast("string"), COLUMNS)
+
+
+def bare_avro() -> Column:
+    return from_avro(F.substring("value", 6, 2**31 - 1), json.dumps(AVRO), {"mode": "PERMISSIVE"})
+
+
+def held(spark: SparkSession, values: list[bytes], repeat: int) -> DataFrame:
+    """Records as Kafka gives them, in memory."""
+    frame = spark.createDataFrame([(value,) for value in values], "value BINARY").repartition(2)
+    frame = frame.crossJoin(spark.range(repeat).withColumnRenamed("id", "offset")).selectExpr(
+        "CAST(NULL AS BINARY) AS key", "value", "'t' AS topic", "0 AS partition", "offset",
+        "current_timestamp() AS timestamp",
+    )  # fmt: skip
+    return frame.localCheckpoint()
+
+
+def lakelock(spark: SparkSession, records: DataFrame, value: Mapping[str, object]) -> DataFrame:
+    config = parse(
+        {
+            "name": "bench",
+            "source": {"topics": ["t"], "kafka": {"bootstrap.servers": "nobody:1"}},
+            "value": value,
+            "sinks": [{"type": "delta_append", "path": "nowhere"}],
+        }
+    )
+    (decode,) = decoders(config, spark)
+    return decode(records).selectExpr(*record(0), "_offset")
+
+
+def bare(records: DataFrame, row: Callable[[], Column]) -> DataFrame:
+    return records.select(row().alias("row"), "offset").select("row.*", F.col("offset").alias("_offset"))
+
+
+def seconds(rows: DataFrame) -> Figures:
+    started = time.perf_counter()
+    rows.write.format("noop").mode("overwrite").save()
+    return {"seconds": time.perf_counter() - started}
+
+
+def rounds(records: int, repetitions: int) -> list[Run]:
+    """In one process; the first round is for warming up."""
+    with session({}, name="bench") as spark, registry_server() as registry:
+        registry.register("t-value", 1, AVRO)
+        avro = {"format": "avro", "registry": {"url": registry.url}}
+        runs = []
+        for label, encode, value, row in (
+            ("JSON", as_json, {"format": "json", "schema": COLUMNS}, bare_json),
+            ("Avro", as_avro, avro, bare_avro),
+        ):
+            kept = held(spark, [encode(record(number)) for number in range(DISTINCT)], max(1, records // DISTINCT))
+            ways = {f"lakelock, {label}": lakelock(spark, kept, value), f"bare Spark, {label}": bare(kept, row)}
+            hashes = {name: way.selectExpr("count(1)", "bit_xor(xxhash64(*))").first() for name, way in ways.items()}
+            if len(set(hashes.values())) != 1:
+                raise WrongResult(f"the rows differ: {hashes}")
+            runs += alternating({name: partial(seconds, way) for name, way in ways.items()}, repetitions, warm_up=1)
+            kept.unpersist()
+        return runs
+
+
+def measure(stage: Stage) -> list[Run]:
+    return in_a_process(rounds, stage.sizes.in_memory, stage.repetitions)
+
+
+WORK = Work(
+    "decode",
+    "records in memory, decoded exactly",
+    "seconds",
+    tuple(
+        Ratio(f"speed / bare Spark, {label}", (f"bare Spark, {label}", "seconds"), (f"lakelock, {label}", "seconds"))
+        for label in ("JSON", "Avro")
+    ),
+    measure,
+    always=False,
+)

@@ -1,0 +1,79 @@
+"""Reading a table whose changes are merged on read: the current rows, against a plain Delta table of as many rows."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+
+from benchmarks import ours
+from benchmarks.data import Content, Topic, check, content, latest_per_key, produce, read
+from benchmarks.measure import OURS, Figures, Ratio, Run, Work, alternating, progress
+from benchmarks.session import measured_session
+from benchmarks.stage import Stage, in_a_process
+from benchmarks.tables import current, full_table, merging
+
+PLAIN = "plain Delta table"
+NEVER = 1_000_000
+"""Epochs after which changes are folded: none here."""
+
+
+def made(options: Mapping[str, object], topic: Topic, folder: Path, rows: int) -> Content:
+    """The plain table in ``plain``, and the same with changes to one row of a hundred that aren't folded."""
+    with measured_session(folder, time.time()) as (spark, _):
+        full_table(spark, topic, folder, rows)
+        shutil.copytree(folder / "table", folder / "plain")
+        produce(spark, topic, rows // 100, "id * 100")
+        table = spark.read.format("delta").load(str(folder / "plain"))
+        should = content(latest_per_key(table.unionByName(read(spark, topic))))
+        ours.run(options)
+        check(current(spark, options, folder), should)
+        return should
+
+
+def read_current(options: Mapping[str, object], folder: Path, begun: float) -> Figures:
+    with measured_session(folder, begun) as (spark, _):
+        return read_twice(lambda: current(spark, options, folder))
+
+
+def read_plain(folder: Path, begun: float) -> Figures:
+    with measured_session(folder, begun) as (spark, _):
+        return read_twice(lambda: spark.read.format("delta").load(str(folder / "plain")))
+
+
+def read_twice(rows: Callable[[], DataFrame]) -> Figures:
+    """The first query of a session finds everything cold, which hides what reading costs."""
+    seconds = []
+    for _ in range(2):
+        started = time.perf_counter()
+        rows().write.format("noop").mode("overwrite").save()
+        seconds.append(time.perf_counter() - started)
+    return {"seconds": seconds[0], "again_seconds": seconds[1]}
+
+
+def measure(stage: Stage) -> list[Run]:
+    topic = stage.empty_topic("live")
+    with stage.new_folder() as folder:
+        options = ours.options(topic, "bench", ours.upsert(folder / "table", **merging("on_read", NEVER)))
+        progress.print(f"  a table of {stage.sizes.large_rows:,} rows is made, and changed")
+        in_a_process(made, options, topic, folder, stage.sizes.large_rows)
+        contenders = {
+            OURS: lambda: in_a_process(read_current, options, folder, time.time()),
+            PLAIN: lambda: in_a_process(read_plain, folder, time.time()),
+        }
+        return alternating(contenders, stage.repetitions)
+
+
+WORK = Work(
+    "live",
+    "all current rows of a large table with 1 % unfolded changes",
+    "seconds",
+    (
+        Ratio("time / plain Delta table", (OURS, "seconds"), (PLAIN, "seconds"), 1.5),
+        Ratio("time, read again / plain Delta table", (OURS, "again_seconds"), (PLAIN, "again_seconds"), 1.5),
+    ),
+    measure,
+)
