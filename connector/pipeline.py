@@ -308,6 +308,7 @@ class Pipeline:
             continue_on_data_loss=self.config.source.continue_on_data_loss,
             max_bytes=self.config.epoch.max_bytes,
             target_duration=self.config.epoch.target_duration,
+            target_latency=self.config.target_latency,
             retire=self._retire(parts) if self.config.source.on_recreated_topic == "continue" else None,
             fold=folding.after if folding else None,
             settle=coordinator.settle if coordinator else None,

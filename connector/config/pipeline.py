@@ -33,6 +33,7 @@ from connector.config.sinks import (
     SinkOptions,
 )
 from connector.config.source import Source, TopicPattern
+from connector.protocol.pace import Pace
 from sinks.evolution import OnNewColumn
 
 
@@ -47,11 +48,19 @@ class Interval(Options):
         return value
 
 
+class Latency(Options):
+    """Again and again, as seldom as lets every record be committed within this time of its arrival in Kafka."""
+
+    target_latency: Annotated[Duration, Field(gt=timedelta(0))]
+
+
 def _trigger(value: object) -> object:
     if isinstance(value, Mapping):
-        return as_model(Interval, value)
+        return as_model(Latency if "target_latency" in value else Interval, value)
     if value != "available_now":
-        raise ValueError(f"write available_now or {{interval: 10 seconds}}, not {value!r}")
+        raise ValueError(
+            f"write available_now, {{interval: 10 seconds}} or {{target_latency: 30 seconds}}, not {value!r}"
+        )
     return value
 
 
@@ -139,7 +148,7 @@ class PipelineConfig(Options):
     on_new_column: OnNewColumn | None = None
     """None: what ``value`` declares has to be in the table, and of what it doesn't nothing is wanted."""
     epoch: EpochBound = EpochBound()
-    trigger: Annotated[Literal["available_now"] | Interval, BeforeValidator(_trigger)] = "available_now"
+    trigger: Annotated[Literal["available_now"] | Interval | Latency, BeforeValidator(_trigger)] = "available_now"
     event_time: Text | None = None
     transform: Annotated[Text | None, AfterValidator(_transform)] = None
     sinks: tuple[SinkOptions, ...]
@@ -236,6 +245,7 @@ class PipelineConfig(Options):
                 "source.on_recreated_topic: continue": self.source.on_recreated_topic == "continue",
                 "epoch.max_bytes": self.epoch.max_bytes is not None,
                 "epoch.target_duration": self.epoch.target_duration is not None,
+                "trigger.target_latency": self.target_latency is not None,
             }.items():
                 if given:
                     raise ValueError(
@@ -333,7 +343,13 @@ class PipelineConfig(Options):
     @property
     def interval(self) -> timedelta | None:
         """Between the starts of two rounds; None: one round, of what is there."""
+        if self.target_latency is not None:
+            return Pace(self.target_latency).poll
         return self.trigger.interval if isinstance(self.trigger, Interval) else None
+
+    @property
+    def target_latency(self) -> timedelta | None:
+        return self.trigger.target_latency if isinstance(self.trigger, Latency) else None
 
     @property
     def clock(self) -> str | None:

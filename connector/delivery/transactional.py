@@ -13,6 +13,7 @@ from datetime import datetime, timedelta, timezone
 
 from connector.delivery.handover import TRANSACTIONAL, hand_over
 from connector.delivery.work import Delivered, Work, behind
+from connector.protocol.pace import Pace
 from connector.protocol.plan import next_epoch, within_bytes
 from connector.protocol.recover import TopicsHeld, resume
 from connector.protocol.retire import recreated, retirement
@@ -30,6 +31,7 @@ def deliver(work: Work, *, interval: timedelta | None, stop: threading.Event) ->
     epochs = rows = 0
     last: Position | None = None
     size = EpochSize.first(work.max_records, work.target_duration)
+    pace = Pace(work.target_latency) if work.target_latency is not None else None
     while True:
         started = time.monotonic()
         # From the table, never from memory: somebody may have restored it since.
@@ -45,6 +47,13 @@ def deliver(work: Work, *, interval: timedelta | None, stop: threading.Event) ->
                 hint="Two runs of one pipeline were active. Nothing is lost: the other run goes on.",
             )
         target = held = work.topics.look()
+        if pace is not None and position is not None:
+            left = behind(position.offsets, held)
+            pace = pace.after_look(started, waiting=left > 0)
+            if left < size.records and pace.can_wait(started):
+                if stop.wait(pace.poll.total_seconds()):
+                    return Delivered(epochs, rows, position)
+                continue
         while not stop.is_set():
             retired = _retired(work, position, held)
             if retired is not None:
@@ -84,6 +93,7 @@ def deliver(work: Work, *, interval: timedelta | None, stop: threading.Event) ->
                 continue
             took = timedelta(seconds=time.monotonic() - begun)
             size = size.after(sum(range_.span for range_ in epoch.ranges), took)
+            pace = pace and pace.after_epoch(took.total_seconds())
             _publish(work, epoch, held, left)
             epochs, rows, position = epochs + 1, rows + (committed.rows or 0), committed.position
             _fold(work, position)

@@ -61,6 +61,8 @@ class Work:
     continue_on_data_loss: bool = False
     max_bytes: int | None = None
     target_duration: timedelta | None = None
+    target_latency: timedelta | None = None
+    """How long a record may wait for its commit: with an interval only."""
     retire: Callable[[Epoch, Mapping[str, str]], Committed] | None = None
     """Commit an epoch that gives topics other names, as they were made again; None: that stops the run."""
     fold: Callable[[Position], None] | None = None
