@@ -46,7 +46,7 @@ def main() -> int:
 
 def _measure(work: Work, stage: Stage) -> Measured:
     """A work that fails doesn't take the others' results along."""
-    progress.print(f"{work.name}: {work.about}", style="bold")
+    progress.print(f"{work.name}: {work.about}", style="bold", soft_wrap=True)
     try:
         return Measured(work, work.measure(stage))
     except Exception as error:

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from datetime import datetime, timezone
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -36,7 +37,7 @@ def machine() -> dict[str, object]:
     }
 
 
-def document(measured: Sequence[Measured], sizes: Sizes, settings: Mapping[str, object]) -> dict[str, object]:
+def document(measured: Sequence[Measured], sizes: Sizes, settings: Mapping[str, object]) -> dict[str, Any]:
     return {
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "machine": machine(),
@@ -77,10 +78,9 @@ def write(file: Path, found: Mapping[str, object]) -> None:
     file.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
 
-def headline(found: Mapping[str, object]) -> str:
+def headline(found: Mapping[str, Any]) -> str:
     """Under which conditions the results of a `document` came about."""
     machine = found["machine"]
-    assert isinstance(machine, dict)
     return (
         f"scale {found['scale']:g}, repetitions {found['repetitions']}, small epochs merged {found['merge']}, "
         f"{machine['cores']} cores, {machine['memory_GiB']} GiB, pyspark {machine['pyspark']}, {found['date']}"
