@@ -50,9 +50,8 @@ def _measure(work: Work, stage: Stage) -> Measured:
     try:
         return Measured(work, work.measure(stage))
     except Exception as error:
-        lines = str(error).splitlines() or [""]
         traceback.print_exc()  # with that of the process where it was raised
-        return Measured(work, failed=f"{type(error).__name__}: {lines[0][:300]}")
+        return Measured(work, failed=f"{type(error).__name__}: {str(error)[:500]}")
 
 
 def _arguments() -> argparse.Namespace:

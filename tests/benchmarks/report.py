@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from benchmarks.measure import Measured, Median
@@ -94,7 +95,7 @@ def show(out: Console, measured: Sequence[Measured], title: str) -> None:
     out.print(_ratios(measured))
     for each in measured:
         if each.failed:
-            out.print(f"[red]{each.work.name} failed:[/] {each.failed}", soft_wrap=True)
+            out.print(f"[red]{each.work.name} failed:[/] {escape(each.failed)}", soft_wrap=True)
     out.print("(lowest .. highest): of the single runs; of a ratio, of each repetition's own")
 
 
