@@ -46,13 +46,12 @@ def main() -> int:
 
 def _measure(work: Work, stage: Stage) -> Measured:
     """A work that fails doesn't take the others' results along."""
-    progress.print(f"{work.name}: {work.about}", style="bold")
+    progress.print(f"{work.name}: {work.about}", style="bold", soft_wrap=True)
     try:
         return Measured(work, work.measure(stage))
     except Exception as error:
-        lines = str(error).splitlines() or [""]
         traceback.print_exc()  # with that of the process where it was raised
-        return Measured(work, failed=f"{type(error).__name__}: {lines[0][:300]}")
+        return Measured(work, failed=f"{type(error).__name__}: {str(error)[:500]}")
 
 
 def _arguments() -> argparse.Namespace:

@@ -125,17 +125,16 @@ class Measured:
 def alternating(contenders: Mapping[str, Callable[[], Figures]], repetitions: int, *, warm_up: int = 0) -> list[Run]:
     """Each contender once, then each once more, in turns; every second turn backwards, so that who comes after whom
     differs. ``warm_up``: turns that don't count."""
-    runs = []
+    names, runs = list(contenders), []
     for repetition in range(-warm_up, repetitions):
-        order = list(contenders) if repetition % 2 == 0 else list(reversed(contenders))
-        for contender in order:
+        for contender in names if repetition % 2 == 0 else reversed(names):
             figures = contenders[contender]()
             shown = "  ".join(f"{name} {value:,.3g}" for name, value in list(figures.items())[:4])
             turn = f"{repetition + 1} of {repetitions}" if repetition >= 0 else "warm-up"
             progress.print(f"  {turn}  {contender}: {shown}", soft_wrap=True)
             if repetition >= 0:
                 runs.append(Run(contender, repetition, figures))
-    return sorted(runs, key=lambda run: (list(contenders).index(run.contender), run.repetition))
+    return sorted(runs, key=lambda run: (names.index(run.contender), run.repetition))
 
 
 def _values(runs: Sequence[Run], contender: str, figure: str) -> dict[int, float]:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -15,12 +16,13 @@ from connector import Pipeline
 from connector.protocol.steps import Event, Step
 
 
-def options(topic: Topic, name: str, *sinks: Mapping[str, object], **more: object) -> dict[str, object]:
+def options(
+    topic: Topic, name: str, *sinks: Mapping[str, object], kafka: Mapping[str, str] = {}, **more: object
+) -> dict[str, Any]:
     """Of a pipeline file. ``kafka``: more of Kafka's own."""
-    kafka = {"bootstrap.servers": topic.bootstrap, **dict(more.pop("kafka", {}))}  # type: ignore[call-overload]
     return {
         "name": name,
-        "source": {"topics": [topic.name], "kafka": kafka},
+        "source": {"topics": [topic.name], "kafka": {"bootstrap.servers": topic.bootstrap, **kafka}},
         "value": {"format": "json", "schema": SCHEMA},
         "sinks": list(sinks),
         **more,

@@ -12,8 +12,10 @@ from dataclasses import asdict
 from datetime import datetime, timezone
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from benchmarks.measure import Measured, Median
@@ -36,7 +38,7 @@ def machine() -> dict[str, object]:
     }
 
 
-def document(measured: Sequence[Measured], sizes: Sizes, settings: Mapping[str, object]) -> dict[str, object]:
+def document(measured: Sequence[Measured], sizes: Sizes, settings: Mapping[str, object]) -> dict[str, Any]:
     return {
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "machine": machine(),
@@ -77,10 +79,9 @@ def write(file: Path, found: Mapping[str, object]) -> None:
     file.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
 
-def headline(found: Mapping[str, object]) -> str:
+def headline(found: Mapping[str, Any]) -> str:
     """Under which conditions the results of a `document` came about."""
     machine = found["machine"]
-    assert isinstance(machine, dict)
     return (
         f"scale {found['scale']:g}, repetitions {found['repetitions']}, small epochs merged {found['merge']}, "
         f"{machine['cores']} cores, {machine['memory_GiB']} GiB, pyspark {machine['pyspark']}, {found['date']}"
@@ -94,7 +95,7 @@ def show(out: Console, measured: Sequence[Measured], title: str) -> None:
     out.print(_ratios(measured))
     for each in measured:
         if each.failed:
-            out.print(f"[red]{each.work.name} failed:[/] {each.failed}", soft_wrap=True)
+            out.print(f"[red]{each.work.name} failed:[/] {escape(each.failed)}", soft_wrap=True)
     out.print("(lowest .. highest): of the single runs; of a ratio, of each repetition's own")
 
 

@@ -32,6 +32,8 @@ def measured_session(folder: Path, begun: float) -> Iterator[tuple[SparkSession,
     ``begun``: the time of day when the process was asked for.
     """
     settings = {
+        # What a user has who sets nothing.
+        "spark.driver.memory": "2g",
         "spark.sql.warehouse.dir": str(folder),
         # Of every trigger, not of the last hundred.
         "spark.sql.streaming.numRecentProgressUpdates": "10000",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -32,9 +33,9 @@ def merging(merge: str, fold: int) -> dict[str, object]:
     return {} if merge == "on_write" else {"merge": merge, "fold": {"epochs": fold}}
 
 
-def current(spark: SparkSession, of: Mapping[str, object], folder: Path) -> DataFrame:
+def current(spark: SparkSession, of: Mapping[str, Any], folder: Path) -> DataFrame:
     """The rows of a pipeline's table as they are now, its changes that aren't folded yet included."""
-    (sink,) = of["sinks"]  # type: ignore[misc]
+    (sink,) = of["sinks"]
     if "merge" not in sink:
         return spark.read.format("delta").load(sink["path"])
     return connector.read(spark, ours.as_file(of, folder))

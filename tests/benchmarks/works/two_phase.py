@@ -31,7 +31,8 @@ def run(
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         sinks = {"append": ours.append(folder / "append"), "upsert": ours.upsert(folder / "upsert")}
-        seconds, steps = 0.0, {}
+        seconds = 0.0
+        steps: dict[str, float] = {}
         for kinds in pipelines:
             more = {"coordinator": {"path": str(folder / "log")}} if len(kinds) > 1 else {}
             options = ours.options(
