@@ -100,6 +100,8 @@ class PipelineCommits:
         if detail is None:
             return None
         self._log_retention = detail.log_retention
+        if self._known is None and self._table.is_new:
+            return None
         if self._known is not None:
             known, read_at = self._known
             # A table says the same as long as nothing was committed to it.
@@ -194,8 +196,14 @@ class PipelineCommits:
         detail = self._table.detail()
         return version is None or detail is None or self._table.has_commit(detail.log, version + 1)
 
+    def _base(self, epoch: Epoch) -> int | None:
+        """The version that the epoch goes on from; None: not known."""
+        if epoch.expected is not None:
+            return epoch.expected.version
+        return 0 if self._table.was_missing else None
+
     def _refuse_changed(self, epoch: Epoch) -> Committed | None:
-        base = epoch.expected.version if epoch.expected else None
+        base = self._base(epoch)
         if not self._committed_after(base):
             return None
         for commit in _History(self._table).after(base):
@@ -219,7 +227,7 @@ class PipelineCommits:
 
     def _find(self, epoch: Epoch) -> Committed | None:
         """The commit of this epoch; Fenced where another run made it."""
-        base = epoch.expected.version if epoch.expected else None
+        base = self._base(epoch)
         landed = self._next(base, epoch) if base is not None else None
         if landed is not None:
             return landed

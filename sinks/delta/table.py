@@ -72,6 +72,8 @@ class DeltaTable:
         self.spark = spark
         self._on_new_column = on_new_column
         self._detail: Detail | None = None
+        self.was_missing = False
+        """Before ``create``: what was there before its first version, nobody's, needn't be looked for."""
         self.path: str | None = None
         self.name: str | None = None
         if path is not None:
@@ -145,6 +147,12 @@ class DeltaTable:
         """What comes after FROM for this version; None: whatever is the newest when the query runs."""
         return self.sql if version is None else f"(SELECT * FROM {self.sql} VERSION AS OF {int(version)})"
 
+    @property
+    def is_new(self) -> bool:
+        """Whether it was missing, and nothing was committed since to what was made then: asked without a Spark job."""
+        detail = self.detail() if self.was_missing else None
+        return detail is not None and not self.has_commit(detail.log, 1)
+
     def has_log(self) -> bool:
         """Whether there is a ``_delta_log`` at this very path: asked without a Spark job."""
         return self._is_there(f"{self.path or ''}/_delta_log")
@@ -167,6 +175,7 @@ class DeltaTable:
 
     def create(self, schema: StructType, properties: Mapping[str, str] = MappingProxyType({})) -> None:
         """Make the table unless it is there. Two runs may do so at once: one of them makes it."""
+        self.was_missing = self.detail() is None
         columns = ddl(schema)
         if any(map(needs_column_mapping, names(schema))):
             properties = {**properties, "delta.columnMapping.mode": "name"}
