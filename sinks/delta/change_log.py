@@ -36,23 +36,23 @@ class ChangeLog:
         self._of = of
         self._pipeline = pipeline
         self._topics = topics
-        self._opened: tuple[DeltaTable, PipelineCommits] | None = None
+        self._at: DeltaTable | None = None
+        self._commits: PipelineCommits | None = None
 
     def position(self) -> Position | None:
         """None: there is no log."""
-        found = self._find()
-        return found[1].position() if found else None
+        commits = self._find()
+        return commits.position() if commits else None
 
     def append(self, epoch: Epoch, changes: DataFrame) -> Committed:
-        found = self._find()
-        if found is None:
+        commits = self._find()
+        if commits is None:
             raise ValueError("start the log first")
-        table, commits = found
         records = sum(range_.span for range_ in epoch.ranges)
         rows = changes.selectExpr(f"{epoch.number}L AS {EPOCH}", *map(identifier, changes.columns))
         # Whatever number of partitions a small epoch was read from, it is one file.
         rows = rows.coalesce(1 + records // _RECORDS_PER_FILE)
-        writer = rows.writeTo(table.sql)
+        writer = rows.writeTo(self._table().sql)
         for name, value in options(epoch).items():
             writer = writer.option(name, value)
         return commits.commit(epoch, writer.append)
@@ -60,11 +60,11 @@ class ChangeLog:
     def start(self, epoch: Epoch, changes: DataFrame) -> Committed:
         """Empty, from this epoch on, which is in the table: made if need be. ``changes``: none, for their columns."""
         no_rows = changes.selectExpr(f"{epoch.number}L AS {EPOCH}", *map(identifier, changes.columns)).limit(0)
+        table = self._table()
         if self._find() is None:
-            self._table().create(no_rows.schema, properties=_PROPERTIES)
-        found = self._find()
-        assert found is not None
-        table, commits = found
+            table.create(no_rows.schema, properties=_PROPERTIES)
+        commits = self._find()
+        assert commits is not None
         anew = replace(epoch, expected=commits.position())
         writer = no_rows.write.format("delta").mode("overwrite").options(**options(anew))
         assert table.path is not None
@@ -81,15 +81,15 @@ class ChangeLog:
         table = self._table()
         table.spark.sql(f"DELETE FROM {table.sql} WHERE {EPOCH} <= {until}").collect()
 
-    def _find(self) -> tuple[DeltaTable, PipelineCommits] | None:
+    def _find(self) -> PipelineCommits | None:
         """Asked until it is there."""
         table = self._table()
         # Its folder first: while there is none, Delta takes the path for a partition of the table around it.
-        if self._opened is None and table.has_log() and table.detail() is not None:
-            self._opened = table, PipelineCommits(table, pipeline=self._pipeline, topics=self._topics)
-        return self._opened
+        if self._commits is None and table.has_log() and table.detail() is not None:
+            self._commits = PipelineCommits(table, pipeline=self._pipeline, topics=self._topics)
+        return self._commits
 
     def _table(self) -> DeltaTable:
-        if self._opened is not None:
-            return self._opened[0]
-        return DeltaTable(self._of.spark, path=f"{self._of.location.rstrip('/')}/{FOLDER}")
+        if self._at is None:
+            self._at = DeltaTable(self._of.spark, path=f"{self._of.location.rstrip('/')}/{FOLDER}")
+        return self._at

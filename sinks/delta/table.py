@@ -174,8 +174,8 @@ class DeltaTable:
         )
 
     def create(self, schema: StructType, properties: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Make the table unless it is there. Two runs may do so at once: one of them makes it."""
-        self.was_missing = self.detail() is None
+        """Make the table, which is missing. Two runs may do so at once: one of them makes it."""
+        self.was_missing = True
         columns = ddl(schema)
         if any(map(needs_column_mapping, names(schema))):
             properties = {**properties, "delta.columnMapping.mode": "name"}
