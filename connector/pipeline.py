@@ -186,7 +186,8 @@ class Pipeline:
                 work = replace(work, group=Unpublished())
             log.info("run %s of pipeline %s, %s", work.owner, self.config.name, self.config.delivery)
             self._stop_merging_on_read(parts)
-            self._publish_view(parts)
+            if self.config.merged_on_read is not None and parts.table.derivation.log is not None:
+                parts.table.derivation.log.make_ready()
             if self.config.delivery != "transactional":
                 return self._run_in_group(work, spark, parts, stop)
             return transactional.deliver(work, interval=self.config.interval, stop=stop)
@@ -219,11 +220,6 @@ class Pipeline:
         log = parts.table.derivation.log if not self.config.two_phase else None
         if log is not None and self.config.merged_on_read is None:
             log.close(parts.run)
-
-    def _publish_view(self, parts: _Parts) -> None:
-        log = parts.table.derivation.log if self.config.merged_on_read is not None else None
-        if log is not None and log.position() is not None:
-            log.publish_view()
 
     def retry_dead_letters(self, *, observers: Sequence[Observer] = ()) -> Retried:
         """Send the dead letters through the pipeline as it is now, each that is right now once.

@@ -64,7 +64,15 @@ def aggregates(
     log = reading = None
     if window is None:
         log = ChangeLog(table, pipeline=config.name, topics=config.source.topics)
-        reading = MergeOnRead(table, adding, commits, log, totals_of(key, states), pipeline=config.name)
+        reading = MergeOnRead(
+            table,
+            adding,
+            commits,
+            log,
+            totals_of(key, states),
+            changes=lambda: partials.of(records).schema,
+            pipeline=config.name,
+        )
     return TableDerivation(
         columns=partials.table_schema(windowed(timed(records, window.time), window, Clock()) if window else records),
         reduce=reduce,
@@ -102,7 +110,7 @@ class _Partials:
         if window is not None and window.late == "dead_letter":
             records = records.where(f"NOT {LATE}")
         if window is None:
-            return self._by_group(records, list(self._sink.group_by), None, ())
+            return self.of(records)
         if window.gap is not None:
             key = [*self._sink.group_by, "_session"]
             return self._sums(self._numbered(records), key, extent=True).drop("_session")
@@ -112,6 +120,10 @@ class _Partials:
         if epoch.clock.watermark is not None and epoch.expected is not None:
             closing = self._stored().where(f"NOT window_closed AND {END} <= {limit}")
         return self._by_group(records, key, closing, [f"coalesce({END} <= {limit}, false) AS window_closed"])
+
+    def of(self, records: DataFrame) -> DataFrame:
+        """Without a window."""
+        return self._by_group(records, list(self._sink.group_by), None, ())
 
     def table_schema(self, records: DataFrame) -> StructType:
         """The table's columns; ``records``: none."""

@@ -14,9 +14,11 @@ from sinks.contract import Committed, Epoch, Position
 from sinks.delta.commit import PipelineCommits, options
 from sinks.delta.table import DeltaTable
 from sinks.raised import identifier
+from sinks.types import sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 FOLDER = "_lakelock/changes"
 EPOCH = "_epoch"
@@ -75,6 +77,15 @@ class ChangeLog:
         bound = f" AND {EPOCH} <= {until}" if until is not None else ""
         at = f" VERSION AS OF {version}" if version is not None else ""
         return f"(SELECT * EXCEPT ({EPOCH}) FROM {self._table().sql}{at} WHERE {EPOCH} > {after}{bound})"
+
+    def add_columns(self, changes: StructType) -> None:
+        """Those that the table has got since the log was made; earlier changes have nulls there."""
+        table = self._table()
+        there = {name.lower() for name in table.schema.names}
+        missing = [field for field in changes if field.name.lower() not in there]
+        if missing:
+            columns = ", ".join(f"{identifier(field.name)} {sql_type(field.dataType)}" for field in missing)
+            table.spark.sql(f"ALTER TABLE {table.sql} ADD COLUMNS ({columns})")
 
     def forget(self, until: int) -> None:
         """Delete the changes of epochs <= ``until``: whole files, so nothing is rewritten."""

@@ -105,7 +105,7 @@ class PipelineCommits:
         if self._known is not None:
             known, read_at = self._known
             # A table says the same as long as nothing was committed to it.
-            if time.monotonic() - read_at < _READ_AGAIN_SECONDS and not self._committed_after(known.version):
+            if time.monotonic() - read_at < _READ_AGAIN_SECONDS and not self.committed_after(known.version):
                 return known
         found = self._read(detail.log)
         self._known = (found, time.monotonic()) if found is not None else None
@@ -190,9 +190,9 @@ class PipelineCommits:
             )
         return landed
 
-    def _committed_after(self, version: int | None) -> bool:
-        """Whether anything may have been: of a table whose log is kept elsewhere for a while it isn't known so soon,
-        and what then goes on is stopped by the commit."""
+    def committed_after(self, version: int | None) -> bool:
+        """Whether anything may have been: asked without a Spark job. Of a table whose log is kept elsewhere for a while
+        it isn't known so soon, and what then goes on is stopped by the commit."""
         detail = self._table.detail()
         return version is None or detail is None or self._table.has_commit(detail.log, version + 1)
 
@@ -204,7 +204,7 @@ class PipelineCommits:
 
     def _refuse_changed(self, epoch: Epoch) -> Committed | None:
         base = self._base(epoch)
-        if not self._committed_after(base):
+        if not self.committed_after(base):
             return None
         for commit in _History(self._table).after(base):
             metadata = self._own(commit)

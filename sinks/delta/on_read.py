@@ -4,14 +4,17 @@ The log and the table are two Delta tables, so no commit is of both. Each takes 
 rows, and the two numbers say which of them counts:
 
 * *log > table*: the log goes on. The pipeline stands where the log does; what is unfolded are its epochs > the table's.
-* *log = table*: as before, and everything is folded.
-* *log < table*, or no log, or a table that was restored: the log is of another time, and nothing in it counts. The
-  pipeline stands where the table does. The next epoch is merged into the table, and then the log started with its
-  number, empty. A crash in between leaves *log < table*, so the next epoch does the same.
+* *log = table*, with the same offsets: as before, and everything is folded.
+* *log < table*, other offsets, no log, or a table that was restored: the log is of another time, and nothing in it
+  counts. The pipeline stands where the table does. The next epoch is merged into the table, and then the log started
+  with its number, empty. A crash in between leaves *log < table*, so the next epoch does the same.
 
 *Folding* is the MERGE of the unfolded changes, with the log's number and offsets: after it log = table. It takes
 nothing away from the log, so a crash on either side of its commit leaves a table that is right, as is the view. Of two
 that fold at once Delta lets one through. An epoch that is appended meanwhile has a higher number, and stays unfolded.
+
+*A table that is restored while a run appends* is noticed before the next append: whatever was committed to the table
+since has to leave the log standing.
 
 *Of two runs, one that merges on write* (its file was changed, and the old run still lives): it first takes the log's
 next number with an epoch of no records, which fences the run that appends, folds, and leaves the table's number above
@@ -23,7 +26,7 @@ What is folded stays in the log for an hour, for readers that saw the table as i
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Protocol
@@ -32,12 +35,13 @@ from sinks.contract import Committed, Epoch, Position
 from sinks.delta.change_log import ChangeLog
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.table import DeltaTable
-from sinks.errors import Fenced
+from sinks.errors import Fenced, PositionMismatch
 from sinks.offsets import Offsets
 from sinks.raised import problem
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 logger = logging.getLogger("lakelock.delta")
 
@@ -81,7 +85,8 @@ class Standing:
             return False
         if self.table.source not in ("commit", "rows") or self.log.source != "commit":
             return False
-        return self.log.epoch >= self.table.epoch
+        same = self.log.epoch == self.table.epoch and self.log.offsets == self.table.offsets
+        return self.log.epoch > self.table.epoch or same
 
     @property
     def unfolded(self) -> int:
@@ -107,14 +112,17 @@ class MergeOnRead:
         log: ChangeLog,
         reduce: Reduces,
         *,
+        changes: Callable[[], StructType],
         pipeline: str,
     ) -> None:
+        """``changes``: the columns of the rows."""
         self._spark = of.spark
         self._of = of
         self._table = table
         self._commits = commits
         self._log = log
         self._reduce = reduce
+        self._changes = changes
         self._pipeline = pipeline
         self._goes_on = False
         self._folded: Position | None = None
@@ -130,6 +138,12 @@ class MergeOnRead:
         table = self._table.position()
         return Standing(table, self._log.position() if table is not None else None)
 
+    def make_ready(self) -> None:
+        """Before a run: the log takes what the table takes by now, and the view is there."""
+        if self.position() is not None and self._goes_on:
+            self._log.add_columns(self._changes())
+            self.publish_view()
+
     def position(self) -> Position | None:
         found = self.standing()
         self._goes_on, self._folded = found.goes_on, found.table
@@ -140,12 +154,34 @@ class MergeOnRead:
 
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
         if self._goes_on:
+            self._refuse_changed(epoch)
             return self._log.append(epoch, rows)
         committed = self._table.write(epoch, self._reduce.of(rows))
         started = self._log.start(epoch, rows)
         self._goes_on, self._folded = True, committed.position
         self.publish_view()
         return replace(committed, position=started.position)
+
+    def _refuse_changed(self, epoch: Epoch) -> None:
+        if self._folded is None or not self._commits.committed_after(self._folded.version):
+            return
+        found = self.standing()
+        stands = found.position
+        if stands is not None and stands.epoch >= epoch.number and stands.owner != epoch.owner:
+            raise Fenced(
+                f"Pipeline {self._pipeline!r} was replaced: run {stands.owner} has committed epoch {stands.epoch} to "
+                f"{self._of.label!r}; this run ({epoch.owner}) has stopped, and wrote nothing of epoch {epoch.number}.",
+                owner=stands.owner,
+                epoch=stands.epoch,
+                hint="Two runs of one pipeline were active. Nothing is lost: the other run goes on.",
+            )
+        if not found.goes_on or stands != epoch.expected:
+            raise PositionMismatch(
+                f"{self._of.label!r} was changed under the run: the log of changes stands no longer where epoch "
+                f"{epoch.number} was planned to go on. Nothing of it was written.",
+                hint="Run the pipeline again: it goes on from what the table now holds.",
+            )
+        self._folded = found.table
 
     def fold(self, owner: str) -> Committed | None:
         """Bring what is unfolded into the table. ``owner``: this run. None: nothing was, or another run has folded."""

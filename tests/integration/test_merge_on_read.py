@@ -21,7 +21,7 @@ from connector.protocol.steps import Event, Step
 from sinks.delta import on_read
 from sinks.delta.change_log import FOLDER, ChangeLog
 from sinks.delta.on_read import MergeOnRead
-from sinks.errors import ConfigurationError, Fenced, KeyMoved
+from sinks.errors import ConfigurationError, Fenced, KeyMoved, PositionMismatch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -343,3 +343,37 @@ def test_a_table_with_a_name_has_a_view_for_its_current_rows(lake: Lake, topic: 
     expected = [[("a", last), *((f"b{each}", each) for each in range(last + 1))] for last in range(4)]
     assert seen == expected
     assert lake.spark.table(f"default.{name}").count() == 4, "as of epoch 3"
+
+
+def test_a_table_restored_while_a_run_appends_stops_that_run(lake: Lake, topic: Topic) -> None:
+    for number in range(2):
+        topic.send_rows([("a", number)])
+        lake.pipeline("upsert", **options(fold={"epochs": 1})).run()
+    topic.send_rows([("b", 2)])
+    lake.pipeline("upsert", **ON_READ).run()
+    topic.send_rows([("c", 3)])
+
+    def restore(event: Event) -> None:
+        if event.step is Step.WRITING:
+            lake.sql("RESTORE {t} TO VERSION AS OF 1", "upsert")
+
+    with pytest.raises(PositionMismatch, match="was changed under the run"):
+        lake.pipeline("upsert", **ON_READ).run(observers=[restore])
+    lake.pipeline("upsert", **ON_READ).run()
+    assert lake.rows("upsert") == current(lake) == [("a", 1), ("b", 2), ("c", 3)]
+
+
+def test_a_column_that_the_table_got_since_is_taken_by_the_log_too(lake: Lake, topic: Topic) -> None:
+    topic.send_rows([("a", 0)])
+    lake.pipeline("upsert", **ON_READ).run()
+    topic.send_rows([("b", 1)])
+    lake.pipeline("upsert", **ON_READ).run()
+    lake.sql("ALTER TABLE {t} ADD COLUMNS (more STRING)", "upsert")
+    topic.send(("c", {"k": "c", "n": 2, "more": "x"}))
+    wider = {**ON_READ, "schema": "k STRING, n INT, more STRING"}
+    lake.pipeline("upsert", **wider).run()
+    assert lake.spark is not None
+    rows = read(lake.spark, lake.file("upsert", **wider)).select("k", "n", "more").collect()
+    assert sorted(tuple(row) for row in rows) == [("a", 0, None), ("b", 1, None), ("c", 2, "x")]
+    lake.pipeline("upsert", **wider).fold()
+    assert lake.sql("SELECT k, more FROM {t} ORDER BY k", "upsert") == [("a", None), ("b", None), ("c", "x")]
