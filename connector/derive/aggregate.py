@@ -70,6 +70,7 @@ def aggregates(
             commits,
             log,
             totals_of(key, states),
+            key=key,
             changes=lambda: partials.of(records).schema,
             pipeline=config.name,
         )

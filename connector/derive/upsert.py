@@ -63,7 +63,9 @@ def upsert(
         keep_tombstones=config.dead_letters is not None,
     )
     log = ChangeLog(table, pipeline=config.name, topics=config.source.topics)
-    reading = MergeOnRead(table, merging, commits, log, net, changes=lambda: every.schema, pipeline=config.name)
+    reading = MergeOnRead(
+        table, merging, commits, log, net, key=sink.key, changes=lambda: every.schema, pipeline=config.name
+    )
     return TableDerivation(
         columns=columns,
         reduce=lambda records, _: changes(records, sink) if on_read else net.of(changes(records, sink)),

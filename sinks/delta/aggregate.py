@@ -10,7 +10,7 @@ the MERGE refuses (``already_applied``). With offsets and states in one commit i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from sinks.contract import Committed, Epoch, Position
@@ -98,8 +98,9 @@ class DeltaAggregate:
         merge = adding(self._groups, guarded=True)
         return merge.query(target, rows, self._table.schema.names, there="_state", hint=hint)
 
-    def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
-        sql = adding(self._groups, guarded=True).statement(self._table.sql, SOURCE)
+    def write(self, epoch: Epoch, rows: DataFrame, *, within: str = "") -> Committed:
+        """``within``: SQL of what holds of every row ``t`` of the table that the rows add to."""
+        sql = replace(adding(self._groups, guarded=True), within=within).statement(self._table.sql, SOURCE)
 
         def write() -> None:
             # Planned again at each attempt: a conflict means that the table has changed.

@@ -36,6 +36,8 @@ class Merge:
     insert_when: str = ""
     unmatched: Sequence[Change] = ()
     """Of rows that the source says nothing of."""
+    within: str = ""
+    """What holds of every row of the table that the source has one for: files without such aren't read."""
     evolves: bool = False
     null_keys: bool = False
     """NULL is a key like any other."""
@@ -43,7 +45,9 @@ class Merge:
     @property
     def on(self) -> str:
         same = "<=>" if self.null_keys else "="
-        return " AND ".join(f"t.{identifier(column)} {same} s.{identifier(column)}" for column in self.key)
+        return " AND ".join(f"t.{identifier(column)} {same} s.{identifier(column)}" for column in self.key) + _and(
+            self.within
+        )
 
     def statement(self, target: str, source: str) -> str:
         names = ", ".join(identifier(name) for name in self.inserts)

@@ -51,14 +51,18 @@ def deleted_sql(delete: str, *, sequenced: bool) -> str:
 
 
 def upserting(
-    rule: UpsertRule, columns: Sequence[str], truncate: str | None = None, new: Sequence[str] | None = None
+    rule: UpsertRule,
+    columns: Sequence[str],
+    truncate: str | None = None,
+    new: Sequence[str] | None = None,
+    within: str = "",
 ) -> Merge:
     """One MERGE for all changes of an epoch: ``columns`` are the source's, with at most one row per key.
 
     ``_topic`` ... ``_sequence`` of a source row are U's, null where the epoch only deletes the key; ``_deleted_by`` is
     D (or T, where that is higher); ``_columns`` holds the order of the values in ``rule.ignore_nulls``. ``truncate`` is
     SQL of T's order in an epoch that has one: rows that nothing of the epoch is about are deleted too. ``new``: the
-    table changes with its rows, and lacks these columns; None: it stays as it is.
+    table changes with its rows, and lacks these columns; None: it stays as it is. ``within``: see ``Merge``.
     """
     text = _Text(rule, columns, new or ())
     return Merge(
@@ -67,6 +71,7 @@ def upserting(
         text.inserts,
         text.insert_when,
         text.truncated(truncate) if truncate is not None else (),
+        within=within,
         evolves=new is not None,
     )
 

@@ -37,11 +37,12 @@ from sinks.delta.commit import PipelineCommits
 from sinks.delta.table import DeltaTable
 from sinks.errors import Fenced, PositionMismatch
 from sinks.offsets import Offsets
-from sinks.raised import problem
+from sinks.raised import identifier, literal, problem
+from sinks.types import sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
 logger = logging.getLogger("lakelock.delta")
 
@@ -54,7 +55,9 @@ class Merging(Protocol):
 
     def position(self) -> Position | None: ...
 
-    def write(self, epoch: Epoch, rows: DataFrame) -> Committed: ...
+    def write(self, epoch: Epoch, rows: DataFrame, *, within: str = "") -> Committed:
+        """``within``: SQL of what holds of every row ``t`` of the table that the rows are about."""
+        ...
 
     def merged_sql(
         self, rows: str, columns: Sequence[str], passed: Offsets | None, *, version: int | None, hint: str
@@ -112,16 +115,18 @@ class MergeOnRead:
         log: ChangeLog,
         reduce: Reduces,
         *,
+        key: Sequence[str],
         changes: Callable[[], StructType],
         pipeline: str,
     ) -> None:
-        """``changes``: the columns of the rows."""
+        """``key``: columns of table and changes; ``changes``: the columns of the rows."""
         self._spark = of.spark
         self._of = of
         self._table = table
         self._commits = commits
         self._log = log
         self._reduce = reduce
+        self._key = key
         self._changes = changes
         self._pipeline = pipeline
         self._goes_on = False
@@ -257,11 +262,26 @@ class MergeOnRead:
     def _fold(self, table: Position, log: Position, owner: str, number: int) -> Committed:
         changes = self._spark.sql(f"SELECT * FROM {self._log.rows_sql(table.epoch, log.epoch)}")
         epoch = replace(Epoch.that_left(log, pipeline=self._pipeline), number=number, owner=owner, expected=table)
-        committed = self._table.write(epoch, self._reduce.of(changes))
+        committed = self._table.write(epoch, self._reduce.of(changes), within=self._within(changes))
         self._folded = committed.position
         self.publish_view()
         self._forget()
         return committed
+
+    def _within(self, changes: DataFrame) -> str:
+        """SQL of a range of keys that all changes are in. Where new keys are higher than old ones, or the table is
+        clustered by them, most of its files needn't be read; one query on the changes tells."""
+        keys = [name for name in self._key if _has_exact_text(changes.schema[name].dataType)]
+        ends = [f"CAST({end}({identifier(name)}) AS STRING)" for name in keys for end in ("min", "max")]
+        found = changes.selectExpr(*ends).first() if keys else None
+        ranges = []
+        for index, name in enumerate(keys):
+            least, greatest = (found[2 * index], found[2 * index + 1]) if found else (None, None)
+            if least is not None and greatest is not None:
+                column, kind = f"t.{identifier(name)}", sql_type(changes.schema[name].dataType)
+                low, high = (f"CAST({literal(end)} AS {kind})" for end in (least, greatest))
+                ranges.append(f"({column} IS NULL OR {column} BETWEEN {low} AND {high})")
+        return " AND ".join(ranges)
 
     def _forget(self) -> None:
         """What was folded longer ago than a reader takes."""
@@ -270,3 +290,12 @@ class MergeOnRead:
             if commit.timestamp < before:
                 self._log.forget(metadata.epoch)
                 return
+
+
+def _has_exact_text(kind: DataType) -> bool:
+    """Whether a value is what its text is cast to, in any session, and texts are compared byte by byte."""
+    from pyspark.sql.types import ByteType, DateType, DecimalType, IntegerType, LongType, ShortType, StringType
+
+    if isinstance(kind, StringType):
+        return kind == StringType()
+    return isinstance(kind, ByteType | ShortType | IntegerType | LongType | DecimalType | DateType)

@@ -74,7 +74,9 @@ class DeltaUpsert:
             with about_moved_keys(self._table.label):
                 self._table.spark.sql(moved).collect()
 
-    def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
+    def write(self, epoch: Epoch, rows: DataFrame, *, within: str = "") -> Committed:
+        """``within``: SQL of what holds of every row ``t`` of the table that the rows are about."""
+
         def commit(source: DataFrame, merge: str) -> Committed:
             def write() -> None:
                 merge_epoch(self._table, epoch, source, SOURCE, merge)
@@ -83,7 +85,7 @@ class DeltaUpsert:
 
         passed = epoch.expected.offsets if epoch.expected else Offsets()
         with about_moved_keys(self._table.label):
-            return self._merges.run(rows, passed, commit)
+            return self._merges.run(rows, passed, commit, within)
 
     def merged_sql(
         self, rows: str, columns: Sequence[str], passed: Offsets | None, *, version: int | None, hint: str = ""
@@ -104,23 +106,25 @@ class Merges:
         self._tombstones = Tombstones(table, rule.key) if keep else None
         self._retention = retention
 
-    def run(self, rows: DataFrame, passed: Offsets | None, commit: Callable[[DataFrame, str], Result]) -> Result:
+    def run(
+        self, rows: DataFrame, passed: Offsets | None, commit: Callable[[DataFrame, str], Result], within: str = ""
+    ) -> Result:
         """``commit`` gets the source and the MERGE. It has to commit nothing where it raises.
 
         ``passed``: tombstones of records before these offsets count; None: all do.
         """
         if self._tombstones is None or DELETED_BY not in rows.columns:
-            return commit(self._source(rows, None, None), self._merge(rows))
+            return commit(self._source(rows, None, None), self._merge(rows, within=within))
         noted = self._tombstones.passed_sql(passed)
         if noted is None:
             try:
-                return commit(self._source(self._up_to_a_delete(rows), None, None), self._merge(rows))
+                return commit(self._source(self._up_to_a_delete(rows), None, None), self._merge(rows, within=within))
             except Exception as error:
                 found = raised(error)
                 if found is None or found["kind"] != "first_delete":
                     raise
         with kept(rows) as changes:
-            source, merge = self._with_tombstones(changes, self._tombstones, noted)
+            source, merge = self._with_tombstones(changes, self._tombstones, noted, within)
             return commit(source, merge)
 
     def merged_sql(
@@ -132,8 +136,8 @@ class Merges:
         merge = upserting(self._rule, columns)
         return merge.query(target, source, self._table.schema.names, there=self._rule.key[0], hint=hint)
 
-    def _merge(self, rows: DataFrame, truncate: str | None = None) -> str:
-        merge = upserting(self._rule, rows.columns, truncate, new=self._table.lacks(rows.columns))
+    def _merge(self, rows: DataFrame, truncate: str | None = None, within: str = "") -> str:
+        merge = upserting(self._rule, rows.columns, truncate, new=self._table.lacks(rows.columns), within=within)
         return merge.statement(self._table.sql, SOURCE)
 
     def _up_to_a_delete(self, rows: DataFrame) -> DataFrame:
@@ -144,7 +148,9 @@ class Merges:
             *(check if name == self._rule.key[0] else identifier(name) for name in rows.columns),
         )
 
-    def _with_tombstones(self, rows: DataFrame, tombstones: Tombstones, noted: str | None) -> tuple[DataFrame, str]:
+    def _with_tombstones(
+        self, rows: DataFrame, tombstones: Tombstones, noted: str | None, within: str
+    ) -> tuple[DataFrame, str]:
         key = [identifier(name) for name in self._rule.key]
         a_truncate = f"{key[0]} IS NULL"  # no other change has a null in its key
         marks = rows.selectExpr(f"{DELETED_BY} AS mark", f"{a_truncate} AS truncates", "true AS added")
@@ -159,7 +165,7 @@ class Merges:
             places = [f"{DELETED_BY}.{identifier(name[1:])} AS {name}" for name in COORDINATES]
             tombstones.add(rows.where(f"{DELETED_BY} IS NOT NULL").selectExpr(*key, *sequence, *places))
         highest_truncate = f"({deleted_sql(truncate, sequenced=True)})" if truncate is not None and truncates else None
-        return self._source(rows, noted, truncate), self._merge(rows, highest_truncate)
+        return self._source(rows, noted, truncate), self._merge(rows, highest_truncate, within)
 
     def _source(self, rows: DataFrame, noted: str | None, truncate: str | None) -> DataFrame:
         if noted is None and truncate is None and not self._rule.ignore_nulls:

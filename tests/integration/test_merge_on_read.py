@@ -377,3 +377,19 @@ def test_a_column_that_the_table_got_since_is_taken_by_the_log_too(lake: Lake, t
     assert sorted(tuple(row) for row in rows) == [("a", 0, None), ("b", 1, None), ("c", 2, "x")]
     lake.pipeline("upsert", **wider).fold()
     assert lake.sql("SELECT k, more FROM {t} ORDER BY k", "upsert") == [("a", None), ("b", None), ("c", "x")]
+
+
+def test_a_fold_reads_no_files_whose_keys_are_beyond_those_of_the_changes(lake: Lake, topic: Topic) -> None:
+    topic.send_rows([("a", 0), ("b", 0)])
+    lake.pipeline("upsert", **ON_READ).run()
+    old = list(lake.path("upsert").glob("*.parquet"))
+    for number in range(2):
+        topic.send_rows([("x", number), ("y", number)])
+        lake.pipeline("upsert", **ON_READ).run()
+        if number == 1:  # what isn't there can't be read
+            for file in old:
+                file.rename(file.with_suffix(".aside"))
+        assert lake.pipeline("upsert", **ON_READ).fold() is not None
+    for file in old:
+        file.with_suffix(".aside").rename(file)
+    assert lake.rows("upsert") == [("a", 0), ("b", 0), ("x", 1), ("y", 1)]
