@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from connector.clock import Timing
-from connector.config import Fold, FromTimestamp, KafkaTopicSink, PipelineConfig, load, parse
+from connector.config import DeltaAppendSink, Fold, FromTimestamp, KafkaTopicSink, PipelineConfig, load, parse
 from connector.coordinator import Coordinator
 from connector.delivery import auto_commit, idempotent, manual_commit, transactional
 from connector.delivery.handover import hand_over
@@ -33,7 +33,7 @@ from connector.parts import (
     outputs,
     with_new_columns,
 )
-from connector.protocol.recover import resume
+from connector.protocol.recover import TopicsHeld, resume
 from connector.protocol.retire import recreated, retirement
 from connector.protocol.steps import Event, Observer
 from connector.protocol.two_phase import Recovered, Row
@@ -48,7 +48,7 @@ from sinks.delta.retire import retire
 from sinks.delta.rewind import Target, before_event_time, before_offsets
 from sinks.delta.table import DeltaTable
 from sinks.delta.tombstones import Tombstones
-from sinks.errors import ConfigurationError
+from sinks.errors import ConfigurationError, LakelockError
 from sinks.offsets import Offsets
 from sinks.s3a import require_conditional_writes
 
@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("lakelock.pipeline")
 
+_SHORT = 100_000
+"""Records that a JVM started in haste reads as soon as any other."""
 _IN_GROUP = {
     "auto_commit": auto_commit.deliver,
     "manual_commit": manual_commit.deliver,
@@ -177,7 +179,7 @@ class Pipeline:
         until: datetime | None = None,
         publish: bool = True,
     ) -> Delivered:
-        with self._parts() as (spark, parts):
+        with self._parts(short=None if until is None and publish else False) as (spark, parts):
             self._make_ready(spark, parts)
             self._look_back(spark, parts)
             topics = parts.source if until is None else Until(parts.source, until)
@@ -380,7 +382,7 @@ class Pipeline:
 
     def check(self) -> Checked:
         """Everything that a run would find out before its first epoch. Touches nothing."""
-        with self._parts() as (spark, parts):
+        with self._parts(short=True) as (spark, parts):
             held = parts.source.look()
             for output in parts.outputs:
                 require_conditional_writes(spark, output.location)
@@ -407,7 +409,7 @@ class Pipeline:
             return Checked(sinks, position, resumption.offsets, behind(resumption.offsets, held))
 
     def status(self) -> Status:
-        with self._parts() as (_, parts):
+        with self._parts(short=True) as (_, parts):
             position, offsets, in_doubt = self._stands(parts)
             held = parts.source.look()
             waiting = Offsets({**held.beginnings, **{at: offset for at, offset in offsets.items() if at in held.ends}})
@@ -442,15 +444,20 @@ class Pipeline:
         return position, _next_offsets(position, parts.group), None
 
     @contextmanager
-    def _parts(self) -> Iterator[tuple[SparkSession, _Parts]]:
+    def _parts(self, *, short: bool | None = None) -> Iterator[tuple[SparkSession, _Parts]]:
+        """``short``: whether there is little to do; None: that is to be found out."""
         # Kafka first: that no broker answers is known long before Spark has started.
         source = KafkaSource(self.config.source)
         group = ConsumerGroup(self.config)
         run = str(uuid.uuid4())
         try:
-            source.look()
+            held = source.look()
             with session(
-                self.config.spark_options, name=self.config.name, s3=self.config.on_s3, debug=self._debug
+                self.config.spark_options,
+                name=self.config.name,
+                s3=self.config.on_s3,
+                debug=self._debug,
+                short=self._is_short(held, group) if short is None else short,
             ) as spark:
                 log = None
                 if self.config.two_phase and self.config.coordinator is not None:
@@ -461,6 +468,16 @@ class Pipeline:
         finally:
             group.close()
             source.close()
+
+    def _is_short(self, held: TopicsHeld, group: ConsumerGroup) -> bool:
+        """Whether a run has little to read, and nothing to merge it with, by the offsets that were published to the
+        group: a guess, on which nothing depends but how the JVM is started."""
+        if self.config.interval is not None or not all(isinstance(s, DeltaAppendSink) for s in self.config.sinks):
+            return False
+        try:
+            return behind(group.committed(), held) <= _SHORT
+        except LakelockError:
+            return False
 
     def _needs_one_table(self, what: str, why: str) -> None:
         if self.config.two_phase:

@@ -40,11 +40,14 @@ _NEVER_COPIED = ("spark.databricks.delta.write.txn", "spark.databricks.delta.com
 
 
 @contextmanager
-def session(options: Mapping[str, str], *, name: str, s3: bool = False, debug: bool = False) -> Iterator[SparkSession]:
+def session(
+    options: Mapping[str, str], *, name: str, s3: bool = False, debug: bool = False, short: bool = False
+) -> Iterator[SparkSession]:
     """A session that shares nothing with the statements of others.
 
     Where a session is active (Databricks, EMR, a notebook) its cluster is used as it is, ``options`` don't apply,
     and it stays open. Else one is made from ``options``, and stopped at the end. ``s3``: it needs s3a:// paths.
+    ``short``: there is little to do.
     """
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
@@ -58,7 +61,7 @@ def session(options: Mapping[str, str], *, name: str, s3: bool = False, debug: b
             yield own
         return
     builder = SparkSession.builder.appName(f"lakelock {name}")
-    settings = {**_defaults(options, s3), **options}
+    settings = {**_defaults(options, s3, short), **options}
     for process in ("driver", "executor"):
         java = f"spark.{process}.extraJavaOptions"
         # The last one counts: the user's own.
@@ -152,7 +155,7 @@ def _sigint_kept() -> Iterator[None]:
         signal.signal(signal.SIGINT, handler)
 
 
-def _defaults(options: Mapping[str, str], s3: bool) -> dict[str, str]:
+def _defaults(options: Mapping[str, str], s3: bool, short: bool) -> dict[str, str]:
     defaults = {
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -177,6 +180,9 @@ def _defaults(options: Mapping[str, str], s3: bool) -> dict[str, str]:
             "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 2)),
             "spark.ui.enabled": "false",
         }
+        if short:
+            # Most of a short run is the start of its JVM: code compiled quickly rather than well saves a quarter of it.
+            defaults["spark.driver.extraJavaOptions"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     return defaults
 
 

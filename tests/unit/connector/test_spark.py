@@ -1,0 +1,19 @@
+"""The settings of a session of our own, without starting one."""
+
+from __future__ import annotations
+
+from connector.spark import _defaults
+
+QUICK = "TieredStopAtLevel"
+
+
+def test_only_the_jvm_of_a_short_run_is_started_in_haste() -> None:
+    java = "spark.driver.extraJavaOptions"
+    assert QUICK in _defaults({}, s3=False, short=True)[java]
+    assert java not in _defaults({}, s3=False, short=False)
+
+
+def test_where_spark_runs_elsewhere_nothing_is_said_of_its_size() -> None:
+    for master in ({"spark.master": "spark://there:7077"}, {"spark.remote": "sc://there"}):
+        settings = _defaults(master, s3=False, short=True)
+        assert not {"spark.master", "spark.driver.memory", "spark.driver.extraJavaOptions"} & settings.keys()
