@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from audits import verify
 from conftest import Lake, Topic
 from hypothesis import given
 from hypothesis import strategies as st
@@ -393,3 +394,16 @@ def test_a_fold_reads_no_files_whose_keys_are_beyond_those_of_the_changes(lake: 
     for file in old:
         file.with_suffix(".aside").rename(file)
     assert lake.rows("upsert") == [("a", 0), ("b", 0), ("x", 1), ("y", 1)]
+
+
+def test_verify_audits_the_table_as_of_its_last_fold(lake: Lake, topic: Topic) -> None:
+    changes = {**ON_READ, "on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.folder / "letters")}}
+    for number in range(2):
+        topic.send(("a", {"k": "a", "n": number}), ("b", {"k": "b", "n": "?"}))
+        lake.pipeline("upsert", **changes).run()
+    assert verify(lake, "upsert", **changes).ok
+    lake.pipeline("upsert", **changes).fold()
+    found = verify(lake, "upsert", **changes)
+    assert found.ok
+    lake.sql("DELETE FROM {t}", "upsert")
+    assert not verify(lake, "upsert", **changes).ok

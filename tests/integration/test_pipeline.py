@@ -2,6 +2,7 @@
 
 import itertools
 import threading
+import time
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -320,3 +321,28 @@ def test_a_partition_added_while_running_is_picked_up_from_its_beginning(lake: L
     late.cancel()
     assert lake.rows() == sorted(some(4, 4))
     assert lake.metadata()[-1]["offsets"][topic.name].keys() == {"0", "1", "2", "3"}
+
+
+def test_there_are_as_few_epochs_as_the_latency_asked_for_allows(lake: Lake, topic: Topic) -> None:
+    topic.send_rows(some(0, 1))
+    stop, committed = threading.Event(), []
+
+    def send() -> None:
+        for number in range(1, 33):
+            time.sleep(0.25)
+            topic.send_rows(some(number, 1))
+
+    def observe(event: Event) -> None:
+        if event.step is Step.COMMITTED:
+            committed.append(event.epoch.number)
+            if event.epoch.offsets and sum(event.epoch.offsets.values()) == 33:
+                stop.set()
+
+    sender, late = threading.Thread(target=send), threading.Timer(90, stop.set)
+    sender.start()
+    late.start()
+    lake.pipeline(trigger={"target_latency": "5 seconds"}).run(stop=stop, observers=[observe])
+    late.cancel()
+    sender.join()
+    assert lake.rows() == sorted(some(0, 33))
+    assert len(committed) <= 5, "a poll every half a second finds more than fifteen times something to do"
