@@ -179,7 +179,7 @@ class Pipeline:
         until: datetime | None = None,
         publish: bool = True,
     ) -> Delivered:
-        with self._parts(short=None if until is None and publish else False) as (spark, parts):
+        with self._parts(short=None if publish else False) as (spark, parts):
             self._make_ready(spark, parts)
             self._look_back(spark, parts)
             topics = parts.source if until is None else Until(parts.source, until)
@@ -187,9 +187,6 @@ class Pipeline:
             if not publish:
                 work = replace(work, group=Unpublished())
             log.info("run %s of pipeline %s, %s", work.owner, self.config.name, self.config.delivery)
-            self._stop_merging_on_read(parts)
-            if self.config.merged_on_read is not None and parts.table.derivation.log is not None:
-                parts.table.derivation.log.make_ready()
             if self.config.delivery != "transactional":
                 return self._run_in_group(work, spark, parts, stop)
             return transactional.deliver(work, interval=self.config.interval, stop=stop)
@@ -216,12 +213,6 @@ class Pipeline:
         if sink is None or log is None:
             return None
         return Folding(log, sink.fold or Fold(), self.config.name, parts.run, observe)
-
-    def _stop_merging_on_read(self, parts: _Parts) -> None:
-        """Where the table was merged on read before, and isn't any more."""
-        log = parts.table.derivation.log if not self.config.two_phase else None
-        if log is not None and self.config.merged_on_read is None:
-            log.close(parts.run)
 
     def retry_dead_letters(self, *, observers: Sequence[Observer] = ()) -> Retried:
         """Send the dead letters through the pipeline as it is now, each that is right now once.
@@ -272,11 +263,19 @@ class Pipeline:
             topic.check()
 
     def _look_back(self, spark: SparkSession, parts: _Parts) -> None:
-        """Where the table was restored since its last epoch, its letters are what they were."""
+        """Where the table was restored since its last epoch, its letters are what they were. Where the table was merged
+        on read, and isn't any more, its log of changes ends."""
         found = letters_table(self.config, spark) if not self.config.two_phase else None
         position = parts.table.derivation.sink.position() if found is not None else None
         if found is not None and position is not None and position.restored_to is not None:
             found.take_back(position.offsets, position.restored_to, position.epoch)
+        log = parts.table.derivation.log if not self.config.two_phase else None
+        if log is None:
+            return
+        if self.config.merged_on_read is None:
+            log.close(parts.run)
+        else:
+            log.make_ready()
 
     def _work(self, spark: SparkSession, parts: _Parts, observers: Sequence[Observer], *, topics: Topics) -> Work:
         observe = _all(observers)

@@ -204,10 +204,15 @@ class MergeOnRead:
         Raises Fenced where another run folds or appends at the same time.
         """
         found = self.standing()
-        if not found.goes_on or found.table is None or found.log is None:
+        stands = found.position
+        if stands is None or found.table is None or found.log is None or found.log.epoch < found.table.epoch:
             return
-        last = Epoch.of_no_records(found.log, pipeline=self._pipeline, owner=owner)
+        last = Epoch.of_no_records(stands, pipeline=self._pipeline, owner=owner)
         nothing = self._spark.sql(f"SELECT * FROM {self._log.rows_sql(last.number)}")
+        if not found.goes_on:
+            # The table was restored: were its next number one that the log has taken, the log would seem to go on.
+            self._table.write(replace(last, expected=found.table), self._reduce.of(nothing))
+            return
         log = self._log.append(last, nothing).position
         self._fold(found.table, log, owner, log.epoch + 1)
         # The view would take what is left for newer than what the table gets from now on.

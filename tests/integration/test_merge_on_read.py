@@ -407,3 +407,17 @@ def test_verify_audits_the_table_as_of_its_last_fold(lake: Lake, topic: Topic) -
     assert found.ok
     lake.sql("DELETE FROM {t}", "upsert")
     assert not verify(lake, "upsert", **changes).ok
+
+
+def test_a_log_that_a_restore_has_passed_over_never_counts_again(lake: Lake, topic: Topic) -> None:
+    for number in range(4):
+        topic.send_rows([("a", number), (f"b{number}", number)])
+        lake.pipeline("upsert", **options(fold={"epochs": 2})).run()
+    lake.sql("RESTORE {t} TO VERSION AS OF 1", "upsert")
+    expected = [("a", 3), ("b0", 0), ("b1", 1), ("b2", 2), ("b3", 3)]
+    for _ in range(2):
+        lake.pipeline("upsert", epoch={"max_records": 2}).run()
+        assert lake.rows("upsert") == current(lake) == expected
+    topic.send_rows([("c", 4)])
+    lake.pipeline("upsert", **ON_READ).run()
+    assert current(lake) == [*expected, ("c", 4)]
