@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -410,14 +411,22 @@ def test_verify_audits_the_table_as_of_its_last_fold(lake: Lake, topic: Topic) -
 
 
 def test_a_log_that_a_restore_has_passed_over_never_counts_again(lake: Lake, topic: Topic) -> None:
-    for number in range(4):
-        topic.send_rows([("a", number), (f"b{number}", number)])
-        lake.pipeline("upsert", **options(fold={"epochs": 2})).run()
+    for number in range(5):
+        topic.send_rows([(f"k{number}", number)], partition=0)
+        lake.pipeline("upsert", **options(fold={"epochs": 1 if number == 1 else 50})).run()
     lake.sql("RESTORE {t} TO VERSION AS OF 1", "upsert")
-    expected = [("a", 3), ("b0", 0), ("b1", 1), ("b2", 2), ("b3", 3)]
-    for _ in range(2):
-        lake.pipeline("upsert", epoch={"max_records": 2}).run()
-        assert lake.rows("upsert") == current(lake) == expected
-    topic.send_rows([("c", 4)])
+    stop = threading.Event()
+
+    def after_one_epoch(event: Event) -> None:
+        if event.step is Step.COMMITTED:
+            stop.set()
+
+    # Its number is lower than that of the log, and it goes less far.
+    lake.pipeline("upsert", epoch={"max_records": 1}).run(stop=stop, observers=[after_one_epoch])
+    assert lake.rows("upsert") == current(lake) == [("k0", 0), ("k1", 1)]
+    lake.pipeline("upsert").run()
+    expected = [(f"k{number}", number) for number in range(5)]
+    assert lake.rows("upsert") == current(lake) == expected
+    topic.send_rows([("k9", 9)], partition=0)
     lake.pipeline("upsert", **ON_READ).run()
-    assert current(lake) == [*expected, ("c", 4)]
+    assert current(lake) == [*expected, ("k9", 9)]
