@@ -210,7 +210,7 @@ class PipelineCommits:
             metadata = self._own(commit)
             if metadata is not None:
                 if metadata.owner != epoch.owner:
-                    raise self._fenced(epoch, metadata)
+                    raise fenced(epoch, self._table.label, owner=metadata.owner, number=metadata.epoch)
                 if metadata.epoch == epoch.number:
                     return self._committed(commit, metadata, already=True)
                 raise PositionMismatch(
@@ -241,7 +241,7 @@ class PipelineCommits:
                 find(commit.version, history.at, lambda *_: True, pipeline=self._pipeline)
                 return self._committed(commit, metadata)
             if metadata.owner != epoch.owner and self._own(commit) is not None:
-                raise self._fenced(epoch, metadata)
+                raise fenced(epoch, self._table.label, owner=metadata.owner, number=metadata.epoch)
         return None
 
     def _next(self, base: int, epoch: Epoch) -> Committed | None:
@@ -300,14 +300,16 @@ class PipelineCommits:
             refresh_after=commit.timestamp + self._log_retention / 2,
         )
 
-    def _fenced(self, epoch: Epoch, metadata: CommitMetadata) -> Fenced:
-        return Fenced(
-            f"Pipeline {self._pipeline!r} was replaced: run {metadata.owner} has committed epoch {metadata.epoch} to "
-            f"{self._table.label!r}; this run ({epoch.owner}) has stopped, and wrote nothing of epoch {epoch.number}.",
-            owner=metadata.owner,
-            epoch=metadata.epoch,
-            hint="Two runs of one pipeline were active. Nothing is lost: the other run goes on from the same offsets.",
-        )
+
+def fenced(epoch: Epoch, label: str, *, owner: str, number: int) -> Fenced:
+    """This epoch's run was replaced by ``owner``, which has committed epoch ``number`` to what is called ``label``."""
+    return Fenced(
+        f"Pipeline {epoch.pipeline!r} was replaced: run {owner} has committed epoch {number} to {label!r}; this run "
+        f"({epoch.owner}) has stopped, and wrote nothing of epoch {epoch.number}.",
+        owner=owner,
+        epoch=number,
+        hint="Two runs of one pipeline were active. Nothing is lost: the other run goes on from the same offsets.",
+    )
 
 
 Result = TypeVar("Result")

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta.change_log import ChangeLog
-from sinks.delta.commit import PipelineCommits
+from sinks.delta.commit import PipelineCommits, fenced
 from sinks.delta.table import DeltaTable
 from sinks.errors import Fenced, PositionMismatch
 from sinks.offsets import Offsets
@@ -173,13 +173,7 @@ class MergeOnRead:
         found = self.standing()
         stands = found.position
         if stands is not None and stands.epoch >= epoch.number and stands.owner != epoch.owner:
-            raise Fenced(
-                f"Pipeline {self._pipeline!r} was replaced: run {stands.owner} has committed epoch {stands.epoch} to "
-                f"{self._of.label!r}; this run ({epoch.owner}) has stopped, and wrote nothing of epoch {epoch.number}.",
-                owner=stands.owner,
-                epoch=stands.epoch,
-                hint="Two runs of one pipeline were active. Nothing is lost: the other run goes on.",
-            )
+            raise fenced(epoch, self._of.label, owner=stands.owner, number=stands.epoch)
         if not found.goes_on or stands != epoch.expected:
             raise PositionMismatch(
                 f"{self._of.label!r} was changed under the run: the log of changes stands no longer where epoch "
