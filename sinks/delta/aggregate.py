@@ -17,7 +17,6 @@ from sinks.contract import Committed, Epoch, Position
 from sinks.delta.clauses import Change, Merge
 from sinks.delta.commit import PipelineCommits, merge_epoch, past_conflicts, without_position
 from sinks.delta.table import DeltaTable
-from sinks.offsets import Offsets
 from sinks.raised import identifier, raise_sql, struct_sql
 
 if TYPE_CHECKING:
@@ -86,15 +85,12 @@ class DeltaAggregate:
             )
         source.write.format("noop").mode("append").save()
 
-    def merged_sql(
-        self, rows: str, columns: Sequence[str], passed: Offsets | None, *, version: int | None, hint: str = ""
-    ) -> str:
-        """A query for the rows that this version (None: the newest) would have after the write.
+    def merged_sql(self, rows: str, at: Position | None, *, hint: str) -> str:
+        """A query for the rows that the table at this position (None: as it is) would have after the write.
 
-        ``rows``: what comes after FROM for them; each group has offsets of its own.
+        ``rows``: what comes after FROM for them; ``hint``: how to join them.
         """
-        del columns, passed
-        target = self._table.sql_at(version)
+        target = self._table.sql_at(at.version if at else None)
         merge = adding(self._groups, guarded=True)
         return merge.query(target, rows, self._table.schema.names, there="_state", hint=hint)
 

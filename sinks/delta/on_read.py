@@ -36,7 +36,6 @@ from sinks.delta.change_log import ChangeLog
 from sinks.delta.commit import PipelineCommits, fenced
 from sinks.delta.table import DeltaTable
 from sinks.errors import Fenced, PositionMismatch
-from sinks.offsets import Offsets
 from sinks.raised import identifier, literal, problem
 from sinks.types import sql_type
 
@@ -53,16 +52,15 @@ _BROADCAST_ROWS = 2_000_000
 class Merging(Protocol):
     """The sink that merges reduced changes into the table."""
 
-    def position(self) -> Position | None: ...
-
     def write(self, epoch: Epoch, rows: DataFrame, *, within: str = "") -> Committed:
         """``within``: SQL of what holds of every row ``t`` of the table that the rows are about."""
         ...
 
-    def merged_sql(
-        self, rows: str, columns: Sequence[str], passed: Offsets | None, *, version: int | None, hint: str
-    ) -> str:
-        """A query for the rows that this version would have after the write, of what comes after FROM."""
+    def merged_sql(self, rows: str, at: Position | None, *, hint: str) -> str:
+        """A query for the rows that the table at this position (None: as it is) would have after the write.
+
+        ``rows``: what comes after FROM for them; ``hint``: how to join them.
+        """
         ...
 
 
@@ -140,7 +138,7 @@ class MergeOnRead:
 
     def standing(self) -> Standing:
         # The table first: a fold in between makes less unfolded than there was, and a log that holds it all the same.
-        table = self._table.position()
+        table = self._commits.position()
         return Standing(table, self._log.position() if table is not None else None)
 
     def make_ready(self) -> None:
@@ -227,7 +225,8 @@ class MergeOnRead:
         counted = self._spark.sql(f"SELECT count(*) AS changes FROM {changes}").first()
         # Only so nothing of the table is moved; what is too large for that is joined as Spark thinks best.
         small = counted is not None and counted["changes"] <= _BROADCAST_ROWS
-        return self._merged_sql(changes, table, "/*+ BROADCAST(s) */" if small else "")
+        reduced = f"({self._reduce.sql(changes)})"
+        return self._table.merged_sql(reduced, table, hint="/*+ BROADCAST(s) */" if small else "")
 
     def publish_view(self) -> None:
         """Make the view for the current rows, where the table has a name, anew after each fold.
@@ -237,7 +236,8 @@ class MergeOnRead:
         """
         if self._of.live_view is None or not self._goes_on or self._folded is None:
             return
-        query = self._merged_sql(self._log.rows_sql(self._folded.epoch), None, "")
+        unfolded = self._reduce.sql(self._log.rows_sql(self._folded.epoch))
+        query = self._table.merged_sql(f"({unfolded})", None, hint="")
         if query == self._published:
             return
         from pyspark.errors import PySparkException
@@ -247,16 +247,6 @@ class MergeOnRead:
         except PySparkException as error:
             logger.warning("the view %s can't be made: %s", self._of.live_view, problem(error))
         self._published = query
-
-    def _merged_sql(self, changes: str, table: Position | None, hint: str) -> str:
-        reduced = self._reduce.sql(changes)
-        return self._table.merged_sql(
-            f"({reduced})",
-            self._spark.sql(reduced).columns,
-            table.offsets if table is not None else None,
-            version=table.version if table is not None else None,
-            hint=hint,
-        )
 
     def _fold(self, table: Position, log: Position, owner: str, number: int) -> Committed:
         changes = self._spark.sql(f"SELECT * FROM {self._log.rows_sql(table.epoch, log.epoch)}")

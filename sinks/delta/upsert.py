@@ -87,14 +87,12 @@ class DeltaUpsert:
         with about_moved_keys(self._table.label):
             return self._merges.run(rows, passed, commit, within)
 
-    def merged_sql(
-        self, rows: str, columns: Sequence[str], passed: Offsets | None, *, version: int | None, hint: str = ""
-    ) -> str:
-        """A query for the rows that this version (None: the newest) would have after the write.
+    def merged_sql(self, rows: str, at: Position | None, *, hint: str) -> str:
+        """A query for the rows that the table at this position (None: as it is) would have after the write.
 
-        ``rows``: what comes after FROM for them; ``passed``: the offsets of that version; None: not known.
+        ``rows``: what comes after FROM for them; ``hint``: how to join them.
         """
-        return self._merges.merged_sql(rows, columns, passed, version=version, hint=hint)
+        return self._merges.merged_sql(rows, at, hint=hint)
 
 
 class Merges:
@@ -127,12 +125,13 @@ class Merges:
             source, merge = self._with_tombstones(changes, self._tombstones, noted, within)
             return commit(source, merge)
 
-    def merged_sql(
-        self, net: str, columns: Sequence[str], passed: Offsets | None, *, version: int | None, hint: str
-    ) -> str:
-        noted = self._tombstones.passed_sql(passed) if self._tombstones is not None and DELETED_BY in columns else None
+    def merged_sql(self, net: str, at: Position | None, *, hint: str) -> str:
+        columns = self._table.spark.sql(f"SELECT * FROM {net}").columns
+        noted = None
+        if self._tombstones is not None and DELETED_BY in columns:
+            noted = self._tombstones.passed_sql(at.offsets if at else None)
         source = f"({self._counting_sql(self._marked_sql(net, columns, noted, None), columns)})"
-        target = self._table.sql_at(version)
+        target = self._table.sql_at(at.version if at else None)
         merge = upserting(self._rule, columns)
         return merge.query(target, source, self._table.schema.names, there=self._rule.key[0], hint=hint)
 
