@@ -444,7 +444,7 @@ class Pipeline:
 
     @contextmanager
     def _parts(self, *, short: bool | None = None) -> Iterator[tuple[SparkSession, _Parts]]:
-        """``short``: whether there is little to do; None: that is to be found out."""
+        """``short``: whether there is little to do; None: that is found out where it makes a difference."""
         # Kafka first: that no broker answers is known long before Spark has started.
         source = KafkaSource(self.config.source)
         group = ConsumerGroup(self.config)
@@ -456,7 +456,7 @@ class Pipeline:
                 name=self.config.name,
                 s3=self.config.on_s3,
                 debug=self._debug,
-                short=self._is_short(held, group) if short is None else short,
+                short=lambda: self._is_short(held, group) if short is None else short,
             ) as spark:
                 log = None
                 if self.config.two_phase and self.config.coordinator is not None:

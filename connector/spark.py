@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -41,13 +41,18 @@ _NEVER_COPIED = ("spark.databricks.delta.write.txn", "spark.databricks.delta.com
 
 @contextmanager
 def session(
-    options: Mapping[str, str], *, name: str, s3: bool = False, debug: bool = False, short: bool = False
+    options: Mapping[str, str],
+    *,
+    name: str,
+    s3: bool = False,
+    debug: bool = False,
+    short: Callable[[], bool] = lambda: False,
 ) -> Iterator[SparkSession]:
     """A session that shares nothing with the statements of others.
 
     Where a session is active (Databricks, EMR, a notebook) its cluster is used as it is, ``options`` don't apply,
     and it stays open. Else one is made from ``options``, and stopped at the end. ``s3``: it needs s3a:// paths.
-    ``short``: there is little to do.
+    ``short``: whether there is little to do; asked only where that makes a difference.
     """
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
@@ -155,7 +160,7 @@ def _sigint_kept() -> Iterator[None]:
         signal.signal(signal.SIGINT, handler)
 
 
-def _defaults(options: Mapping[str, str], s3: bool, short: bool) -> dict[str, str]:
+def _defaults(options: Mapping[str, str], s3: bool, short: Callable[[], bool]) -> dict[str, str]:
     defaults = {
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -180,7 +185,7 @@ def _defaults(options: Mapping[str, str], s3: bool, short: bool) -> dict[str, st
             "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 2)),
             "spark.ui.enabled": "false",
         }
-        if short:
+        if "spark.driver.extraJavaOptions" not in options and short():
             # Most of a short run is the start of its JVM: code compiled quickly rather than well saves a quarter of it.
             defaults["spark.driver.extraJavaOptions"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     return defaults

@@ -47,14 +47,12 @@ def deliver(work: Work, *, interval: timedelta | None, stop: threading.Event) ->
                 hint="Two runs of one pipeline were active. Nothing is lost: the other run goes on.",
             )
         target = held = work.topics.look()
+        held_back = False
         if pace is not None and position is not None:
             left = behind(position.offsets, held)
             pace = pace.after_look(started, waiting=left > 0)
-            if left < size.records and pace.can_wait(started):
-                if stop.wait(pace.poll.total_seconds()):
-                    return Delivered(epochs, rows, position)
-                continue
-        while not stop.is_set():
+            held_back = left < size.records and pace.can_wait(started)
+        while not (held_back or stop.is_set()):
             retired = _retired(work, position, held)
             if retired is not None:
                 # Ends of the old topic say nothing about the new one.

@@ -9,11 +9,11 @@ QUICK = "TieredStopAtLevel"
 
 def test_only_the_jvm_of_a_short_run_is_started_in_haste() -> None:
     java = "spark.driver.extraJavaOptions"
-    assert QUICK in _defaults({}, s3=False, short=True)[java]
-    assert java not in _defaults({}, s3=False, short=False)
+    assert QUICK in _defaults({}, s3=False, short=lambda: True)[java]
+    assert java not in _defaults({}, s3=False, short=lambda: False)
 
 
 def test_where_spark_runs_elsewhere_nothing_is_said_of_its_size() -> None:
     for master in ({"spark.master": "spark://there:7077"}, {"spark.remote": "sc://there"}):
-        settings = _defaults(master, s3=False, short=True)
+        settings = _defaults(master, s3=False, short=lambda: True)
         assert not {"spark.master", "spark.driver.memory", "spark.driver.extraJavaOptions"} & settings.keys()
