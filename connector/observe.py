@@ -29,7 +29,7 @@ class Progress:
             return
         seconds = time.monotonic() - self._started
         what = "epoch" if event.epoch.delivery == "transactional" else "batch"
-        read = sum(range_.span for range_ in event.epoch.ranges)
+        read = event.epoch.span
         rows, version = event.committed.rows, event.committed.position.version
         self._console.print(
             f"{event.epoch.pipeline}  {what} {event.epoch.number}  offsets +{read:,}  "

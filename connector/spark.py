@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from connector import jars
+from connector.tuning import TUNING
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -184,6 +185,7 @@ def _defaults(options: Mapping[str, str], s3: bool, short: Callable[[], bool]) -
             "spark.driver.memory": "2g",
             "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 2)),
             "spark.ui.enabled": "false",
+            TUNING: "true",
         }
         if "spark.driver.extraJavaOptions" not in options and short():
             # Most of a short run is the start of its JVM: code compiled quickly rather than well saves a quarter of it.

@@ -113,6 +113,11 @@ class Epoch:
             clock=position.clock.carried(),
         )
 
+    @property
+    def span(self) -> int:
+        """Offsets that it reads: no fewer than its records."""
+        return sum(range_.span for range_ in self.ranges)
+
     def position(self) -> Position:
         """What a sink holds after it."""
         return Position(

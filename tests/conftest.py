@@ -65,6 +65,8 @@ def _own_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSessio
         # Hundreds of listing tasks are for large tables.
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
         "spark.databricks.delta.snapshotPartitions": "1",
+        # How queries are run is the test's choice.
+        "spark.lakelock.tuning": "false",
     }
     with session(options, name="tests") as started:
         yield started

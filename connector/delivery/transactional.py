@@ -90,7 +90,7 @@ def deliver(work: Work, *, interval: timedelta | None, stop: threading.Event) ->
                     raise
                 continue
             took = timedelta(seconds=time.monotonic() - begun)
-            size = size.after(sum(range_.span for range_ in epoch.ranges), took)
+            size = size.after(epoch.span, took)
             pace = pace and pace.after_epoch(took.total_seconds())
             _publish(work, epoch, held, left)
             epochs, rows, position = epochs + 1, rows + (committed.rows or 0), committed.position

@@ -61,6 +61,8 @@ class Groups:
 
 
 class DeltaAggregate:
+    appends = False
+
     def __init__(self, table: DeltaTable, commits: PipelineCommits, groups: Groups) -> None:
         self._table, self._commits, self._groups = table, commits, groups
 

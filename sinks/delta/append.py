@@ -20,6 +20,8 @@ def evolution(table: DeltaTable) -> dict[str, str]:
 class DeltaAppend:
     """Rows need the table's columns, by name; replaying an epoch adds nothing."""
 
+    appends = True
+
     def __init__(self, table: DeltaTable, commits: PipelineCommits) -> None:
         self._table = table
         self._commits = commits

@@ -50,10 +50,9 @@ class ChangeLog:
         commits = self._find()
         if commits is None:
             raise ValueError("start the log first")
-        records = sum(range_.span for range_ in epoch.ranges)
         rows = changes.selectExpr(f"{epoch.number}L AS {EPOCH}", *map(identifier, changes.columns))
         # Whatever number of partitions a small epoch was read from, it is one file.
-        rows = rows.coalesce(1 + records // _RECORDS_PER_FILE)
+        rows = rows.coalesce(1 + epoch.span // _RECORDS_PER_FILE)
         writer = rows.writeTo(self._table().sql)
         for name, value in options(epoch).items():
             writer = writer.option(name, value)

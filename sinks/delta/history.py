@@ -100,6 +100,8 @@ class DeltaHistory:
     """Takes changes, in any order and any number per key: the value's columns, the coordinates, ``_sequence`` where
     the table is ordered by one, and ``_delete``. The table's session must be the sink's own."""
 
+    appends = False
+
     def __init__(
         self,
         table: DeltaTable,

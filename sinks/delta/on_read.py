@@ -132,6 +132,10 @@ class MergeOnRead:
         self._published = ""
 
     @property
+    def appends(self) -> bool:
+        return self._goes_on
+
+    @property
     def folded(self) -> Position | None:
         """Where the table stood when it was last looked at: ``lakelock fold`` may have moved it since."""
         return self._folded

@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 class Rehearsed(Sink["DataFrame"], Protocol):
     """A sink that writes an epoch in one commit, and can tell before whether it will."""
 
+    @property
+    def appends(self) -> bool:
+        """Whether the next epoch is only added: what that takes doesn't depend on what the table holds."""
+        ...
+
     def rehearse(self, rows: DataFrame, epoch: Epoch) -> None:
         """Fail as ``write`` would because of what the table holds. Changes nothing."""
         ...

@@ -48,6 +48,8 @@ _NET = "lakelock_net"
 class DeltaUpsert:
     """Rows need the table's columns and at most one row per key. The table's session must be the sink's own."""
 
+    appends = False
+
     def __init__(
         self,
         table: DeltaTable,

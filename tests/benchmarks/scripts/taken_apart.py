@@ -63,16 +63,16 @@ class Parts:
 def main() -> None:
     parts = Parts(float(sys.argv[2]))
     # What the command imports.
+    import connector.assembly as assembly
     import connector.cli
     from connector.source import KafkaSource
     from sinks.delta.commit import PipelineCommits
 
     parts.add("imports", RUNNING)
-    pipeline = connector.pipeline
-    pipeline.session = parts.entered("session", pipeline.session)  # type: ignore[assignment]
+    assembly.session = parts.entered("session", assembly.session)  # type: ignore[assignment]
     KafkaSource.look = parts.timed("look", KafkaSource.look)  # type: ignore[method-assign]
     PipelineCommits.position = parts.timed("position", PipelineCommits.position)  # type: ignore[method-assign]
-    pipeline.Pipeline.from_file(Path(sys.argv[1])).run(observers=[parts.observe])
+    connector.Pipeline.from_file(Path(sys.argv[1])).run(observers=[parts.observe])
     parts.finish()
     print(json.dumps(parts.seconds))
 

@@ -1,0 +1,215 @@
+"""A pipeline put together to be run: session, source, consumer group, sinks, and what an epoch does with them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from connector.clock import Timing
+from connector.config import DeltaAppendSink, Fold, KafkaTopicSink, PipelineConfig
+from connector.coordinator import Coordinator
+from connector.delivery.work import Group, Topics, Work, behind
+from connector.epoch import Reading, prepare_epoch, run_epoch
+from connector.fold import Folding
+from connector.group import ConsumerGroup
+from connector.log import Log
+from connector.parts import Output, Table, letters, letters_table, letters_topic, outputs, with_new_columns
+from connector.protocol.recover import TopicsHeld
+from connector.protocol.steps import Observer
+from connector.rewind import Unpublished
+from connector.source import KafkaSource, no_records
+from connector.spark import is_connect, session
+from connector.tuning import tuned
+from sinks.contract import Committed, Epoch, Prepared
+from sinks.delta.retire import retire
+from sinks.delta.table import DeltaTable
+from sinks.delta.tombstones import Tombstones
+from sinks.errors import LakelockError
+from sinks.s3a import require_conditional_writes
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SHORT = 100_000
+"""Records that a JVM started in haste appends two seconds sooner than another; at three times as many it no longer
+does. See docs/spark.md."""
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """One run of a pipeline: ``run`` is its id."""
+
+    config: PipelineConfig
+    run: str
+    spark: SparkSession
+    source: KafkaSource
+    group: ConsumerGroup
+    outputs: Sequence[Output]
+    log: Log | None
+    """With two-phase commit."""
+
+    @property
+    def table(self) -> Table:
+        """The one table of a pipeline without two-phase commit."""
+        (table,) = self.outputs
+        assert isinstance(table, Table)
+        return table
+
+    def make_ready(self) -> None:
+        """Log and tables are there, take the rows, and are where two writers can't overwrite one another."""
+        if self.log is not None:
+            self.log.create()
+            require_conditional_writes(self.spark, self.log.location)
+        for output in self.outputs:
+            output.ready()
+            require_conditional_writes(self.spark, output.location)
+        topic = letters_topic(self.config)
+        if topic is not None:
+            topic.check()
+
+    def look_back(self) -> None:
+        """Where the table was restored since its last epoch, its letters are what they were. Where the table was merged
+        on read, and isn't any more, its log of changes ends."""
+        found = letters_table(self.config, self.spark) if not self.config.two_phase else None
+        position = self.table.derivation.sink.position() if found is not None else None
+        if found is not None and position is not None and position.restored_to is not None:
+            found.take_back(position.offsets, position.restored_to, position.epoch)
+        log = self.table.derivation.log if not self.config.two_phase else None
+        if log is None:
+            return
+        if self.config.merged_on_read is None:
+            log.close(self.run)
+        else:
+            log.make_ready()
+
+    def work(self, observe: Observer, *, topics: Topics) -> Work:
+        group: Group = self.group
+        coordinator: Coordinator | None = None
+        if self.log is not None:
+            coordinator = self.coordinator(observe)
+            if any(isinstance(sink, KafkaTopicSink) for sink in self.config.sinks):
+                group = Unpublished()  # the topic's transactions commit the group's offsets
+
+        reading = self.reading({output.label: output for output in self.outputs})
+
+        def run_one(epoch: Epoch, offsets_behind: int) -> Committed:
+            sink = self.table.derivation.sink
+            with tuned(self.spark, self.config.spark_options, appended=epoch.span if sink.appends else None):
+                return run_epoch(epoch, reading, write=sink.write, observe=observe, behind=offsets_behind)
+
+        folding = self.folding(observe)
+        return Work(
+            pipeline=self.config.name,
+            owner=self.run,
+            topics=topics,
+            position=coordinator.position if coordinator else self.table.derivation.sink.position,
+            run_epoch=coordinator.run_epoch if coordinator else run_one,
+            max_records=self.config.epoch.max_records,
+            group=group,
+            observe=observe,
+            continue_on_data_loss=self.config.source.continue_on_data_loss,
+            max_bytes=self.config.epoch.max_bytes,
+            target_duration=self.config.epoch.target_duration,
+            target_latency=self.config.target_latency,
+            retire=self._retire if self.config.source.on_recreated_topic == "continue" else None,
+            fold=folding.after if folding else None,
+            settle=coordinator.settle if coordinator else None,
+        )
+
+    def reading(self, outputs: Mapping[str, Output]) -> Reading:
+        clock = self.config.clock
+        headers = self.config.headers or self.config.dead_letters is not None
+        return Reading(
+            read=partial(self.source.read, self.spark, headers=headers),
+            outputs=outputs,
+            timing=Timing(clock, self.config.idle_after) if clock is not None else None,
+            letters=letters(self.config, self.spark),
+            with_new_columns=partial(
+                with_new_columns, self.config, no_records(self.spark), [output.label for output in self.outputs]
+            ),
+        )
+
+    def folding(self, observe: Observer) -> Folding | None:
+        sink = self.config.merged_on_read
+        log = self.table.derivation.log if sink is not None else None
+        if sink is None or log is None:
+            return None
+        return Folding(log, sink.fold or Fold(), self.config.name, self.run, observe)
+
+    def _retire(self, epoch: Epoch, names: Mapping[str, str]) -> Committed:
+        """What is stored of topics that were made again gets other names."""
+        of, letters = self.table, self.config.dead_letters
+        beside = [Tombstones(of.table, ()).table]
+        if letters is not None and letters.topic is None:
+            beside.append(DeltaTable(of.table.spark, path=letters.path, name=letters.table))
+        return retire(of.table, of.commits, epoch, names, beside)
+
+    def coordinator(self, observe: Observer) -> Coordinator:
+        sinks = [output.two_phase(self.config.name) for output in self.outputs]
+        by_name = {sink.name: (output, sink) for output, sink in zip(self.outputs, sinks, strict=True)}
+
+        def prepare(
+            epoch: Epoch, names: Sequence[str], again: bool, behind: int
+        ) -> tuple[Epoch, Mapping[str, Prepared]]:
+            return prepare_epoch(
+                epoch,
+                self.reading({name: by_name[name][0] for name in names}),
+                {name: by_name[name][1] for name in names},
+                again=again,
+                at_once=not is_connect(self.spark),
+                observe=observe,
+                behind=behind,
+            )
+
+        assert self.log is not None
+        return Coordinator(
+            self.log,
+            sinks,
+            run=self.run,
+            config=self.config.shape,
+            prepare=prepare,
+            observe=observe,
+            at_once=not is_connect(self.spark),
+        )
+
+
+@contextmanager
+def assembled(config: PipelineConfig, *, debug: bool = False, short: bool | None = None) -> Iterator[Assembly]:
+    """``short``: whether there is little to do; None: that is found out where it makes a difference."""
+    # Kafka first: that no broker answers is known long before Spark has started.
+    source = KafkaSource(config.source)
+    group = ConsumerGroup(config)
+    run = str(uuid.uuid4())
+    try:
+        held = source.look()
+        with session(
+            config.spark_options,
+            name=config.name,
+            s3=config.on_s3,
+            debug=debug,
+            short=lambda: _is_short(config, held, group) if short is None else short,
+        ) as spark:
+            log = None
+            if config.two_phase and config.coordinator is not None:
+                place = config.coordinator
+                log = Log(spark, path=place.path, name=place.table, pipeline=config.name, run=run)
+            with outputs(config, spark, no_records(spark), log.staging if log else "") as found:
+                yield Assembly(config, run, spark, source, group, found, log)
+    finally:
+        group.close()
+        source.close()
+
+
+def _is_short(config: PipelineConfig, held: TopicsHeld, group: ConsumerGroup) -> bool:
+    """Whether a run has little to read, and nothing to merge it with, by the offsets that were published to the
+    group: a guess, on which nothing depends but how the JVM is started."""
+    if config.interval is not None or not all(isinstance(sink, DeltaAppendSink) for sink in config.sinks):
+        return False
+    try:
+        return behind(group.committed(), held) <= _SHORT
+    except LakelockError:
+        return False

@@ -1,0 +1,41 @@
+"""Spark's settings for the work of an epoch, in sessions that Lakelock makes on this machine. See docs/spark.md."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TUNING = "spark.lakelock.tuning"
+"""Set in the sessions that may be tuned: "true"."""
+_FEW = 10_000
+"""Records that are decoded sooner than the code for it is compiled."""
+_FOR_FEW = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # Delta's state of its log: a few hundred actions at most are read, for the epoch that it holds.
+    "spark.databricks.delta.snapshotPartitions": "1",
+}
+
+
+@contextmanager
+def tuned(spark: SparkSession, options: Container[str], *, appended: int | None) -> Iterator[None]:
+    """For the block. ``options``: settings that the user has chosen; ``appended``: records of the epoch, None where
+    they are merged into a table, whose size counts more than theirs."""
+    changed: dict[str, str] = {}
+    if appended is not None and appended <= _FEW and spark.conf.get(TUNING, "false") == "true":
+        changed = {name: value for name, value in _FOR_FEW.items() if name not in options}
+    before = {name: spark.conf.get(name, None) for name in changed}
+    for name, wanted in changed.items():
+        spark.conf.set(name, wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, value)
