@@ -90,6 +90,10 @@ class Offsets(Mapping[TopicPartition, int]):
         """Whether every partition of ``other`` is read at least as far here."""
         return all(self.get(at, -1) >= offset for at, offset in other.items())
 
+    def ahead_of(self, other: Offsets) -> int:
+        """How many offsets lie between; of a partition that ``other`` doesn't have, all."""
+        return sum(max(0, offset - other.get(at, 0)) for at, offset in self.items())
+
     def to_json(self) -> str:
         return json.dumps(self.to_dict(), separators=(",", ":"))
 

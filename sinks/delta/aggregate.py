@@ -87,14 +87,11 @@ class DeltaAggregate:
             )
         source.write.format("noop").mode("append").save()
 
-    def merged_sql(self, rows: str, at: Position | None, *, hint: str) -> str:
-        """A query for the rows that the table at this position (None: as it is) would have after the write.
-
-        ``rows``: what comes after FROM for them; ``hint``: how to join them.
-        """
+    def merged_sql(self, rows: str, keys: str, at: Position | None, *, hint: str) -> str:
+        """See ``sinks.delta.on_read.Merging``."""
         target = self._table.sql_at(at.version if at else None)
         merge = adding(self._groups, guarded=True)
-        return merge.query(target, rows, self._table.schema.names, there="_state", hint=hint)
+        return merge.query(target, rows, keys, self._table.schema.names, hint=hint)
 
     def write(self, epoch: Epoch, rows: DataFrame, *, within: str = "") -> Committed:
         """``within``: SQL of what holds of every row ``t`` of the table that the rows add to."""

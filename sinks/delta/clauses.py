@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from sinks.raised import identifier
 
+_THERE, _CASE = "_lakelock_there", "_lakelock_case"
+
 
 @dataclass(frozen=True)
 class Change:
@@ -60,41 +62,50 @@ class Merge:
         evolving = "WITH SCHEMA EVOLUTION " if self.evolves else ""
         return f"MERGE {evolving}INTO {target} AS t USING {source} AS s ON {self.on} {' '.join(clauses)}"
 
-    def query(self, target: str, source: str, columns: Sequence[str], *, there: str, hint: str = "") -> str:
-        """``target``, ``source``: what comes after FROM; ``columns``: the table's; ``there``: a column of the source
-        that is never null; ``hint``: how to join ``s``.
+    def query(
+        self, target: str, source: str, keys: str, columns: Sequence[str], *, replaces: bool = False, hint: str = ""
+    ) -> str:
+        """``target``, ``source``: what comes after FROM; ``keys``: the same of rows with the source's keys, in any
+        number; ``columns``: the table's; ``hint``: how to join ``s``. ``replaces``: each row of the source is newer
+        than the one of the table, and tells all of it.
 
-        One pass over the table for its rows, and one over its keys for those that are new: this way both are joins
-        with the small source, and nothing of the table is moved. ``unmatched`` isn't done.
+        The many rows that the source says nothing of are passed on by one join with its keys, and only those that it is
+        about are worked out: a CASE over every row is more code than the JVM compiles, and took ten times as long.
+        ``unmatched`` isn't done.
         """
-        unchanged = f"s.{identifier(there)} IS NULL"
-        changes = [(change.when or "true", _by_lower_case(change.sets)) for change in self.matched]
-        rows = []
-        for name in columns:
-            before = f"t.{identifier(name)}"
-            whens = "".join(f" WHEN {when} THEN {sets.get(name.lower(), before)}" for when, sets in changes)
-            changed = any(name.lower() in sets for _, sets in changes)
-            value = f"CASE WHEN {unchanged} THEN {before}{whens} ELSE {before} END" if changed else before
-            rows.append(f"{value} AS {identifier(name)}")
-        left = ""
-        if any(change.sets is None for change in self.matched):
-            gone = "".join(f" WHEN {c.when or 'true'} THEN {str(c.sets is None).lower()}" for c in self.matched)
-            left = f"WHERE {unchanged} OR NOT CASE{gone} ELSE false END"
-        inserts = _by_lower_case(self.inserts)
-        added = ", ".join(f"{inserts.get(name.lower(), 'NULL')} AS {identifier(name)}" for name in columns)
-        key = ", ".join(f"t.{identifier(name)}" for name in self.key)
-        return (
-            f"SELECT {hint} {', '.join(rows)} FROM {target} AS t LEFT JOIN {source} AS s ON {self.on} {left} "
-            f"UNION ALL SELECT {added} FROM {source} AS s "
-            f"LEFT ANTI JOIN (SELECT {hint} {key} FROM {target} AS t LEFT SEMI JOIN {source} AS s ON {self.on}) AS t "
-            f"ON {self.on} WHERE {self.insert_when or 'true'}"
+        keys = f"(SELECT {', '.join(map(identifier, self.key))} FROM {keys})"
+        untouched = (
+            f"SELECT {hint} {', '.join(f't.{identifier(name)}' for name in columns)} "
+            f"FROM {target} AS t LEFT ANTI JOIN {keys} AS s ON {self.on}"
         )
+        inserts = _by_lower_case(self.inserts)
+        if replaces and all(name.lower() in inserts for name in columns):
+            new = ", ".join(f"{inserts[name.lower()]} AS {identifier(name)}" for name in columns)
+            return f"{untouched} UNION ALL SELECT {new} FROM {source} AS s WHERE {self.insert_when or 'true'}"
+        touched = f"(SELECT {hint} t.*, true AS {_THERE} FROM {target} AS t LEFT SEMI JOIN {keys} AS s ON {self.on})"
+        is_new = f"t.{_THERE} IS NULL"
+        cases = [Change(f"{is_new}{_and(self.insert_when)}", inserts), Change(is_new, None), *self.matched]
+        which = " ".join(f"WHEN {change.when or 'true'} THEN {number}" for number, change in enumerate(cases))
+        rows = (
+            f"(SELECT struct(s.*) AS s, struct(t.*) AS t, CASE {which} ELSE {len(cases)} END AS {_CASE} "
+            f"FROM {source} AS s LEFT JOIN {touched} AS t ON {self.on})"
+        )
+        sets = {number: _by_lower_case(change.sets) for number, change in enumerate(cases) if change.sets is not None}
+        values = []
+        for name in columns:
+            whens = "".join(
+                f" WHEN {number} THEN {value[name.lower()]}" for number, value in sets.items() if name.lower() in value
+            )
+            before = f"t.{identifier(name)}"
+            values.append(f"{f'CASE {_CASE}{whens} ELSE {before} END' if whens else before} AS {identifier(name)}")
+        gone = ", ".join(str(number) for number in range(len(cases)) if number not in sets)
+        return f"{untouched} UNION ALL SELECT {', '.join(values)} FROM {rows} WHERE {_CASE} NOT IN ({gone})"
 
 
 def _and(condition: str) -> str:
     return f" AND {condition}" if condition else ""
 
 
-def _by_lower_case(values: Mapping[str, str] | None) -> Mapping[str, str]:
+def _by_lower_case(values: Mapping[str, str]) -> Mapping[str, str]:
     """The table may write its columns' names in another case."""
-    return {name.lower(): value for name, value in (values or {}).items()}
+    return {name.lower(): value for name, value in values.items()}

@@ -36,6 +36,11 @@ class UpsertRule:
     guarded: bool = True
     """Without, the last writer wins. With ``sequenced`` always true."""
 
+    @property
+    def replaces(self) -> bool:
+        """Whether a change that comes later in its partition leaves nothing of what was there."""
+        return not (self.sequenced or self.soft or self.ignore_nulls)
+
 
 def order_sql(row: str, *, sequenced: bool) -> str:
     """The order of this row's update."""

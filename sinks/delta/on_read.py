@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("lakelock.delta")
 
 _READERS_TAKE = timedelta(hours=1)
-_BROADCAST_ROWS = 2_000_000
+_BROADCAST_OFFSETS = 2_000_000
 
 
 class Merging(Protocol):
@@ -56,10 +56,11 @@ class Merging(Protocol):
         """``within``: SQL of what holds of every row ``t`` of the table that the rows are about."""
         ...
 
-    def merged_sql(self, rows: str, at: Position | None, *, hint: str) -> str:
+    def merged_sql(self, rows: str, keys: str, at: Position | None, *, hint: str) -> str:
         """A query for the rows that the table at this position (None: as it is) would have after the write.
 
-        ``rows``: what comes after FROM for them; ``hint``: how to join them.
+        ``rows``: what comes after FROM for them; ``keys``: the same of their keys, in any number; ``hint``: how to join
+        them.
         """
         ...
 
@@ -226,11 +227,10 @@ class MergeOnRead:
         if not found.unfolded or log is None:
             return f"SELECT * FROM {self._of.sql} VERSION AS OF {table.version}"
         changes = self._log.rows_sql(table.epoch, version=log.version)
-        counted = self._spark.sql(f"SELECT count(*) AS changes FROM {changes}").first()
         # Only so nothing of the table is moved; what is too large for that is joined as Spark thinks best.
-        small = counted is not None and counted["changes"] <= _BROADCAST_ROWS
+        small = log.offsets.ahead_of(table.offsets) <= _BROADCAST_OFFSETS
         reduced = f"({self._reduce.sql(changes)})"
-        return self._table.merged_sql(reduced, table, hint="/*+ BROADCAST(s) */" if small else "")
+        return self._table.merged_sql(reduced, changes, table, hint="/*+ BROADCAST(s) */" if small else "")
 
     def publish_view(self) -> None:
         """Make the view for the current rows, where the table has a name, anew after each fold.
@@ -240,8 +240,8 @@ class MergeOnRead:
         """
         if self._of.live_view is None or not self._goes_on or self._folded is None:
             return
-        unfolded = self._reduce.sql(self._log.rows_sql(self._folded.epoch))
-        query = self._table.merged_sql(f"({unfolded})", None, hint="")
+        changes = self._log.rows_sql(self._folded.epoch)
+        query = self._table.merged_sql(f"({self._reduce.sql(changes)})", changes, None, hint="")
         if query == self._published:
             return
         from pyspark.errors import PySparkException

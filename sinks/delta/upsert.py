@@ -89,12 +89,9 @@ class DeltaUpsert:
         with about_moved_keys(self._table.label):
             return self._merges.run(rows, passed, commit, within)
 
-    def merged_sql(self, rows: str, at: Position | None, *, hint: str) -> str:
-        """A query for the rows that the table at this position (None: as it is) would have after the write.
-
-        ``rows``: what comes after FROM for them; ``hint``: how to join them.
-        """
-        return self._merges.merged_sql(rows, at, hint=hint)
+    def merged_sql(self, rows: str, keys: str, at: Position | None, *, hint: str) -> str:
+        """See ``sinks.delta.on_read.Merging``."""
+        return self._merges.merged_sql(rows, keys, at, hint=hint)
 
 
 class Merges:
@@ -127,7 +124,7 @@ class Merges:
             source, merge = self._with_tombstones(changes, self._tombstones, noted, within)
             return commit(source, merge)
 
-    def merged_sql(self, net: str, at: Position | None, *, hint: str) -> str:
+    def merged_sql(self, net: str, keys: str, at: Position | None, *, hint: str) -> str:
         columns = self._table.spark.sql(f"SELECT * FROM {net}").columns
         noted = None
         if self._tombstones is not None and DELETED_BY in columns:
@@ -135,7 +132,8 @@ class Merges:
         source = f"({self._counting_sql(self._marked_sql(net, columns, noted, None), columns)})"
         target = self._table.sql_at(at.version if at else None)
         merge = upserting(self._rule, columns)
-        return merge.query(target, source, self._table.schema.names, there=self._rule.key[0], hint=hint)
+        columns = self._table.schema.names
+        return merge.query(target, source, keys, columns, replaces=self._rule.replaces, hint=hint)
 
     def _merge(self, rows: DataFrame, truncate: str | None = None, within: str = "") -> str:
         merge = upserting(self._rule, rows.columns, truncate, new=self._table.lacks(rows.columns), within=within)

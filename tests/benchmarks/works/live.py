@@ -11,10 +11,11 @@ from pyspark.sql import DataFrame
 
 from benchmarks import ours
 from benchmarks.data import Content, Topic, check, content, latest_per_key, produce, read
-from benchmarks.measure import OURS, Figures, Ratio, Run, Work, alternating, progress
+from benchmarks.measure import OURS, Figures, Ratio, Run, Work, WrongResult, alternating, progress
 from benchmarks.session import measured_session
 from benchmarks.stage import Stage, in_a_process
 from benchmarks.tables import current, full_table, merging
+from connector import Pipeline
 
 PLAIN = "plain Delta table"
 NEVER = 1_000_000
@@ -26,12 +27,17 @@ def made(options: Mapping[str, object], topic: Topic, folder: Path, rows: int) -
     with measured_session(folder, time.time()) as (spark, _):
         full_table(spark, topic, folder, rows)
         shutil.copytree(folder / "table", folder / "plain")
+        # The first epoch is merged into the table; those after it are appended.
+        produce(spark, topic, 1, "0")
+        ours.run(options)
         produce(spark, topic, rows // 100, "id * 100")
+        ours.run({**options, "epoch": {"max_records": max(1, rows // 1_000)}})
         table = spark.read.format("delta").load(str(folder / "plain"))
         should = content(latest_per_key(table.unionByName(read(spark, topic))))
-        ours.run(options)
         check(current(spark, options, folder), should)
-        return should
+    if not Pipeline.from_options(options).status().unfolded:
+        raise WrongResult("everything is folded: there is nothing to measure")
+    return should
 
 
 def read_current(options: Mapping[str, object], folder: Path, begun: float) -> Figures:
