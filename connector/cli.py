@@ -17,6 +17,7 @@ from rich.markup import escape
 from connector.config import DeltaPlace, load
 from connector.lab.commands import lab
 from connector.letters import letter_groups, letters_place
+from connector.maintain import maintain as maintained
 from connector.observe import Progress
 from connector.pipeline import Pipeline
 from connector.rewind import Rewind
@@ -27,6 +28,7 @@ from connector.shown import (
     print_retried,
     print_rewind,
     print_status,
+    print_upkeep,
     recovered_fields,
     status_fields,
 )
@@ -157,6 +159,28 @@ def fold(file: File, debug: Debug = False) -> None:
         folded = pipeline.fold(observers=[Progress(err)])
         if folded is None:
             out.print(f"{pipeline.config.name}: nothing to fold, the table has it all.")
+
+
+@app.command()
+def maintain(
+    file: File,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    json_: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Put small files of the pipeline's Delta tables together (OPTIMIZE), and remove unused ones (VACUUM).
+
+    A run may go on meanwhile; rows and position stay as they are. Unused are files of versions older than the table's
+    delta.deletedFileRetentionDuration (7 days, if it says nothing), and what killed runs have left: `rewind` goes back
+    no further then. Schedule it once a day, or after some hundred epochs.
+    """
+    with reported(debug):
+        config = load(file)
+        done = list(maintained(config, dry_run=dry_run, debug=debug))
+        if json_:
+            sys.stdout.write(json.dumps([asdict(each) for each in done]) + "\n")
+        else:
+            print_upkeep(config.name, done, dry_run=dry_run)
 
 
 @app.command()

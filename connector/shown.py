@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from rich.filesize import decimal
 from rich.markup import escape
 from rich.table import Table
 
@@ -15,6 +16,7 @@ from connector.retry import Retried
 from connector.rewind import Rewind
 from connector.status import Status
 from connector.terminal import out
+from sinks.delta.upkeep import Upkeep
 from sinks.retired import is_retired, topic_of
 
 
@@ -196,6 +198,25 @@ def print_letters(pipeline: str, groups: Sequence[LetterGroup]) -> None:
         when = f"{group.last_noted_at:%Y-%m-%d %H:%M:%S}"
         cells = (f"{group.count:,}", group.reason, group.detail, group.sink or "all", epochs, example, when)
         table.add_row(*map(escape, cells))
+    out.print(table)
+
+
+def print_upkeep(pipeline: str, done: Sequence[Upkeep], *, dry_run: bool) -> None:
+    if not done:
+        out.print(f"{pipeline}: there are no Delta tables yet.")
+        return
+    table = Table(box=None, pad_edge=False)
+    for heading in ("table", "files", "size", "small files", "unused files"):
+        table.add_column(heading, justify="right" if heading in ("files", "size") else "left", overflow="fold")
+    would = "would be " if dry_run else ""
+    for each in done:
+        small = f"{each.small:,} {would}put together" if each.small else "none"
+        if each.into is not None:
+            small += f" into {each.into:,}"
+        unused = f"{each.unused:,} {would}removed" if each.unused else "none"
+        if each.unused is None:
+            unused = "left: the table keeps files for less than an hour, which a run may need to write them"
+        table.add_row(escape(each.table), f"{each.files:,}", decimal(each.bytes), small, unused)
     out.print(table)
 
 

@@ -53,7 +53,7 @@ class ChangeLog:
         rows = changes.selectExpr(f"{epoch.number}L AS {EPOCH}", *map(identifier, changes.columns))
         # Whatever number of partitions a small epoch was read from, it is one file.
         rows = rows.coalesce(1 + epoch.span // _RECORDS_PER_FILE)
-        writer = rows.writeTo(self._table().sql)
+        writer = rows.writeTo(self.table.sql)
         for name, value in options(epoch).items():
             writer = writer.option(name, value)
         return commits.commit(epoch, writer.append)
@@ -61,7 +61,7 @@ class ChangeLog:
     def start(self, epoch: Epoch, changes: DataFrame) -> Committed:
         """Empty, from this epoch on, which is in the table: made if need be. ``changes``: none, for their columns."""
         no_rows = changes.selectExpr(f"{epoch.number}L AS {EPOCH}", *map(identifier, changes.columns)).limit(0)
-        table = self._table()
+        table = self.table
         if self._find() is None:
             table.create(no_rows.schema, properties=_PROPERTIES)
         commits = self._find()
@@ -75,11 +75,11 @@ class ChangeLog:
         """What comes after FROM for the changes of epochs > ``after``, and <= ``until``."""
         bound = f" AND {EPOCH} <= {until}" if until is not None else ""
         at = f" VERSION AS OF {version}" if version is not None else ""
-        return f"(SELECT * EXCEPT ({EPOCH}) FROM {self._table().sql}{at} WHERE {EPOCH} > {after}{bound})"
+        return f"(SELECT * EXCEPT ({EPOCH}) FROM {self.table.sql}{at} WHERE {EPOCH} > {after}{bound})"
 
     def add_columns(self, changes: StructType) -> None:
         """Those that the table has got since the log was made; earlier changes have nulls there."""
-        table = self._table()
+        table = self.table
         there = {name.lower() for name in table.schema.names}
         missing = [field for field in changes if field.name.lower() not in there]
         if missing:
@@ -88,18 +88,18 @@ class ChangeLog:
 
     def forget(self, until: int) -> None:
         """Delete the changes of epochs <= ``until``: whole files, so nothing is rewritten."""
-        table = self._table()
+        table = self.table
         table.spark.sql(f"DELETE FROM {table.sql} WHERE {EPOCH} <= {until}").collect()
 
     def _find(self) -> PipelineCommits | None:
         """Asked until it is there."""
-        table = self._table()
-        # Its folder first: while there is none, Delta takes the path for a partition of the table around it.
-        if self._commits is None and table.has_log() and table.detail() is not None:
-            self._commits = PipelineCommits(table, pipeline=self._pipeline, topics=self._topics)
+        if self._commits is None and self.table.exists():
+            self._commits = PipelineCommits(self.table, pipeline=self._pipeline, topics=self._topics)
         return self._commits
 
-    def _table(self) -> DeltaTable:
+    @property
+    def table(self) -> DeltaTable:
+        """Where the changes are, or would be."""
         if self._at is None:
             self._at = DeltaTable(self._of.spark, path=f"{self._of.location.rstrip('/')}/{FOLDER}")
         return self._at

@@ -44,16 +44,13 @@ class DeadLetters:
     """The letters of one pipeline."""
 
     def __init__(self, table: DeltaTable, *, pipeline: str) -> None:
-        self._table = table
+        self.table = table
         self._of_pipeline = f"pipeline = {literal(pipeline)}"
         self._pipeline = pipeline
         self._ready = False
 
     def exists(self) -> bool:
-        # Its folder first: while there is none, Delta takes the path for a partition of the table around it.
-        if self._table.path is not None and not self._table.has_log():
-            return False
-        return self._table.detail() is not None
+        return self.table.exists()
 
     def add(self, letters: DataFrame, epoch: Epoch) -> None:
         """``letters``: columns ``sink``, ``reason``, ``detail``, ``key``, ``value``, ``headers``, the coordinates, and
@@ -67,7 +64,7 @@ class DeadLetters:
         rows.createOrReplaceTempView(_SOURCE)
         same = " AND ".join(f"t.{name} <=> s.{name}" for name in ("pipeline", *IDENTITY))
         self._run(
-            f"MERGE INTO {self._table.sql} AS t USING {_SOURCE} AS s "
+            f"MERGE INTO {self.table.sql} AS t USING {_SOURCE} AS s "
             f"ON {same} AND (t._retried_epoch IS NULL OR t._retry IS NULL) "
             # It is this epoch's now: `take_back` leaves it alone.
             "WHEN MATCHED AND (t.epoch <> s.epoch OR t._retried_epoch IS NOT NULL) THEN "
@@ -86,15 +83,15 @@ class DeadLetters:
         self._make_ready()
         is_open = f"{self._of_pipeline} AND _retried_epoch IS NULL AND {_passed(position)}"
         where = f"{is_open} AND _noted_at < {_time(before)}"
-        found = self._table.spark.sql(f"SELECT count(*) AS n FROM {self._table.sql} WHERE {where}").first()
+        found = self.table.spark.sql(f"SELECT count(*) AS n FROM {self.table.sql} WHERE {where}").first()
         return found["n"] if found else 0
 
     def records(self, retry: str) -> DataFrame:
         """The marked ones as Kafka's source gives records, each once, whatever becomes of the table meanwhile."""
-        version = self._table.history(1)[0].version
-        return self._table.spark.sql(
+        version = self.table.history(1)[0].version
+        return self.table.spark.sql(
             "SELECT key, value, _topic AS topic, _partition AS partition, _offset AS offset, _timestamp AS timestamp, "
-            f"headers FROM {self._table.sql} VERSION AS OF {version} "
+            f"headers FROM {self.table.sql} VERSION AS OF {version} "
             f"WHERE {self._of_pipeline} AND _retry = {literal(retry)}"
         ).dropDuplicates(["topic", "partition", "offset"])
 
@@ -103,7 +100,7 @@ class DeadLetters:
         letters.dropDuplicates([*_RECORD]).createOrReplaceTempView(_SOURCE)
         same = " AND ".join(f"t.{name} = s.{name}" for name in _RECORD)
         self._run(
-            f"MERGE INTO {self._table.sql} AS t USING {_SOURCE} AS s "
+            f"MERGE INTO {self.table.sql} AS t USING {_SOURCE} AS s "
             f"ON t.{self._of_pipeline} AND t._retry = {literal(retry)} AND {same} "
             "WHEN MATCHED THEN UPDATE SET sink = s.sink, reason = s.reason, detail = s.detail, _retry = NULL"
         )
@@ -130,12 +127,12 @@ class DeadLetters:
 
     def _update(self, values: dict[str, str], where: str) -> int:
         sets = ", ".join(f"{name} = {value}" for name, value in values.items())
-        sql = f"UPDATE {self._table.sql} SET {sets} WHERE {self._of_pipeline} AND {where}"
+        sql = f"UPDATE {self.table.sql} SET {sets} WHERE {self._of_pipeline} AND {where}"
         return self._run(sql)
 
     def _run(self, sql: str) -> int:
         """Rows that it changed."""
-        counts = past_conflicts(lambda: self._table.spark.sql(sql).first())
+        counts = past_conflicts(lambda: self.table.spark.sql(sql).first())
         return int(counts[0]) if counts else 0
 
     def _make_ready(self) -> None:
@@ -143,11 +140,11 @@ class DeadLetters:
         if self._ready:
             return
         if not self.exists():
-            self._table.create(self._table.spark.createDataFrame([], COLUMNS).schema)
-        there = self._table.spark.table(self._table.sql).columns
+            self.table.create(self.table.spark.createDataFrame([], COLUMNS).schema)
+        there = self.table.spark.table(self.table.sql).columns
         missing = [f"{name} {kind}" for name, kind in _RETRIES.items() if name not in there]
         if missing:
-            self._table.spark.sql(f"ALTER TABLE {self._table.sql} ADD COLUMNS ({', '.join(missing)})").collect()
+            self.table.spark.sql(f"ALTER TABLE {self.table.sql} ADD COLUMNS ({', '.join(missing)})").collect()
         self._ready = True
 
 

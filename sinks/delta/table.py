@@ -48,11 +48,19 @@ class Detail:
 
     @property
     def log_retention(self) -> timedelta:
-        """How long Delta keeps a commit's metadata; its default where the property can't be read."""
-        text = self.properties.get("delta.logRetentionDuration", "interval 30 days")
+        """How long Delta keeps a commit's metadata."""
+        return self._interval("delta.logRetentionDuration", timedelta(days=30))
+
+    @property
+    def file_retention(self) -> timedelta:
+        """How long VACUUM keeps files that the newest version doesn't have."""
+        return self._interval("delta.deletedFileRetentionDuration", timedelta(days=7))
+
+    def _interval(self, name: str, default: timedelta) -> timedelta:
+        """``default``: Delta's, also where the property can't be read."""
         units = {"week": 604800.0, "day": 86400.0, "hour": 3600.0, "minute": 60.0, "second": 1.0}
-        parts = re.findall(r"(\d+)\s*(week|day|hour|minute|second)s?", text.lower())
-        return timedelta(seconds=sum(int(count) * units[unit] for count, unit in parts)) if parts else timedelta(30)
+        parts = re.findall(r"(\d+)\s*(week|day|hour|minute|second)s?", self.properties.get(name, "").lower())
+        return timedelta(seconds=sum(int(count) * units[unit] for count, unit in parts)) if parts else default
 
 
 class DeltaTable:
@@ -97,6 +105,11 @@ class DeltaTable:
         if self._detail is None:
             self._detail = self._ask_detail()
         return self._detail
+
+    def exists(self) -> bool:
+        """``detail`` of a table that may lie inside another one's folder: Delta would take its path for a partition of
+        that one while there is nothing, so its own folder is looked for first."""
+        return (self.path is None or self.has_log()) and self.detail() is not None
 
     @property
     def live_view(self) -> str | None:

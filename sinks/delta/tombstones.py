@@ -80,9 +80,7 @@ class Tombstones:
 
     def _exists(self, table: DeltaTable) -> bool:
         """Asked until it is there: another member of the consumer group may make it."""
-        if not self._any:
-            # Its folder first: while there is none, Delta takes the path for a partition of the table around it.
-            self._any = table.has_log() and table.detail() is not None
+        self._any = self._any or table.exists()
         return self._any
 
     def _at(self) -> DeltaTable:

@@ -301,7 +301,22 @@ def test_a_letter_that_comes_late_does_not_bring_a_deleted_row_back(lake: Lake, 
     assert current(lake, **ON_READ, **letters) == [("a", 1)]
 
 
-def test_a_key_that_moves_stops_the_fold_and_the_reader_and_loses_nothing(lake: Lake, topic: Topic) -> None:
+def test_a_column_that_the_file_does_not_name_keeps_its_values_for_readers_too(lake: Lake, topic: Topic) -> None:
+    topic.send_rows([("a", 0)])
+    lake.pipeline("upsert", **ON_READ).run()
+    lake.sql("ALTER TABLE {t} ADD COLUMNS (extra STRING)", "upsert")
+    lake.sql("UPDATE {t} SET extra = 'x'", "upsert")
+    topic.send_rows([("a", 1), ("b", 2)])
+    lake.pipeline("upsert", **ON_READ).run()
+    assert lake.spark is not None
+    rows = read(lake.spark, lake.file("upsert", **ON_READ)).select("k", "n", "extra").collect()
+    lake.pipeline("upsert", **ON_READ).fold()
+    expected = [("a", 1, "x"), ("b", 2, None)]
+    assert sorted(tuple(row) for row in rows) == expected
+    assert sorted(lake.sql("SELECT k, n, extra FROM {t}", "upsert")) == expected
+
+
+def test_a_key_that_moves_stops_the_fold_and_loses_nothing(lake: Lake, topic: Topic) -> None:
     topic.send_rows([("a", 0)], partition=0)
     lake.pipeline("upsert", **ON_READ).run()
     topic.send_rows([("a", 1)], partition=1)
