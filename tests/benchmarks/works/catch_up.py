@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +19,9 @@ from benchmarks.stage import Stage, in_a_process
 PEER = "Structured Streaming"
 ONE_TRIGGER = "Structured Streaming, one trigger"
 STATEFUL = "Structured Streaming, stateful"
+UNTUNED = "Structured Streaming, Spark's defaults"
+DEFAULTS = {"spark.sql.shuffle.partitions": "200", "spark.databricks.delta.snapshotPartitions": "50"}
+"""Where the sessions here have others: what a user has who sets nothing."""
 FLOOR = "bare Spark to Parquet"
 EVERYTHING = 1_000_000_000
 """More than any topic here holds."""
@@ -42,8 +45,11 @@ class Lakelock:
 class Streaming:
     query: streaming.Query
     per_trigger: int
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, spark: SparkSession, topic: Topic, folder: Path) -> None:
+        for name, value in self.settings.items():
+            spark.conf.set(name, value)
         self.query(spark, topic, folder, self.per_trigger)
 
 
@@ -82,6 +88,7 @@ def append(stage: Stage) -> list[Run]:
     }
     if stage.all_peers:
         contenders[ONE_TRIGGER] = Streaming(streaming.append, EVERYTHING)
+        contenders[UNTUNED] = Streaming(streaming.append, stage.sizes.per_trigger, DEFAULTS)
     return measure(stage, "append", contenders)
 
 
@@ -92,6 +99,7 @@ def upsert(stage: Stage) -> list[Run]:
     }
     if stage.all_peers:
         contenders[ONE_TRIGGER] = Streaming(streaming.upsert, EVERYTHING)
+        contenders[UNTUNED] = Streaming(streaming.upsert, stage.sizes.per_trigger, DEFAULTS)
     return measure(stage, "upsert", contenders)
 
 
@@ -103,6 +111,7 @@ def aggregates(stage: Stage) -> list[Run]:
     }
     if stage.all_peers:
         contenders[ONE_TRIGGER] = Streaming(streaming.partial_sums, EVERYTHING)
+        contenders[UNTUNED] = Streaming(streaming.partial_sums, stage.sizes.per_trigger, DEFAULTS)
         contenders[STATEFUL] = Streaming(streaming.stateful_sums, stage.sizes.per_trigger)
     return measure(stage, "aggregate", contenders)
 
@@ -120,6 +129,7 @@ WORKS = (
             _speed(PEER, 1.5),
             Ratio("time / floor", (OURS, "seconds"), (FLOOR, "seconds"), at_most=1.25),
             _speed(ONE_TRIGGER),
+            _speed(UNTUNED),
         ),
         append,
     ),
@@ -127,14 +137,14 @@ WORKS = (
         "upsert",
         "the latest row per key of a topic, one epoch",
         "seconds",
-        (_speed(PEER, 2.5), _speed(ONE_TRIGGER)),
+        (_speed(PEER, 2.5), _speed(ONE_TRIGGER), _speed(UNTUNED)),
         upsert,
     ),
     Work(
         "aggregates",
         "count and sum per key of a topic, one epoch",
         "seconds",
-        (_speed(PEER, 2.0), _speed(ONE_TRIGGER), _speed(STATEFUL)),
+        (_speed(PEER, 2.0), _speed(ONE_TRIGGER), _speed(UNTUNED), _speed(STATEFUL)),
         aggregates,
     ),
 )
