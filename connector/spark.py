@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from connector import jars
+from connector.jars import archive
 from connector.tuning import TUNING
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ _AVRO_LIMITS = " ".join(
     for kind, limit in (("bytes", 16 << 20), ("string", 16 << 20), ("collectionItems", 16 << 20))
 )
 _REDACTED = "(redacted)"
+_JAVA = "spark.driver.extraJavaOptions"
+_CLASS_PATH = "spark.driver.extraClassPath"
 _creating = threading.Lock()
 _NEVER_COPIED = ("spark.databricks.delta.write.txn", "spark.databricks.delta.commitInfo.userMetadata")
 
@@ -67,7 +70,10 @@ def session(
             yield own
         return
     builder = SparkSession.builder.appName(f"lakelock {name}")
-    settings = {**_defaults(options, s3, short), **options}
+    defaults = _defaults(options, s3, short)
+    settings = {**defaults, **options}
+    if _CLASS_PATH in defaults and _CLASS_PATH in options:
+        settings[_CLASS_PATH] = f"{defaults[_CLASS_PATH]}:{options[_CLASS_PATH]}"
     for process in ("driver", "executor"):
         java = f"spark.{process}.extraJavaOptions"
         # The last one counts: the user's own.
@@ -78,8 +84,10 @@ def session(
     if not debug:
         # A failed task would print its stack trace before our one paragraph says what happened.
         quiet = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
-        java = "spark.driver.extraJavaOptions"
-        settings[java] = f"{settings.get(java, '')} {quiet}".strip()
+        settings[_JAVA] = f"{settings[_JAVA]} {quiet}"
+    classes = archive.find() if _CLASS_PATH in defaults else None
+    if classes is not None and "-XX:ArchiveClassesAtExit" not in settings[_JAVA]:
+        settings[_JAVA] = f"-XX:SharedArchiveFile={classes} {settings[_JAVA]}"
     for key, value in settings.items():
         builder = builder.config(key, value)
     with warnings.catch_warnings(), _sigint_kept():
@@ -175,9 +183,9 @@ def _defaults(options: Mapping[str, str], s3: bool, short: Callable[[], bool]) -
         _PLANS: _IN_PLANS,
         # Delta's own store for S3 lets one driver replace another's commit.
         "spark.delta.logStore.s3a.impl": jars.LOG_STORE,
-        **_jars(s3),
+        **_jars(options, s3),
     }
-    if not {"spark.master", "spark.remote"} & options.keys() and not os.environ.get("SPARK_REMOTE"):
+    if "spark.master" not in options and not _elsewhere(options):
         defaults |= {
             "spark.master": "local[*]",
             "spark.driver.host": "127.0.0.1",
@@ -187,17 +195,26 @@ def _defaults(options: Mapping[str, str], s3: bool, short: Callable[[], bool]) -
             "spark.ui.enabled": "false",
             TUNING: "true",
         }
-        if "spark.driver.extraJavaOptions" not in options and short():
+        if _JAVA not in options and short():
             # Most of a short run is the start of its JVM: code compiled quickly rather than well saves a quarter of it.
-            defaults["spark.driver.extraJavaOptions"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+            defaults[_JAVA] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     return defaults
 
 
-def _jars(s3: bool) -> dict[str, str]:
+def _elsewhere(options: Mapping[str, str]) -> bool:
+    """Whether it is a client of Spark Connect."""
+    return "spark.remote" in options or bool(os.environ.get("SPARK_REMOTE"))
+
+
+def _jars(options: Mapping[str, str], s3: bool) -> dict[str, str]:
     """The jars that this environment carries, or their names for Spark to fetch."""
     local = jars.find("spark")
     if local:
-        return {"spark.jars": ",".join(map(str, [*local, *jars.find("s3"), jars.LOG_STORE_JAR]))}
+        found = [str(jar) for jar in (*local, *jars.find("s3"), jars.LOG_STORE_JAR)]
+        master = options.get("spark.master", "local" if not _elsewhere(options) else "")
+        # Where all is one JVM, its own class path: it starts sooner, and knows them by the archive of classes.
+        one_jvm = master == "local" or master.startswith("local[")
+        return {_CLASS_PATH: ":".join(found)} if one_jvm else {"spark.jars": ",".join(found)}
     spark, delta = version("pyspark"), version("delta-spark")
     short = ".".join(spark.split(".")[:2])
     packages = [f"io.delta:delta-spark_{short}_2.13:{delta}"]

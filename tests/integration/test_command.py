@@ -12,6 +12,8 @@ import pytest
 import yaml
 from conftest import Lake, Topic
 
+from connector.jars import archive
+
 
 def lakelock(*arguments: object, **options) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "connector", *map(str, arguments)]
@@ -132,3 +134,13 @@ def test_a_second_signal_abandons_the_epoch(lake: Lake, topic: Topic) -> None:
     assert position is not None
     lake.pipeline("upsert").run()
     assert lake.rows("upsert") == [("a", 199)]
+
+
+def test_the_jvm_of_a_run_takes_its_classes_from_the_archive_of_this_environment(lake: Lake, topic: Topic) -> None:
+    assert archive.find() is not None, "`lakelock jars` makes it"
+    topic.send_rows([("a", 0)])
+    # With this the JVM refuses to start where the archive isn't for it and these jars.
+    strict = {"spark.driver.extraJavaOptions": "-Xshare:on -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    file = lake.file("append", spark=strict)
+    subprocess.run([sys.executable, "-m", "connector", "run", str(file)], capture_output=True, check=True)
+    assert lake.rows() == [("a", 0)]

@@ -189,7 +189,7 @@ def test_the_log_stores_jar_was_built_from_the_source_next_to_it() -> None:
 
 def test_where_there_are_no_jars_spark_fetches_s3a_only_for_who_needs_it(home: Path) -> None:
     for s3 in (False, True):
-        settings = spark_jars(s3)
+        settings = spark_jars({}, s3)
         assert ("org.apache.hadoop:hadoop-aws:3.4.2" in settings["spark.jars.packages"].split(",")) is s3
         assert settings["spark.jars"] == str(jars.LOG_STORE_JAR)
 
@@ -198,4 +198,8 @@ def test_where_there_are_jars_spark_is_given_them_all(home: Path) -> None:
     for kind in jars.KINDS:
         (home / kind).mkdir(parents=True)
         (home / kind / f"{kind}.jar").touch()
-    assert spark_jars(False) == {"spark.jars": f"{home}/spark/spark.jar,{home}/s3/s3.jar,{jars.LOG_STORE_JAR}"}
+    every = [f"{home}/spark/spark.jar", f"{home}/s3/s3.jar", str(jars.LOG_STORE_JAR)]
+    for one_jvm in ({}, {"spark.master": "local[2]"}):
+        assert spark_jars(one_jvm, False) == {"spark.driver.extraClassPath": ":".join(every)}
+    for several in ({"spark.master": "spark://there:7077"}, {"spark.remote": "local[2]"}):
+        assert spark_jars(several, False) == {"spark.jars": ",".join(every)}
