@@ -28,7 +28,7 @@ from sinks.contract import Committed, Epoch, Prepared
 from sinks.delta.retire import retire
 from sinks.delta.table import DeltaTable
 from sinks.delta.tombstones import Tombstones
-from sinks.errors import LakelockError
+from sinks.errors import ConfigurationError, LakelockError
 from sinks.s3a import require_conditional_writes
 
 if TYPE_CHECKING:
@@ -74,17 +74,31 @@ class Assembly:
     def look_back(self) -> None:
         """Where the table was restored since its last epoch, its letters are what they were. Where the table was merged
         on read, and isn't any more, its log of changes ends."""
-        found = letters_table(self.config, self.spark) if not self.config.two_phase else None
+        if self.config.two_phase:
+            self._refuse_unfolded()
+            return
+        found = letters_table(self.config, self.spark)
         position = self.table.derivation.sink.position() if found is not None else None
         if found is not None and position is not None and position.restored_to is not None:
             found.take_back(position.offsets, position.restored_to, position.epoch)
-        log = self.table.derivation.log if not self.config.two_phase else None
+        log = self.table.derivation.log
         if log is None:
             return
         if self.config.merged_on_read is None:
             log.close(self.run)
         else:
             log.make_ready()
+
+    def _refuse_unfolded(self) -> None:
+        for output in self.outputs:
+            log = output.derivation.log if isinstance(output, Table) else None
+            unfolded = log.unfolded() if log is not None else 0
+            if unfolded:
+                raise ConfigurationError(
+                    f"The table {output.label!r} was merged on read, and {unfolded} epochs aren't folded into it yet: "
+                    "several sinks would go on without them.",
+                    hint="Run `lakelock fold` with the file as it was.",
+                )
 
     def work(self, observe: Observer, *, topics: Topics) -> Work:
         group: Group = self.group

@@ -41,6 +41,8 @@ class Folding:
             return False
         if position.epoch - folded.epoch >= self.when.epochs:
             return True
+        if position.offsets.ahead_of(folded.offsets) >= self.when.records:
+            return True
         now = datetime.now(timezone.utc)
         if folded.refresh_after is not None and now >= folded.refresh_after:
             return True  # or the table would forget where it stands

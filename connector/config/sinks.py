@@ -77,10 +77,11 @@ class KeyedSink(DeltaPlace):
 
 
 class Fold(Options):
-    """When what was appended to the log of changes is merged into the table: after so many epochs, and at the end of a
-    round where the oldest change has waited for ``interval``."""
+    """When what was appended to the log of changes is merged into the table: after so many epochs or records, and at
+    the end of a round where the oldest change has waited for ``interval``."""
 
     epochs: Annotated[int, Field(ge=1)] = 50
+    records: Annotated[int, Field(ge=1)] = 1_000_000
     interval: Annotated[Duration, Field(gt=timedelta(0))] | None = None
 
 

@@ -157,6 +157,10 @@ class MergeOnRead:
         self._goes_on, self._folded = found.goes_on, found.table
         return found.position
 
+    def unfolded(self) -> int:
+        """Epochs that are in the log only. Of a table without one nothing is asked."""
+        return self.standing().unfolded if self._log.table.exists() else 0
+
     def rehearse(self, rows: DataFrame, _: Epoch) -> None:
         """An append: what the table holds makes no difference before the fold."""
 

@@ -301,6 +301,28 @@ def test_a_letter_that_comes_late_does_not_bring_a_deleted_row_back(lake: Lake, 
     assert current(lake, **ON_READ, **letters) == [("a", 1)]
 
 
+def test_several_sinks_need_a_table_that_is_folded(lake: Lake, topic: Topic) -> None:
+    for number in range(2):
+        topic.send_rows([("a", number)])
+        lake.pipeline("upsert", **ON_READ).run()
+    several = {**lake.options("upsert"), "coordinator": {"path": str(lake.path("log"))}}
+    several["sinks"] = [*several["sinks"], {"type": "delta_append", "path": str(lake.path("append"))}]
+    with pytest.raises(ConfigurationError, match="1 epochs aren't folded"):
+        Pipeline.from_options(several).run()
+    assert current(lake) == [("a", 1)]
+
+
+def test_many_records_are_folded_before_many_epochs_are(lake: Lake, topic: Topic) -> None:
+    topic.send_rows([("a", 0)])
+    lake.pipeline("upsert", **options(fold={"records": 3})).run()
+    topic.send_rows([("b", 1), ("c", 2)])
+    lake.pipeline("upsert", **options(fold={"records": 3})).run()
+    assert lake.rows("upsert") == [("a", 0)]
+    topic.send_rows([("a", 3)])
+    lake.pipeline("upsert", **options(fold={"records": 3})).run()
+    assert lake.rows("upsert") == [("a", 3), ("b", 1), ("c", 2)]
+
+
 def test_a_column_that_the_file_does_not_name_keeps_its_values_for_readers_too(lake: Lake, topic: Topic) -> None:
     topic.send_rows([("a", 0)])
     lake.pipeline("upsert", **ON_READ).run()
