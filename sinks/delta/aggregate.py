@@ -95,10 +95,11 @@ class DeltaAggregate:
 
     def write(self, epoch: Epoch, rows: DataFrame, *, within: str = "") -> Committed:
         """``within``: SQL of what holds of every row ``t`` of the table that the rows add to."""
-        sql = replace(adding(self._groups, guarded=True), within=within).statement(self._table.sql, SOURCE)
+        merge = replace(adding(self._groups, guarded=True), within=within)
 
         def write() -> None:
             # Planned again at each attempt: a conflict means that the table has changed.
+            sql = merge.command(self._table, SOURCE)
             merge_epoch(self._table, epoch, self._groups.source(rows, epoch), SOURCE, sql)
 
         return self._commits.commit(epoch, write)

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from sinks.raised import identifier
+from sinks.raised import identifier, raise_sql
 
+if TYPE_CHECKING:
+    from sinks.delta.table import DeltaTable
+
+NOT_NEW = "not_new"
+"""Kind of the failure of an insertion into a table that has got rows."""
 _THERE, _CASE = "_lakelock_there", "_lakelock_case"
 
 
@@ -49,6 +55,26 @@ class Merge:
         same = "<=>" if self.null_keys else "="
         return " AND ".join(f"t.{identifier(column)} {same} s.{identifier(column)}" for column in self.key) + _and(
             self.within
+        )
+
+    def command(self, table: DeltaTable, source: str) -> str:
+        """The statement; for a table without rows one that doesn't compute the source twice, to look for rows that it
+        is about. To be asked for at each attempt."""
+        return (
+            self.insertion(table.sql, source)
+            if table.is_new and not self.evolves
+            else self.statement(table.sql, source)
+        )
+
+    def insertion(self, target: str, source: str) -> str:
+        """The same where the target has no rows. Where it has got one in between, of which the source has another, it
+        fails; and as it reads the table, Delta refuses it where one comes later, as it refuses a MERGE."""
+        names, key = (", ".join(map(identifier, listed)) for listed in (self.inserts, self.key))
+        not_new = f"CAST({raise_sql(NOT_NEW)} AS BOOLEAN)"
+        return (
+            f"INSERT INTO {target} ({names}) SELECT {', '.join(self.inserts.values())} FROM {source} AS s "
+            f"LEFT JOIN (SELECT {key}, true AS {_THERE} FROM {target}) AS t ON {self.on} "
+            f"WHERE CASE WHEN t.{_THERE} THEN {not_new} ELSE {self.insert_when or 'true'} END"
         )
 
     def statement(self, target: str, source: str) -> str:

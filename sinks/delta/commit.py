@@ -24,10 +24,12 @@ from typing import TYPE_CHECKING, TypeVar
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from sinks.contract import Committed, Epoch, Position
+from sinks.delta.clauses import NOT_NEW
 from sinks.delta.metadata import CommitMetadata
 from sinks.delta.position import Cloned, Commit, FromRows, Own, Standing, find, from_rows, lineage
 from sinks.delta.table import DeltaTable
 from sinks.errors import CommitSkipped, CommitUnknown, Fenced, LakelockError, NotADeltaTable, PositionMismatch
+from sinks.raised import raised
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -359,10 +361,13 @@ def merge_epoch(table: DeltaTable, epoch: Epoch, rows: DataFrame, view: str, mer
 
 def _is_conflict(error: BaseException) -> bool:
     """Another commit got in between, which has nothing to do with the pipeline's position."""
+    if isinstance(error, LakelockError):
+        return False
+    found = raised(error)
+    if found is not None:
+        return bool(found["kind"] == NOT_NEW)
     text = _first_line(error).upper().replace("EXCEPTION", "")
-    return not isinstance(error, LakelockError) and any(
-        conflict in text or conflict.replace("_", "") in text for conflict in _CONFLICTS
-    )
+    return any(conflict in text or conflict.replace("_", "") in text for conflict in _CONFLICTS)
 
 
 def _first_line(error: BaseException) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from sinks.contract import Committed, Epoch
 from sinks.delta.append import evolution
+from sinks.delta.clauses import Merge
 from sinks.delta.commit import past_conflicts, without_position
 from sinks.delta.merge import SOURCE, UpsertRule
 from sinks.delta.table import DeltaTable
@@ -46,9 +47,10 @@ class PlainUpsert:
         self._merges = Merges(table, rule, keep=rule.guarded and not rule.soft, retention=tombstone_retention)
 
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
-        def commit(source: DataFrame, merge: str) -> int:
+        def commit(source: DataFrame, merge: Merge) -> int:
             source.createOrReplaceTempView(SOURCE)
-            counts = past_conflicts(lambda: self._table.spark.sql(merge).first())
+            sql = merge.statement(self._table.sql, SOURCE)
+            counts = past_conflicts(lambda: self._table.spark.sql(sql).first())
             return counts["num_affected_rows"] if counts else 0
 
         with about_moved_keys(self._table.label):

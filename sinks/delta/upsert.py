@@ -25,6 +25,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from sinks.contract import Committed, Epoch, Position
+from sinks.delta.clauses import Merge
 from sinks.delta.commit import PipelineCommits, merge_epoch
 from sinks.delta.kept import kept
 from sinks.delta.merge import COLUMNS, DELETED_BY, SOURCE, UpsertRule, deleted_sql, key_sql, moved_sql, upserting
@@ -79,9 +80,9 @@ class DeltaUpsert:
     def write(self, epoch: Epoch, rows: DataFrame, *, within: str = "") -> Committed:
         """``within``: SQL of what holds of every row ``t`` of the table that the rows are about."""
 
-        def commit(source: DataFrame, merge: str) -> Committed:
+        def commit(source: DataFrame, merge: Merge) -> Committed:
             def write() -> None:
-                merge_epoch(self._table, epoch, source, SOURCE, merge)
+                merge_epoch(self._table, epoch, source, SOURCE, merge.command(self._table, SOURCE))
 
             return self._commits.commit(epoch, write)
 
@@ -104,7 +105,7 @@ class Merges:
         self._retention = retention
 
     def run(
-        self, rows: DataFrame, passed: Offsets | None, commit: Callable[[DataFrame, str], Result], within: str = ""
+        self, rows: DataFrame, passed: Offsets | None, commit: Callable[[DataFrame, Merge], Result], within: str = ""
     ) -> Result:
         """``commit`` gets the source and the MERGE. It has to commit nothing where it raises.
 
@@ -135,9 +136,8 @@ class Merges:
         columns = self._table.schema.names
         return merge.query(target, source, keys, columns, replaces=self._rule.replaces, hint=hint)
 
-    def _merge(self, rows: DataFrame, truncate: str | None = None, within: str = "") -> str:
-        merge = upserting(self._rule, rows.columns, truncate, new=self._table.lacks(rows.columns), within=within)
-        return merge.statement(self._table.sql, SOURCE)
+    def _merge(self, rows: DataFrame, truncate: str | None = None, within: str = "") -> Merge:
+        return upserting(self._rule, rows.columns, truncate, new=self._table.lacks(rows.columns), within=within)
 
     def _up_to_a_delete(self, rows: DataFrame) -> DataFrame:
         """Fails the query at the first delete. The check replaces a column that every row needs."""
@@ -149,7 +149,7 @@ class Merges:
 
     def _with_tombstones(
         self, rows: DataFrame, tombstones: Tombstones, noted: str | None, within: str
-    ) -> tuple[DataFrame, str]:
+    ) -> tuple[DataFrame, Merge]:
         key = [identifier(name) for name in self._rule.key]
         a_truncate = f"{key[0]} IS NULL"  # no other change has a null in its key
         marks = rows.selectExpr(f"{DELETED_BY} AS mark", f"{a_truncate} AS truncates", "true AS added")

@@ -13,6 +13,7 @@ from upserts import SEEDS, Model, Record, Table, a_few, by_offset, by_sequence
 
 from connector.member import GroupMember
 from connector.protocol.steps import Step
+from sinks.delta.clauses import Merge
 from sinks.delta.table import DeltaTable
 from sinks.delta.tombstones import FOLDER, Tombstones
 from sinks.errors import BadRecord, ConfigurationError, KeyMoved, SchemaMismatch
@@ -344,3 +345,40 @@ def test_an_update_that_moved_its_key_is_refused_where_its_delete_is_known(key: 
     topic.send_rows([(key, 2)], partition=1)
     with pytest.raises(KeyMoved, match=f'{{"k":"{key}"}} of .* came from {topic.name}-0 so far'):
         pipeline.run()
+
+
+@pytest.mark.parametrize("kind", ["upsert", "aggregate"])
+def test_the_first_epoch_of_a_new_table_is_inserted_and_reads_the_table_as_a_merge_does(
+    kind: str, lake: Lake, topic: Topic
+) -> None:
+    changes = {"sink": {"group_by": "k", "aggregates": {"n": "sum(n)"}}} if kind == "aggregate" else {}
+    topic.send_rows([("a", 1), ("b", 2), ("a", 3)])
+    lake.pipeline(kind, **changes).run()
+    info = lake.commits(kind)[-1]["commitInfo"]
+    assert info["operation"] == "WRITE"
+    # Delta compares it with what others have committed meanwhile.
+    assert info["isBlindAppend"] is False
+    topic.send_rows([("a", 4)])
+    lake.pipeline(kind, **changes).run()
+    assert lake.commits(kind)[-1]["commitInfo"]["operation"] == "MERGE"
+    assert lake.rows(kind) == [("a", 8 if kind == "aggregate" else 4), ("b", 2)]
+
+
+def test_a_table_that_gets_rows_just_before_the_first_epoch_is_merged_into(
+    lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic.send_rows([("a", 1)])
+    lake.pipeline("upsert").run()
+    topic.send_rows([("a", 2), ("b", 3)])
+    asked: list[str] = []
+    command = Merge.command
+
+    def late(merge: Merge, table: DeltaTable, source: str) -> str:
+        """As if the table had been new when it was looked at."""
+        asked.append(table.label)
+        return merge.insertion(table.sql, source) if len(asked) == 1 else command(merge, table, source)
+
+    monkeypatch.setattr(Merge, "command", late)
+    lake.pipeline("upsert").run()
+    assert len(asked) == 2
+    assert lake.rows("upsert") == [("a", 2), ("b", 3)]
