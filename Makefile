@@ -5,7 +5,7 @@ SCALE ?= 1
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test test-unit lint format bench log-store clean
+.PHONY: help setup demo test test-unit lint format docs bench log-store clean
 
 help:
 	@echo "make setup   .venv with lakelock, its development tools and the jars; afterwards .venv/bin/lakelock works"
@@ -40,6 +40,10 @@ lint: $(READY)
 format: $(READY)
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+# After a change of an option: commit the page with it.
+docs: $(READY)
+	$(BIN)/python -m connector.config.reference > docs/options.md
 
 # SCALE=0.05 to try it; ONLY="append upsert" for some of it.
 bench: $(READY)

@@ -13,28 +13,36 @@ from connector.config.registry import RegistryOptions
 
 class JsonFormat(Options):
     format: Literal["json"]
+    """One JSON object per record."""
     schema_: Annotated[str, Field(alias="schema", min_length=1)]
+    """The columns, as Spark DDL."""
     mode: Literal["strict", "permissive"] = "strict"
+    """``strict``: what Spark would round, cut, guess or replace is a bad record."""
 
 
 class StringFormat(Options):
     """UTF-8 text, in one column ``value``."""
 
     format: Literal["string"]
+    """UTF-8 text, in one column ``value``."""
 
 
 class BytesFormat(Options):
     """The bytes as they are, in one column ``value``."""
 
     format: Literal["bytes"]
+    """The bytes as they are, in one column ``value``."""
 
 
 class AvroFormat(Options):
     """Of one schema, in a file; or each record of a schema in the registry, read as the file's or as the latest."""
 
     format: Literal["avro"]
+    """Avro."""
     schema_file: Text | None = None
+    """A file with the schema; beside a registry, the reader's."""
     registry: RegistryOptions | None = None
+    """Where each record's schema is, see below."""
 
     @model_validator(mode="after")
     def _schema_is_somewhere(self) -> AvroFormat:
@@ -48,9 +56,13 @@ class DebeziumFormat(Options):
     database's table; in Avro, where there is a ``registry``."""
 
     format: Literal["debezium"]
+    """Debezium's change events."""
     schema_: Annotated[str | None, Field(alias="schema", min_length=1)] = None
+    """The columns of the database's table, for events in JSON."""
     mode: Literal["strict", "permissive"] = "strict"
+    """As for JSON."""
     registry: RegistryOptions | None = None
+    """Where the schemas of events in Avro are."""
 
     @model_validator(mode="after")
     def _one_schema(self) -> DebeziumFormat:

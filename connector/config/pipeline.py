@@ -69,7 +69,9 @@ class DeadLetters(DeltaPlace):
     more stop the run."""
 
     topic: Annotated[Text, AfterValidator(topic_name)] | None = None
+    """Or a topic of the source's Kafka, where a crash may leave a letter twice."""
     max_share: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Of an epoch's records: more bad ones stop the run."""
 
     @property
     def place(self) -> str:
@@ -86,9 +88,11 @@ class DeadLetters(DeltaPlace):
 
 class EpochBound(Options):
     max_records: Annotated[int, Field(ge=1)] = 2_000_000
+    """Of one commit; the topics' partitions share it fairly."""
     max_bytes: Annotated[int, Field(ge=1)] | None = None
     """Of keys and values, as they are in Kafka's records: uncompressed."""
     target_duration: Annotated[Duration, Field(gt=timedelta(0))] | None = None
+    """Epochs grow and shrink to take about that long, within the bounds."""
 
 
 class EveryRecords(Options):
@@ -137,24 +141,43 @@ class PipelineConfig(Options):
     """One pipeline file. ``lakelock init`` writes a commented one."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9_-]+$", max_length=200)]
+    """Unique per table, and not to be changed later: Delta's ``txnAppId``. Lower-case letters, digits, _ and -."""
     delivery: Delivery = "transactional"
+    """What a crash may cost: docs/guarantees.md. ``transactional``: every record exactly once."""
     commit_every: Annotated[Literal["batch", "record"] | EveryRecords, BeforeValidator(_commit_every)] = "batch"
+    """With ``manual_commit`` and ``idempotent``: after which part of a batch its offsets are committed."""
     source: Source
+    """What is read, see below."""
     value: FormatOptions
+    """The format of Kafka's values, see below."""
     key: FormatOptions | None = None
+    """The format of Kafka's keys: one column more, ``_key``."""
     headers: StrictBool = False
+    """Kafka's headers in a column ``_headers``."""
     require: Text | None = None
+    """SQL that is true of every record that is right; a null is not true."""
     on_bad_record: Literal["fail", "dead_letter"] = "fail"
+    """A record that isn't right stops the run, or is set aside whole, in ``dead_letters``."""
     on_new_column: OnNewColumn | None = None
-    """None: what ``value`` declares has to be in the table, and of what it doesn't nothing is wanted."""
+    """What becomes of columns that records have and the table lacks. Left out: what ``value`` declares has to be in the
+    table, and of what it doesn't nothing is wanted."""
     epoch: EpochBound = EpochBound()
+    """How much one commit takes, see below."""
     trigger: Annotated[Literal["available_now"] | Interval | Latency, BeforeValidator(_trigger)] = "available_now"
+    """``available_now``: all that was there at the start, then exit. Else again and again: {interval: 10 seconds}, or
+    {target_latency: 30 seconds}, as seldom as lets every record be committed that soon after Kafka had it."""
     event_time: Text | None = None
+    """A TIMESTAMP column, of which each commit keeps the smallest and the largest: for ``lakelock rewind``."""
     transform: Annotated[Text | None, AfterValidator(_transform)] = None
+    """One SELECT ... FROM records, row by row, before the sinks."""
     sinks: tuple[SinkOptions, ...]
+    """Where records go, see below. Several move together, and need a ``coordinator``."""
     coordinator: DeltaPlace | None = None
+    """{path: ...} or {table: ...} of the log of two-phase commit, a small Delta table."""
     dead_letters: DeadLetters | None = None
+    """Where records go that aren't right, or come too late, see below."""
     spark: Mapping[str, OptionText] = Field(default_factory=dict)
+    """Spark's settings for a session of Lakelock's own: docs/spark.md. Where one is active, it is used as it is."""
 
     @field_validator("spark")
     @classmethod

@@ -35,14 +35,17 @@ class ConfluentRegistry(Options):
     """Confluent's REST API, which Karapace, Apicurio and Redpanda speak too."""
 
     url: Annotated[tuple[Text, ...], BeforeValidator(_urls), Field(min_length=1)]
-    """Several: each is tried when the one before doesn't answer."""
+    """Where it is. Several: each is tried when the one before doesn't answer."""
     username: OptionText | None = None
+    """With ``password``."""
     password: Secret | None = None
+    """As ${env:NAME} or ${file:/path} only."""
     token: Secret | None = None
+    """A bearer's, as ${env:NAME} or ${file:/path} only."""
     ca: Text | None = None
     """Path of a PEM file with the authorities to trust, instead of the public ones."""
     subject: Text | None = None
-    """Where it isn't the topic's name with ``-key`` or ``-value``."""
+    """Whose schemas they are, where it isn't the topic's name with ``-key`` or ``-value``."""
 
     @property
     def names_schemas(self) -> bool:
@@ -80,14 +83,18 @@ class GlueOptions(Options):
     """Credentials come by boto3's own chain: environment, profile, web identity, the machine's role."""
 
     registry: Text = "default-registry"
+    """Its name."""
     schema_: Annotated[Text | None, Field(alias="schema")] = None
     """Where it isn't named after the topic, as AWS's serializer does."""
     region: Text | None = None
+    """AWS's; boto3's own if left out."""
     endpoint: Text | None = None
+    """Another address, for tests."""
 
 
 class GlueRegistry(Options):
     glue: GlueOptions
+    """AWS Glue's, see below."""
 
     @property
     def names_schemas(self) -> bool:

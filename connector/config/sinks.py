@@ -29,7 +29,9 @@ class DeltaPlace(Options):
     """Where a table is."""
 
     path: Text | None = None
+    """A folder, relative to the working directory, or a URI."""
     table: Text | None = None
+    """``catalog.schema.table``, instead of a path."""
 
     @property
     def place(self) -> str:
@@ -47,6 +49,7 @@ class DeltaPlace(Options):
 
 class DeltaAppendSink(DeltaPlace):
     type: Literal["delta_append"]
+    """Every record, one row."""
 
 
 class KeyedSink(DeltaPlace):
@@ -54,11 +57,17 @@ class KeyedSink(DeltaPlace):
     Spark's and Databricks' AUTO CDC."""
 
     key: Columns
+    """The columns that tell rows apart."""
     sequence_by: Text | None = None
+    """SQL that orders the updates of a key; Kafka's offset if left out, and then a key stays in its partition."""
     apply_as_deletes: Text | None = None
+    """SQL that is true of records that delete their key's row. Tombstones delete anyway."""
     column_list: Columns | None = None
+    """The columns to store; all if left out."""
     except_column_list: Columns | None = None
+    """The columns not to store."""
     tombstone_retention: Duration = timedelta(days=7)
+    """How long deletes are remembered, for updates that come later and are older."""
 
     @field_validator("key", "column_list", "except_column_list")
     @classmethod
@@ -81,8 +90,11 @@ class Fold(Options):
     the end of a round where the oldest change has waited for ``interval``."""
 
     epochs: Annotated[int, Field(ge=1)] = 50
+    """After so many that aren't folded."""
     records: Annotated[int, Field(ge=1)] = 1_000_000
+    """After so many, by their offsets."""
     interval: Annotated[Duration, Field(gt=timedelta(0))] | None = None
+    """At the end of a round, where the last fold is so long ago."""
 
 
 def _fold(value: object) -> object:
@@ -94,7 +106,9 @@ class MergedSink(Options):
     until it is folded."""
 
     merge: Literal["on_write", "on_read"] = "on_write"
+    """``on_read``: epochs are appended to a log, and folded into the table now and then: docs/merge-on-read.md."""
     fold: Annotated[Fold | None, BeforeValidator(_fold)] = None
+    """When, see below."""
 
     @model_validator(mode="after")
     def _folds_what_is_merged_on_read(self) -> MergedSink:
@@ -105,10 +119,15 @@ class MergedSink(Options):
 
 class DeltaUpsertSink(KeyedSink, MergedSink):
     type: Literal["delta_upsert"]
+    """The latest row per key."""
     stored_as_scd_type: Literal[1, "1"] = 1
+    """As in AUTO CDC."""
     deletes: Literal["hard", "soft"] = "hard"
+    """``soft``: a deleted row stays, with ``_deleted``."""
     apply_as_truncates: Text | None = None
+    """SQL that is true of records that delete all older rows. Needs ``sequence_by``."""
     ignore_null_updates: StrictBool | Columns = False
+    """Whether a null leaves the column as it is: of all columns, or of these."""
 
     @model_validator(mode="after")
     def _truncates_on_write(self) -> DeltaUpsertSink:
@@ -135,9 +154,13 @@ class DeltaUpsertSink(KeyedSink, MergedSink):
 
 class DeltaHistorySink(KeyedSink):
     type: Literal["delta_history"]
+    """Every version of a key's row (SCD type 2)."""
     stored_as_scd_type: Literal[2, "2"] = 2
+    """As in AUTO CDC."""
     track_history_column_list: Columns | None = None
+    """A change of these columns begins a version; of others it changes the one that is there."""
     track_history_except_column_list: Columns | None = None
+    """The same by the columns that don't."""
 
     @model_validator(mode="after")
     def _one_history(self) -> DeltaHistorySink:
@@ -153,12 +176,19 @@ class Window(Options):
     """``size`` alone: tumbling; with ``slide``: sliding; ``gap``: sessions."""
 
     time: Text = "_timestamp"
+    """The TIMESTAMP column that says in which window a record is."""
     size: Duration | None = None
+    """How long a window is."""
     slide: Duration | None = None
+    """From one window's start to the next; ``size`` if left out."""
     gap: Duration | None = None
+    """Of sessions: how long nothing comes before one is over."""
     allowed_lateness: Duration = timedelta(0)
+    """How long after its end a window stays open."""
     late: Literal["add", "dead_letter"] = "add"
+    """What becomes of records that come after that: added all the same, or set aside."""
     idle_after: Duration = IDLE_AFTER
+    """When a partition without new records no longer holds the others' windows open."""
 
     @model_validator(mode="after")
     def _one_shape(self) -> Window:
@@ -179,9 +209,13 @@ def _window(value: object) -> object:
 
 class DeltaAggregateSink(DeltaPlace, MergedSink):
     type: Literal["delta_aggregate"]
+    """One row per group."""
     group_by: Annotated[tuple[Text, ...], BeforeValidator(_one_or_more)] = ()
+    """The columns that say the group."""
     aggregates: Annotated[Mapping[str, Text], Field(min_length=1)]
+    """Column -> aggregate, as in {total: sum(amount)}: docs/derived-state.md lists them."""
     window: Annotated[Window | None, BeforeValidator(_window)] = None
+    """Windows of event time, see below."""
     states: Mapping[str, Annotated[str, Field(pattern=r"^[\w.]+:\w+$")]] = Field(default_factory=dict)
     """The user's own state types: name -> module:Class."""
 
@@ -207,15 +241,25 @@ class S3ObjectsSink(Options):
     """Every record as a row of Parquet or JSON-lines objects. Credentials come by boto3's own chain."""
 
     type: Literal["s3_objects"]
+    """Every record as a row of objects in S3."""
     url: Text
+    """Bucket and prefix, as in s3://bucket/flights."""
     format: Literal["parquet", "json_lines"] = "parquet"
+    """Of the objects."""
     partition_by: Annotated[tuple[Text, ...], BeforeValidator(_one_or_more)] = ()
+    """Columns that make folders, as Hive has them."""
     endpoint: Text | None = None
+    """Another store than AWS's."""
     region: Text | None = None
+    """boto3's own if left out."""
     path_style: StrictBool = False
+    """The bucket in the path, not in the host's name."""
     server_side_encryption: Literal["AES256", "aws:kms"] | None = None
+    """The bucket's own if left out."""
     kms_key_id: Text | None = None
+    """With ``aws:kms``."""
     storage_class: Text | None = None
+    """As S3 calls it."""
 
     @property
     def place(self) -> str:
@@ -244,8 +288,11 @@ class KafkaTopicSink(Options):
     """Every record as a message of a topic, in the Kafka cluster of the source."""
 
     type: Literal["kafka_topic"]
+    """Every record as a message of a topic, in the source's Kafka cluster."""
     topic: Annotated[Text, AfterValidator(topic_name)]
+    """Its name; it has to be there."""
     key: Annotated[tuple[Text, ...], BeforeValidator(_one_or_more)] = ()
+    """The columns that make the message's key."""
 
     @property
     def place(self) -> str:

@@ -111,10 +111,17 @@ def _on_data_loss(value: object) -> object:
 
 class Source(Options):
     topics: Annotated[tuple[Text, ...] | TopicPattern, BeforeValidator(_topics)]
+    """[flights, returns], or a pattern, "flights-.*", a regular expression over whole names."""
     kafka: Mapping[str, OptionText]
+    """Any Kafka client option by Kafka's own name. Secrets as ${env:NAME} or ${file:/path}."""
     start: Annotated[Start, BeforeValidator(_start)] = "earliest"
+    """Where to begin, only while the table has no position: {timestamp: 2026-11-01T00:00:00Z}, or offsets,
+    {"flights": {"0": 120}}, where -2 is the earliest and -1 the latest."""
     on_data_loss: Annotated[Literal["fail", "continue"] | ContinueAhead, BeforeValidator(_on_data_loss)] = "fail"
+    """What to do when retention has removed records that were never read: stop, or note the loss and go on; with
+    {continue: 10 minutes} that long ahead of the oldest record."""
     on_recreated_topic: Literal["fail", "continue"] = "fail"
+    """What to do when a topic was deleted and made again under its name: stop, or go on with the new one."""
 
     @field_validator("topics")
     @classmethod

@@ -1,0 +1,139 @@
+"""Every option of a pipeline file, as a page: ``python -m connector.config.reference > docs/options.md``.
+
+Names, kinds and defaults are those of the models; what an option means is the text below its field.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+import types
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, SecretStr
+from pydantic.fields import FieldInfo
+
+from connector.config import formats, pipeline, registry, sinks, source
+
+_SECTIONS: Mapping[str, type[BaseModel]] = {
+    "A pipeline file": pipeline.PipelineConfig,
+    "`source`": source.Source,
+    "`value` and `key`: `format: json`": formats.JsonFormat,
+    "`format: avro`": formats.AvroFormat,
+    "`format: debezium`": formats.DebeziumFormat,
+    "`format: string`": formats.StringFormat,
+    "`format: bytes`": formats.BytesFormat,
+    "`registry`: Confluent's, and those that speak like it": registry.ConfluentRegistry,
+    "`registry: {glue: ...}`": registry.GlueOptions,
+    "`epoch`": pipeline.EpochBound,
+    "`sinks`: `type: delta_append`": sinks.DeltaAppendSink,
+    "`type: delta_upsert`": sinks.DeltaUpsertSink,
+    "`type: delta_history`": sinks.DeltaHistorySink,
+    "`type: delta_aggregate`": sinks.DeltaAggregateSink,
+    "`window`, of a `delta_aggregate`": sinks.Window,
+    "`fold`, with `merge: on_read`": sinks.Fold,
+    "`type: s3_objects`": sinks.S3ObjectsSink,
+    "`type: kafka_topic`": sinks.KafkaTopicSink,
+    "`dead_letters`": pipeline.DeadLetters,
+}
+_KINDS: Mapping[object, str] = {
+    str: "text",
+    SecretStr: "text",
+    source.TopicPattern: "text",
+    int: "integer",
+    float: "number",
+    bool: "`true` or `false`",
+    timedelta: "duration",
+    Mapping: "mapping",
+    tuple: "list",
+}
+_INTRODUCTION = """# Options
+
+Made from the models that check a pipeline file: `make docs`. `lakelock init` writes a commented file to start from, and
+`lakelock check` names every fault of one. A duration is a number and a unit: `10 seconds`, `5 minutes`, `1 hour`,
+`7 days`. Any value may hold `${env:NAME}` or `${file:/path}`.
+"""
+
+
+def page() -> str:
+    return "\n".join([_INTRODUCTION, *(line for title, model in _SECTIONS.items() for line in _section(title, model))])
+
+
+def _section(title: str, model: type[BaseModel]) -> Iterator[str]:
+    yield from (f"## {title}", "", "| option | takes | default | |", "| --- | --- | --- | --- |")
+    for name, field in model.model_fields.items():
+        cells = (f"`{field.alias or name}`", _kind(field), _default(field), meaning(model, name))
+        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+    yield ""
+
+
+def meaning(model: type[BaseModel], name: str) -> str:
+    """The text below the field, in the class that has it. Raises LookupError where there is none."""
+    for owner in model.__mro__:
+        if name in inspect.get_annotations(owner):
+            (tree,) = ast.parse(inspect.getsource(owner)).body
+            assert isinstance(tree, ast.ClassDef)
+            found = _texts(tree)
+            if name in found:
+                return " ".join(found[name].replace("``", "`").split())
+    raise LookupError(f"{model.__name__}.{name}: say below the field what it means")
+
+
+def _texts(of: ast.ClassDef) -> dict[str, str]:
+    return {
+        field.target.id: text.value.value
+        for field, text in zip(of.body, of.body[1:], strict=False)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
+    }
+
+
+def _kind(field: FieldInfo) -> str:
+    kinds = dict.fromkeys(kind for kind in _kinds(field.annotation) if kind)
+    return " or ".join(kinds)
+
+
+def _kinds(annotation: Any) -> Iterator[str]:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        yield from _kinds(arguments[0])
+    elif origin in (Union, types.UnionType):
+        for argument in arguments:
+            if argument is not type(None):
+                yield from _kinds(argument)
+    elif origin is Literal:
+        yield from (f"`{argument}`" for argument in arguments)
+    elif inspect.isclass(annotation) and annotation not in _KINDS and issubclass(annotation, BaseModel):
+        yield "mapping"
+    else:
+        yield _KINDS[origin or annotation]
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    value = field.get_default(call_default_factory=True)
+    if value is None or value == {} or value == () or isinstance(value, BaseModel):
+        return ""
+    if isinstance(value, timedelta):
+        return f"`{_duration(value)}`"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _duration(value: timedelta) -> str:
+    seconds = value.total_seconds()
+    for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        if seconds and seconds % length == 0:
+            count = int(seconds // length)
+            return f"{count} {unit}{'s' if count > 1 else ''}"
+    return f"{seconds:g} seconds"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())
