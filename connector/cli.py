@@ -35,7 +35,7 @@ from connector.shown import (
 from connector.snapshot import snapshot_of
 from connector.spark import session
 from connector.terminal import err, out, reported, stop_on_signal
-from sinks.errors import ConfigurationError
+from sinks.errors import ConfigurationError, JarsMissing
 
 app = typer.Typer(
     name="lakelock",
@@ -366,10 +366,15 @@ def jars(debug: Debug = False) -> None:
         for kind in KINDS:
             found = fetch(kind)
             out.print(f"{kind}: {len(found)} jars in {folder(kind)}", soft_wrap=True)
-        out.print("classes: Spark is rehearsed for a minute, unless it was", soft_wrap=True)
-        classes = archive.make()
-        if classes is not None:
-            out.print(f"classes: {classes}", soft_wrap=True)
+        if archive.find() is None:
+            out.print("classes: Spark is rehearsed, for a minute", soft_wrap=True)
+        try:
+            classes = archive.make()
+        except JarsMissing as error:
+            # Nothing needs it.
+            err.print(f"classes: {escape(error.message)}\n{escape(error.hint)}", soft_wrap=True)
+        else:
+            out.print(f"classes: {classes or 'there is no Java to make the archive with'}", soft_wrap=True)
 
 
 @app.command()
