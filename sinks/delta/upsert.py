@@ -33,7 +33,7 @@ from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.delta.tombstones import Tombstones
 from sinks.errors import KeyMoved
 from sinks.offsets import Offsets
-from sinks.raised import identifier, literal, raise_sql, raised
+from sinks.raised import identifier, literal, raise_sql, raised, struct_sql
 from sinks.types import sql_type
 
 if TYPE_CHECKING:
@@ -140,12 +140,11 @@ class Merges:
         return upserting(self._rule, rows.columns, truncate, new=self._table.lacks(rows.columns), within=within)
 
     def _up_to_a_delete(self, rows: DataFrame) -> DataFrame:
-        """Fails the query at the first delete. The check replaces a column that every row needs."""
-        first = identifier(self._rule.key[0])
-        check = f"CASE WHEN {DELETED_BY} IS NOT NULL THEN {raise_sql('first_delete')} ELSE {first} END AS {first}"
-        return rows.selectExpr(
-            *(check if name == self._rule.key[0] else identifier(name) for name in rows.columns),
-        )
+        """Fails the query at the first delete."""
+        row = struct_sql({name: identifier(name) for name in rows.columns})
+        # The check wraps the whole row: of one that is filtered out, the optimizer doesn't compute a single column.
+        checked = f"CASE WHEN {DELETED_BY} IS NOT NULL THEN {raise_sql('first_delete')} ELSE {row} END AS checked"
+        return rows.selectExpr(checked).select("checked.*")
 
     def _with_tombstones(
         self, rows: DataFrame, tombstones: Tombstones, noted: str | None, within: str

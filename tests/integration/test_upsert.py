@@ -100,6 +100,13 @@ def test_nulls_leave_older_values_in_the_order_of_a_sequence(spark: SparkSession
         assert table.rows() == Model(True, True, seen).rows()
 
 
+def test_a_delete_that_leaves_no_row_in_the_first_epoch_is_remembered(spark: SparkSession, tmp_path: Path) -> None:
+    table = Table(spark.newSession(), tmp_path, sequence_by="seq")
+    table.write([Record("a", "u", 1, 1, seq=1), Record("a", "d", None, None, seq=3, offset=1)])
+    table.write([Record("a", "u", 2, 2, seq=2, offset=2)])
+    assert table.rows() == {}
+
+
 def test_a_key_is_deleted_by_a_tombstone_with_its_text_or_its_json_for_a_key(lake: Lake, topic: Topic) -> None:
     schema = {"schema": "k STRING, n INT"}
     topic.send_rows([(key, 1) for key in ("a", "b", "c", "d")], partition=0)
