@@ -6,6 +6,8 @@ from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from sinks.settings import with_settings
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -28,14 +30,5 @@ def tuned(spark: SparkSession, options: Container[str], *, appended: int | None)
     changed: dict[str, str] = {}
     if appended is not None and appended <= _FEW and spark.conf.get(TUNING, "false") == "true":
         changed = {name: value for name, value in _FOR_FEW.items() if name not in options}
-    before = {name: spark.conf.get(name, None) for name in changed}
-    for name, wanted in changed.items():
-        spark.conf.set(name, wanted)
-    try:
+    with with_settings(spark, changed):
         yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, value)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from sinks import s3a
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+Result = TypeVar("Result")
 
 
 def folders(spark: SparkSession, parent: str) -> list[str]:
@@ -41,6 +44,18 @@ def _local(folder: str) -> Path | None:
     if parts.scheme == "file":
         return Path(unquote(parts.path))
     return Path(folder) if not parts.scheme else None
+
+
+def if_there(read: Callable[[], Result]) -> Result | None:
+    """What ``read`` gives; None where Spark finds no file at its path."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        return read()
+    except AnalysisException as error:
+        if "PATH_NOT_FOUND" in str(error):
+            return None
+        raise
 
 
 def no_glob(path: str) -> str:

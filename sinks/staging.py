@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from sinks.contract import Prepared
 from sinks.errors import PreparedLost
-from sinks.files import folders, no_glob, remove
+from sinks.files import folders, if_there, no_glob, remove
 from sinks.fingerprint import fingerprinted
 
 if TYPE_CHECKING:
@@ -39,19 +39,14 @@ class Staging:
 
     def get(self, prepared: Prepared) -> DataFrame:
         """Raises PreparedLost. What the rows are is known from the receipt: nothing has to look into the files."""
-        from pyspark.errors import AnalysisException
         from pyspark.sql.types import StructType
 
         path = no_glob(f"{self._folder}/{prepared.receipt['staged']}")
         schema = StructType.fromJson(json.loads(prepared.receipt["schema"]))
-        try:
-            # Its mark: Spark writes it when all files are there.
-            self._spark.read.format("binaryFile").load(f"{path}/_SUCCESS")
-            return self._spark.read.schema(schema).parquet(path)
-        except AnalysisException as error:
-            if "PATH_NOT_FOUND" not in str(error):
-                raise
-        raise PreparedLost(f"The rows that were staged at {path} are no longer there.")
+        marked = self._spark.read.format("binaryFile")  # Spark writes the mark when all files are there
+        if if_there(lambda: marked.load(f"{path}/_SUCCESS")) is None:
+            raise PreparedLost(f"The rows that were staged at {path} are no longer there.")
+        return self._spark.read.schema(schema).parquet(path)
 
     def clear(self, before: int) -> None:
         """Remove what was staged under lower attempts."""

@@ -25,6 +25,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_rand
 
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta.clauses import NOT_NEW
+from sinks.delta.log import DeltaLog
 from sinks.delta.metadata import CommitMetadata
 from sinks.delta.position import Cloned, Commit, FromRows, Own, Standing, find, from_rows, lineage
 from sinks.delta.table import DeltaTable
@@ -109,14 +110,14 @@ class PipelineCommits:
             # A table says the same as long as nothing was committed to it.
             if time.monotonic() - read_at < _READ_AGAIN_SECONDS and not self.committed_after(known.version):
                 return known
-        found = self._read(detail.log)
+        found = self._read(DeltaLog(self._table.spark, detail.location))
         self._known = (found, time.monotonic()) if found is not None else None
         return found
 
-    def _read(self, log: str) -> Position | None:
+    def _read(self, log: DeltaLog) -> Position | None:
         history = _History(self._table)
         newest = history.newest().version
-        standing = self._standing(self._table, log, history, newest)
+        standing = self._standing(log, history, newest)
         how = "commit"
         if isinstance(standing, Cloned):
             standing, how = self._in_source(standing), "cloned"
@@ -124,7 +125,7 @@ class PipelineCommits:
             rows = self._table.coordinates(self._topics)
             found = from_rows(rows, standing)
             if found is None:
-                epoch = self._table.highest_txn(log, self._pipeline)
+                epoch = log.highest_txn(self._pipeline)
                 if not rows and not epoch:
                     return None
                 return Position(epoch, rows, version=newest, refresh_after=_LONG_AGO, source="rows")
@@ -132,7 +133,7 @@ class PipelineCommits:
         epoch = standing.metadata.epoch
         restored_to = epoch if standing.restored and how == "commit" else None
         if standing.restored or how == "cloned":
-            epoch = max(epoch, self._table.highest_txn(log, self._pipeline))
+            epoch = max(epoch, log.highest_txn(self._pipeline))
             how = "restored" if how == "commit" else how
         found_at = self._position(standing.commit, standing.metadata)
         return replace(found_at, epoch=epoch, version=newest, source=how, restored_to=restored_to)
@@ -145,15 +146,15 @@ class PipelineCommits:
 
     def is_own(self, version: int, metadata: CommitMetadata) -> bool:
         """Whether the commit of this version really took the epoch: user metadata alone can be a stale copy."""
-        detail = self._table.detail()
-        return detail is not None and self._table.holds_txn(detail.log, version, self._pipeline, metadata.epoch)
+        log = self._table.log
+        return log is not None and log.holds_txn(version, self._pipeline, metadata.epoch)
 
     def at(self, version: int) -> Own | None:
         """The commit that says where the pipeline stood at a version of the table."""
-        detail, history = self._table.detail(), _History(self._table)
-        if detail is None or not 0 <= version <= history.newest().version:
+        log, history = self._table.log, _History(self._table)
+        if log is None or not 0 <= version <= history.newest().version:
             return None
-        standing = self._standing(self._table, detail.log, history, version)
+        standing = self._standing(log, history, version)
         return standing if isinstance(standing, Own) else None
 
     def commit(self, epoch: Epoch, write: Callable[[], None]) -> Committed:
@@ -195,8 +196,8 @@ class PipelineCommits:
     def committed_after(self, version: int | None) -> bool:
         """Whether anything may have been: asked without a Spark job. Of a table whose log is kept elsewhere for a while
         it isn't known so soon, and what then goes on is stopped by the commit."""
-        detail = self._table.detail()
-        return version is None or detail is None or self._table.has_commit(detail.log, version + 1)
+        log = self._table.log
+        return version is None or log is None or log.has(version + 1)
 
     def _base(self, epoch: Epoch) -> int | None:
         """The version that the epoch goes on from; None: not known."""
@@ -249,8 +250,8 @@ class PipelineCommits:
     def _next(self, base: int, epoch: Epoch) -> Committed | None:
         """The commit of this epoch where it is the one after ``base``, as mostly it is: then nothing came in between,
         and the rest of the history needn't be looked at."""
-        detail = self._table.detail()
-        commit = self._table.commit_with_txn(detail.log, base + 1, self._pipeline, epoch.number) if detail else None
+        log = self._table.log
+        commit = log.commit_with_txn(base + 1, self._pipeline, epoch.number) if log else None
         if commit is None:
             return None
         metadata = CommitMetadata.from_json(commit.user_metadata, pipeline=self._pipeline)
@@ -263,11 +264,11 @@ class PipelineCommits:
         metadata = CommitMetadata.from_json(commit.user_metadata, pipeline=self._pipeline)
         return metadata if metadata is not None and self.is_own(commit.version, metadata) else None
 
-    def _standing(self, table: DeltaTable, log: str, history: _History, version: int) -> Standing:
+    def _standing(self, log: DeltaLog, history: _History, version: int) -> Standing:
         return find(
             version,
             history.at,
-            lambda at, metadata: table.holds_txn(log, at, self._pipeline, metadata.epoch),
+            lambda at, metadata: log.holds_txn(at, self._pipeline, metadata.epoch),
             pipeline=self._pipeline,
         )
 
@@ -281,10 +282,10 @@ class PipelineCommits:
                 source = standing.source
                 path = source[len("delta.`") : -1] if source.startswith("delta.`") else None
                 table = DeltaTable(self._table.spark, path=path, name=None if path else source)
-                detail = table.detail()
-                if detail is None:
+                log = table.log
+                if log is None:
                     return FromRows()
-                standing = self._standing(table, detail.log, _History(table), standing.version)
+                standing = self._standing(log, _History(table), standing.version)
         except (PySparkException, NotADeltaTable):
             return FromRows()
         return standing

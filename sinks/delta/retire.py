@@ -51,8 +51,7 @@ def retire(
 
 
 def _rename_notes(notes: DeltaTable, names: Mapping[str, str]) -> None:
-    # Its folder first: while there is none, Delta takes the path for a partition of the table around it.
-    if (notes.path is not None and not notes.has_log()) or notes.detail() is None:
+    if not notes.exists():
         return
     old = ", ".join(map(literal, names))
     sql = f"UPDATE {notes.sql} SET _topic = {_name('_topic', names)} WHERE _topic IN ({old})"

@@ -6,31 +6,27 @@ import os
 import re
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from sinks.delta.log import DeltaLog, rows_written, utc
 from sinks.delta.position import Commit
 from sinks.errors import NotADeltaTable, SchemaMismatch
 from sinks.evolution import OnNewColumn, differences
-from sinks.files import no_glob
+from sinks.files import if_there, no_glob
 from sinks.offsets import Offsets, TopicPartition
 from sinks.raised import identifier, literal
 from sinks.retired import topic_of
 from sinks.types import ddl, names, needs_column_mapping, sql_type
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
 COORDINATES = ("_topic", "_partition", "_offset", "_timestamp")
 """Columns that a table has beside the value's: where the row's record came from."""
 
-_TXN = "txn STRUCT<appId: STRING, version: BIGINT>"
-_COMMIT_INFO = (
-    "commitInfo STRUCT<timestamp: BIGINT, inCommitTimestamp: BIGINT, operation: STRING, "
-    "operationMetrics: MAP<STRING, STRING>, userMetadata: STRING>"
-)
 _WIDENING = "delta.enableTypeWidening"
 
 
@@ -40,11 +36,6 @@ class Detail:
 
     location: str
     properties: Mapping[str, str]
-
-    @property
-    def log(self) -> str:
-        """The folder of its commits."""
-        return f"{self.location}/_delta_log"
 
     @property
     def log_retention(self) -> timedelta:
@@ -146,39 +137,29 @@ class DeltaTable:
         return Detail(information["Location"], {row["key"]: row["value"] for row in properties})
 
     def _holds_files(self) -> bool:
-        from pyspark.errors import AnalysisException
-
         files = self.spark.read.format("binaryFile").option("recursiveFileLookup", "true")
-        try:
-            return files.load(no_glob(self.path or "")).select("path").first() is not None
-        except AnalysisException as error:
-            if "PATH_NOT_FOUND" in str(error):
-                return False
-            raise
+        found = if_there(lambda: files.load(no_glob(self.path or "")).select("path").first())
+        return found is not None
 
     def sql_at(self, version: int | None) -> str:
         """What comes after FROM for this version; None: whatever is the newest when the query runs."""
         return self.sql if version is None else f"(SELECT * FROM {self.sql} VERSION AS OF {int(version)})"
 
     @property
+    def log(self) -> DeltaLog | None:
+        """None where there is no table yet."""
+        detail = self.detail()
+        return DeltaLog(self.spark, detail.location) if detail else None
+
+    @property
     def is_new(self) -> bool:
         """Whether it was missing, and nothing was committed since to what was made then: asked without a Spark job."""
-        detail = self.detail() if self.was_missing else None
-        return detail is not None and not self.has_commit(detail.log, 1)
+        log = self.log if self.was_missing else None
+        return log is not None and not log.has(1)
 
     def has_log(self) -> bool:
-        """Whether there is a ``_delta_log`` at this very path: asked without a Spark job."""
-        return self._is_there(f"{self.path or ''}/_delta_log")
-
-    def _is_there(self, path: str) -> bool:
-        from pyspark.errors import AnalysisException
-
-        try:
-            return bool(self.spark.read.format("binaryFile").load(no_glob(path)).schema)
-        except AnalysisException as error:
-            if "PATH_NOT_FOUND" in str(error):
-                return False
-            raise
+        """Whether there is a log at this very path: asked without a Spark job."""
+        return self.path is not None and DeltaLog(self.spark, self.path).exists()
 
     def _not_delta(self) -> NotADeltaTable:
         return NotADeltaTable(
@@ -292,80 +273,14 @@ class DeltaTable:
         return [
             Commit(
                 row["version"],
-                _utc(row["millis"]),
+                utc(row["millis"]),
                 row["operation"],
                 dict(row["operationParameters"] or {}),
                 row["userMetadata"],
-                _rows_written(row["operation"], row["operationMetrics"] or {}),
+                rows_written(row["operation"], row["operationMetrics"] or {}),
             )
             for row in rows
         ]
-
-    def has_commit(self, log: str, version: int) -> bool:
-        """Whether the log shows a file of this version: asked without a Spark job.
-
-        Together with the version before, which is there mostly: PySpark takes 50 ms to say that nothing is, as it asks
-        the JVM for every part of the error.
-        """
-        from pyspark.errors import AnalysisException
-
-        names = f"{{{max(0, version - 1):020d},{version:020d}}}.json"
-        try:
-            found = self.spark.read.format("binaryFile").load(f"{no_glob(log)}/{names}").inputFiles()
-        except AnalysisException as error:
-            if "PATH_NOT_FOUND" in str(error):
-                return False
-            raise
-        return any(file.endswith(f"{version:020d}.json") for file in found)
-
-    def commit_with_txn(self, log: str, version: int, app: str, number: int) -> Commit | None:
-        """The commit of this version where it took this number for this application; None where it didn't, or where
-        the log shows no such file. One small file is read, where the history is a list of them all."""
-        from pyspark.errors import AnalysisException
-
-        try:
-            actions = self._commit_file(log, version).where(f"commitInfo IS NOT NULL OR {_took(app, number)}").collect()
-        except AnalysisException as error:
-            if "PATH_NOT_FOUND" in str(error):
-                return None
-            raise
-        info = next((row["commitInfo"] for row in actions if row["commitInfo"] is not None), None)
-        if info is None or all(row["txn"] is None for row in actions):
-            return None
-        return Commit(
-            version,
-            _utc(info["inCommitTimestamp"] or info["timestamp"]),
-            info["operation"],
-            {},
-            info["userMetadata"],
-            _rows_written(info["operation"], info["operationMetrics"] or {}),
-        )
-
-    def holds_txn(self, log: str, version: int, app: str, number: int) -> bool:
-        """Whether the commit of this version took this number for this application (Delta's SetTransaction)."""
-        return not self._commit_file(log, version).where(_took(app, number)).isEmpty()
-
-    def _commit_file(self, log: str, version: int) -> DataFrame:
-        return self.spark.read.schema(f"{_COMMIT_INFO}, {_TXN}").json(f"{no_glob(log)}/{version:020d}.json")
-
-    def highest_txn(self, log: str, app: str) -> int:
-        """The highest number ever taken for this application, from the commits and the checkpoints; 0: none."""
-        from pyspark.errors import AnalysisException
-
-        highest = 0
-        for pattern, read in (
-            ("*.json", self.spark.read.schema(_TXN).json),
-            ("*.checkpoint*.parquet", self.spark.read.schema(_TXN).parquet),
-        ):
-            try:
-                txns = read(f"{no_glob(log)}/{pattern}").where(f"txn.appId = {literal(app)}")
-                found = txns.selectExpr("max(txn.version) AS highest").first()
-            except AnalysisException as error:
-                if "PATH_NOT_FOUND" in str(error):
-                    continue
-                raise
-            highest = max(highest, (found["highest"] if found else None) or 0)
-        return highest
 
     def coordinates(self, topics: Container[str]) -> Offsets:
         """The offsets behind the last record of these topics that a row came from; one row per partition, whatever the
@@ -393,23 +308,7 @@ class DeltaTable:
         )
 
 
-def _took(app: str, number: int) -> str:
-    return f"(txn.appId = {literal(app)} AND txn.version = {int(number)})"
-
-
 def _name_parts(name: str) -> list[str]:
     """``a.`b.c`.d`` -> a, b.c, d."""
     parts = re.findall(r"`(?:[^`]|``)*`|[^.`]+", name)
     return [part[1:-1].replace("``", "`") if part.startswith("`") else part for part in parts]
-
-
-def _utc(millis: int) -> datetime:
-    return datetime.fromtimestamp(millis / 1000, tz=timezone.utc)
-
-
-def _rows_written(operation: str, metrics: Mapping[str, str]) -> int | None:
-    if operation == "MERGE":
-        changed = [metrics.get(f"numTargetRows{what}") for what in ("Inserted", "Updated", "Deleted")]
-        return sum(int(count) for count in changed if count is not None)
-    written = metrics.get("numOutputRows")
-    return int(written) if written is not None else None

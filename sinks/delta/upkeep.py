@@ -11,11 +11,12 @@ from datetime import timedelta
 
 from sinks.delta.commit import past_conflicts
 from sinks.delta.table import DeltaTable
+from sinks.settings import with_settings
 
 _FULL = 128 << 20
 """Bytes of a file that is left alone: what an upkeep rewrites grows with what was written since the last one. Larger
 ones would be fewer, and a MERGE rewrites every file that it touches."""
-_SIZES = {"spark.databricks.delta.optimize.minFileSize": _FULL, "spark.databricks.delta.optimize.maxFileSize": _FULL}
+_SIZES = {f"spark.databricks.delta.optimize.{end}FileSize": str(_FULL) for end in ("min", "max")}
 _LEAST = timedelta(hours=1)
 """A run's files are there before their commit is."""
 
@@ -64,17 +65,7 @@ def _files(table: DeltaTable) -> tuple[int, int, int]:
 
 def _compact(table: DeltaTable) -> tuple[int, int]:
     """How many files were put together, and into how many."""
-    conf = table.spark.conf
-    before = {name: conf.get(name, None) for name in _SIZES}
-    try:
-        for name, size in _SIZES.items():
-            conf.set(name, str(size))
+    with with_settings(table.spark, _SIZES):
         done = table.spark.sql(f"OPTIMIZE {table.sql}").first()
-    finally:
-        for name, value in before.items():
-            if value is None:
-                conf.unset(name)
-            else:
-                conf.set(name, value)
     assert done is not None
     return done["metrics"]["numFilesRemoved"], done["metrics"]["numFilesAdded"]

@@ -1,0 +1,98 @@
+"""A Delta table's log, read file by file: what Delta's history doesn't tell, or takes a Spark job over all of it to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from sinks.delta.position import Commit
+from sinks.files import if_there, no_glob
+from sinks.raised import literal
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_TXN = "txn STRUCT<appId: STRING, version: BIGINT>"
+_COMMIT_INFO = (
+    "commitInfo STRUCT<timestamp: BIGINT, inCommitTimestamp: BIGINT, operation: STRING, "
+    "operationMetrics: MAP<STRING, STRING>, userMetadata: STRING>"
+)
+
+
+class DeltaLog:
+    def __init__(self, spark: SparkSession, location: str) -> None:
+        """``location``: the table's folder or URI."""
+        self._spark = spark
+        self._folder = f"{location}/_delta_log"
+
+    def exists(self) -> bool:
+        """Asked without a Spark job."""
+        files = self._spark.read.format("binaryFile")
+        return if_there(lambda: files.load(no_glob(self._folder)).schema) is not None
+
+    def has(self, version: int) -> bool:
+        """Whether there is a file of this version: asked without a Spark job.
+
+        Together with the version before, which is there mostly: PySpark takes 50 ms to say that nothing is, as it asks
+        the JVM for every part of the error.
+        """
+        names = f"{{{max(0, version - 1):020d},{version:020d}}}.json"
+        files = self._spark.read.format("binaryFile")
+        found = if_there(lambda: files.load(f"{no_glob(self._folder)}/{names}").inputFiles())
+        return any(file.endswith(f"{version:020d}.json") for file in found or ())
+
+    def commit_with_txn(self, version: int, app: str, number: int) -> Commit | None:
+        """The commit of this version where it took this number for this application; None where it didn't, or where
+        the log shows no such file. One small file is read, where the history is a list of them all."""
+        wanted = f"commitInfo IS NOT NULL OR {_took(app, number)}"
+        actions = if_there(lambda: self._actions(version).where(wanted).collect()) or []
+        info = next((row["commitInfo"] for row in actions if row["commitInfo"] is not None), None)
+        if info is None or all(row["txn"] is None for row in actions):
+            return None
+        return Commit(
+            version,
+            utc(info["inCommitTimestamp"] or info["timestamp"]),
+            info["operation"],
+            {},
+            info["userMetadata"],
+            rows_written(info["operation"], info["operationMetrics"] or {}),
+        )
+
+    def holds_txn(self, version: int, app: str, number: int) -> bool:
+        """Whether the commit of this version took this number for this application (Delta's SetTransaction)."""
+        return not self._actions(version).where(_took(app, number)).isEmpty()
+
+    def highest_txn(self, app: str) -> int:
+        """The highest number ever taken for this application, from the commits and the checkpoints; 0: none."""
+        read = self._spark.read.schema(_TXN)
+
+        def highest(txns: DataFrame) -> int:
+            found = txns.where(f"txn.appId = {literal(app)}").selectExpr("max(txn.version) AS highest").first()
+            return (found["highest"] if found else None) or 0
+
+        folder = no_glob(self._folder)
+        commits = if_there(lambda: highest(read.json(f"{folder}/*.json")))
+        checkpoints = if_there(lambda: highest(read.parquet(f"{folder}/*.checkpoint*.parquet")))
+        return max(commits or 0, checkpoints or 0)
+
+    def _actions(self, version: int) -> DataFrame:
+        path = f"{no_glob(self._folder)}/{version:020d}.json"
+        return self._spark.read.schema(f"{_COMMIT_INFO}, {_TXN}").json(path)
+
+
+def _took(app: str, number: int) -> str:
+    return f"(txn.appId = {literal(app)} AND txn.version = {int(number)})"
+
+
+def utc(millis: int) -> datetime:
+    return datetime.fromtimestamp(millis / 1000, tz=timezone.utc)
+
+
+def rows_written(operation: str, metrics: Mapping[str, str]) -> int | None:
+    """By a commit's metrics, which Delta may leave out."""
+    if operation == "MERGE":
+        changed = [metrics.get(f"numTargetRows{what}") for what in ("Inserted", "Updated", "Deleted")]
+        return sum(int(count) for count in changed if count is not None)
+    written = metrics.get("numOutputRows")
+    return int(written) if written is not None else None
