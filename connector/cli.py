@@ -366,10 +366,9 @@ def jars(debug: Debug = False) -> None:
         for kind in KINDS:
             found = fetch(kind)
             out.print(f"{kind}: {len(found)} jars in {folder(kind)}", soft_wrap=True)
-        if archive.find() is None:
-            out.print("classes: Spark is rehearsed, for a minute", soft_wrap=True)
         try:
-            classes = archive.make()
+            with out.status("classes: Spark is rehearsed, for a minute"):
+                classes = archive.make()
         except JarsMissing as error:
             # Nothing needs it.
             err.print(f"classes: {escape(error.message)}\n{escape(error.hint)}", soft_wrap=True)

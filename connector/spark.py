@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from connector import jars
+from connector import jars, java
 from connector.jars import archive
 from connector.tuning import TUNING
 
@@ -75,9 +75,9 @@ def session(
     if _CLASS_PATH in defaults and _CLASS_PATH in options:
         settings[_CLASS_PATH] = f"{defaults[_CLASS_PATH]}:{options[_CLASS_PATH]}"
     for process in ("driver", "executor"):
-        java = f"spark.{process}.extraJavaOptions"
+        of_process = f"spark.{process}.extraJavaOptions"
         # The last one counts: the user's own.
-        settings[java] = f"{_AVRO_LIMITS} {settings.get(java, '')}".strip()
+        settings[of_process] = f"{_AVRO_LIMITS} {settings.get(of_process, '')}".strip()
     if settings.get("spark.master", "").startswith("local"):
         # Python workers on this machine are to find what this process found, also outside an activated environment.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -86,7 +86,7 @@ def session(
         quiet = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
         settings[_JAVA] = f"{settings[_JAVA]} {quiet}"
     classes = archive.find() if _CLASS_PATH in defaults else None
-    if classes is not None and "-XX:ArchiveClassesAtExit" not in settings[_JAVA]:
+    if classes is not None:
         settings[_JAVA] = f"-XX:SharedArchiveFile={classes} {settings[_JAVA]}"
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -196,8 +196,8 @@ def _defaults(options: Mapping[str, str], s3: bool, short: Callable[[], bool]) -
             TUNING: "true",
         }
         if _JAVA not in options and short():
-            # Most of a short run is the start of its JVM: code compiled quickly rather than well saves a quarter of it.
-            defaults[_JAVA] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+            # Most of a short run is the start of its JVM.
+            defaults[_JAVA] = java.QUICK_START
     return defaults
 
 

@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from connector import Pipeline
+from connector.lab.pipelines import SHORT_LIVED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,10 +35,6 @@ hypothesis.settings.register_profile("patient", deadline=None)
 hypothesis.settings.load_profile("patient")
 
 SCHEMA = "k STRING, n INT"
-SHORT_LIVED = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m"
-}
-"""Spark starts in half the time when its code is compiled quickly rather than well."""
 CODE = {
     "interpreted": {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"},
     "compiled": {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"},

@@ -8,15 +8,13 @@ depends on, the Java and the jars, and `find` knows no other.
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
 import subprocess
 import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
-from connector import jars
+from connector import jars, java
 from sinks.errors import JarsMissing
 
 _SUFFIX = ".jsa"
@@ -59,20 +57,13 @@ def make() -> Path | None:
 
 def _path() -> Path | None:
     spark = find_spec("pyspark")
-    java = shutil.which("java", path=_java_path())
-    own = jars.find("spark")
-    if spark is None or spark.origin is None or java is None or not own:
+    program, own = java.find(), jars.find("spark")
+    if spark is None or spark.origin is None or program is None or not own:
         return None
     places = [*sorted(Path(spark.origin).parent.glob("jars/*.jar")), *own, *jars.find("s3"), jars.LOG_STORE_JAR]
-    said = hashlib.sha256(str(Path(java).resolve()).encode())
+    said = hashlib.sha256()
     # The JVM compares paths, sizes and times of the jars, too.
-    for place in [Path(java).resolve(), *places]:
+    for place in [program, *places]:
         found = place.stat()
         said.update(f"{place} {found.st_size} {found.st_mtime_ns}\n".encode())
     return jars.folder("spark").parent / f"classes-{said.hexdigest()[:12]}{_SUFFIX}"
-
-
-def _java_path() -> str | None:
-    """Where Spark looks for Java: in JAVA_HOME, else on the PATH."""
-    home = os.environ.get("JAVA_HOME")
-    return str(Path(home, "bin")) if home else None

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
+from connector import java
 from connector.config import parse
 from connector.epoch import Reading, run_epoch
 from connector.parts import Table, outputs
@@ -22,6 +23,8 @@ from sinks.contract import Epoch
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 _TOPIC = "rehearsal"
+_NOBODY = "localhost:9092"
+"""The broker, which isn't asked."""
 _RECORDS = 10
 _SINKS: tuple[Mapping[str, object], ...] = (
     {"type": "delta_append"},
@@ -41,23 +44,22 @@ class _Record(NamedTuple):
 
 
 def main(archive: Path, folder: Path) -> None:
-    java = f"-XX:ArchiveClassesAtExit={archive} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:cds*=off"
-    with session({"spark.driver.extraJavaOptions": java}, name=_TOPIC) as spark:
+    options = f"-XX:ArchiveClassesAtExit={archive} {java.QUICK_START} -Xlog:cds*=off"
+    with session({"spark.driver.extraJavaOptions": options}, name=_TOPIC) as spark:
         for sink in _SINKS:
             _two_epochs(spark, {**sink, "path": str(folder / str(sink["type"]))})
 
 
 def _two_epochs(spark: SparkSession, sink: Mapping[str, object]) -> None:
-    kafka = {"bootstrap.servers": "localhost:9092"}  # nobody asks it
     config = parse(
         {
             "name": _TOPIC,
-            "source": {"topics": [_TOPIC], "kafka": kafka},
+            "source": {"topics": [_TOPIC], "kafka": {"bootstrap.servers": _NOBODY}},
             "value": {"format": "json", "schema": "k STRING, n BIGINT, at TIMESTAMP"},
             "sinks": [sink],
         }
     )
-    spark.read.format("kafka").options(**{"subscribe": _TOPIC, "kafka.bootstrap.servers": "localhost:9092"}).load()
+    spark.read.format("kafka").options(**{"subscribe": _TOPIC, "kafka.bootstrap.servers": _NOBODY}).load()
     with outputs(config, spark, no_records(spark), "") as (table,):
         assert isinstance(table, Table)
         table.ready()

@@ -26,7 +26,7 @@ from types import TracebackType
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError, for_code
 
-from connector import jars
+from connector import jars, java
 from connector.lab.proxy import Proxy
 from sinks.errors import ConfigurationError, JarsMissing, SourceError
 
@@ -376,15 +376,15 @@ def _remove(folder: Path, owner: int) -> None:
 
 
 def _java(main: str, *arguments: str) -> list[str]:
-    home = os.environ.get("JAVA_HOME")
-    java = shutil.which("java", path=str(Path(home, "bin")) if home else None)
-    if java is None:
+    program = java.find()
+    if program is None:
+        home = os.environ.get("JAVA_HOME")
         raise ConfigurationError(
             f"no `java` in JAVA_HOME ({home})" if home else "no `java` on the PATH",
             hint="Install Java 17 or newer, or set JAVA_HOME to where it is.",
         )
-    # C1 only, and the serial collector: this broker lives for minutes, and is up a quarter sooner so.
-    tuning = ["-Xms64m", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Djava.awt.headless=true"]
+    # This broker lives for minutes, and is up a quarter sooner so.
+    tuning = ["-Xms64m", "-Xmx512m", *java.QUICK_START.split(), "-Djava.awt.headless=true"]
     # At INFO, what went wrong would drown in the messages of an orderly shutdown.
     logger = "-Dorg.slf4j.simpleLogger"
     log = [
@@ -392,7 +392,7 @@ def _java(main: str, *arguments: str) -> list[str]:
         f"{logger}.showDateTime=true",
         f"{logger}.dateTimeFormat=yyyy-MM-dd HH:mm:ss.SSS",
     ]
-    return [java, *tuning, *log, "-cp", str(jars.folder("kafka") / "*"), main, *arguments]
+    return [str(program), *tuning, *log, "-cp", str(jars.folder("kafka") / "*"), main, *arguments]
 
 
 def _addresses(listeners: Mapping[str, int]) -> str:

@@ -12,9 +12,10 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import SHORT_LIVED, Lake, Topic
+from conftest import Lake, Topic
 
 from connector.lab.faults import Moment, wait_for
+from connector.lab.pipelines import SHORT_LIVED
 from connector.protocol.steps import Step
 
 KINDS = ("append", "upsert")

@@ -10,10 +10,11 @@ from importlib.resources import files
 from pathlib import Path
 
 import yaml
-from conftest import SHORT_LIVED, Topic
+from conftest import Topic
 
 from connector import Pipeline
 from connector.lab.faults import Moment, wait_for
+from connector.lab.pipelines import SHORT_LIVED
 
 
 def test_the_word_count_is_exact_after_crashes(topic: Topic, tmp_path: Path) -> None:

@@ -344,7 +344,7 @@ def read_by_fastavro(schema: Any, payload: bytes) -> dict[str, Any] | None:
 PROGRAM = """
 import sys
 sys.path[:0] = sys.argv[1:]
-from conftest import SHORT_LIVED
+from connector.lab.pipelines import SHORT_LIVED
 from connector.spark import session
 from test_avro import V1, V2, Schemas, decoded, encoded, framed
 from connector.decode.avro import AvroOfRegistry

@@ -13,6 +13,7 @@ import yaml
 from conftest import Lake, Topic
 
 from connector.jars import archive
+from connector.java import QUICK_START
 
 
 def lakelock(*arguments: object, **options) -> subprocess.CompletedProcess[str]:
@@ -140,7 +141,7 @@ def test_the_jvm_of_a_run_takes_its_classes_from_the_archive_of_this_environment
     assert archive.find() is not None, "`lakelock jars` makes it"
     topic.send_rows([("a", 0)])
     # With this the JVM refuses to start where the archive isn't for it and these jars.
-    strict = {"spark.driver.extraJavaOptions": "-Xshare:on -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    strict = {"spark.driver.extraJavaOptions": f"-Xshare:on {QUICK_START}"}
     file = lake.file("append", spark=strict)
     subprocess.run([sys.executable, "-m", "connector", "run", str(file)], capture_output=True, check=True)
     assert lake.rows() == [("a", 0)]

@@ -6,7 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from conftest import SHORT_LIVED, Lake, Topic
+from conftest import Lake, Topic
+
+from connector.lab.pipelines import SHORT_LIVED
 
 ON_A_FREE_PORT = {**os.environ, "SPARK_TESTING": "1"}
 """Two servers on one machine would take the same port."""

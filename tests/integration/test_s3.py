@@ -10,10 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import SHORT_LIVED, Lake, Store, Topic, wait_until
+from conftest import Lake, Store, Topic, wait_until
 from pyspark.sql import SparkSession
 
 from connector import Pipeline
+from connector.lab.pipelines import SHORT_LIVED
 from connector.lab.s3proxy import Odds, Request, S3Proxy, slow_commits, unconditional
 from connector.protocol.steps import Event, Step
 from sinks.errors import ConfigurationError, UnsafeStore

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import SHORT_LIVED, Lake, Topic
+from conftest import Lake, Topic
 from secured import MARK, PASSWORD, PLAIN_USER, VARIABLE, Secured, quoted, secured
 
 from connector import Pipeline
 from connector.audit import audit
 from connector.config import load
+from connector.lab.pipelines import SHORT_LIVED
 from connector.source import KafkaSource
 from sinks.errors import AuthenticationFailed, BrokerUnreachable, LakelockError, NotAuthorized, TlsFailed
 from sinks.offsets import OffsetRange, Offsets, TopicPartition

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from connector.java import QUICK_START
 from connector.spark import _defaults
-
-QUICK = "TieredStopAtLevel"
 
 
 def test_only_the_jvm_of_a_short_run_is_started_in_haste() -> None:
     java = "spark.driver.extraJavaOptions"
-    assert QUICK in _defaults({}, s3=False, short=lambda: True)[java]
+    assert _defaults({}, s3=False, short=lambda: True)[java] == QUICK_START
     assert java not in _defaults({}, s3=False, short=lambda: False)
 
 
