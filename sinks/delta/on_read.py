@@ -233,8 +233,10 @@ class MergeOnRead:
         changes = self._log.rows_sql(table.epoch, version=log.version)
         # Only so nothing of the table is moved; what is too large for that is joined as Spark thinks best.
         small = log.offsets.ahead_of(table.offsets) <= _BROADCAST_OFFSETS
-        reduced = f"({self._reduce.sql(changes)})"
-        return self._table.merged_sql(reduced, changes, table, hint="/*+ BROADCAST(s) */" if small else "")
+        return self._merged_sql(changes, table, hint="/*+ BROADCAST(s) */" if small else "")
+
+    def _merged_sql(self, changes: str, at: Position | None, *, hint: str = "") -> str:
+        return self._table.merged_sql(f"({self._reduce.sql(changes)})", changes, at, hint=hint)
 
     def publish_view(self) -> None:
         """Make the view for the current rows, where the table has a name, anew after each fold.
@@ -244,8 +246,7 @@ class MergeOnRead:
         """
         if self._of.live_view is None or not self._goes_on or self._folded is None:
             return
-        changes = self._log.rows_sql(self._folded.epoch)
-        query = self._table.merged_sql(f"({self._reduce.sql(changes)})", changes, None, hint="")
+        query = self._merged_sql(self._log.rows_sql(self._folded.epoch), None)
         if query == self._published:
             return
         from pyspark.errors import PySparkException

@@ -133,8 +133,8 @@ class Merges:
         source = f"({self._counting_sql(self._marked_sql(net, columns, noted, None), columns)})"
         target = self._table.sql_at(at.version if at else None)
         merge = upserting(self._rule, columns)
-        columns = self._table.schema.names
-        return merge.query(target, source, keys, columns, replaces=self._rule.replaces, hint=hint)
+        there = self._table.schema.names
+        return merge.query(target, source, keys, there, replaces=self._rule.replaces, hint=hint)
 
     def _merge(self, rows: DataFrame, truncate: str | None = None, within: str = "") -> Merge:
         return upserting(self._rule, rows.columns, truncate, new=self._table.lacks(rows.columns), within=within)

@@ -118,7 +118,7 @@ def at(partition: int) -> TopicPartition:
     return TopicPartition("t", partition)
 
 
-@pytest.mark.parametrize(("first", "second"), itertools.product(ALL, ALL))
+@pytest.mark.parametrize(("first", "second"), list(itertools.product(ALL, ALL)))
 def test_a_pipeline_moves_from_any_delivery_to_any_other_and_back(first: str, second: str, pipeline: Pipeline) -> None:
     for number, delivery in enumerate([first, second, second, first]):
         pipeline.topic.append(number % 2, ("more", number))
@@ -339,7 +339,7 @@ def test_a_partition_added_meanwhile_begins_where_it_was_taken_in(pipeline: Pipe
     assert pipeline.group.stored[at(2)] == 0
 
 
-@pytest.mark.parametrize(("first", "second"), itertools.product(ALL, IN_GROUP))
+@pytest.mark.parametrize(("first", "second"), list(itertools.product(ALL, IN_GROUP)))
 def test_a_topic_made_again_is_refused(first: str, second: str, pipeline: Pipeline) -> None:
     pipeline.run(first)
     stored = pipeline.group.stored
