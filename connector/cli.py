@@ -16,6 +16,7 @@ from rich.markup import escape
 
 from connector.config import DeltaPlace, load
 from connector.lab.commands import lab
+from connector.lab.trials import broker, demo
 from connector.letters import letter_groups, letters_place
 from connector.maintain import maintain as maintained
 from connector.observe import Progress
@@ -34,7 +35,7 @@ from connector.shown import (
 )
 from connector.snapshot import snapshot_of
 from connector.spark import session
-from connector.terminal import err, out, reported, stop_on_signal
+from connector.terminal import Debug, err, out, reported, stop_on_signal
 from sinks.errors import ConfigurationError, JarsMissing
 
 app = typer.Typer(
@@ -50,7 +51,6 @@ app = typer.Typer(
 app.add_typer(lab)
 
 File = Annotated[Path, typer.Argument(help="The pipeline file (YAML); `lakelock init` writes one.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show stack traces, and Spark's own log.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object, for programs.")]
 
 
@@ -376,36 +376,8 @@ def jars(debug: Debug = False) -> None:
             out.print(f"classes: {classes or 'there is no Java to make the archive with'}", soft_wrap=True)
 
 
-@app.command()
-def broker(
-    data: Annotated[Path | None, typer.Option(help="Where it keeps its data; temporary if left out.")] = None,
-    port: Annotated[int | None, typer.Option(help="Its port; a free one if left out.")] = None,
-    topic: Annotated[list[str] | None, typer.Option(help="Make this topic, as NAME or NAME:PARTITIONS.")] = None,
-    debug: Debug = False,
-) -> None:
-    """Run a real Kafka broker on this machine, for trials, until Ctrl-C."""
-    with reported(debug), stop_on_signal() as stop:
-        from connector.lab.broker import Broker
-
-        with Broker(data, port) as started:
-            for name, _, partitions in (text.partition(":") for text in topic or []):
-                started.create_topic(name, int(partitions or 1))
-            out.print(f"bootstrap.servers: {started.bootstrap}   (Ctrl-C stops it)")
-            stop.wait()
-
-
-@app.command()
-def demo(
-    lake: Annotated[Path, typer.Option(help="Where the tables go.")] = Path("lake"),
-    data: Annotated[Path | None, typer.Option(help="Where the broker keeps its data; temporary if left out.")] = None,
-    debug: Debug = False,
-) -> None:
-    """Real flights through a real broker into two Delta tables, killed in mid-epoch, and counted."""
-    with reported(debug):
-        from connector.lab.demo import demo as run_demo
-
-        if not run_demo(lake, data, out):
-            raise typer.Exit(1)
+app.command()(broker)
+app.command()(demo)
 
 
 def _time(text: str | None, option: str) -> datetime | None:

@@ -9,12 +9,15 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
 from sinks.errors import LakelockError
+
+Debug = Annotated[bool, typer.Option("--debug", help="Show stack traces, and Spark's own log.")]
 
 # Wide where it isn't a terminal: a table that is cut in a log helps nobody.
 out = Console(highlight=False, width=None if sys.stdout.isatty() else 120)

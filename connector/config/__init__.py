@@ -25,13 +25,8 @@ from connector.config.formats import (
     StringFormat,
 )
 from connector.config.kinds import OWN_COLUMNS, dotted
-from connector.config.pipeline import (
-    DeadLetters,
-    EpochBound,
-    EveryRecords,
-    Interval,
-    PipelineConfig,
-)
+from connector.config.pacing import EpochBound, EveryRecords, Interval
+from connector.config.pipeline import DeadLetters, PipelineConfig
 from connector.config.registry import REFERENCED_SECRETS
 from connector.config.sinks import (
     SINK_TYPES,

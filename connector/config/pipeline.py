@@ -12,15 +12,14 @@ from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, field_v
 
 from connector.config.formats import FormatOptions
 from connector.config.kinds import (
-    Duration,
     Options,
     OptionText,
     Text,
-    as_model,
     in_clear,
     no_literal_secrets,
     topic_name,
 )
+from connector.config.pacing import EpochBound, EveryRecords, Interval, Latency, as_commit_every, as_trigger
 from connector.config.sinks import (
     IDLE_AFTER,
     DeltaAggregateSink,
@@ -35,33 +34,6 @@ from connector.config.sinks import (
 from connector.config.source import Source, TopicPattern
 from connector.protocol.pace import Pace
 from sinks.evolution import OnNewColumn
-
-
-class Interval(Options):
-    interval: Duration
-
-    @field_validator("interval")
-    @classmethod
-    def _positive(cls, value: timedelta) -> timedelta:
-        if value <= timedelta(0):
-            raise ValueError("the interval must be longer than 0 seconds")
-        return value
-
-
-class Latency(Options):
-    """Again and again, as seldom as lets every record be committed within this time of its arrival in Kafka."""
-
-    target_latency: Annotated[Duration, Field(gt=timedelta(0))]
-
-
-def _trigger(value: object) -> object:
-    if isinstance(value, Mapping):
-        return as_model(Latency if "target_latency" in value else Interval, value)
-    if value != "available_now":
-        raise ValueError(
-            f"write available_now, {{interval: 10 seconds}} or {{target_latency: 30 seconds}}, not {value!r}"
-        )
-    return value
 
 
 class DeadLetters(DeltaPlace):
@@ -84,27 +56,6 @@ class DeadLetters(DeltaPlace):
         if not (self.path or self.table or self.topic):
             raise ValueError("path or table is empty")
         return self
-
-
-class EpochBound(Options):
-    max_records: Annotated[int, Field(ge=1)] = 2_000_000
-    """Of one commit; the topics' partitions share it fairly."""
-    max_bytes: Annotated[int, Field(ge=1)] | None = None
-    """Of keys and values, as they are in Kafka's records: uncompressed."""
-    target_duration: Annotated[Duration, Field(gt=timedelta(0))] | None = None
-    """Epochs grow and shrink to take about that long, within the bounds."""
-
-
-class EveryRecords(Options):
-    records: Annotated[int, Field(ge=1)]
-
-
-def _commit_every(value: object) -> object:
-    if isinstance(value, Mapping):
-        return as_model(EveryRecords, value)
-    if value not in ("batch", "record"):
-        raise ValueError(f"write batch, record or {{records: 100}}, not {value!r}")
-    return value
 
 
 Delivery: TypeAlias = Literal["auto_commit", "manual_commit", "idempotent", "transactional"]
@@ -144,7 +95,7 @@ class PipelineConfig(Options):
     """Unique per table, and not to be changed later: Delta's ``txnAppId``. Lower-case letters, digits, _ and -."""
     delivery: Delivery = "transactional"
     """What a crash may cost: docs/guarantees.md. ``transactional``: every record exactly once."""
-    commit_every: Annotated[Literal["batch", "record"] | EveryRecords, BeforeValidator(_commit_every)] = "batch"
+    commit_every: Annotated[Literal["batch", "record"] | EveryRecords, BeforeValidator(as_commit_every)] = "batch"
     """With ``manual_commit`` and ``idempotent``: after which part of a batch its offsets are committed."""
     source: Source
     """What is read, see below."""
@@ -163,7 +114,7 @@ class PipelineConfig(Options):
     table, and of what it doesn't nothing is wanted."""
     epoch: EpochBound = EpochBound()
     """How much one commit takes, see below."""
-    trigger: Annotated[Literal["available_now"] | Interval | Latency, BeforeValidator(_trigger)] = "available_now"
+    trigger: Annotated[Literal["available_now"] | Interval | Latency, BeforeValidator(as_trigger)] = "available_now"
     """``available_now``: all that was there at the start, then exit. Else again and again: {interval: 10 seconds}, or
     {target_latency: 30 seconds}, as seldom as lets every record be committed that soon after Kafka had it."""
     event_time: Text | None = None

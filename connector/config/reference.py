@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from connector.config import formats, pipeline, registry, sinks, source
+from connector.config import formats, pacing, pipeline, registry, sinks, source
 
 _SECTIONS: Mapping[str, type[BaseModel]] = {
     "A pipeline file": pipeline.PipelineConfig,
@@ -28,7 +28,7 @@ _SECTIONS: Mapping[str, type[BaseModel]] = {
     "`format: bytes`": formats.BytesFormat,
     "`registry`: Confluent's, and those that speak like it": registry.ConfluentRegistry,
     "`registry: {glue: ...}`": registry.GlueOptions,
-    "`epoch`": pipeline.EpochBound,
+    "`epoch`": pacing.EpochBound,
     "`sinks`: `type: delta_append`": sinks.DeltaAppendSink,
     "`type: delta_upsert`": sinks.DeltaUpsertSink,
     "`type: delta_history`": sinks.DeltaHistorySink,
