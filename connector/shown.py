@@ -210,9 +210,12 @@ def print_upkeep(pipeline: str, done: Sequence[Upkeep], *, dry_run: bool) -> Non
         table.add_column(heading, justify="right" if heading in ("files", "size") else "left", overflow="fold")
     would = "would be " if dry_run else ""
     for each in done:
-        small = f"{each.small:,} {would}put together" if each.small else "none"
-        if each.into is not None:
-            small += f" into {each.into:,}"
+        if not each.small:
+            small = "none"
+        elif each.into == 0:
+            small = f"{each.small:,} left: a run rewrites them all the time"
+        else:
+            small = f"{each.small:,} {would}put together" + (f" into {each.into:,}" if each.into else "")
         unused = f"{each.unused:,} {would}removed" if each.unused else "none"
         if each.unused is None:
             unused = "left: the table keeps files for less than an hour, which a run may need to write them"

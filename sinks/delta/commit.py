@@ -321,7 +321,7 @@ Result = TypeVar("Result")
 def past_conflicts(write: Callable[[], Result]) -> Result:
     """Again where another commit got in between: OPTIMIZE, another pipeline, a person's UPDATE. It left nothing."""
     attempts = Retrying(
-        retry=retry_if_exception(_is_conflict),
+        retry=retry_if_exception(is_conflict),
         stop=stop_after_attempt(6),
         wait=wait_random_exponential(multiplier=0.2, max=5),
         reraise=True,
@@ -360,7 +360,7 @@ def merge_epoch(table: DeltaTable, epoch: Epoch, rows: DataFrame, view: str, mer
             conf.unset(name)
 
 
-def _is_conflict(error: BaseException) -> bool:
+def is_conflict(error: BaseException) -> bool:
     """Another commit got in between, which has nothing to do with the pipeline's position."""
     if isinstance(error, LakelockError):
         return False

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from sinks.delta.commit import past_conflicts
+from sinks.delta.commit import is_conflict, past_conflicts
 from sinks.delta.table import DeltaTable
 from sinks.settings import with_settings
 
@@ -31,7 +31,7 @@ class Upkeep:
     small: int
     """Files that were put together; 0: there was none, or one."""
     into: int | None
-    """So many; None: not known before it is done."""
+    """So many; None: not known before it is done; 0: they were left, as a run has rewritten them at each attempt."""
     unused: int | None
     """Files without a reader that were removed; None: left, as the table keeps them for less than an hour."""
 
@@ -42,7 +42,12 @@ def upkeep(table: DeltaTable, *, rehearse: bool, compact: bool = True) -> Upkeep
     small = small if compact and small > 1 else 0
     into = None
     if small and not rehearse:
-        small, into = past_conflicts(lambda: _compact(table))
+        try:
+            small, into = past_conflicts(lambda: _compact(table))
+        except Exception as error:
+            if not is_conflict(error):
+                raise
+            into = 0
     detail = table.detail()
     unused = None
     if detail is not None and detail.file_retention >= _LEAST:

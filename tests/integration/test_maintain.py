@@ -17,6 +17,7 @@ from conftest import Lake, Topic, wait_until
 
 from connector.maintain import maintain
 from connector.protocol.steps import Event, Step
+from connector.shown import print_upkeep
 from sinks.delta.change_log import FOLDER as CHANGES
 
 ON_READ = {"sink": {"merge": "on_read"}}
@@ -157,6 +158,24 @@ def test_a_run_goes_on_beside_it(kind: str, lake: Lake, topic: Topic) -> None:
     assert optimized or kind == "upsert"
     rows = [(f"k{n % keys}", n) for n in range(sent + 1)]
     assert lake.rows(kind) == sorted(rows if kind == "append" else dict(rows).items())
+
+
+def test_files_that_a_run_rewrites_all_the_time_are_left_and_the_rest_is_done(
+    lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic.send_rows((f"k{n}", n) for n in range(4))
+    lake.pipeline("append", **SEVERAL_EPOCHS).run()
+    old = aged(lake.path(), "old", timedelta(days=8))
+
+    def rewritten(_: object) -> None:
+        raise RuntimeError("[DELTA_CONCURRENT_DELETE_READ] A concurrent MERGE removed files")
+
+    monkeypatch.setattr("sinks.delta.upkeep._compact", rewritten)
+    (done,) = upkeep(lake).values()
+    assert (done.into, done.unused, old.exists()) == (0, 1, False)
+    assert done.small > 1
+    print_upkeep("p", [done], dry_run=False)
+    assert "left: a run rewrites them" in capsys.readouterr().out
 
 
 def test_the_command_says_what_it_did(lake: Lake, topic: Topic) -> None:
