@@ -31,9 +31,9 @@ from rich.console import Console
 
 from connector.lab.broker import Broker
 from connector.lab.data import produce
+from connector.lab.evidence import sent_records
 from connector.lab.faults import kill_group
 from connector.lab.history import Sink
-from connector.lab.matrix import sent_records
 from connector.lab.pipelines import write_pipeline
 from connector.lab.s3proxy import Odds, S3Proxy
 from connector.lab.together import Together, Verdict, judge, store
@@ -155,7 +155,7 @@ def run_chaos(
                 chaos.ended[json.loads(line)["ended"]] += 1
         if together:
             chaos.faults += [Fault(seconds, f"s3_{kind}") for kind in failing.happened.elements()]
-            sent = sent_records(broker, TOPIC)
+            sent = sent_records(broker.bootstrap, TOPIC)
             chaos.audits = _judged(judge(replace(pipeline, store=s3, bootstrap=broker.bootstrap), sent), len(sent))
         else:
             chaos.audits = _audits(files)

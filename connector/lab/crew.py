@@ -39,6 +39,8 @@ class Task:
     run: int
     """0 is the first process, 1 the first restart."""
     crash: str | None = None
+    batch: int = CRASH_IN_BATCH
+    """In which."""
 
 
 def write_tasks(file: Path, tasks: Sequence[Task], started: float) -> None:
@@ -81,14 +83,17 @@ def read_journal(path: Path) -> tuple[Happened, ...]:
     )
 
 
-def park_at(crash: str, parked: Callable[[], None]) -> Observer:
-    """Stop for good at this step of the second batch; at ``resumed``, before any batch."""
+def park_at(crash: str, parked: Callable[[], None], batch: int = CRASH_IN_BATCH) -> Observer:
+    """Stop for good at this step of a run's batch, counted from 1; at ``resumed``, before any batch."""
     step = Step(crash)
+    met: set[int] = set()
 
     def observe(event: Event) -> None:
         if event.step is not step:
             return
-        if step is Step.RESUMED or (event.epoch.ranges and event.epoch.number == CRASH_IN_BATCH):
+        if event.epoch.ranges:
+            met.add(event.epoch.number)
+        if step is Step.RESUMED or len(met) == batch:
             parked()
             threading.Event().wait()
 
@@ -113,7 +118,7 @@ def main() -> None:
         def run() -> None:
             observers: list[Observer] = [journal.observe]
             if task.crash is not None:
-                observers.append(park_at(task.crash, parked.set))
+                observers.append(park_at(task.crash, parked.set, task.batch))
             journal.write("started")
             try:
                 Pipeline(load(task.file)).run(observers=observers)

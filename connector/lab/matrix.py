@@ -8,12 +8,9 @@ happens inside Delta's write can't be parked: for these cells a process of its o
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,33 +18,24 @@ from rich.console import Console
 
 from connector.lab.broker import Broker
 from connector.lab.checker import Report, judge, must_show
-from connector.lab.crew import Journal, Task, read_journal, write_tasks
+from connector.lab.crew import Journal, Task, read_journal
 from connector.lab.data import produce
+from connector.lab.evidence import sent_records, versions
 from connector.lab.faults import Moment, kill_group, wait_for
-from connector.lab.history import History, Row, Sent, Sink, Version
+from connector.lab.history import History, Sent, Sink
 from connector.lab.pipelines import write_pipeline
+from connector.lab.processes import crew, run_crew
 from connector.lab.verdict import PROMISES
-from connector.lab.words import POINTS
-from sinks.delta.metadata import CommitMetadata
+from connector.lab.words import POINTS, STEPS
 from sinks.errors import LakelockError
 
 RECORDS, KEYS, BATCH, PARTITIONS = 120, 60, 40, 2
 TOPIC = "matrix"
 _MID_WRITE_TRIES = 5
-_PROCESS_SECONDS = 600.0
 
 DELIVERIES = tuple(PROMISES)
 SINKS: tuple[Sink, ...] = ("append", "upsert")
 CRASH_POINTS = tuple(POINTS)
-_STEPS = {
-    "after_poll": "planned",
-    "after_auto_commit": "offsets_committed",
-    "before_write": "writing",
-    "after_write": "committed",
-    "after_offset_commit": "offsets_committed",
-    # The first crash; the second one comes when the next run knows where to go on.
-    "in_recovery": "committed",
-}
 
 
 @dataclass(frozen=True)
@@ -67,7 +55,7 @@ class Cell:
     @property
     def crash(self) -> str:
         """The announced step of the first crash."""
-        return _STEPS[self.crash_point]
+        return STEPS[self.crash_point]
 
 
 def cells(deliveries: Sequence[str] = (), sinks: Sequence[str] = (), points: Sequence[str] = ()) -> list[Cell]:
@@ -146,20 +134,14 @@ class _Bench:
         return found
 
     def _crew(self, tasks: Sequence[Task], *, killed: bool) -> None:
-        with self._process(tasks) as process:
-            try:
-                code = process.wait(timeout=_PROCESS_SECONDS)
-            except subprocess.TimeoutExpired:
-                raise LakelockError(f"A process of the lab is not done after {_PROCESS_SECONDS:.0f} seconds.") from None
-        if code != (-signal.SIGKILL if killed else 0):
-            raise LakelockError(f"A process of the lab ended with exit code {code}: {self._said()}")
+        run_crew(self._folder, tasks, self._started, killed=killed)
 
     def _kill_in_mid_write(self, cell: Cell) -> None:
         table = self._table(cell)
         # The second batch's commit: version 0 made the table, and a consumer group's pipeline begins with a handover.
         first = 2 if cell.delivery == "transactional" else 3
         for version in range(first, first + _MID_WRITE_TRIES):
-            with self._process([self._task(cell, 0, None)]) as process:
+            with crew(self._folder, [self._task(cell, 0, None)], self._started) as process:
                 caught = wait_for(Moment.MID_WRITE, table, version, going_on=_alive(process))
                 kill_group(process)
             if caught and not (table / "_delta_log" / f"{version:020d}.json").exists():
@@ -168,22 +150,6 @@ class _Bench:
             # It came too late: the commit had just landed. Then the next batch is tried.
             self._note(cell, "missed", "SIGKILL, a moment after the commit")
         raise LakelockError(f"{cell.label}: {_MID_WRITE_TRIES} kills, and none hit the middle of a write.")
-
-    @contextmanager
-    def _process(self, tasks: Sequence[Task]) -> Iterator[subprocess.Popen[bytes]]:
-        file = self._folder / "tasks.json"
-        write_tasks(file, tasks, self._started)
-        with (self._folder / "crew.log").open("wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "connector.lab.crew", str(file)], start_new_session=True, stdout=log, stderr=log
-            )
-        try:
-            yield process
-        finally:
-            kill_group(process)
-
-    def _said(self) -> str:
-        return (self._folder / "crew.log").read_text(encoding="utf-8", errors="replace")[-2000:]
 
     def _note(self, cell: Cell, what: str, note: str) -> None:
         Journal(str(self._journal(cell)), 0, self._started).write(what, note=note)
@@ -197,7 +163,7 @@ class _Bench:
             crash_point=cell.crash_point,
             sent=self._sent,
             events=events,
-            versions=tuple(_versions(self._table(cell), cell)),
+            versions=tuple(versions(self._table(cell), cell.name)),
             drained=bool(events) and events[-1].what == "done",
             error=failed[-1] if failed else None,
         )
@@ -225,7 +191,7 @@ def _alive(process: subprocess.Popen[bytes]) -> Callable[[], bool]:
 def _send(broker: Broker) -> tuple[Sent, ...]:
     """Each key twice, its newest update in the second half; as Kafka then holds them."""
     send_records(broker, TOPIC)
-    return sent_records(broker, TOPIC)
+    return sent_records(broker.bootstrap, TOPIC)
 
 
 def send_records(broker: Broker, topic: str) -> None:
@@ -233,49 +199,3 @@ def send_records(broker: Broker, topic: str) -> None:
     keys = [f"k{number % KEYS}" for number in range(RECORDS)]
     records = ((key.encode(), json.dumps({"k": key, "n": number}).encode()) for number, key in enumerate(keys))
     produce(broker.bootstrap, topic, records)
-
-
-def sent_records(broker: Broker, topic: str) -> tuple[Sent, ...]:
-    """All of a topic, as Kafka holds it."""
-    from kafka import KafkaConsumer, TopicPartition
-
-    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=None, auto_offset_reset="earliest")
-    try:
-        assigned = [TopicPartition(topic, partition) for partition in consumer.partitions_for_topic(topic) or ()]
-        consumer.assign(assigned)
-        ends = consumer.end_offsets(assigned)
-        found: list[Sent] = []
-        deadline = time.monotonic() + 120
-        while any(consumer.position(at) < ends[at] for at in assigned):
-            if time.monotonic() > deadline:
-                raise LakelockError(f"Of {sum(ends.values())} records in {topic}, {len(found)} could be read.")
-            for records in consumer.poll(timeout_ms=500).values():
-                found += [
-                    Sent(each.topic, each.partition, each.offset, each.key.decode(), json.loads(each.value)["n"])
-                    for each in records
-                ]
-    finally:
-        consumer.close()
-    return tuple(sorted(found, key=lambda each: (each.topic, each.partition, each.offset)))
-
-
-def _versions(table: Path, cell: Cell) -> Iterable[Version]:
-    """Every version of the table, by time travel, with another engine than the one that wrote it."""
-    from deltalake import DeltaTable, QueryBuilder
-
-    if not (table / "_delta_log").exists():
-        return
-    metadata = {
-        int(commit["version"]): CommitMetadata.from_json(commit.get("userMetadata"), pipeline=cell.name)
-        for commit in DeltaTable(str(table)).history()
-    }
-    claims = None
-    for number in sorted(metadata):
-        own = metadata[number]
-        if own is not None and own.delivery == "transactional":
-            claims = own.offsets
-        query = "SELECT k, n, _topic, _partition, _offset FROM t"
-        read = QueryBuilder().register("t", DeltaTable(str(table), version=number)).execute(query).read_all()
-        columns = [column.to_pylist() for column in read.columns]
-        rows = tuple(Row(topic, at, offset, key, value) for key, value, topic, at, offset in zip(*columns, strict=True))
-        yield Version(number, rows, claims)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
+from connector.lab.fates import LEGEND
 from connector.lab.history import Happened, History
-from connector.lab.picture import LEGEND, icon, picture
+from connector.lab.picture import icon, picture
 from connector.lab.style import SCRIPT, STYLE
 from connector.lab.verdict import PROMISES, Anomaly, Kind, Report, Verdict
 from connector.lab.words import ORDER, POINTS, what_follows

@@ -12,25 +12,10 @@ from dataclasses import dataclass
 from html import escape
 from math import ceil
 
-from connector.lab.history import Happened, History, Sent
-from connector.lab.verdict import Kind, Report
+from connector.lab.fates import LEGEND, WORST, Fate, fates, lanes_of, ranges, started, stored_at
+from connector.lab.history import Happened, History
+from connector.lab.verdict import Report
 from sinks.offsets import OffsetRange, TopicPartition
-
-LEGEND: Mapping[str, str] = {
-    "never": "lost: the table doesn't have it",
-    "stale": "stale: an older update of its key stands",
-    "again": "twice or more in the table",
-    "odd": "unexpected: not as sent, or too early",
-    "blip": "older or missing for a while, right in the end",
-    "hidden": "never written, but a newer update hides it",
-    "waiting": "not read yet when the lab stopped",
-    "once": "in the table, once",
-    "was": "replaced by a newer update of its key",
-}
-"""What may become of a record, worst first: a group of records shows the worst of them."""
-
-_WORST = tuple(LEGEND)
-_KINDS = {Kind.LOST: "never", Kind.STALE: "stale", Kind.UNEXPECTED: "odd", Kind.REGRESSED: "blip"}
 
 WIDTH = 1000
 CELLS = 110
@@ -38,68 +23,6 @@ CELLS = 110
 _LABELS = 78
 _CELL_TOP, _CELL = 18, 20
 _RUN_HEAD, _LANE, _RUN_FOOT, _GAP = 20, 11, 18, 4
-
-_READ = ("read", frozenset({"planned", "polled", "read"}))
-_POLLED = ("polled", _READ[1])
-_WROTE = ("wrote", frozenset({"committed"}))
-_OFFSETS = ("offsets", frozenset({"offsets_committed"}))
-_LANES = {
-    "auto_commit": (_POLLED, _OFFSETS, _WROTE),
-    "transactional": (_READ, ("rows+offsets", frozenset({"committed"}))),
-}
-"""In the order of the delivery's steps."""
-
-
-@dataclass(frozen=True)
-class Fate:
-    """What became of a record: a word of `LEGEND`, the rows or writes behind it, and a sentence."""
-
-    word: str
-    times: int
-    text: str
-
-
-def fates(history: History, report: Report) -> dict[tuple[TopicPartition, int], Fate]:
-    """What became of each record that was sent."""
-    last = history.versions[-1].rows if history.versions else ()
-    rows = Counter((row.at, row.offset) for row in last)
-    stood = {(row.at, row.offset) for version in history.versions for row in version.rows}
-    committed = [range_ for event in history.events if event.what == "committed" for range_ in event.ranges]
-    written = Counter(
-        (sent.at, sent.offset)
-        for sent in history.sent
-        for range_ in committed
-        if range_.at == sent.at and range_.start <= sent.offset < range_.end
-    )
-    found: dict[tuple[TopicPartition, int], str] = {}
-    for anomaly in reversed(report.anomalies):
-        if (word := _KINDS.get(anomaly.kind)) is not None:
-            found[TopicPartition(anomaly.topic, anomaly.partition), anomaly.offset] = word
-    result = {}
-    for sent in history.sent:
-        place = (sent.at, sent.offset)
-        times = rows[place]
-        if place in found:
-            word = found[place]
-        elif times > 1:
-            word = "again"
-        elif times == 1:
-            word = "once"
-        elif not history.drained or not history.versions:
-            word = "waiting"
-        elif history.sink == "append":
-            word = "never"
-        else:
-            # Without announcements nobody can tell what was written
-            word = "hidden" if committed and not written[place] and place not in stood else "was"
-        result[place] = Fate(word, max(times, written[place]), _sentence(sent, word, times, written[place]))
-    return result
-
-
-def _sentence(sent: Sent, word: str, rows: int, written: int) -> str:
-    copies = f" ({rows} rows)" if rows > 1 else ""
-    writes = f"; written {written} times" if written > 1 else ""
-    return f"offset {sent.offset}, key {sent.key}: {LEGEND[word]}{copies}{writes}"
 
 
 def picture(history: History, report: Report) -> str:
@@ -143,7 +66,7 @@ def _partition(at: TopicPartition, history: History, known: Mapping[tuple[TopicP
     offsets = [sent.offset for sent in history.sent if sent.at == at]
     low = min(*offsets, history.since.get(at, min(offsets)))
     scale = _Scale(low, max(offsets) + 1)
-    lanes = _LANES.get(history.delivery, (_POLLED, _WROTE, _OFFSETS))
+    lanes = lanes_of(history.delivery)
     runs = sorted({event.run for event in history.events})
     labels = [_text(0, _CELL_TOP + 14, f"partition {at.partition}", "strong")]
     if scale.per > 1:
@@ -159,14 +82,14 @@ def _partition(at: TopicPartition, history: History, known: Mapping[tuple[TopicP
         bottom = top + len(lanes) * _LANE
         labels.append(_text(0, y + 15, f"run {run}", "strong"))
         if run > 0:
-            start = _started(at, events, stored)
+            start = started(at, events, stored)
             marks.append(_mark("resume", scale, start, y + 4, bottom, f"starts at {start}"))
         for number, (name, words) in enumerate(lanes):
             lane = top + number * _LANE
             labels.append(_text(0, lane + 9, name, "lane"))
             drawn.append(f'<line class="rule" x1="1" x2="{scale.width:.1f}" y1="{lane + 5.5}" y2="{lane + 5.5}"/>')
             drawn += _bars(at, events, words, scale, lane, run, name)
-        stored = _stored(at, events, lanes, stored)
+        stored = stored_at(at, events, lanes, stored)
         if any(event.what == "crashed" for event in events):
             # At the foot of its run, as time goes down; and on the records, which it divides
             crashes.append(stored)
@@ -176,7 +99,7 @@ def _partition(at: TopicPartition, history: History, known: Mapping[tuple[TopicP
             bottom += _RUN_FOOT
         y = bottom + _GAP
     counts = Counter(known[at, offset].word for offset in offsets)
-    summary = ", ".join(f"{counts[word]} {LEGEND[word]}" for word in _WORST if counts[word])
+    summary = ", ".join(f"{counts[word]} {LEGEND[word]}" for word in WORST if counts[word])
     name = f"{at.topic}-{at.partition}, offsets {low} to {scale.high - 1}: {summary}"
     # Where it scrolls, it starts at the first crash
     middle = min((round(scale.x(offset)) for offset in crashes), default=0)
@@ -210,12 +133,12 @@ def _cells(at: TopicPartition, scale: _Scale, known: Mapping[tuple[TopicPartitio
         group = [known[at, o] for o in range(start, min(start + scale.per, scale.high)) if (at, o) in known]
         if not group:
             continue
-        worst = min(group, key=lambda fate: _WORST.index(fate.word))
+        worst = min(group, key=lambda fate: WORST.index(fate.word))
         if scale.per == 1:
             title = worst.text
         else:
             counts = Counter(fate.word for fate in group)
-            parts = ", ".join(f"{counts[word]} {LEGEND[word]}" for word in _WORST if counts[word])
+            parts = ", ".join(f"{counts[word]} {LEGEND[word]}" for word in WORST if counts[word])
             title = f"offsets {start} to {start + scale.per - 1}: {parts}"
         again = any(fate.times > 1 and fate.word in ("once", "was") for fate in group)
         width = scale.x(start + scale.per) - scale.x(start) - 1
@@ -257,22 +180,15 @@ def _shapes(word: str, x: float, y: float, width: float, times: int, again: bool
 def _bars(
     at: TopicPartition, events: Sequence[Happened], words: frozenset[str], scale: _Scale, y: int, run: int, name: str
 ) -> Iterable[str]:
-    done = _ranges(at, events, words)
+    done = ranges(at, events, words)
     kind = "wrote" if "committed" in words else "offsets" if "offsets_committed" in words else "polled"
     for range_ in done:
         yield _bar(range_, scale, y, kind, f"run {run} {name}: offsets {range_.start} to {range_.end - 1}")
     if kind == "wrote":
-        for range_ in _ranges(at, events, frozenset({"writing"})):
+        for range_ in ranges(at, events, frozenset({"writing"})):
             if range_ not in done:
                 title = f"run {run} was writing offsets {range_.start} to {range_.end - 1}: no commit"
                 yield _bar(range_, scale, y, "unfinished", title)
-
-
-def _ranges(at: TopicPartition, events: Sequence[Happened], words: frozenset[str]) -> list[OffsetRange]:
-    """In the order of their first announcement, each once."""
-    return list(
-        dict.fromkeys(r for event in events if event.what in words for r in event.ranges if r.at == at and r.span)
-    )
 
 
 def _bar(range_: OffsetRange, scale: _Scale, y: int, kind: str, title: str) -> str:
@@ -295,23 +211,6 @@ def _mark(kind: str, scale: _Scale, offset: int, y: int, bottom: int, label: str
     )
     line = "" if kind == "kill" else f'<path class="{kind} line" d="M{x:.1f} {y}V{bottom}"/>'
     return f'{line}<path class="{kind} shape" d="{shape}"/>{text}'
-
-
-def _stored(
-    at: TopicPartition, events: Sequence[Happened], lanes: Sequence[tuple[str, frozenset[str]]], before: int
-) -> int:
-    """Where the stored offsets stand after these events: in the group, or with ``transactional`` in the table."""
-    words = lanes[-1][1] if len(lanes) == 2 else _OFFSETS[1]
-    return max((range_.end for range_ in _ranges(at, events, words)), default=before)
-
-
-def _started(at: TopicPartition, events: Sequence[Happened], stored: int) -> int:
-    """Where a run went on: as it said itself, or from what it read first."""
-    for words in (frozenset({"resumed"}), _READ[1]):
-        starts = [r.start for event in events if event.what in words for r in event.ranges if r.at == at]
-        if starts:
-            return min(starts)
-    return stored
 
 
 def _text(x: float, y: float, text: str, kind: str) -> str:

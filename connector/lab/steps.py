@@ -6,9 +6,6 @@ the commits, when one sink has the epoch and others don't, every pipeline gets a
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,15 +14,14 @@ from pathlib import Path
 from rich.console import Console
 
 from connector.lab.broker import Broker
-from connector.lab.crew import CRASH_IN_BATCH, Task, read_journal, write_tasks
-from connector.lab.faults import kill_group
+from connector.lab.crew import CRASH_IN_BATCH, Task, read_journal
+from connector.lab.evidence import sent_records
 from connector.lab.history import Happened, Sent
-from connector.lab.matrix import BATCH, PARTITIONS, send_records, sent_records
+from connector.lab.matrix import BATCH, PARTITIONS, send_records
+from connector.lab.processes import run_crew, started, wait_for_end
 from connector.lab.together import Store, Together, Verdict, judge, store
-from sinks.errors import LakelockError
 
 TOPIC = "together"
-_SECONDS = 600.0
 
 
 @dataclass(frozen=True)
@@ -65,7 +61,7 @@ class _Bench:
         self._points, self._folder, self._out = points, folder, out
         self._started = time.time()
         send_records(broker, TOPIC)
-        self._sent: tuple[Sent, ...] = sent_records(broker, TOPIC)
+        self._sent: tuple[Sent, ...] = sent_records(broker.bootstrap, TOPIC)
         self._pipelines = {}
         for point in points:
             pipeline = Together(f"at_{point.name}", folder, TOPIC, s3, broker.bootstrap)
@@ -101,31 +97,13 @@ class _Bench:
         return read_journal(self._journal(point))
 
     def _kill_alone(self, point: Point, step: str) -> None:
-        command = [sys.executable, "-m", "connector.lab.faults", str(self._pipelines[point].file)]
-        command += [step, str(CRASH_IN_BATCH), "SIGKILL"]
-        with (self._folder / f"{point.name}.log").open("ab") as log:
-            process = subprocess.Popen(command, start_new_session=True, stdout=log, stderr=log)
-            try:
-                code = process.wait(timeout=_SECONDS)
-            finally:
-                kill_group(process)
-        if code != -signal.SIGKILL:
-            raise LakelockError(f"{point.name}: ended with exit code {code} before it was killed.")
+        arguments = (str(self._pipelines[point].file), step, str(CRASH_IN_BATCH), "SIGKILL")
+        log = self._folder / f"{point.name}.log"
+        with started("connector.lab.faults", *arguments, log=log) as process:
+            wait_for_end(process, log, killed=True)
 
     def _crew(self, tasks: Sequence[Task], *, killed: bool) -> None:
-        file = self._folder / "tasks.json"
-        write_tasks(file, tasks, self._started)
-        with (self._folder / "crew.log").open("ab") as log:
-            command = [sys.executable, "-m", "connector.lab.crew", str(file)]
-            process = subprocess.Popen(command, start_new_session=True, stdout=log, stderr=log)
-            try:
-                code = process.wait(timeout=_SECONDS)
-            except subprocess.TimeoutExpired:
-                raise LakelockError(f"A process of the lab is not done after {_SECONDS:.0f} seconds.") from None
-            finally:
-                kill_group(process)
-        if code != (-signal.SIGKILL if killed else 0):
-            raise LakelockError(f"A process of the lab ended with exit code {code}; see {self._folder / 'crew.log'}.")
+        run_crew(self._folder, tasks, self._started, killed=killed)
 
     def _task(self, point: Point, run: int, crash: str | None) -> Task:
         return Task(str(self._pipelines[point].file), str(self._journal(point)), run, crash)

@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from connector.lab.evidence import records
 from connector.lab.history import Sent
 from connector.lab.pipelines import write_pipeline
 from sinks.delta.metadata import CommitMetadata
-from sinks.errors import LakelockError
 
 Coordinates = tuple[str, int, int]
 SINKS = ("append", "upsert", "objects", "topic")
@@ -30,6 +30,15 @@ class Store:
 
     endpoint: str
     bucket: str = "lab"
+
+    @property
+    def url(self) -> str:
+        return f"s3://{self.bucket}"
+
+    @property
+    def options(self) -> Mapping[str, object]:
+        """Of a sink ``s3_objects``."""
+        return {"endpoint": self.endpoint, "region": "us-east-1", "path_style": True}
 
     def client(self) -> object:
         import boto3
@@ -96,11 +105,9 @@ class Together:
                 {"type": "delta_upsert", "path": str(self.table("upsert")), "key": "k"},
                 {
                     "type": "s3_objects",
-                    "url": f"s3://{self.store.bucket}/{self.name}",
+                    "url": f"{self.store.url}/{self.name}",
                     "format": "json_lines",
-                    "endpoint": self.store.endpoint,
-                    "region": "us-east-1",
-                    "path_style": True,
+                    **self.store.options,
                 },
                 {"type": "kafka_topic", "topic": self.target, "key": "k"},
             ],
@@ -161,7 +168,7 @@ def judge(pipeline: Together, sent: Sequence[Sent]) -> Verdict:
         "append": _compared(_table(pipeline, "append"), every, _table_epoch(pipeline, "append")),
         "upsert": _compared(_table(pipeline, "upsert"), newest, _table_epoch(pipeline, "upsert")),
         "objects": _compared(objects, every, object_epoch),
-        "topic": _compared(_messages(pipeline, len(every)), every, _group_epoch(pipeline)),
+        "topic": _compared(_messages(pipeline), every, _group_epoch(pipeline)),
     }
     states = _states(pipeline)
     done = [epoch for _, state, epoch in states if state == "done"]
@@ -238,35 +245,12 @@ def _objects(pipeline: Together) -> tuple[Found, int, int | None]:
     return rows(), orphans, max((manifest["epoch"] for manifest in manifests), default=None)
 
 
-def _messages(pipeline: Together, expected: int) -> Found:
-    from kafka import KafkaConsumer, TopicPartition
-
-    consumer = KafkaConsumer(
-        bootstrap_servers=pipeline.bootstrap,
-        group_id=None,
-        auto_offset_reset="earliest",
-        isolation_level="read_committed",
-    )
-    try:
-        partitions = consumer.partitions_for_topic(pipeline.target) or set()
-        assigned = [TopicPartition(pipeline.target, partition) for partition in partitions]
-        consumer.assign(assigned)
-        ends = consumer.end_offsets(assigned)
-        consumer.seek_to_beginning(*assigned)
-        quiet = 0
-        while any(consumer.position(at) < ends[at] for at in assigned):
-            polled = consumer.poll(timeout_ms=1000)
-            quiet = 0 if polled else quiet + 1
-            if quiet > 30:
-                raise LakelockError(f"{pipeline.target} can't be read to its end; {expected} messages were expected.")
-            for records in polled.values():
-                for each in records:
-                    row, (_, place) = json.loads(each.value), each.headers[0]
-                    at, _, offset = place.decode().rpartition("@")
-                    topic, _, partition = at.rpartition("-")
-                    yield (topic, int(partition), int(offset)), (row["k"], row["n"])
-    finally:
-        consumer.close()
+def _messages(pipeline: Together) -> Found:
+    for each in records(pipeline.bootstrap, pipeline.target, isolation="read_committed"):
+        row, (_, place) = json.loads(each.value), each.headers[0]
+        at, _, offset = place.decode().rpartition("@")
+        topic, _, partition = at.rpartition("-")
+        yield (topic, int(partition), int(offset)), (row["k"], row["n"])
 
 
 def _group_epoch(pipeline: Together) -> int | None:

@@ -15,6 +15,17 @@ POINTS: Mapping[str, str] = {
 }
 """The crash points, in the order in which a batch meets them."""
 
+STEPS: Mapping[str, str] = {
+    "after_poll": "planned",
+    "after_auto_commit": "offsets_committed",
+    "before_write": "writing",
+    "after_write": "committed",
+    "after_offset_commit": "offsets_committed",
+    # The first crash; the second one comes when the next run knows where to go on.
+    "in_recovery": "committed",
+}
+"""The step that a run announces there. The middle of a write isn't announced."""
+
 ORDER: Mapping[str, Sequence[tuple[str, Sequence[str]]]] = {
     "auto_commit": (
         ("poll", ("after_poll",)),

@@ -8,9 +8,10 @@ import pytest
 from unit.connector.lab.samples import every, simulate
 
 from connector.lab.checker import Report, Verdict, judge, must_show
+from connector.lab.fates import LEGEND, fates
 from connector.lab.history import Happened, History, Row, Sent, Version
 from connector.lab.page import page
-from connector.lab.picture import LEGEND, fates, picture
+from connector.lab.picture import picture
 from connector.lab.words import POINTS, what_follows
 from sinks.offsets import OffsetRange, TopicPartition
 

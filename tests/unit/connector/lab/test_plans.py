@@ -74,8 +74,12 @@ def test_a_pipeline_parks_at_its_crash_point_and_says_so() -> None:
     def parked() -> None:
         raise Parked
 
+    observe = park_at("committed", parked)
+    observe(event(Step.COMMITTED, number=7))
     with pytest.raises(Parked):
-        park_at("committed", parked)(event(Step.COMMITTED))
+        observe(event(Step.COMMITTED, number=8))
+    with pytest.raises(Parked):
+        park_at("committed", parked, batch=1)(event(Step.COMMITTED, number=7))
     with pytest.raises(Parked):
         park_at("resumed", parked)(event(Step.RESUMED, number=1, records=0))
 
