@@ -21,8 +21,6 @@ from benchmarks.stage import Stage
 from benchmarks.works import WORKS
 from connector.lab.broker import Broker
 
-HERE = Path(__file__).parent
-
 
 def main() -> int:
     options = _arguments()
@@ -31,12 +29,15 @@ def main() -> int:
     settings = {"scale": options.scale, "repetitions": options.repetitions, "merge": options.merge}
     with tempfile.TemporaryDirectory(prefix="lakelock-bench-") as folder, Broker() as broker:
         stage = Stage(broker, Path(folder), sizes, options.repetitions, options.merge, options.all_peers)
-        measured: list[Measured] = []
+        file = options.results.with_suffix(".json")
+        others = [work for work in WORKS if work not in works]
+        measured = report.earlier(file, others, report.document((), sizes, settings)) if options.add else []
         for work in works:
             measured.append(_measure(work, stage))
+            measured.sort(key=lambda each: WORKS.index(each.work))
             # After each one: at full size all of them take long, and a run that is cut off has measured something.
             found = report.document(measured, sizes, settings)
-            report.write(options.results.with_suffix(".json"), found)
+            report.write(file, found)
     title = report.headline(found)
     # Wide when it isn't a terminal: a table cut to 80 columns in a log helps nobody.
     report.show(Console(highlight=False, width=None if sys.stdout.isatty() else 160), measured, title)
@@ -72,7 +73,10 @@ def _arguments() -> argparse.Namespace:
         help="also those without a target: one large trigger, stateful aggregation, the other deliveries",
     )
     parser.add_argument(
-        "--results", type=Path, default=HERE / "results", metavar="FILE", help="written as FILE.json and FILE.png"
+        "--results", type=Path, default=Path("bench/results"), metavar="FILE", help="written as FILE.json and FILE.png"
+    )
+    parser.add_argument(
+        "--add", action="store_true", help="keep the other works that FILE holds: of this machine, at the same scale"
     )
     options = parser.parse_args()
     if options.repetitions < 1:

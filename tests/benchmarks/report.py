@@ -9,7 +9,6 @@ import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from datetime import datetime, timezone
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from benchmarks.measure import Measured, Median
+from benchmarks.measure import Measured, Median, Run, Work
 from benchmarks.sizes import Sizes
 
 MET = {True: "[green]met[/]", False: "[red]not met[/]", None: ""}
@@ -40,7 +39,6 @@ def machine() -> dict[str, object]:
 
 def document(measured: Sequence[Measured], sizes: Sizes, settings: Mapping[str, object]) -> dict[str, Any]:
     return {
-        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "machine": machine(),
         **settings,
         "sizes": asdict(sizes),
@@ -52,6 +50,7 @@ def _work(measured: Measured) -> dict[str, object]:
     return {
         "name": measured.work.name,
         "about": measured.work.about,
+        "date": measured.date,
         "failed": measured.failed or None,
         "ratios": [
             {"name": each.ratio.name, **_rounded(each.median), "target": each.ratio.target or None, "met": each.met}
@@ -67,6 +66,28 @@ def _work(measured: Measured) -> dict[str, object]:
     }
 
 
+def earlier(file: Path, works: Sequence[Work], like: Mapping[str, object]) -> list[Measured]:
+    """What a file holds of these works. Raises ValueError where it was measured in another way than ``like``, a
+    `document`, was: on another machine, at another scale."""
+    if not file.is_file():
+        return []
+    found = json.loads(file.read_text(encoding="utf-8"))
+    for name in ("machine", "scale", "repetitions", "merge", "sizes"):
+        if found[name] != like[name]:
+            raise ValueError(f"{file} was measured with another {name}: {found[name]}, not {like[name]}")
+    held = {each["name"]: each for each in found["works"]}
+    return [
+        Measured(work, [_run(run) for run in each["runs"]], each["failed"] or "", each["date"])
+        for work in works
+        if (each := held.get(work.name)) is not None
+    ]
+
+
+def _run(run: Mapping[str, Any]) -> Run:
+    figures = {name: value for name, value in run.items() if name not in ("contender", "repetition")}
+    return Run(run["contender"], run["repetition"], figures)
+
+
 def _rounded(median: Median) -> dict[str, float]:
     return _digits({"median": median.value, "lowest": median.lowest, "highest": median.highest})
 
@@ -76,6 +97,7 @@ def _digits(figures: Mapping[str, float]) -> dict[str, float]:
 
 
 def write(file: Path, found: Mapping[str, object]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
 
@@ -84,7 +106,8 @@ def headline(found: Mapping[str, Any]) -> str:
     machine = found["machine"]
     return (
         f"scale {found['scale']:g}, repetitions {found['repetitions']}, small epochs merged {found['merge']}, "
-        f"{machine['cores']} cores, {machine['memory_GiB']} GiB, pyspark {machine['pyspark']}, {found['date']}"
+        f"{machine['cores']} cores, {machine['memory_GiB']} GiB, pyspark {machine['pyspark']}, "
+        f"{min(each['date'] for each in found['works'])[:10]}"
     )
 
 

@@ -1,8 +1,12 @@
 """Repetitions and what they come to."""
 
+from pathlib import Path
+
 import pytest
-from benchmarks.measure import Median, Ratio, Run, alternating
+from benchmarks import report
+from benchmarks.measure import Measured, Median, Ratio, Run, alternating
 from benchmarks.sizes import Sizes
+from benchmarks.works import WORKS
 
 SPEED = Ratio("speed", ("peer", "seconds"), ("ours", "seconds"), at_least=2.0)
 
@@ -58,3 +62,21 @@ def test_at_every_scale_there_are_several_triggers_and_two_folds() -> None:
         assert sizes.records // sizes.per_trigger == 8
         assert sizes.trickle_epochs // sizes.trickle_fold == 2
     assert Sizes.at(1.0) == Sizes()
+
+
+def test_works_that_were_measured_before_are_kept_as_they_were(tmp_path: Path) -> None:
+    file, settings = tmp_path / "results.json", {"scale": 1.0, "repetitions": 2, "merge": "on_read"}
+    one, other = (Measured(work, runs(lakelock=[1.0, 2.0], peer=[3.0, 4.0])) for work in WORKS[:2])
+    found = report.document([one, other], Sizes(), settings)
+    report.write(file, found)
+    kept = report.earlier(file, WORKS[1:], report.document((), Sizes(), settings))
+    assert [(each.work, list(each.runs), each.date) for each in kept] == [(other.work, list(other.runs), other.date)]
+    assert report.document([one, *kept], Sizes(), settings) == found
+    assert report.earlier(tmp_path / "nothing.json", WORKS, found) == []
+
+
+def test_works_that_were_measured_in_another_way_are_refused(tmp_path: Path) -> None:
+    file, settings = tmp_path / "results.json", {"scale": 1.0, "repetitions": 2, "merge": "on_read"}
+    report.write(file, report.document((), Sizes(), settings))
+    with pytest.raises(ValueError, match="another scale"):
+        report.earlier(file, WORKS, report.document((), Sizes(), {**settings, "scale": 0.1}))
