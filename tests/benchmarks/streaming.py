@@ -12,8 +12,19 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from benchmarks.data import COLUMNS, Topic, decoded, latest_per_key
 
+PEER = "Structured Streaming"
+TUNED = "Structured Streaming, with our settings"
+DEFAULTS = {"spark.sql.shuffle.partitions": "200", "spark.databricks.delta.snapshotPartitions": "50"}
+"""Spark's and Delta's own, where the sessions here have others: what a user has who sets nothing."""
+
 Query = Callable[[SparkSession, Topic, Path, int], StreamingQuery]
 """Fills the table in a folder with a topic, so many offsets a trigger, and waits until it has."""
+
+
+def prepare(spark: SparkSession, *, tuned: bool) -> None:
+    """``tuned``: with the settings of the session; else as a user has it."""
+    for name, value in ({} if tuned else DEFAULTS).items():
+        spark.conf.set(name, value)
 
 
 def append(spark: SparkSession, topic: Topic, folder: Path, per_trigger: int) -> StreamingQuery:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -15,13 +15,10 @@ from benchmarks.data import Content, Topic, check, read
 from benchmarks.measure import OURS, Figures, Ratio, Run, Work, alternating
 from benchmarks.session import measured_session
 from benchmarks.stage import Stage, in_a_process
+from benchmarks.streaming import PEER, TUNED
 
-PEER = "Structured Streaming"
 ONE_TRIGGER = "Structured Streaming, one trigger"
 STATEFUL = "Structured Streaming, stateful"
-UNTUNED = "Structured Streaming, Spark's defaults"
-DEFAULTS = {"spark.sql.shuffle.partitions": "200", "spark.databricks.delta.snapshotPartitions": "50"}
-"""Where the sessions here have others: what a user has who sets nothing."""
 FLOOR = "bare Spark to Parquet"
 EVERYTHING = 1_000_000_000
 """More than any topic here holds."""
@@ -45,12 +42,21 @@ class Lakelock:
 class Streaming:
     query: streaming.Query
     per_trigger: int
-    settings: Mapping[str, str] = field(default_factory=dict)
+    tuned: bool = False
 
     def __call__(self, spark: SparkSession, topic: Topic, folder: Path) -> None:
-        for name, value in self.settings.items():
-            spark.conf.set(name, value)
+        streaming.prepare(spark, tuned=self.tuned)
         self.query(spark, topic, folder, self.per_trigger)
+
+
+def peers(stage: Stage, query: streaming.Query) -> dict[str, Fill]:
+    found: dict[str, Fill] = {
+        PEER: Streaming(query, stage.sizes.per_trigger),
+        TUNED: Streaming(query, stage.sizes.per_trigger, tuned=True),
+    }
+    if stage.all_peers:
+        found[ONE_TRIGGER] = Streaming(query, EVERYTHING, tuned=True)
+    return found
 
 
 def bare(spark: SparkSession, topic: Topic, folder: Path) -> None:
@@ -83,23 +89,17 @@ def measure(stage: Stage, kind: str, contenders: Mapping[str, Fill]) -> list[Run
 def append(stage: Stage) -> list[Run]:
     contenders: dict[str, Fill] = {
         OURS: Lakelock({"type": "delta_append"}),
-        PEER: Streaming(streaming.append, stage.sizes.per_trigger),
+        **peers(stage, streaming.append),
         FLOOR: bare,
     }
-    if stage.all_peers:
-        contenders[ONE_TRIGGER] = Streaming(streaming.append, EVERYTHING)
-        contenders[UNTUNED] = Streaming(streaming.append, stage.sizes.per_trigger, DEFAULTS)
     return measure(stage, "append", contenders)
 
 
 def upsert(stage: Stage) -> list[Run]:
     contenders: dict[str, Fill] = {
         OURS: Lakelock({"type": "delta_upsert", "key": "key"}),
-        PEER: Streaming(streaming.upsert, stage.sizes.per_trigger),
+        **peers(stage, streaming.upsert),
     }
-    if stage.all_peers:
-        contenders[ONE_TRIGGER] = Streaming(streaming.upsert, EVERYTHING)
-        contenders[UNTUNED] = Streaming(streaming.upsert, stage.sizes.per_trigger, DEFAULTS)
     return measure(stage, "upsert", contenders)
 
 
@@ -107,12 +107,10 @@ def aggregates(stage: Stage) -> list[Run]:
     sums = {"records": "count(*)", "total": "sum(number)"}
     contenders: dict[str, Fill] = {
         OURS: Lakelock({"type": "delta_aggregate", "group_by": "key", "aggregates": sums}),
-        PEER: Streaming(streaming.partial_sums, stage.sizes.per_trigger),
+        **peers(stage, streaming.partial_sums),
     }
     if stage.all_peers:
-        contenders[ONE_TRIGGER] = Streaming(streaming.partial_sums, EVERYTHING)
-        contenders[UNTUNED] = Streaming(streaming.partial_sums, stage.sizes.per_trigger, DEFAULTS)
-        contenders[STATEFUL] = Streaming(streaming.stateful_sums, stage.sizes.per_trigger)
+        contenders[STATEFUL] = Streaming(streaming.stateful_sums, stage.sizes.per_trigger, tuned=True)
     return measure(stage, "aggregate", contenders)
 
 
@@ -128,8 +126,8 @@ WORKS = (
         (
             _speed(PEER, 1.5),
             Ratio("time / floor", (OURS, "seconds"), (FLOOR, "seconds"), at_most=1.25),
+            _speed(TUNED),
             _speed(ONE_TRIGGER),
-            _speed(UNTUNED),
         ),
         append,
     ),
@@ -137,14 +135,14 @@ WORKS = (
         "upsert",
         "the latest row per key of a topic, one epoch",
         "seconds",
-        (_speed(PEER, 2.5), _speed(ONE_TRIGGER), _speed(UNTUNED)),
+        (_speed(PEER, 2.5), _speed(TUNED), _speed(ONE_TRIGGER)),
         upsert,
     ),
     Work(
         "aggregates",
         "count and sum per key of a topic, one epoch",
         "seconds",
-        (_speed(PEER, 2.0), _speed(ONE_TRIGGER), _speed(UNTUNED), _speed(STATEFUL)),
+        (_speed(PEER, 2.0), _speed(TUNED), _speed(ONE_TRIGGER), _speed(STATEFUL)),
         aggregates,
     ),
 )
