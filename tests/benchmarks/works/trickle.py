@@ -87,7 +87,7 @@ def structured_streaming(of: Trickle, folder: Path, begun: float, *, tuned: bool
 
 def measure(stage: Stage) -> list[Run]:
     of = prepared(stage, stage.sizes.trickle_rows)
-    contenders = {
+    contenders: dict[str, Callable[[Trickle, Path, float], Figures]] = {
         OURS: lakelock,
         PEER: partial(structured_streaming, tuned=False),
         TUNED: partial(structured_streaming, tuned=True),
