@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 import matplotlib
@@ -24,13 +25,14 @@ def draw(file: Path, measured: Sequence[Measured], title: str) -> None:
 
     shown = [each for each in measured if each.runs]
     rows = max(1, -(-len(shown) // COLUMNS))
-    figure, axes = pyplot.subplots(rows, COLUMNS, figsize=(5.2 * COLUMNS, 2.8 * rows), squeeze=False)
+    figure, axes = pyplot.subplots(
+        rows, COLUMNS, figsize=(5.2 * COLUMNS, 3.1 * rows), squeeze=False, layout="constrained"
+    )
     for axis in axes.flat[len(shown) :]:
         axis.axis("off")
     for axis, each in zip(axes.flat, shown, strict=False):
         _panel(axis, each)
     figure.suptitle(title)
-    figure.tight_layout()
     figure.savefig(file, dpi=110)
     pyplot.close(figure)
 
@@ -42,12 +44,12 @@ def _panel(axis: Axes, measured: Measured) -> None:
         whiskers = [[median.value - median.lowest], [median.highest - median.value]]
         colour = OURS_COLOUR if name.startswith((OURS, "transactional")) else PEERS_COLOUR
         axis.barh(place, median.value, xerr=whiskers, color=colour, capsize=3)
-    axis.set_yticks(range(len(bars)), list(bars))
+    axis.set_yticks(range(len(bars)), [fill(name, 22) for name in bars])
     axis.invert_yaxis()
     axis.set_xlabel(main.replace("_", " "))
     lines = [measured.work.name]
     for each in measured.judged:
         target = f" (target {each.ratio.target}{'' if each.met else ', not met'})" if each.ratio.target else ""
-        lines.append(f"{each.ratio.name}: {each.median.value:.2f}{target}")
+        lines.append(fill(f"{each.median.value:.2f}  {each.ratio.name}{target}", 52))
     axis.set_title("\n".join(lines), fontsize=9, loc="left")
     axis.spines[["top", "right"]].set_visible(False)
