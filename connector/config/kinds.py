@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Annotated, TypeAlias
 
@@ -67,6 +67,15 @@ def as_model(model: type[BaseModel], value: object) -> BaseModel:
         place = dotted(tuple(part for part in fault["loc"] if part != "[key]"))
         message = str(fault["msg"]).removeprefix("Value error, ")
         raise ValueError(f"{place}: {message}" if place else message) from None
+
+
+def word_or_options(value: object, words: Sequence[str], model: type[Options], *, write: str) -> object:
+    """``write``: how it is written, for whom has given neither one of these words nor a mapping."""
+    if isinstance(value, Mapping):
+        return as_model(model, value)
+    if value not in words:
+        raise ValueError(f"write {write}, not {value!r}")
+    return value
 
 
 def dotted(path: tuple[str | int, ...]) -> str:

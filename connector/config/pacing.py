@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from connector.config.kinds import Duration, Options, as_model
+from connector.config.kinds import Duration, Options, word_or_options
 
 
 class Interval(Options):
@@ -29,13 +29,13 @@ class Latency(Options):
 
 
 def as_trigger(value: object) -> object:
-    if isinstance(value, Mapping):
-        return as_model(Latency if "target_latency" in value else Interval, value)
-    if value != "available_now":
-        raise ValueError(
-            f"write available_now, {{interval: 10 seconds}} or {{target_latency: 30 seconds}}, not {value!r}"
-        )
-    return value
+    model = Latency if isinstance(value, Mapping) and "target_latency" in value else Interval
+    return word_or_options(
+        value,
+        ("available_now",),
+        model,
+        write="available_now, {interval: 10 seconds} or {target_latency: 30 seconds}",
+    )
 
 
 class EpochBound(Options):
@@ -52,8 +52,4 @@ class EveryRecords(Options):
 
 
 def as_commit_every(value: object) -> object:
-    if isinstance(value, Mapping):
-        return as_model(EveryRecords, value)
-    if value not in ("batch", "record"):
-        raise ValueError(f"write batch, record or {{records: 100}}, not {value!r}")
-    return value
+    return word_or_options(value, ("batch", "record"), EveryRecords, write="batch, record or {records: 100}")

@@ -18,6 +18,7 @@ from connector.config.kinds import (
     in_clear,
     no_literal_secrets,
     topic_name,
+    word_or_options,
 )
 from sinks.kafka import faults
 
@@ -102,11 +103,7 @@ class ContinueAhead(Options):
 
 
 def _on_data_loss(value: object) -> object:
-    if isinstance(value, Mapping):
-        return as_model(ContinueAhead, value)
-    if value not in ("fail", "continue"):
-        raise ValueError(f"write fail, continue or {{continue: 10 minutes}}, not {value!r}")
-    return value
+    return word_or_options(value, ("fail", "continue"), ContinueAhead, write="fail, continue or {continue: 10 minutes}")
 
 
 class Source(Options):
