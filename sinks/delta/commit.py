@@ -99,8 +99,8 @@ class PipelineCommits:
 
     def position(self) -> Position | None:
         """Read from the table; None where it isn't there, or no epoch was ever committed to it."""
-        detail = self._table.detail()
-        if detail is None:
+        detail, log = self._table.detail(), self._table.log
+        if detail is None or log is None:
             return None
         self._log_retention = detail.log_retention
         if self._known is None and self._table.is_new:
@@ -110,7 +110,7 @@ class PipelineCommits:
             # A table says the same as long as nothing was committed to it.
             if time.monotonic() - read_at < _READ_AGAIN_SECONDS and not self.committed_after(known.version):
                 return known
-        found = self._read(DeltaLog(self._table.spark, detail.location))
+        found = self._read(log)
         self._known = (found, time.monotonic()) if found is not None else None
         return found
 
