@@ -6,7 +6,6 @@ import datetime
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -18,6 +17,7 @@ from hypothesis import strategies as st
 
 from connector.state import NAMES, Monoid, aggregate, bound, check_laws
 from sinks.raised import raised
+from sinks.settings import with_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -82,21 +82,9 @@ LAWFUL = [
 ]  # fmt: skip
 
 
-@contextmanager
-def conf(spark: SparkSession, options: Mapping[str, str]) -> Iterator[None]:
-    before = {name: spark.conf.get(name) for name in options}
-    try:
-        for name, value in options.items():
-            spark.conf.set(name, value)
-        yield
-    finally:
-        for name, value in before.items():
-            spark.conf.set(name, str(value))
-
-
 @pytest.fixture
 def little(spark: SparkSession) -> Iterator[SparkSession]:
-    with conf(spark, LITTLE):
+    with with_settings(spark, LITTLE):
         yield spark
 
 
@@ -249,7 +237,7 @@ FAILING = [
 
 @pytest.mark.parametrize("ansi", ["true", "false"])
 def test_what_has_no_exact_result_fails_the_query(little: SparkSession, ansi: str) -> None:
-    with conf(little, {"spark.sql.ansi.enabled": ansi}):
+    with with_settings(little, {"spark.sql.ansi.enabled": ansi}):
         for text, schema, column, kind in FAILING:
             with pytest.raises(Exception) as error:
                 sums(little, [text], schema, [(x,) for x in column])
