@@ -104,7 +104,8 @@ def lag_chart(history: History) -> Picture:
     ax.set_ylabel("records behind")
     ax.set_ylim(bottom=0)
     ax.yaxis.set_major_locator(MaxNLocator(integer=True))
-    return Picture(_plain(figure))
+    ax.spines[["top", "right"]].set_visible(False)
+    return Picture(figure)
 
 
 def _partition(
@@ -137,8 +138,7 @@ def _partition(
     ax.set_yticks(list(labels), list(labels.values()), fontsize=9)
     ax.tick_params(axis="y", length=0)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    for side in ("top", "right", "left"):
-        ax.spines[side].set_visible(False)
+    ax.spines[["top", "right", "left"]].set_visible(False)
 
 
 def _cell(ax: Axes, offset: int, fate: Fate) -> None:
@@ -159,10 +159,3 @@ def _patch(word: str) -> Patch:
     mark = "2" if word == "again" else look.mark
     label = f"{LEGEND[word]} ({mark})" if mark else LEGEND[word]
     return Patch(facecolor=look.face, edgecolor="#636363", hatch=look.hatch, label=label)
-
-
-def _plain(figure: Figure) -> Figure:
-    for ax in figure.axes:
-        for side in ("top", "right"):
-            ax.spines[side].set_visible(False)
-    return figure

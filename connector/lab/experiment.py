@@ -28,7 +28,7 @@ from connector.lab.crew import CRASH_IN_BATCH, Task, read_journal
 from connector.lab.data import produce
 from connector.lab.evidence import any_records, records, sent_records, versions
 from connector.lab.history import Happened, History
-from connector.lab.pipelines import SHORT_LIVED
+from connector.lab.pipelines import QUICK_MEMBER, SHORT_LIVED
 from connector.lab.processes import run_crew
 from connector.lab.together import Store, store
 from connector.lab.verdict import Report
@@ -246,14 +246,7 @@ class Trial:
 
 def _completed(lab: Experiment, options: Mapping[str, Any]) -> dict[str, Any]:
     source = options.get("source", {})
-    kafka = {
-        "bootstrap.servers": lab.broker.bootstrap,
-        # A member that was killed leaves its group after its session.
-        "session.timeout.ms": "6000",
-        "heartbeat.interval.ms": "1000",
-        "auto.commit.interval.ms": "300",
-        **source.get("kafka", {}),
-    }
+    kafka = {"bootstrap.servers": lab.broker.bootstrap, **QUICK_MEMBER, **source.get("kafka", {})}
 
     def inside(place: Mapping[str, Any]) -> dict[str, Any]:
         return {**place, "path": str(lab.folder / place["path"])} if "path" in place else dict(place)

@@ -23,7 +23,7 @@ from connector.lab.data import produce
 from connector.lab.evidence import sent_records, versions
 from connector.lab.faults import Moment, kill_group, wait_for
 from connector.lab.history import History, Sent, Sink
-from connector.lab.pipelines import write_pipeline
+from connector.lab.pipelines import QUICK_MEMBER, write_pipeline
 from connector.lab.processes import crew, run_crew
 from connector.lab.verdict import PROMISES
 from connector.lab.words import POINTS, STEPS
@@ -99,11 +99,7 @@ class _Bench:
                 table=self._table(cell),
                 topic=TOPIC,
                 max_records=BATCH,
-                kafka={
-                    "bootstrap.servers": broker.bootstrap,
-                    "heartbeat.interval.ms": "1000",
-                    "auto.commit.interval.ms": "300",
-                },
+                kafka={"bootstrap.servers": broker.bootstrap, **QUICK_MEMBER},
             )
             self._journal(cell).unlink(missing_ok=True)
 

@@ -12,6 +12,9 @@ from connector.lab.history import Sink
 SHORT_LIVED = {"spark.driver.extraJavaOptions": f"{java.QUICK_START} -XX:ReservedCodeCacheSize=256m"}
 """Settings of a Spark that does little, and then ends: it starts in half the time."""
 
+QUICK_MEMBER = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "1000", "auto.commit.interval.ms": "300"}
+"""Kafka's options of a member that is killed, leaves its group soon, and commits by itself soon."""
+
 
 def write_pipeline(
     file: Path,
@@ -31,7 +34,10 @@ def write_pipeline(
         "name": name,
         "delivery": delivery,
         # A member that was killed leaves its group after its session.
-        "source": {"topics": [topic], "kafka": {"session.timeout.ms": "6000", **kafka}},
+        "source": {
+            "topics": [topic],
+            "kafka": {"session.timeout.ms": QUICK_MEMBER["session.timeout.ms"], **kafka},
+        },
         "value": {"format": "json", "schema": "k STRING, n INT"},
         "epoch": {"max_records": max_records},
         "spark": SHORT_LIVED,

@@ -44,6 +44,7 @@ def demo(
 
 def _topic(text: str) -> tuple[str, int]:
     name, _, partitions = text.partition(":")
-    if not (partitions or "1").isdigit() or not int(partitions or 1):
+    number = partitions or "1"
+    if not number.isdigit() or not int(number):
         raise ConfigurationError(f"--topic: write NAME or NAME:PARTITIONS, as orders:4, not {text!r}.")
-    return name, int(partitions or 1)
+    return name, int(number)
