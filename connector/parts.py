@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from connector.config import (
     OWN_COLUMNS,
+    CustomSink,
     DeltaPlace,
     DeltaUpsertSink,
     KafkaTopicSink,
@@ -23,6 +24,7 @@ from connector.decode import as_declared, record_format
 from connector.decode.records import CARRIED, PROBLEM, RAW, TOMBSTONE, RecordDecoder, refuse_tombstones
 from connector.derive import Derivation, TableDerivation, as_is, derive
 from connector.letters import Letters, Place
+from connector.own import own_class
 from connector.spark import is_connect, isolated
 from connector.transform import transform
 from sinks.contract import TwoPhaseSink
@@ -30,7 +32,7 @@ from sinks.delta.commit import PipelineCommits
 from sinks.delta.dead_letters import DeadLetters
 from sinks.delta.table import DeltaTable
 from sinks.delta.two_phase import TwoPhaseDelta
-from sinks.errors import LakelockError
+from sinks.errors import ConfigurationError, LakelockError
 from sinks.evolution import narrowed
 from sinks.raised import identifier
 from sinks.staging import Staging
@@ -280,7 +282,7 @@ def letters_topic(config: PipelineConfig) -> TopicDeadLetters | None:
 
 def _other(
     config: PipelineConfig,
-    sink: S3ObjectsSink | KafkaTopicSink,
+    sink: S3ObjectsSink | KafkaTopicSink | CustomSink,
     decode: Decoder,
     rows: DataFrame,
     spark: SparkSession,
@@ -299,6 +301,8 @@ def _other(
             key=sink.key,
         )
         return Other(decode, as_is(config, rows), topic)
+    if isinstance(sink, CustomSink):
+        return Other(decode, as_is(config, rows), _custom(sink, spark, staging))
     return Other(decode, as_is(config, rows), s3_objects(spark, sink, pipeline=config.name))
 
 
@@ -317,6 +321,22 @@ def s3_objects(spark: SparkSession, sink: S3ObjectsSink, *, pipeline: str) -> S3
     return S3Objects(
         spark, sink.url, pipeline=pipeline, format=sink.format, partition_by=sink.partition_by, options=options
     )
+
+
+def _custom(sink: CustomSink, spark: SparkSession, staging: str) -> TwoPhaseSink[DataFrame]:
+    made = own_class("sinks[0].sink", sink.sink)
+    try:
+        found: TwoPhaseSink[DataFrame] = made(spark, name=sink.name, staging=staging, **sink.options)
+    except TypeError as error:
+        raise ConfigurationError(
+            f"sinks[0].options: {sink.sink} doesn't take them: {error}.",
+            hint="It is called with the Spark session, name, staging, and what options says.",
+        ) from error
+    if found.name != sink.name:
+        raise ConfigurationError(
+            f"sinks[0].sink: {sink.sink} calls itself {found.name!r}: it has to keep the name that it is given."
+        )
+    return found
 
 
 @contextmanager

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Snapshot(Mapping[str, "DataFrame"]):
     """Sink -> its rows as of the epoch; sinks are named by their place: the path or name of a table, ``s3://...`` of
-    objects (read through S3A), ``kafka:...`` of a topic."""
+    objects (read through S3A), ``kafka:...`` of a topic. Custom sinks aren't read."""
 
     pipeline: str
     epoch: int
@@ -86,7 +86,7 @@ def snapshot_of(config: PipelineConfig, spark: SparkSession, epoch: int | None) 
             stored = s3_objects(spark, sink, pipeline=config.name)
             urls = [stored.url(each["key"]) for each in stored.objects(done.epoch.number)]
             objects[sink.place], opened[sink.place] = urls, partial(_objects, spark, sink, urls)
-        else:
+        elif isinstance(sink, KafkaTopicSink):
             opened[sink.place] = partial(_messages, spark, config, sink, reads["ends"])
     stands = done.epoch
     return Snapshot(config.name, stands.number, stands.offsets, stands.read_to, opened, sql, objects)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import hypothesis
 import pytest
 import yaml
+from pages import Reader
 
 from connector import Pipeline
 from connector.lab.pipelines import SHORT_LIVED
@@ -187,6 +188,33 @@ class Lake:
 
     def version(self, kind: str = "append") -> int:
         return len(list((self.path(kind) / "_delta_log").glob("*.json"))) - 1
+
+
+Send = Callable[..., None]
+
+
+@pytest.fixture
+def send(broker: Broker) -> Iterator[Send]:
+    """Send records to topics by name, which the pages choose."""
+    there: set[str] = set()
+
+    def sent(name: str, *records: tuple[str | None, object]) -> None:
+        if name not in there:
+            broker.create_topic(name, 2)
+            there.add(name)
+        Topic(broker, name).send(*records)
+
+    yield sent
+    for name in there:
+        broker.delete_topic(name)
+
+
+@pytest.fixture
+def reader(broker: Broker, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
+    """Somebody who follows a page of the documentation, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return Reader(broker.bootstrap, {"spark": spark})
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ from connector.config.pipeline import DeadLetters, PipelineConfig
 from connector.config.registry import REFERENCED_SECRETS
 from connector.config.sinks import (
     SINK_TYPES,
+    CustomSink,
     DeltaAggregateSink,
     DeltaAppendSink,
     DeltaHistorySink,
@@ -50,6 +51,7 @@ __all__ = [
     "OWN_COLUMNS",
     "AvroFormat",
     "BytesFormat",
+    "CustomSink",
     "DeadLetters",
     "DebeziumFormat",
     "DeltaAggregateSink",

@@ -37,6 +37,7 @@ _SECTIONS: Mapping[str, type[BaseModel]] = {
     "`fold`, with `merge: on_read`": sinks.Fold,
     "`type: s3_objects`": sinks.S3ObjectsSink,
     "`type: kafka_topic`": sinks.KafkaTopicSink,
+    "`type: custom`": sinks.CustomSink,
     "`dead_letters`": pipeline.DeadLetters,
 }
 _KINDS: Mapping[object, str] = {

@@ -304,11 +304,34 @@ class KafkaTopicSink(Options):
         return _distinct(columns)
 
 
+class CustomSink(Options):
+    """A sink of your own: docs/extending.md."""
+
+    type: Literal["custom"]
+    """What a class of your own makes of every record."""
+    name: Annotated[str, Field(pattern=r"^[\w.:/-]+$")]
+    """What the coordinator's log calls it: not to be changed later."""
+    sink: Annotated[str, Field(pattern=r"^[\w.]+:\w+$")]
+    """The class: module:Class, a ``sinks.contract.TwoPhaseSink``."""
+    options: Mapping[str, Any] = Field(default_factory=dict)
+    """Its own options, as keyword arguments."""
+
+    @property
+    def place(self) -> str:
+        return self.name
+
+
 WINDOW_COLUMNS = ("window_start", "window_end", "window_closed")
 STATE_COLUMNS = ("_state", "_applied")
 
 SinkOptions: TypeAlias = Annotated[
-    DeltaAppendSink | DeltaUpsertSink | DeltaHistorySink | DeltaAggregateSink | S3ObjectsSink | KafkaTopicSink,
+    DeltaAppendSink
+    | DeltaUpsertSink
+    | DeltaHistorySink
+    | DeltaAggregateSink
+    | S3ObjectsSink
+    | KafkaTopicSink
+    | CustomSink,
     Field(discriminator="type"),
 ]
 SINK_TYPES: Mapping[object, type[BaseModel]] = {
@@ -318,6 +341,7 @@ SINK_TYPES: Mapping[object, type[BaseModel]] = {
     "delta_aggregate": DeltaAggregateSink,
     "s3_objects": S3ObjectsSink,
     "kafka_topic": KafkaTopicSink,
+    "custom": CustomSink,
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from connector.config import DeltaAggregateSink, PipelineConfig
 from connector.config.sinks import WINDOW_COLUMNS
 from connector.derive import TableDerivation
 from connector.derive.reduction import Reduction
+from connector.own import own_class
 from connector.state import Monoid, aggregate, bound
 from connector.state.windows import END, START, closed_before, in_sessions, windowed
 from sinks.clock import Clock
@@ -241,11 +241,8 @@ def _states(sink: DeltaAggregateSink, records: DataFrame) -> dict[str, Monoid]:
 
 
 def _own(name: str, place: str) -> type[Monoid]:
-    module, _, attribute = place.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise ConfigurationError(f"sinks[0].states.{name}: {place} can't be imported: {error}.") from None
-    if not (isinstance(found, type) and issubclass(found, Monoid)):
-        raise ConfigurationError(f"sinks[0].states.{name}: {place} is no subclass of connector.state.Monoid.")
+    option = f"sinks[0].states.{name}"
+    found = own_class(option, place)
+    if not issubclass(found, Monoid):
+        raise ConfigurationError(f"{option}: {place} is no subclass of connector.state.Monoid.")
     return found

@@ -4,9 +4,6 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
-
-from connector.config import parse
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -31,8 +28,3 @@ def test_the_map_names_every_module() -> None:
         for file in (ROOT / package).rglob("*.py"):
             if not file.name.startswith("__"):
                 assert file.name in shown or f"{file.parent.name}/" in shown, file
-
-
-def test_the_example_is_a_valid_pipeline() -> None:
-    (example,) = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
-    assert parse(yaml.safe_load(example)).name == "latest_flights"

@@ -1,0 +1,88 @@
+"""What README and docs say to type, typed as it stands. Recipes and extensions have files of their own."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import Send
+from pages import ROOT, Reader, blocks
+
+ELSEWHERE = {
+    "lakelock lab matrix": "test_what_each_delivery_loses_or_repeats",
+    "lakelock lab scenario": "test_what_must_break_breaks_and_nothing_else",
+    "lakelock lab chaos --seconds 300 --seed 7": "test_chaos_leaves_every_table_exact",
+    "lakelock lab together": "test_four_sinks_killed_before_and_after_the_decision",
+}
+"""Commands that take minutes, and the test that does what they do."""
+FLIGHT = {"carrier": "UA", "origin": "EWR", "dest": "IAH", "dep_delay": 2, "event_time": "2013-01-01T10:00:00Z"}
+
+
+def section(page: str, title: str) -> list[str]:
+    return [command for block in blocks(page, title) for command in block.commands]
+
+
+def test_what_takes_minutes_is_run_by_another_test() -> None:
+    shown = section("README.md", "Four deliveries, and what each one costs you")
+    assert set(shown) == ELSEWHERE.keys()
+    tests = "\n".join(file.read_text(encoding="utf-8") for file in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name in ELSEWHERE.values() if f"def {name}(" not in tests] == []
+
+
+@pytest.mark.parametrize("page", ["README.md", "tests/benchmarks/README.md"])
+def test_every_target_of_make_that_a_page_names_is_there(page: str) -> None:
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.M))
+    named = set(re.findall(r"(?:`|\$ )make ([\w-]+)", (ROOT / page).read_text(encoding="utf-8")))
+    assert named <= targets
+
+
+def test_the_commands_of_the_readme(reader: Reader, send: Send) -> None:
+    send("flights", *((str(n), {**FLIGHT, "flight": n}) for n in range(30)))
+    reader.follow("README.md", "Use it")
+    said = dict(zip(section("README.md", "Use it"), reader.said, strict=True))
+    assert "1 epochs, 30 rows" in said["lakelock run pipeline.yaml"]
+    assert "exact" in said["lakelock verify pipeline.yaml"]
+    assert "30" in said["lakelock rewind pipeline.yaml --to-event-time 2026-11-01T00:00:00Z"]
+    assert "lake/new" in said["lakelock replay pipeline.yaml --from 2026-11-01T00:00:00Z --into lake/new"]
+
+
+def test_the_commands_on_sinks_that_move_together(reader: Reader, send: Send) -> None:
+    """With the example, which has tables only, in place of the page's file."""
+    send("transfers", *((str(n), {"id": n, "payer": "a", "payee": "b", "amount": n}) for n in range(30)))
+    reader.run("lakelock init --example money_transfers transfers.yaml")
+    reader.run("lakelock run transfers.yaml")
+    reader.follow("docs/two-phase.md", "What you can ask")
+    reader.follow("docs/two-phase.md", "Readers")
+    paid, received = (reader.names[name].agg({"amount": "sum"}).first()[0] for name in ("paid", "received"))
+    assert paid == received == sum(range(30))
+    assert "exact" in reader.said[-1]
+
+
+def test_the_examples_that_a_page_writes_are_valid(reader: Reader, send: Send) -> None:
+    send("lines", ("1", {"line": "to be or not to be"}))
+    send("flights", ("1", {**FLIGHT, "flight": 1, "tailnum": "N1"}))
+    reader.follow("docs/derived-state.md")
+    for command in section("docs/derived-state.md", ""):
+        reader.run(f"lakelock check {command.split()[-1]}")
+
+
+@pytest.mark.timeout(900)
+def test_the_demo_counts_as_the_readme_shows(tmp_path: Path) -> None:
+    def lakelock(*arguments: str) -> str:
+        command = [sys.executable, "-m", "connector", *arguments]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return re.sub(" +", " ", done.stdout)
+
+    said = lakelock("demo")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    counted = re.findall(r"^(?:latest_)?flights +336,776.*$", readme, flags=re.M)
+    assert len(counted) == 2
+    for line in counted:
+        assert re.sub(" +", " ", line) in said
+    would, did = (lakelock(*command.split()[1:]) for command in section("docs/maintenance.md", ""))
+    assert "would be put together" in would
+    assert "put together into 1" in did

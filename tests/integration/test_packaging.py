@@ -1,0 +1,89 @@
+"""Wheel and sdist: what is in them, and that they work in an environment of their own, away from the checkout."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+from conftest import Lake, Topic
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the sdist, and the wheel that was made of it."""
+    folder = tmp_path_factory.mktemp("dist")
+    subprocess.run(
+        [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT], check=True, capture_output=True
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def python(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a new environment with the wheel. What it depends on is lent by this one: to fetch Spark takes minutes."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, with_pip=False)
+    python = folder / "bin" / "python"
+    (wheel,) = built.glob("*.whl")
+    subprocess.run(
+        [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", wheel], check=True
+    )
+    (site,) = folder.glob("lib/python*/site-packages")
+    # Paths in such a file are taken as they are: the editable install in there isn't found.
+    (site / "lent.pth").write_text(sysconfig.get_path("purelib"))
+    return python
+
+
+def test_nothing_but_the_two_packages_lands_in_site_packages(built: Path) -> None:
+    (wheel,) = built.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[0] for name in names} == {"connector", "sinks", "lakelock-0.1.0.dist-info"}
+    for needed in (
+        "connector/py.typed",
+        "sinks/py.typed",
+        "connector/pipeline.yaml",
+        "connector/examples/word_count.yaml",
+        "connector/jars/spark.xml",
+        "connector/log4j2.properties",
+    ):
+        assert needed in names
+    (sdist,) = built.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        kept = {name.split("/")[1] for name in archive.getnames() if "/" in name}
+    assert {"connector", "sinks", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md"} <= kept
+    assert not kept & {"tests", "docs", "notebooks", ".venv"}
+
+
+def test_the_metadata_names_pythons_and_extras(python: Path) -> None:
+    program = "from importlib.metadata import metadata as m; d = m('lakelock'); "
+    program += "print(d['Requires-Python'], *d.get_all('Provides-Extra'), *d.get_all('Classifier'))"
+    told = subprocess.run([python, "-c", program], check=True, capture_output=True, text=True, cwd="/").stdout
+    assert told.startswith(">=3.10")
+    for named in ("s3", "avro", "notebooks", "dev", *(f"Python :: 3.{minor}" for minor in range(10, 14))):
+        assert named in told
+
+
+def test_it_runs_a_pipeline_away_from_the_checkout(python: Path, lake: Lake, topic: Topic) -> None:
+    topic.send_rows([("a", 1), ("b", 2)])
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    lakelock = python.parent / "lakelock"
+    done = subprocess.run(
+        [lakelock, "run", lake.file()], cwd=lake.folder, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "1 epochs, 2 rows" in done.stdout
+    where = subprocess.run(
+        [python, "-c", "import connector; print(connector.__file__)"],
+        check=True, capture_output=True, text=True, cwd="/", env=environment,
+    ).stdout  # fmt: skip
+    assert str(python.parents[1]) in where
+    assert lake.rows() == [("a", 1), ("b", 2)]

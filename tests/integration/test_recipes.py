@@ -1,0 +1,69 @@
+"""The recipes of docs/recipes.md, done as they stand there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from conftest import Send
+from pages import Reader, blocks
+
+import connector
+
+PAGE = "docs/recipes.md"
+
+
+def rows(reader: Reader, file: str, *columns: str) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row) for row in connector.read(reader.names["spark"], file).select(*columns).collect())
+
+
+def test_a_table_follows_a_database_and_is_moved(reader: Reader, send: Send) -> None:
+    def change(op: str, before: dict[str, Any] | None, after: dict[str, Any] | None) -> dict[str, Any]:
+        return {"op": op, "before": before, "after": after, "ts_ms": 1, "source": {"connector": "postgresql", "lsn": 1}}
+
+    ann, bob = {"id": 1, "name": "Ann", "city": "Oslo"}, {"id": 2, "name": "Bob", "city": "Rome"}
+    customers = "shop.public.customers"
+    send(customers, ('{"id": 1}', change("r", None, ann)), ('{"id": 2}', change("c", None, bob)))
+    send(customers, ('{"id": 2}', change("d", bob, None)), ('{"id": 2}', None))
+    reader.follow(PAGE, "A table that follows a database: change data capture from Debezium")
+    assert rows(reader, "customers.yaml", "id", "name", "city") == [(1, "Ann", "Oslo")]
+
+    send(customers, ('{"id": 1}', change("u", ann, {**ann, "city": "Bergen"})))
+    reader.follow(PAGE, "Move a table to another bucket")
+    assert "archive/customers" in Path("customers.yaml").read_text()
+    assert rows(reader, "customers.yaml", "id", "name", "city") == [(1, "Ann", "Bergen")]
+    assert "1 epochs" in reader.said[-1]
+
+
+def test_orders_and_payments_are_in_one_epoch(reader: Reader, send: Send) -> None:
+    send("orders", ("1", {"order_id": 1, "customer": "ann", "cents": 500}), ("2", {"order_id": 2, "cents": 700}))
+    send("payments", ("1", {"order_id": 1, "cents": 500}), ("2", {"order_id": 2, "cents": 300}))
+    reader.follow(PAGE, "Orders and payments in one epoch")
+    assert rows(reader, "balances.yaml", "order_id", "ordered", "paid") == [(1, 500, 500), (2, 700, 300)]
+    assert [row.order_id for row in reader.names["open_orders"].collect()] == [2]
+    assert "1 epochs" in reader.said[0]
+
+
+def test_a_backfill_with_another_logic_is_swapped_in(reader: Reader, send: Send) -> None:
+    section = "Backfill: the same topic, another logic"
+    send("sales", *(("a", {"shop": "a", "cents": cents, "day": "2026-11-01"}) for cents in (100, -40, 250)))
+    reader.follow(PAGE, section)
+    Path("daily.yaml").write_text(Path("daily.yaml").read_text().replace("path: lake/daily,", "path: lake/daily_v2,"))
+    assert rows(reader, "daily.yaml", "shop", "cents") == [("a", 350)]
+    send("sales", ("a", {"shop": "a", "cents": 50, "day": "2026-11-01"}))
+    reader.run("lakelock run daily.yaml")
+    assert rows(reader, "daily.yaml", "shop", "cents") == [("a", 400)]
+
+
+def test_a_schema_changes(reader: Reader, send: Send) -> None:
+    section = "Change a schema"
+    send("visits", ("x", {"page": "/", "at": "2026-11-01T00:00:00Z"}))
+    reader.write("before.yaml", _before(section))
+    reader.run("lakelock run before.yaml")
+    send("visits", ("x", {"page": "/buy", "at": "2026-11-01T00:00:01Z", "country": "NO"}))
+    reader.follow(PAGE, section)
+    assert rows(reader, "visits.yaml", "page", "country") == [("/", None), ("/buy", "NO")]
+
+
+def _before(section: str) -> str:
+    return blocks(PAGE, section)[0].text.replace(", country STRING", "").replace("on_new_column: add\n", "")

@@ -1,0 +1,97 @@
+"""Pages of the documentation as scripts: their files are written, and their commands and Python run, as they stand."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner
+
+from connector.cli import app
+
+ROOT = Path(__file__).parents[1]
+BROKER = "127.0.0.1:9092"
+"""The pages' own."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """What a page shows between two lines of backquotes."""
+
+    language: str
+    text: str
+
+    @property
+    def file(self) -> str | None:
+        """The name that its first line gives it, as a comment."""
+        found = re.match(r"# (\S+\.(?:yaml|py))\n", self.text)
+        return found and found[1]
+
+    @property
+    def commands(self) -> list[str]:
+        """Without what they print, and their remarks."""
+        lines = [line.removeprefix("$ ") for line in self.text.splitlines() if line.startswith("$ ")]
+        return [re.split(r"\s+#\s", line)[0].strip() for line in lines]
+
+
+def blocks(page: str, section: str = "") -> list[Block]:
+    """``section``: a heading of second order; all of the page if left out."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    if section:
+        (text,) = (part for part in re.split(r"^## ", text, flags=re.M) if part.startswith(f"{section}\n"))
+    return [Block(*found) for found in re.findall(r"^```(\w+)\n(.*?)^```$", text, flags=re.M | re.S)]
+
+
+def written(page: str, folder: Path) -> Path:
+    """The folder, with the files that the page shows."""
+    for block in blocks(page):
+        if block.file:
+            (folder / block.file).write_text(block.text, encoding="utf-8")
+    return folder
+
+
+@dataclass
+class Reader:
+    """Somebody who does what a page says, in the working directory, with a broker elsewhere."""
+
+    bootstrap: str
+    names: dict[str, Any] = field(default_factory=dict)
+    """What Python knows by now."""
+    said: list[str] = field(default_factory=list)
+    """What each command printed."""
+
+    def follow(self, page: str, section: str = "") -> None:
+        for block in blocks(page, section):
+            for _ in self.steps(block):
+                pass
+
+    def steps(self, block: Block) -> Iterator[str]:
+        """Each command, before it is run."""
+        if block.file:
+            self.write(block.file, block.text)
+        elif block.language == "python":
+            exec(compile(block.text, "page", "exec"), self.names)
+        for command in block.commands if block.language == "console" else ():
+            yield command
+            self.run(command)
+
+    def write(self, name: str, text: str) -> None:
+        Path(name).write_text(text.replace(BROKER, self.bootstrap), encoding="utf-8")
+
+    def run(self, command: str) -> None:
+        program, *arguments = shlex.split(command)
+        if program != "lakelock":
+            subprocess.run([program, *arguments], check=True)
+            return
+        result = CliRunner().invoke(app, arguments)
+        assert result.exit_code == 0, f"{command}\n{result.output}"
+        self.said.append(result.output)
+        for name in arguments:
+            # What `init` has written asks the pages' broker, too.
+            if arguments[0] == "init" and Path(name).is_file():
+                self.write(name, Path(name).read_text(encoding="utf-8"))
