@@ -5,11 +5,12 @@ SCALE ?= 1
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test test-unit lint format docs bench log-store clean
+.PHONY: help setup demo jupyter test test-unit lint format docs notebooks bench log-store clean
 
 help:
 	@echo "make setup   .venv with lakelock, its development tools and the jars; afterwards .venv/bin/lakelock works"
 	@echo "make demo    real flights through a real broker into ./lake, killed in mid-epoch, and counted"
+	@echo "make jupyter the notebooks, to run and change them in a browser"
 	@echo "make test    all tests;  make test-unit: those that need no JVM"
 	@echo "make lint    ruff and mypy;  make format"
 	@echo "make bench   against Structured Streaming and bare Spark, as a table, JSON and a picture; SCALE=0.05 to try it"
@@ -24,6 +25,10 @@ $(READY): pyproject.toml connector/jars/spark.xml connector/jars/s3.xml connecto
 
 demo: $(READY)
 	$(BIN)/lakelock demo
+
+jupyter: $(READY)
+	$(BIN)/pip install --quiet --editable ".[notebooks]"
+	$(BIN)/jupyter-lab notebooks
 
 # Two at a time, each with a broker and a Spark of its own: mostly they wait.
 test: $(READY)
@@ -44,6 +49,11 @@ format: $(READY)
 # After a change of an option: commit the page with it.
 docs: $(READY)
 	$(BIN)/python -m connector.config.reference > docs/options.md
+
+# After a change of a notebook: runs all of them, and keeps what they print.
+notebooks: $(READY)
+	$(BIN)/jupyter-nbconvert --to notebook --execute --inplace --ExecutePreprocessor.record_timing=False \
+		--ExecutePreprocessor.coalesce_streams=True notebooks/*.ipynb
 
 # SCALE=0.05 to try it; ONLY="append upsert" for some of it.
 bench: $(READY)

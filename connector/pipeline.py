@@ -18,6 +18,7 @@ from connector.delivery.work import Delivered, GroupWork, Work, behind
 from connector.epoch import run_epoch
 from connector.group import ConsumerGroup
 from connector.member import GroupMember
+from connector.metrics import served
 from connector.parts import letters_table, letters_topic
 from connector.protocol.recover import resume
 from connector.protocol.retire import recreated, retirement
@@ -139,11 +140,14 @@ class Pipeline:
         until: datetime | None = None,
         publish: bool = True,
     ) -> Delivered:
-        with self._assembled(short=None if publish else False) as it:
+        with (
+            served(self.config.metrics, self.config.name) as metrics,
+            self._assembled(short=None if publish else False) as it,
+        ):
             it.make_ready()
             it.look_back()
             topics = it.source if until is None else Until(it.source, until)
-            work = it.work(_all(observers), topics=topics)
+            work = it.work(_all([*observers, *metrics]), topics=topics)
             if not publish:
                 work = replace(work, group=Unpublished())
             log.info("run %s of pipeline %s, %s", work.owner, self.config.name, self.config.delivery)

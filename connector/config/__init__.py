@@ -26,7 +26,7 @@ from connector.config.formats import (
 )
 from connector.config.kinds import OWN_COLUMNS, dotted
 from connector.config.pacing import EpochBound, EveryRecords, Interval
-from connector.config.pipeline import DeadLetters, PipelineConfig
+from connector.config.pipeline import DeadLetters, MetricsOptions, PipelineConfig
 from connector.config.registry import REFERENCED_SECRETS
 from connector.config.sinks import (
     SINK_TYPES,
@@ -68,6 +68,7 @@ __all__ = [
     "JsonFormat",
     "KafkaTopicSink",
     "KeyedSink",
+    "MetricsOptions",
     "PipelineConfig",
     "S3ObjectsSink",
     "Source",

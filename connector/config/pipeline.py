@@ -83,6 +83,13 @@ def _transform(sql: str | None) -> str | None:
     return sql
 
 
+class MetricsOptions(Options):
+    port: Annotated[int, Field(ge=1, le=65535)]
+    """Where Prometheus asks for them, at ``/metrics``."""
+    host: Text = "127.0.0.1"
+    """The address that is listened on. In a container: 0.0.0.0."""
+
+
 _SHAPING = {
     "value", "key", "headers", "require", "on_bad_record", "on_new_column", "transform", "event_time", "sinks",
 }  # fmt: skip
@@ -127,6 +134,8 @@ class PipelineConfig(Options):
     """{path: ...} or {table: ...} of the log of two-phase commit, a small Delta table."""
     dead_letters: DeadLetters | None = None
     """Where records go that aren't right, or come too late, see below."""
+    metrics: MetricsOptions | None = None
+    """What Prometheus is told while a run goes on, see below."""
     spark: Mapping[str, OptionText] = Field(default_factory=dict)
     """Spark's settings for a session of Lakelock's own: docs/spark.md. Where one is active, it is used as it is."""
 

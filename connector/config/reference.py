@@ -39,6 +39,7 @@ _SECTIONS: Mapping[str, type[BaseModel]] = {
     "`type: kafka_topic`": sinks.KafkaTopicSink,
     "`type: custom`": sinks.CustomSink,
     "`dead_letters`": pipeline.DeadLetters,
+    "`metrics`": pipeline.MetricsOptions,
 }
 _KINDS: Mapping[object, str] = {
     str: "text",

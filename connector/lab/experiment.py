@@ -11,10 +11,11 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -36,7 +37,7 @@ from connector.lab.words import STEPS
 from connector.protocol.steps import Step
 from connector.spark import session
 from sinks.delta.metadata import CommitMetadata
-from sinks.errors import ConfigurationError
+from sinks.errors import ConfigurationError, LakelockError
 from sinks.offsets import OffsetRange
 
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ class Experiment:
     def spark(self) -> SparkSession:
         """A session in this process, which knows Delta tables, Kafka and S3."""
         options = {**SHORT_LIVED, "spark.sql.warehouse.dir": str(self.folder / "warehouse")}
-        return self._open.enter_context(session(options, name="experiment", s3=True))
+        with _errors_to(self.folder / "spark.log"):
+            return self._open.enter_context(session(options, name="experiment", s3=True))
 
     @cached_property
     def bucket(self) -> Store:
@@ -151,7 +153,7 @@ class Trial:
 
         ``kill``: SIGKILL there, in this batch of the run: after_poll, after_auto_commit, before_write, after_write,
         after_offset_commit, or one of the steps that only several sinks have: begun, prepared, decided, sink_committed.
-        Raises `LakelockError` where the process ends in another way.
+        Raises `LakelockError` where the run fails, or its process ends in another way.
         """
         step = None if kill is None else STEPS.get(kill, kill)
         known = {*STEPS, *(each.value for each in Step)}
@@ -162,7 +164,11 @@ class Trial:
         self.file.write_text(json.dumps(self.options, indent=2), encoding="utf-8")
         task = Task(str(self.file), str(self._journal), number, step, batch)
         run_crew(self._lab.folder, [task], self._lab.begun, killed=kill is not None)
-        return Run(number + 1, kill, self.events()[len(before) :])
+        events = self.events()[len(before) :]
+        failed = next((event.note for event in events if event.what == "failed"), None)
+        if failed is not None:
+            raise LakelockError(f"Run {number + 1} of {self.name!r} failed: {failed}")
+        return Run(number + 1, kill, events)
 
     def events(self) -> Sequence[Happened]:
         """What all runs announced so far."""
@@ -244,6 +250,19 @@ class Trial:
         return self._lab.folder / f"{self.name}.jsonl"
 
 
+@contextmanager
+def _errors_to(file: Path) -> Iterator[None]:
+    """Where processes that are started meanwhile write errors, for as long as they live: Java warns of itself."""
+    before = os.dup(2)
+    try:
+        with file.open("ab") as log:
+            os.dup2(log.fileno(), 2)
+        yield
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
+
+
 def _completed(lab: Experiment, options: Mapping[str, Any]) -> dict[str, Any]:
     source = options.get("source", {})
     kafka = {"bootstrap.servers": lab.broker.bootstrap, **QUICK_MEMBER, **source.get("kafka", {})}
@@ -272,5 +291,4 @@ _WORDS = {
     "committed": "in the table",
     "offsets_committed": "noted in Kafka",
     "crashed": "kill -9",
-    "failed": "failed",
 }

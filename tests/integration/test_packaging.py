@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from conftest import Lake, Topic
 
+from connector import jars
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -75,6 +77,7 @@ def test_the_metadata_names_pythons_and_extras(python: Path) -> None:
 def test_it_runs_a_pipeline_away_from_the_checkout(python: Path, lake: Lake, topic: Topic) -> None:
     topic.send_rows([("a", 1), ("b", 2)])
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment["LAKELOCK_JARS"] = str(jars.folder("spark").parent)
     lakelock = python.parent / "lakelock"
     done = subprocess.run(
         [lakelock, "run", lake.file()], cwd=lake.folder, env=environment, capture_output=True, text=True

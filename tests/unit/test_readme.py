@@ -26,5 +26,6 @@ def test_the_map_names_every_module() -> None:
     shown = README[start : README.index("```", README.index("```", start) + 3)]
     for package in ("sinks", "connector"):
         for file in (ROOT / package).rglob("*.py"):
+            in_a_folder = file.parent.name != package and f"{file.parent.name}/" in shown
             if not file.name.startswith("__"):
-                assert file.name in shown or f"{file.parent.name}/" in shown, file
+                assert re.search(rf"(^|\s){re.escape(file.name)}\b", shown) or in_a_folder, file
