@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -116,7 +117,8 @@ class Run:
 
     def __repr__(self) -> str:
         """A line for each batch: its offsets, and how far it came."""
-        lines: list[str] = [f"run {self.number}, " + (f"killed: {self.killed}" if self.killed else "ended by itself")]
+        title = f"run {self.number}, " + (f"killed: {self.killed}" if self.killed else "ended by itself")
+        lines: list[tuple[str, list[str]]] = []
         about: Sequence[OffsetRange] = ()
         for event in self.events:
             word = _WORDS.get(event.what)
@@ -125,14 +127,20 @@ class Run:
             if event.what == "resumed":
                 if event.ranges:
                     starts = (f"{each.topic}-{each.partition}: {each.start}" for each in event.ranges)
-                    lines.append(f"  {word} {', '.join(starts)}")
-            elif not event.ranges or event.ranges == about:
-                lines[-1] += f", {word}"
+                    lines.append((f"{word} {', '.join(starts)}", []))
+            elif lines and (not event.ranges or event.ranges == about):
+                lines[-1][1].append(word)
             else:
                 about = event.ranges
-                places = (f"{each.topic}-{each.partition} [{each.start}, {each.end})" for each in about if each.span)
-                lines.append(f"  {', '.join(places)}: {word}")
-        return "\n".join(lines)
+                places = [f"{each.topic}-{each.partition} [{each.start}, {each.end})" for each in about if each.span]
+                lines.append((", ".join(places) + ":" if places else "", [word]))
+        return "\n".join([title, *(f"  {place} {_counted(words)}".rstrip() for place, words in lines)])
+
+
+def _counted(words: Iterable[str]) -> str:
+    """A word that comes several times in a row is said once."""
+    runs = ((word, len(list(same))) for word, same in groupby(words))
+    return ", ".join(word if times == 1 else f"{word} ({times})" for word, times in runs)
 
 
 class Trial:
