@@ -1,9 +1,9 @@
 from connector.lab.experiment import Run
 from connector.lab.history import Happened
-from sinks.offsets import OffsetRange, TopicPartition
+from sinks.offsets import OffsetRange
 
-FIRST = (OffsetRange(TopicPartition("t", 0), 0, 10),)
-SECOND = (OffsetRange(TopicPartition("t", 0), 10, 20),)
+FIRST = (OffsetRange("t", 0, 0, 10),)
+SECOND = (OffsetRange("t", 0, 10, 20),)
 
 
 def happened(*events: tuple[str, tuple[OffsetRange, ...]]) -> list[Happened]:
