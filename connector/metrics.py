@@ -5,6 +5,7 @@ Lag is what is committed against the ends that the run has seen: an epoch that i
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +14,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, star
 
 from connector.config import MetricsOptions
 from connector.protocol.steps import Event, Observer, Step
-from sinks.errors import ConfigurationError
+
+log = logging.getLogger("lakelock.metrics")
 
 _SECONDS = (0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800)
 
@@ -80,7 +82,10 @@ class Metrics:
 
 @contextmanager
 def served(options: MetricsOptions | None, pipeline: str) -> Iterator[list[Observer]]:
-    """The observers that the options ask for: one, or none. Raises ConfigurationError."""
+    """The observers that the options ask for: one, or none.
+
+    A port that is taken stops no run: it may be that of the run which this one is to replace.
+    """
     if options is None:
         yield []
         return
@@ -88,10 +93,12 @@ def served(options: MetricsOptions | None, pipeline: str) -> Iterator[list[Obser
     try:
         server, thread = start_http_server(options.port, options.host, metrics.registry)
     except OSError as error:
-        raise ConfigurationError(
-            f"metrics: {options.host}:{options.port} can't be listened on: {error.strerror}.",
-            hint="Give each pipeline of a machine a port of its own.",
-        ) from error
+        log.warning(
+            "no metrics of this run: %s:%s can't be listened on: %s. Each pipeline on a machine has its own.",
+            options.host, options.port, error.strerror or error,
+        )  # fmt: skip
+        yield []
+        return
     try:
         yield [metrics]
     finally:

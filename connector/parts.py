@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -325,8 +326,10 @@ def s3_objects(spark: SparkSession, sink: S3ObjectsSink, *, pipeline: str) -> S3
 
 def _custom(sink: CustomSink, spark: SparkSession, staging: str) -> TwoPhaseSink[DataFrame]:
     made = own_class("sinks[0].sink", sink.sink)
+    # A folder of this sink alone, whatever is in its name.
+    own = f"{staging}/{hashlib.sha256(sink.name.encode()).hexdigest()[:16]}"
     try:
-        found: TwoPhaseSink[DataFrame] = made(spark, name=sink.name, staging=staging, **sink.options)
+        found: TwoPhaseSink[DataFrame] = made(spark, name=sink.name, staging=own, **sink.options)
     except TypeError as error:
         raise ConfigurationError(
             f"sinks[0].options: {sink.sink} doesn't take them: {error}.",

@@ -141,7 +141,7 @@ class Pipeline:
         publish: bool = True,
     ) -> Delivered:
         with (
-            served(self.config.metrics, self.config.name) as metrics,
+            served(self.config.metrics if publish else None, self.config.name) as metrics,
             self._assembled(short=None if publish else False) as it,
         ):
             it.make_ready()

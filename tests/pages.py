@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -67,18 +66,13 @@ class Reader:
 
     def follow(self, page: str, section: str = "") -> None:
         for block in blocks(page, section):
-            for _ in self.steps(block):
-                pass
-
-    def steps(self, block: Block) -> Iterator[str]:
-        """Each command, before it is run."""
-        if block.file:
-            self.write(block.file, block.text)
-        elif block.language == "python":
-            exec(compile(block.text, "page", "exec"), self.names)
-        for command in block.commands if block.language == "console" else ():
-            yield command
-            self.run(command)
+            if block.file:
+                self.write(block.file, block.text)
+            elif block.language == "python":
+                exec(compile(block.text, page, "exec"), self.names)
+            elif block.language == "console":
+                for command in block.commands:
+                    self.run(command)
 
     def write(self, name: str, text: str) -> None:
         Path(name).write_text(text.replace(BROKER, self.bootstrap), encoding="utf-8")
