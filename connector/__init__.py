@@ -15,6 +15,17 @@ from connector.live import read
 from connector.pipeline import Pipeline
 from connector.snapshot import Snapshot, snapshot
 from connector.status import Status
+from connector.streaming import foreach_batch
 from sinks.errors import ConfigurationError, Fenced, LakelockError
 
-__all__ = ["ConfigurationError", "Fenced", "LakelockError", "Pipeline", "Snapshot", "Status", "read", "snapshot"]
+__all__ = [
+    "ConfigurationError",
+    "Fenced",
+    "LakelockError",
+    "Pipeline",
+    "Snapshot",
+    "Status",
+    "foreach_batch",
+    "read",
+    "snapshot",
+]

@@ -3,36 +3,39 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from connector.clock import Timing
-from connector.config import DeltaAppendSink, Fold, KafkaTopicSink, PipelineConfig
+from connector.config import DeltaAppendSink, Fold, KafkaTopicSink, PipelineConfig, Translated
 from connector.coordinator import Coordinator
 from connector.delivery.work import Group, Topics, Work, behind
 from connector.epoch import Reading, prepare_epoch, run_epoch
 from connector.fold import Folding
 from connector.group import ConsumerGroup
 from connector.log import Log
+from connector.mirror.translation import translated
 from connector.parts import Output, Table, letters, letters_table, letters_topic, outputs, with_new_columns
+from connector.patience import Patience
 from connector.protocol.recover import TopicsHeld
 from connector.protocol.steps import Observer
 from connector.rewind import Unpublished
 from connector.source import KafkaSource, no_records
 from connector.spark import is_connect, session
 from connector.tuning import tuned
-from sinks.contract import Committed, Epoch, Prepared
+from sinks.contract import Committed, Epoch, Position, Prepared
 from sinks.delta.retire import retire
 from sinks.delta.table import DeltaTable
 from sinks.delta.tombstones import Tombstones
 from sinks.errors import ConfigurationError, LakelockError
+from sinks.offsets import OffsetRange, Offsets
 from sinks.s3a import require_conditional_writes
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _SHORT = 100_000
 """Records that a JVM started in haste appends two seconds sooner than another; at three times as many it no longer
@@ -51,6 +54,8 @@ class Assembly:
     outputs: Sequence[Output]
     log: Log | None
     """With two-phase commit."""
+    read: Callable[[Sequence[OffsetRange]], DataFrame] | None = None
+    """The records of offset ranges, from elsewhere; None: from the source."""
 
     @property
     def table(self) -> Table:
@@ -129,16 +134,22 @@ class Assembly:
             max_bytes=self.config.epoch.max_bytes,
             target_duration=self.config.epoch.target_duration,
             target_latency=self.config.target_latency,
-            retire=self._retire if self.config.source.on_recreated_topic == "continue" else None,
+            retire=self._retire if self.config.source.takes_recreated else None,
+            starts=self.starts,
             fold=folding.after if folding else None,
             settle=coordinator.settle if coordinator else None,
+            patience=Patience(self.config.retry.attempts, self.config.retry.longest_wait),
         )
 
     def reading(self, outputs: Mapping[str, Output]) -> Reading:
         clock = self.config.clock
-        headers = self.config.headers or self.config.dead_letters is not None
+        if self.config.of_rows and self.read is None:
+            raise ConfigurationError(
+                "value: {format: rows} is for the batches of a streaming query: a run has nothing but Kafka's bytes.",
+                hint="It is for connector.foreach_batch (docs/streaming.md). Or say in which format they are.",
+            )
         return Reading(
-            read=partial(self.source.read, self.spark, headers=headers),
+            read=self.read or partial(self.source.read, self.spark, headers=self.config.reads_headers),
             outputs=outputs,
             timing=Timing(clock, self.config.idle_after) if clock is not None else None,
             letters=letters(self.config, self.spark),
@@ -161,6 +172,13 @@ class Assembly:
         if letters is not None and letters.topic is None:
             beside.append(DeltaTable(of.table.spark, path=letters.path, name=letters.table))
         return retire(of.table, of.commits, epoch, names, beside)
+
+    def starts(self, position: Position, held: TopicsHeld, names: Mapping[str, str]) -> Offsets:
+        """Where topics that were made again begin, if not at their beginning."""
+        on = self.config.source.on_recreated_topic
+        if not isinstance(on, Translated):
+            return Offsets()
+        return translated(on.translated).starts(self.config.name, position, held, names)
 
     def coordinator(self, observe: Observer) -> Coordinator:
         sinks = [output.two_phase(self.config.name) for output in self.outputs]
@@ -192,27 +210,33 @@ class Assembly:
 
 
 @contextmanager
-def assembled(config: PipelineConfig, *, debug: bool = False, short: bool | None = None) -> Iterator[Assembly]:
-    """``short``: whether there is little to do; None: that is found out where it makes a difference."""
+def assembled(
+    config: PipelineConfig, *, debug: bool = False, short: bool | None = None, spark: SparkSession | None = None
+) -> Iterator[Assembly]:
+    """``short``: whether there is little to do; None: that is found out where it makes a difference. ``spark``: a
+    session whose settings are nobody else's; None: one is found or made."""
     # Kafka first: that no broker answers is known long before Spark has started.
     source = KafkaSource(config.source)
     group = ConsumerGroup(config)
     run = str(uuid.uuid4())
     try:
         held = source.look()
-        with session(
-            config.spark_options,
-            name=config.name,
-            s3=config.on_s3,
-            debug=debug,
-            short=lambda: _is_short(config, held, group) if short is None else short,
-        ) as spark:
+        with ExitStack() as stack:
+            if spark is None:
+                own = session(
+                    config.spark_options,
+                    name=config.name,
+                    s3=config.on_s3,
+                    debug=debug,
+                    short=lambda: _is_short(config, held, group) if short is None else short,
+                )
+                spark = stack.enter_context(own)
             log = None
             if config.two_phase and config.coordinator is not None:
                 place = config.coordinator
                 log = Log(spark, path=place.path, name=place.table, pipeline=config.name, run=run)
-            with outputs(config, spark, no_records(spark), log.staging if log else "") as found:
-                yield Assembly(config, run, spark, source, group, found, log)
+            found = stack.enter_context(outputs(config, spark, no_records(spark), log.staging if log else ""))
+            yield Assembly(config, run, spark, source, group, found, log)
     finally:
         group.close()
         source.close()

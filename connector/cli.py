@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from dataclasses import asdict
 from datetime import datetime
 from importlib.resources import files
@@ -15,12 +14,14 @@ import typer
 from rich.markup import escape
 
 from connector.config import DeltaPlace, load
+from connector.emr.commands import emr
 from connector.lab.commands import lab
 from connector.lab.trials import broker, demo
 from connector.letters import letter_groups, letters_place
 from connector.maintain import maintain as maintained
-from connector.observe import Progress
+from connector.mirror.commands import translate
 from connector.pipeline import Pipeline
+from connector.report import RunReport
 from connector.rewind import Rewind
 from connector.shown import (
     letters_fields,
@@ -28,14 +29,26 @@ from connector.shown import (
     print_recovered,
     print_retried,
     print_rewind,
-    print_status,
     print_upkeep,
     recovered_fields,
-    status_fields,
 )
 from connector.snapshot import snapshot_of
 from connector.spark import session
-from connector.terminal import Debug, err, out, reported, stop_on_signal
+from connector.terminal import (
+    Debug,
+    Format,
+    Json,
+    Level,
+    LogFormat,
+    LogLevel,
+    Set,
+    err,
+    out,
+    reported,
+    stop_on_signal,
+    watched,
+)
+from connector.watch.commands import history, status, ui
 from sinks.errors import ConfigurationError, JarsMissing
 
 app = typer.Typer(
@@ -49,42 +62,56 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(lab)
+app.add_typer(emr)
 
 File = Annotated[Path, typer.Argument(help="The pipeline file (YAML); `lakelock init` writes one.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object, for programs.")]
 
 
 def main() -> None:
-    app()
+    try:
+        app()
+    except SystemExit as end:
+        # Databricks runs a task as a cell of IPython, where an exit is a failure, one with code 0 too.
+        if end.code:
+            raise
 
 
 @app.command()
-def run(file: File, debug: Debug = False) -> None:
+def run(
+    file: File,
+    set_: Set,
+    report: Annotated[
+        Path | None, typer.Option(help="Write how the run ended to this file, as JSON, whatever ends it.")
+    ] = None,
+    log_format: Format = LogFormat.AUTO,
+    log_level: Level = LogLevel.WARNING,
+    debug: Debug = False,
+) -> None:
     """Run a pipeline: up to what Kafka holds now, or again and again with `trigger: {interval: ...}`.
 
     SIGTERM or Ctrl-C ends it after the running epoch; a second one abandons that epoch, of which nothing is kept.
     Whatever ends a run, the next one goes on exactly where the table stands.
+
+    The last line says how it ended: done, stopped, failed, refused (a wrong configuration) or fenced.
     """
-    with reported(debug):
-        pipeline = Pipeline.from_file(file, debug=debug)
-        started = time.monotonic()
-        with stop_on_signal() as stop:
-            delivered = pipeline.run(stop=stop, observers=[Progress(err)])
-        state = "stopped" if stop.is_set() else "done"
-        transactional = pipeline.config.delivery == "transactional"
-        where = f"; the table is at epoch {delivered.position.epoch}" if delivered.position else ""
-        out.print(
-            f"{pipeline.config.name}: {state}. {delivered.epochs} {'epochs' if transactional else 'batches'}, "
-            f"{delivered.rows:,} rows written in {time.monotonic() - started:.1f} s{where}.",
-            soft_wrap=True,
-        )
+
+    def say(line: str) -> None:
+        out.print(escape(line), soft_wrap=True)
+
+    with reported(debug), RunReport(file.name, say, report) as ran:
+        pipeline = Pipeline.from_file(file, set_, debug=debug)
+        ran.pipeline = pipeline.config.name
+        with stop_on_signal() as stop, watched(pipeline.config.name, log_format, log_level) as observer:
+            delivered = pipeline.run(stop=stop, observers=[observer, ran])
+        table = None if pipeline.config.two_phase else pipeline.config.sinks[0].place
+        ran.ended(delivered, table=table, stopped=stop.is_set())
 
 
 @app.command()
-def check(file: File, debug: Debug = False) -> None:
+def check(file: File, set_: Set, debug: Debug = False) -> None:
     """Find out whether a run would work, without touching anything: file, Kafka, table, columns, position."""
     with reported(debug):
-        pipeline = Pipeline.from_file(file, debug=debug)
+        pipeline = Pipeline.from_file(file, set_, debug=debug)
         found = pipeline.check()
         out.print(f"file      ok: pipeline {pipeline.config.name}")
         out.print(f"kafka     ok: {', '.join(sorted(found.next_offsets.topics))}")
@@ -100,20 +127,16 @@ def check(file: File, debug: Debug = False) -> None:
         out.print(f"behind    {found.behind:,} offsets")
 
 
-@app.command()
-def status(file: File, json_: Json = False, debug: Debug = False) -> None:
-    """Show where a pipeline stands: epoch, offsets and lag per partition, last commit."""
-    with reported(debug):
-        state = Pipeline.from_file(file, debug=debug).status()
-        if json_:
-            sys.stdout.write(json.dumps(status_fields(state)) + "\n")
-        else:
-            print_status(state)
+app.command()(status)
+app.command()(history)
+app.command()(translate)
+app.command()(ui)
 
 
 @app.command()
 def verify(
     file: File,
+    set_: Set,
     json_: Json = False,
     version: Annotated[int | None, typer.Option(help="Audit this version of the table, not the newest.")] = None,
     debug: Debug = False,
@@ -125,7 +148,7 @@ def verify(
     with reported(debug):
         from connector.audit import audit, show
 
-        config = load(file)
+        config = load(file, set_)
         tables = [index for index, sink in enumerate(config.sinks) if isinstance(sink, DeltaPlace)]
         if version is not None and len(tables) > 1:
             raise ConfigurationError("--version is for pipelines with one table: each table has versions of its own.")
@@ -149,14 +172,15 @@ def verify(
 
 
 @app.command()
-def fold(file: File, debug: Debug = False) -> None:
+def fold(file: File, set_: Set, debug: Debug = False) -> None:
     """Merge into the table what was appended with `merge: on_read`, now. A run may go on meanwhile.
 
     Until then `connector.read(spark, FILE)` has both. A run folds by itself, see the option `fold` of the sink.
     """
     with reported(debug):
-        pipeline = Pipeline.from_file(file, debug=debug)
-        folded = pipeline.fold(observers=[Progress(err)])
+        pipeline = Pipeline.from_file(file, set_, debug=debug)
+        with watched(pipeline.config.name, LogFormat.AUTO, LogLevel.WARNING) as observer:
+            folded = pipeline.fold(observers=[observer])
         if folded is None:
             out.print(f"{pipeline.config.name}: nothing to fold, the table has it all.")
 
@@ -164,6 +188,7 @@ def fold(file: File, debug: Debug = False) -> None:
 @app.command()
 def maintain(
     file: File,
+    set_: Set,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
     json_: Json = False,
     debug: Debug = False,
@@ -172,25 +197,28 @@ def maintain(
 
     A run may go on meanwhile; rows and position stay as they are. Unused are files of versions older than the table's
     delta.deletedFileRetentionDuration (7 days, if it says nothing), and what killed runs have left: `rewind` goes back
-    no further then. Schedule it once a day, or after some hundred epochs.
+    no further then. Of several sinks also rows and uploads that killed runs have prepared, and what the coordinator's
+    log says of epochs older than 30 days. The options under `maintain` say otherwise, as `--set maintain.vacuum=false`.
+    Schedule it once a day, or after some hundred epochs.
     """
     with reported(debug):
-        config = load(file)
+        config = load(file, set_)
         done = list(maintained(config, dry_run=dry_run, debug=debug))
         if json_:
             sys.stdout.write(json.dumps([asdict(each) for each in done]) + "\n")
         else:
-            print_upkeep(config.name, done, dry_run=dry_run)
+            print_upkeep(config, done, dry_run=dry_run)
 
 
 @app.command()
-def recover(file: File, json_: Json = False, debug: Debug = False) -> None:
+def recover(file: File, set_: Set, json_: Json = False, debug: Debug = False) -> None:
     """Settle an epoch that was left in doubt: commit it in every sink if it was decided, else throw it away.
 
-    Every run does so first; this does nothing else. It says what each sink held, and what was done.
+    Every run does so first; this does nothing else. It says what each sink held, and what was done. Beside a run that
+    is at work nothing is lost: that one may be replaced, and ends with exit code 3.
     """
     with reported(debug):
-        pipeline = Pipeline.from_file(file, debug=debug)
+        pipeline = Pipeline.from_file(file, set_, debug=debug)
         recovered = pipeline.recover()
         if json_:
             sys.stdout.write(json.dumps(recovered_fields(recovered)) + "\n")
@@ -201,6 +229,7 @@ def recover(file: File, json_: Json = False, debug: Debug = False) -> None:
 @app.command()
 def snapshot(
     file: File,
+    set_: Set,
     epoch: Annotated[int | None, typer.Option(help="This epoch; if left out, the last one in all sinks.")] = None,
     json_: Json = False,
     debug: Debug = False,
@@ -210,7 +239,7 @@ def snapshot(
     In Python: `connector.snapshot(spark, FILE)` gives their DataFrames.
     """
     with reported(debug):
-        config = load(file)
+        config = load(file, set_)
         with session(config.spark_options, name=f"snapshot {config.name}", s3=config.on_s3, debug=debug) as spark:
             found = snapshot_of(config, spark, epoch)
             if json_:
@@ -235,6 +264,7 @@ def snapshot(
 @app.command("dead-letters")
 def dead_letters(
     file: File,
+    set_: Set,
     retry: Annotated[
         bool, typer.Option("--retry", help="Send them through the pipeline again, as the file says now.")
     ] = False,
@@ -248,14 +278,14 @@ def dead_letters(
     """
     with reported(debug):
         if retry:
-            pipeline = Pipeline.from_file(file, debug=debug)
+            pipeline = Pipeline.from_file(file, set_, debug=debug)
             retried = pipeline.retry_dead_letters()
             if json_:
                 sys.stdout.write(json.dumps(asdict(retried)) + "\n")
             else:
                 print_retried(pipeline.config, retried)
             return
-        config = load(file)
+        config = load(file, set_)
         letters_place(config)
         with session(config.spark_options, name=f"letters {config.name}", s3=config.on_s3, debug=debug) as spark:
             groups = letter_groups(config, spark)
@@ -268,6 +298,7 @@ def dead_letters(
 @app.command()
 def rewind(
     file: File,
+    set_: Set,
     to_event_time: Annotated[
         str | None, typer.Option(help="Read every record at or after this time again, as 2026-11-01T00:00:00Z.")
     ] = None,
@@ -283,7 +314,7 @@ def rewind(
     with reported(debug):
         if (to_event_time is None) == (to_version is None):
             raise ConfigurationError("Give either --to-event-time or --to-version.")
-        pipeline = Pipeline.from_file(file, debug=debug)
+        pipeline = Pipeline.from_file(file, set_, debug=debug)
 
         def confirm(plan: Rewind) -> bool:
             print_rewind(plan)
@@ -296,12 +327,15 @@ def rewind(
 @app.command()
 def replay(
     file: File,
+    set_: Set,
     into: Annotated[str, typer.Option(help="The new table: a folder or URI.")],
     since: Annotated[
         str | None,
         typer.Option("--from", help="From this time on, by Kafka's timestamps; from the earliest if left out."),
     ] = None,
     until: Annotated[str | None, typer.Option(help="Up to, and without, this time; to the end if left out.")] = None,
+    log_format: Format = LogFormat.AUTO,
+    log_level: Level = LogLevel.WARNING,
     debug: Debug = False,
 ) -> None:
     """Read a stretch of time into a new table, with the logic that the file has now.
@@ -310,10 +344,10 @@ def replay(
     start the same command again: it goes on.
     """
     with reported(debug):
-        pipeline = Pipeline.from_file(file, debug=debug)
-        with stop_on_signal() as stop:
+        pipeline = Pipeline.from_file(file, set_, debug=debug)
+        with stop_on_signal() as stop, watched(pipeline.config.name, log_format, log_level) as observer:
             delivered = pipeline.replay(
-                into, since=_time(since, "--from"), until=_time(until, "--until"), stop=stop, observers=[Progress(err)]
+                into, since=_time(since, "--from"), until=_time(until, "--until"), stop=stop, observers=[observer]
             )
         out.print(
             f"{pipeline.config.name}: {delivered.epochs} epochs, {delivered.rows:,} rows written to {escape(into)}. "
@@ -362,8 +396,13 @@ def jars(debug: Debug = False) -> None:
     """
     with reported(debug):
         from connector.jars import KINDS, archive, fetch, folder
+        from connector.jars.built_for import installed
 
+        pair = installed()
         for kind in KINDS:
+            if kind == "s3" and not pair.conditional_writes:
+                out.print(f"s3: none, as tables on S3 need Spark 4, and this is {pair.spark}", soft_wrap=True)
+                continue
             found = fetch(kind)
             out.print(f"{kind}: {len(found)} jars in {folder(kind)}", soft_wrap=True)
         try:

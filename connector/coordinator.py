@@ -9,7 +9,7 @@ tables), a coordinator that does so would take this one's place: a run needs ``p
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from functools import partial
@@ -58,6 +58,12 @@ def of_each(calls: Mapping[str, Callable[[], Value]], *, at_once: bool) -> dict[
     return {name: future.result() for name, future in futures.items()}
 
 
+def _sum(counts: Iterable[int | None]) -> int | None:
+    """None where nobody counts."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
+
+
 class EpochLog(Protocol):
     def read(self) -> LogHeld: ...
 
@@ -93,6 +99,12 @@ class Coordinator:
         self.settle()
         found = self._carry_out(recover(self._run, self._config))
         self._number = found.number
+        doubted = found.doubted
+        if doubted is not None and doubted.state is State.DECIDED and doubted.epoch.owner == self._run:
+            # Decided by this run in a round that failed: nobody has told yet that it is committed.
+            rows = sum(each.rows for each in doubted.prepared.values())
+            committed = Committed(doubted.epoch.position(), rows=rows)
+            self._observe(Event(Step.COMMITTED, doubted.epoch, committed, self._behind))
         return found
 
     def position(self) -> Position | None:
@@ -112,8 +124,13 @@ class Coordinator:
         self._behind, done, self._done = behind, self._done, None
         ran = self._carry_out(run_epoch(epoch, self._number, self._config, done))
         self._number, self._done = ran.number, ran.done
-        rows = [each.rows for each in ran.committed.values() if each.rows is not None]
-        committed = Committed(ran.done.epoch.position(), rows=sum(rows))
+        each = ran.committed.values()
+        committed = Committed(
+            ran.done.epoch.position(),
+            rows=_sum(one.rows for one in each) or 0,
+            bytes=_sum(one.bytes for one in each),
+            unchanged=_sum(one.unchanged for one in each),
+        )
         self._observe(Event(Step.COMMITTED, ran.done.epoch, committed, behind))
         return committed
 
@@ -141,7 +158,7 @@ class Coordinator:
 
     def _perform(self, action: Action) -> Any:
         if isinstance(action, ReadLog):
-            return self._log.read()
+            return self._read_log()
         if isinstance(action, Append):
             return self._append(action)
         if isinstance(action, AskPositions):
@@ -153,6 +170,12 @@ class Coordinator:
         if isinstance(action, Commit):
             return self._commit(action)
         return self._abort(action.before)
+
+    def _read_log(self) -> LogHeld:
+        held = self._log.read()
+        if held.in_doubt is not None and held.in_doubt.state is State.DECIDED:
+            self._observe(Event(Step.IN_DOUBT, held.in_doubt.epoch))
+        return held
 
     def _append(self, action: Append) -> None:
         self._log.append(action.number, action.rows)

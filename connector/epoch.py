@@ -50,6 +50,8 @@ class Reading:
     """None: a record that isn't right stops the run."""
     with_new_columns: Callable[[Mapping[str, Output]], Mapping[str, Output]] = lambda outputs: outputs
     """The outputs again, of records that have got more columns. Raises SchemaMismatch."""
+    set_aside: int = 0
+    """Dead letters of the epoch that was read last."""
 
     @property
     def several(self) -> bool:
@@ -59,6 +61,7 @@ class Reading:
     def reduced(self, epoch: Epoch, stack: ExitStack, *, again: bool = False) -> tuple[Epoch, dict[str, DataFrame]]:
         """Kafka is read once for all sinks that can share its decoded records; what several queries use is kept until
         the end of ``stack``. ``again``: the epoch's clock is known."""
+        self.set_aside = 0
         records = self.read(epoch.ranges)
         decoders = [output.decode.decode for output in self.outputs.values()]
         decoded = {decode: decode(records) for decode in decoders}
@@ -81,6 +84,7 @@ class Reading:
             late = output.derivation.late(rows[name], epoch)
             if late is not None and self.letters is not None:
                 self.letters.late(late, name, epoch)
+                self.set_aside += epoch.late_now
         return epoch, {
             name: output.derivation.reduce(rows[name].drop(RAW), epoch) for name, output in self.outputs.items()
         }
@@ -101,7 +105,7 @@ class Reading:
         self, letters: Letters, records: DataFrame, rows: Mapping[str, DataFrame], epoch: Epoch
     ) -> dict[str, DataFrame]:
         marked = {name: self._marked(name, frame) for name, frame in rows.items()}
-        good = letters.sort_out(
+        good, self.set_aside = letters.sort_out(
             records, {name: frame for name, frame in marked.items() if PROBLEM in frame.columns}, epoch,
             several=self.several,
         )  # fmt: skip
@@ -136,7 +140,7 @@ def run_epoch(
         with ExitStack() as stack, _about_the_records():
             clocked, reduced = reading.reduced(epoch, stack)
             (rows,) = reduced.values()
-            observe(Event(Step.READ, clocked, behind=behind))
+            observe(Event(Step.READ, clocked, behind=behind, letters=reading.set_aside))
             observe(Event(Step.WRITING, clocked, behind=behind))
             return clocked, write(clocked, rows)
 
@@ -160,7 +164,7 @@ def prepare_epoch(
     def once() -> tuple[Epoch, dict[str, Prepared]]:
         with ExitStack() as stack, _about_the_records():
             clocked, reduced = reading.reduced(epoch, stack, again=again)
-            observe(Event(Step.READ, clocked, behind=behind))
+            observe(Event(Step.READ, clocked, behind=behind, letters=reading.set_aside))
             observe(Event(Step.WRITING, clocked, behind=behind))
             prepare = {name: partial(sink.prepare, clocked, reduced[name]) for name, sink in sinks.items()}
             return clocked, of_each(prepare, at_once=at_once)
@@ -191,6 +195,13 @@ def _explained(error: Exception) -> Exception | None:
     if fields["kind"] == "unknown_schema":
         return _SchemaToAskFor(fields["part"], fields["id"])
     where = f"{fields.get('topic')}-{fields.get('partition')}, offset {fields.get('offset')}"
+    if fields["kind"] == "not_of_batch":
+        return BadRecord(
+            f"The batch has a row of {where}, which isn't in the batch by the query's checkpoint. Nothing of it was "
+            "written.",
+            hint="Is it the query's own checkpoint? Rows have to be made of the batch's records, without aggregations, "
+            "stream-stream joins or other operators with a state, and to keep the coordinates of their records.",
+        )
     if fields["kind"] == "null_key" and fields.get("tombstone"):
         return BadRecord(
             f"The record at {where} has no value (a tombstone), and Kafka's key gives no {fields['key']}: which row it "
@@ -232,6 +243,8 @@ def _explained(error: Exception) -> Exception | None:
             f"epoch adds {fields['offsets']}. What is in a sum can't be taken out: nothing of this epoch was written.",
             hint="Has somebody changed rows of the table? RESTORE it to a version that the pipeline wrote.",
         )
+    if fields["kind"] != "bad_record":
+        return None
     if fields["reason"] == "tombstone":
         return BadRecord(
             f"The record at {where} has no value (a tombstone). Nothing of this epoch was written.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 from connector.config import Fold
@@ -28,7 +28,7 @@ class Folding:
 
     def now(self, position: Position) -> Committed | None:
         """None: there was nothing to fold."""
-        epoch = Epoch.that_left(position, pipeline=self.pipeline)
+        epoch = replace(Epoch.that_left(position, pipeline=self.pipeline), owner=self.owner)
         self.observe(Event(Step.FOLDING, epoch))
         committed = self.log.fold(self.owner)
         if committed is not None:

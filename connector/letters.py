@@ -104,8 +104,8 @@ class Letters:
 
     def sort_out(
         self, records: DataFrame, rows: Mapping[str, DataFrame], epoch: Epoch, *, several: bool
-    ) -> dict[str, DataFrame]:
-        """Put the bad ones among the letters, and return the good rows of each sink.
+    ) -> tuple[dict[str, DataFrame], int]:
+        """Put the bad ones among the letters; the good rows of each sink, and how many letters there were.
 
         ``records`` with the problems of decoding, which no sink takes; ``rows`` of each sink are made of the others,
         and have the problems that it has with them. ``several``: a record may make several rows; if one of them is bad
@@ -120,11 +120,12 @@ class Letters:
         ).collect()
         found = {row["sink"]: row["bad"] for row in counts}
         read = next(row["read"] for row in counts if row["sink"] is None)
-        self._check_share(sum(found.values()), read, epoch)
+        bad_ones = sum(found.values())
+        self._check_share(bad_ones, read, epoch)
         letters = [_letters(frame, sink) for sink, frame in bad.items() if found[sink]]
         if letters:
             self._place.add(reduce(lambda one, other: one.unionByName(other), letters), epoch)
-        return {sink: _good(frame, whole=several and found[sink] > 0) for sink, frame in rows.items()}
+        return {sink: _good(frame, whole=several and found[sink] > 0) for sink, frame in rows.items()}, bad_ones
 
     def late(self, rows: DataFrame, sink: str, epoch: Epoch) -> None:
         """Rows that came after their windows, if they have any yet, were closed."""

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from connector.protocol.two_phase import LogHeld, Row, State
+from connector.spark import from_ddl
 from sinks.contract import Epoch, Position, Prepared
 from sinks.delta.append import DeltaAppend
-from sinks.delta.commit import PipelineCommits
+from sinks.delta.commit import PipelineCommits, past_conflicts
 from sinks.delta.metadata import CommitMetadata
 from sinks.delta.table import DeltaTable
 from sinks.errors import Fenced, UnsupportedFormat
@@ -36,10 +37,21 @@ COLUMNS = (
 """``position``: the epoch's, as a table's commit has it (JSON); ``expected``: the one before. ``sinks``: what each has
 prepared (``decided``), or how a reader sees it as of the epoch (``done``); JSON. ``at``: when it was appended."""
 
+# Of a map that is collected, PySpark loses the order: that in which the pipeline file names its sinks.
 _EVERYTHING = (
-    "struct(format, pipeline, entry, state, epoch, attempt, owner, run, ranges, position, expected, sinks, config, at)"
+    "struct(format, pipeline, entry, state, epoch, attempt, owner, run, ranges, position, expected, "
+    "map_entries(sinks) AS sinks, config, at)"
 )
 _ORDER = "struct(entry, epoch)"  # one entry may say that an epoch is done, and that the next one is begun
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What was appended, and when."""
+
+    number: int
+    row: Row
+    at: datetime
 
 
 class Log:
@@ -60,6 +72,10 @@ class Log:
     @property
     def location(self) -> str:
         return self._table.location
+
+    @property
+    def table(self) -> DeltaTable:
+        return self._table
 
     @property
     def staging(self) -> str:
@@ -105,6 +121,36 @@ class Log:
             .first()
         )
         return _row(found["done"]) if found is not None and found["done"] is not None else None
+
+    def entries(self, epochs: int) -> list[Entry]:
+        """Of the last epochs, oldest first."""
+        if not self.exists():
+            return []
+        mine = f"pipeline = {literal(self._pipeline)}"
+        found = self._table.spark.sql(
+            f"SELECT entry, {_EVERYTHING} AS everything, unix_micros(at) AS micros FROM {self._table.sql} WHERE {mine} "
+            f"AND epoch > (SELECT max(epoch) FROM {self._table.sql} WHERE {mine}) - {int(epochs)} ORDER BY entry, epoch"
+        ).collect()
+        return [
+            Entry(row["entry"], _row(row["everything"]), datetime.fromtimestamp(row["micros"] / 1e6, timezone.utc))
+            for row in found
+        ]
+
+    def forget(self, before: datetime, *, rehearse: bool) -> int:
+        """Remove what was appended earlier, but for the last two epochs: where all sinks stand is among those. In a
+        rehearsal only count it. A run may be at work: an append and a removal of other rows don't conflict."""
+        last = self.read().last
+        if last is None:
+            return 0
+        old = (
+            f"FROM {self._table.sql} WHERE pipeline = {literal(self._pipeline)} AND epoch < {last.epoch.number - 1} "
+            f"AND at < timestamp_micros({int(before.timestamp() * 1e6)})"
+        )
+        counted = self._table.spark.sql(f"SELECT count(*) {old}").first()
+        assert counted is not None
+        if counted[0] and not rehearse:
+            past_conflicts(lambda: self._table.spark.sql(f"DELETE {old}").collect())
+        return int(counted[0])
 
     def since(self) -> datetime | None:
         """When the last entry was appended."""
@@ -154,7 +200,7 @@ class _LogTable(DeltaTable):
 def _schema() -> StructType:
     from pyspark.sql.types import StructType
 
-    schema = StructType.fromDDL(COLUMNS)
+    schema = from_ddl(COLUMNS)
     assert isinstance(schema, StructType)
     return schema
 
@@ -198,7 +244,7 @@ def _row(row: SparkRow) -> Row:
         expected=expected,
         attempt=row["attempt"],
     )
-    sinks = {name: json.loads(text) for name, text in row["sinks"].items()}
+    sinks = {name: json.loads(text) for name, text in row["sinks"]}
     state = State(row["state"])
     if state is State.DECIDED:
         prepared = {name: Prepared(**fields) for name, fields in sinks.items()}

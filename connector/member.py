@@ -252,9 +252,7 @@ class GroupMember:
             self._next[at] = resumption.offsets[TopicPartition(*at)]
             self._consumer.seek(at, self._next[at])
         note = "; ".join(
-            f"lost {gap.topic}-{gap.partition} [{gap.start}, {gap.end}): no longer in Kafka"
-            for gap in resumption.lost
-            if KafkaPartition(*gap.at) in mine
+            f"lost {gap}: no longer in Kafka" for gap in resumption.lost if KafkaPartition(*gap.at) in mine
         )
         starts = self._epoch({at: _Part(self._next[at], self._next[at]) for at in mine})
         self._observe(Event(Step.RESUMED, starts, behind=self.behind, note=note))
@@ -312,8 +310,11 @@ class GroupMember:
 
     @property
     def behind(self) -> int:
-        """Offsets that Kafka held at the start and that are still to come, of the partitions that this member has."""
-        return sum(max(0, self._target.ends.get(TopicPartition(*at), 0) - offset) for at, offset in self._next.items())
+        """Offsets that are still to come of the partitions that this member has: of what Kafka held at the start,
+        or when it was polled last."""
+        fetched = {at: self._consumer.highwater(at) or 0 for at in self._consumer.assignment()}
+        ends = {at: max(self._target.ends.get(TopicPartition(*at), 0), fetched.get(at, 0)) for at in self._next}
+        return sum(max(0, ends[at] - offset) for at, offset in self._next.items())
 
 
 def _commit_every(config: PipelineConfig) -> int | None:

@@ -1,107 +1,181 @@
-"""What a run tells Prometheus: ``metrics: {port: 9464}``. An observer, as the line per epoch is.
+"""What a run tells Prometheus. An observer, as the line per epoch is; docs/metrics.md says what each one means.
 
 Lag is what is committed against the ends that the run has seen: an epoch that is under way counts as behind.
 """
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from datetime import datetime, timezone
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from connector.config import MetricsOptions
-from connector.protocol.steps import Event, Observer, Step
+from connector.protocol.steps import Event, Step
+from sinks.contract import Epoch
+from sinks.errors import Fenced
 
-log = logging.getLogger("lakelock.metrics")
-
+STATES = ("starting", "running", "retrying", "done", "failed", "fenced")
+PHASES = ("begun", "prepared", "decided", "committed")
+"""Of an epoch in two-phase commit, in their order."""
+_PHASE = {
+    Step.BEGUN: "begun",
+    Step.PREPARED: "prepared",
+    Step.DECIDED: "decided",
+    Step.IN_DOUBT: "decided",
+    Step.COMMITTED: "committed",
+    # Before a run knows where its sinks stand, it has settled what was in doubt.
+    Step.LOOKED: "committed",
+}
 _SECONDS = (0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800)
 
 
 class Metrics:
-    """``registry`` holds them, each with the label ``pipeline``."""
+    """``registry`` holds them, each with the label ``pipeline``. One that can't be known yet has no sample.
 
-    def __init__(self, pipeline: str) -> None:
+    ``sink``: the place of the one sink; empty: there are several, and each tells when it has committed.
+    """
+
+    def __init__(self, pipeline: str, sink: str = "") -> None:
         self.registry = CollectorRegistry()
-        self._planned = self._folding = time.monotonic()
-        self._decided = self._planned
+        self._pipeline, self._sink = pipeline, sink
+        self._planned = self._folding = self._decided = time.monotonic()
+        self._letters = 0
+        self._reached: int | None = None
+        """Of ``PHASES``, by the epoch that was planned last; None: none yet."""
 
-        def counter(name: str, text: str) -> Counter:
-            return Counter(f"lakelock_{name}", text, ["pipeline"], registry=self.registry).labels(pipeline)
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"lakelock_{name}", text, ["pipeline", *labels], registry=self.registry)
 
-        def gauge(name: str, text: str) -> Gauge:
-            return Gauge(f"lakelock_{name}", text, ["pipeline"], registry=self.registry).labels(pipeline)
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(f"lakelock_{name}", text, ["pipeline", *labels], registry=self.registry)
 
         def seconds(name: str, text: str, *labels: str) -> Histogram:
             return Histogram(
                 f"lakelock_{name}_seconds", text, ["pipeline", *labels], buckets=_SECONDS, registry=self.registry
             )
 
-        self._epochs = counter("epochs", "Epochs that were committed.")
-        self._read = counter("offsets_read", "Offsets that were committed.")
-        self._rows = counter("rows_written", "Rows that commits added or changed.")
-        self._lost = counter("offsets_lost", "Offsets that Kafka no longer held, and that the run left out.")
+        self._state = gauge("run_state", "1 for the state that the run is in, 0 for the others.", "state")
+        self._failures = gauge(
+            "consecutive_failures", "Attempts that failed since the last epoch, or since all was well."
+        ).labels(pipeline)
+        self._error = gauge("last_error", "1 for the error that isn't over yet.", "error")
+        self._retries = counter("retries", "Attempts that failed and were followed by another.", "error")
         self._behind = gauge("behind_offsets", "Offsets in Kafka that aren't committed yet, as the run last saw it.")
+        self._looked = gauge("last_look_timestamp_seconds", "When the run last looked at Kafka, or took a step.")
         self._epoch = gauge("epoch", "Number of the last epoch.")
         self._committed = gauge("last_commit_timestamp_seconds", "When the last epoch was committed.")
-        self._folds = counter("folds", "Folds of what is merged on read.")
+        self._phase = gauge(
+            "two_phase_state", "1 for what two-phase commit has reached with the last epoch, 0 for the others.", "state"
+        )
+        self._event_time = gauge("event_time_timestamp_seconds", "The newest event time that is committed.")
+        self._watermark = gauge("watermark_timestamp_seconds", "Windows that end before are closed.")
+        self._delay = gauge(
+            "event_time_delay_seconds", "From the newest event time of the last epoch with records to its commit."
+        )
+        self._epochs = counter("epochs", "Epochs that were committed.").labels(pipeline)
+        self._read = counter("offsets_read", "Offsets that were committed.").labels(pipeline)
+        self._rows = counter("rows_written", "Rows that commits added or changed.").labels(pipeline)
+        self._skipped = counter("rows_skipped", "Rows that a MERGE left out, as they changed nothing.").labels(pipeline)
+        self._bytes = counter("bytes_written", "Of the files that commits added to Delta tables.").labels(pipeline)
+        self._dead = counter("dead_letters", "Dead letters of committed epochs.").labels(pipeline)
+        self._late = counter("late_records", "Records that came after their window was closed.").labels(pipeline)
+        self._lost = counter(
+            "offsets_lost", "Offsets that Kafka no longer held, and that the run left out."
+        ).labels(pipeline)  # fmt: skip
+        self._folds = counter("folds", "Folds of what is merged on read.").labels(pipeline)
         self._seconds = seconds("epoch", "From the plan of an epoch to its commit.").labels(pipeline)
+        self._sink_seconds = seconds("sink_commit", "From the decision, or the write, to a sink's commit.", "sink")
         self._fold_seconds = seconds("fold", "Of a fold.").labels(pipeline)
-        self._sink_seconds = seconds("sink_commit", "From the decision to a sink's commit.", "sink")
-        self._pipeline = pipeline
+        self._is("starting")
 
     def __call__(self, event: Event) -> None:
-        now = time.monotonic()
-        if event.step is Step.PLANNED:
-            self._planned = now
-        elif event.step is Step.DECIDED:
+        now, step = time.monotonic(), event.step
+        self._looked.labels(self._pipeline).set(time.time())
+        if step is Step.PLANNED:
+            self._planned, self._reached = now, None
+            self._resumed_from(event.epoch)
+        elif step is Step.READ:
+            self._letters = event.letters
+        elif step in (Step.WRITING, Step.DECIDED):
             self._decided = now
-        elif event.step is Step.FOLDING:
+        elif step is Step.FOLDING:
             self._folding = now
-        elif event.step is Step.SINK_COMMITTED:
+        elif step is Step.SINK_COMMITTED:
             self._sink_seconds.labels(self._pipeline, event.sink).observe(now - self._decided)
-        elif event.step is Step.FOLDED:
+        elif step is Step.FOLDED:
             self._folds.inc()
             self._fold_seconds.observe(now - self._folding)
-        if event.step is Step.COMMITTED:
-            self._count(event, now - self._planned)
-        if event.step in (Step.PLANNED, Step.COMMITTED):
-            self._behind.set(event.behind + (event.epoch.span if event.step is Step.PLANNED else 0))
+        elif step is Step.COMMITTED:
+            self._count(event, now)
+        elif step is Step.RETRYING and event.error is not None:
+            self._retries.labels(self._pipeline, type(event.error).__name__).inc()
+            self._failed(event.error)
+        self._two_phase(event)
+        if step in (Step.LOOKED, Step.PLANNED, Step.COMMITTED, Step.WAITING):
+            planned = event.epoch.span if step is Step.PLANNED else 0
+            self._behind.labels(self._pipeline).set(event.behind + planned)
+        if step in (Step.COMMITTED, Step.WAITING):
+            self._failures.set(0)
+            self._error.clear()
+        self._is("retrying" if step is Step.RETRYING else "running")
 
-    def _count(self, event: Event, seconds: float) -> None:
+    def ended(self, error: BaseException | None) -> None:
+        """None: the run did what it was to do."""
+        if error is not None:
+            self._failed(error)
+        self._is("done" if error is None else "fenced" if isinstance(error, Fenced) else "failed")
+
+    def _is(self, state: str) -> None:
+        for each in STATES:
+            self._state.labels(self._pipeline, each).set(each == state)
+
+    def _failed(self, error: BaseException) -> None:
+        self._failures.inc()
+        self._error.clear()
+        self._error.labels(self._pipeline, type(error).__name__).set(1)
+
+    def _resumed_from(self, epoch: Epoch) -> None:
+        """Before this run's first commit it is that of the run before."""
+        at = epoch.expected.committed_at if epoch.expected is not None else None
+        if at is not None:
+            self._committed.labels(self._pipeline).set(at.timestamp())
+
+    def _count(self, event: Event, now: float) -> None:
+        epoch, committed = event.epoch, event.committed
         self._epochs.inc()
-        self._seconds.observe(seconds)
-        self._read.inc(event.epoch.span)
-        self._rows.inc((event.committed and event.committed.rows) or 0)
-        self._lost.inc(sum(gap.span for gap in event.epoch.lost_now))
-        self._epoch.set(event.epoch.number)
-        self._committed.set(time.time())
+        self._seconds.observe(now - self._planned)
+        if self._sink:
+            self._sink_seconds.labels(self._pipeline, self._sink).observe(now - self._decided)
+        self._read.inc(epoch.span)
+        if committed is not None:
+            self._rows.inc(committed.rows or 0)
+            self._bytes.inc(committed.bytes or 0)
+            self._skipped.inc(committed.unchanged or 0)
+        self._dead.inc(self._letters)
+        self._letters = 0
+        self._late.inc(epoch.late_now)
+        self._lost.inc(sum(gap.span for gap in epoch.lost_now))
+        self._epoch.labels(self._pipeline).set(epoch.number)
+        self._committed.labels(self._pipeline).set(time.time())
+        self._tell_event_time(epoch)
 
+    def _tell_event_time(self, epoch: Epoch) -> None:
+        clock = epoch.clock
+        if clock.so_far:
+            newest = max(seen.high for seen in clock.so_far.values())
+            self._event_time.labels(self._pipeline).set(newest.timestamp())
+        if clock.of_epoch:
+            newest = max(seen.high for seen in clock.of_epoch.values())
+            delay = datetime.now(timezone.utc) - newest
+            self._delay.labels(self._pipeline).set(delay.total_seconds())
+        if clock.watermark is not None:
+            self._watermark.labels(self._pipeline).set(clock.watermark.timestamp())
 
-@contextmanager
-def served(options: MetricsOptions | None, pipeline: str) -> Iterator[list[Observer]]:
-    """The observers that the options ask for: one, or none.
-
-    A port that is taken stops no run: it may be that of the run which this one is to replace.
-    """
-    if options is None:
-        yield []
-        return
-    metrics = Metrics(pipeline)
-    try:
-        server, thread = start_http_server(options.port, options.host, metrics.registry)
-    except OSError as error:
-        log.warning(
-            "no metrics of this run: %s:%s can't be listened on: %s. Each pipeline on a machine has its own.",
-            options.host, options.port, error.strerror or error,
-        )  # fmt: skip
-        yield []
-        return
-    try:
-        yield [metrics]
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    def _two_phase(self, event: Event) -> None:
+        phase = _PHASE.get(event.step)
+        if phase is None or (self._reached is None and phase == "committed"):
+            return  # with one sink there is nothing but the commit
+        # An epoch is begun while it is being prepared: either may be told first.
+        self._reached = max(self._reached or 0, PHASES.index(phase))
+        for number, each in enumerate(PHASES):
+            self._phase.labels(self._pipeline, each).set(number == self._reached)

@@ -1,55 +1,149 @@
-"""What a run shows while it works: one line per epoch."""
+"""What a run does, from the steps that it announces: which epoch, where its time goes, how fast, how far behind.
+
+For whoever shows it, to a person (``progress``) or to a program (``logs``).
+"""
 
 from __future__ import annotations
 
 import time
-
-from rich.console import Console
-from rich.markup import escape
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
 
 from connector.protocol.steps import Event, Step
-from sinks.contract import Committed, Epoch
+from sinks.contract import Epoch
+
+_PHASES = {
+    Step.READ: "analyse",
+    Step.PREPARED: "prepare",
+    Step.DECIDED: "decide",
+    Step.COMMITTED: "commit",
+    Step.FOLDED: "fold",
+}
+"""Step -> what ended with it. With one sink all of Spark's work is in its commit: Spark is lazy."""
+_NOW = {
+    Step.IN_DOUBT: "rolling forward",
+    Step.RESUMED: "starting",
+    Step.PLANNED: "reading",
+    Step.READ: "reading",
+    Step.WRITING: "writing",
+    Step.BEGUN: "writing",
+    Step.PREPARED: "deciding",
+    Step.DECIDED: "committing",
+    Step.SINK_COMMITTED: "committing",
+    Step.FOLDING: "folding",
+    Step.RETRYING: "waiting to try again",
+}
+_RECENT = 5
 
 
-class Progress:
-    """An observer that prints each committed epoch."""
+@dataclass(frozen=True)
+class Done:
+    """A committed epoch, a batch of another delivery, or a fold."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._started = time.monotonic()
+    what: str
+    """``epoch``, ``batch`` or ``fold``."""
+    epoch: Epoch
+    offsets: int
+    """That it read: no fewer than its records."""
+    rows: int | None
+    """That the commit added or changed; None where the sink can't tell."""
+    seconds: float
+    """From its plan, or from where a batch was polled, to its commit."""
+    behind: int
+    """Offsets in Kafka that aren't committed, as the run last saw it."""
+    version: int | None
+    """Of the one table."""
+    phases: Mapping[str, float] = field(default_factory=dict)
+    """Seconds of ``analyse``, ``commit``; with several sinks ``prepare``, ``decide`` besides."""
+
+    @property
+    def offsets_per_second(self) -> float:
+        return self.offsets / max(self.seconds, 1e-9)
+
+
+class Observed:
+    """An observer that tells ``done`` of every epoch. In between, ``doing`` and the others say where it is."""
+
+    def __init__(self, done: Callable[[Done], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._done = done
+        self._clock = clock
+        self._began = self._reached = clock()
+        self._phases: dict[str, float] = {}
+        self._recent: deque[tuple[float, int]] = deque(maxlen=_RECENT)
+        self.epoch: Epoch | None = None
+        self.doing = "starting"
+        self.behind: int | None = None
+        """Offsets that aren't committed, those of the running epoch included; None: not known yet."""
+        self.complete_to: datetime | None = None
+        """All that Kafka held then is committed; None: it never was all."""
 
     def __call__(self, event: Event) -> None:
-        if event.note:
-            self._console.print(f"{event.epoch.pipeline}  {escape(event.note)}", highlight=False, soft_wrap=True)
-        if event.step in (Step.PLANNED, Step.FOLDING):
-            self._started = time.monotonic()
-        if event.step is Step.FOLDED and event.committed is not None:
-            self._folded(event.epoch, event.committed)
-        if event.step is not Step.COMMITTED or event.committed is None or not event.epoch.ranges:
+        if event.step in (Step.LOOKED, Step.WAITING):
+            self.behind = event.behind
+            if event.step is Step.WAITING:
+                self.doing = "waiting"
             return
-        seconds = time.monotonic() - self._started
-        what = "epoch" if event.epoch.delivery == "transactional" else "batch"
-        read = event.epoch.span
-        rows, version = event.committed.rows, event.committed.position.version
-        self._console.print(
-            f"{event.epoch.pipeline}  {what} {event.epoch.number}  offsets +{read:,}  "
-            + ("" if rows is None else f"rows {rows:,}  ")
-            + f"{seconds:.1f} s  {read / max(seconds, 1e-9):,.0f}/s  behind {event.behind:,}"
-            + (f"  version {version}" if version is not None else ""),
-            highlight=False,
-            soft_wrap=True,
-        )
-        for gap in event.epoch.lost_now:
-            self._console.print(
-                f"[yellow]lost[/] {gap.topic}-{gap.partition} [{gap.start}, {gap.end}): no longer in Kafka",
-                soft_wrap=True,
+        now = self._clock()
+        self.epoch = event.epoch
+        if event.step in (Step.PLANNED, Step.FOLDING):
+            self._began = self._reached = now
+            self._phases = {}
+        if event.step is Step.PLANNED:
+            self.behind = event.behind + event.epoch.span
+            self.complete_to = event.epoch.expected.read_to if event.epoch.expected else None
+            if not self._recent:
+                self._recent.append((now, 0))
+        phase = _PHASES.get(event.step)
+        if phase is not None:
+            self._phases[phase] = now - self._reached
+            self._reached = now
+        if event.step is not Step.OFFSETS_COMMITTED:
+            self.doing = _NOW.get(event.step, "waiting")
+        if event.committed is None or event.step not in (Step.COMMITTED, Step.FOLDED):
+            return
+        folded = event.step is Step.FOLDED
+        if not folded:
+            self.behind, self.complete_to = event.behind, event.epoch.read_to
+            self._recent.append((now, event.epoch.span))
+        what = "fold" if folded else "epoch" if event.epoch.delivery == "transactional" else "batch"
+        position = event.committed.position
+        self._done(
+            Done(
+                what,
+                event.epoch,
+                0 if folded else event.epoch.span,
+                event.committed.rows,
+                now - self._began,
+                event.behind,
+                position.version,
+                dict(self._phases),
             )
-
-    def _folded(self, epoch: Epoch, committed: Committed) -> None:
-        rows = "" if committed.rows is None else f"rows {committed.rows:,}  "
-        self._console.print(
-            f"{epoch.pipeline}  folded up to epoch {committed.position.epoch}  {rows}"
-            f"{time.monotonic() - self._started:.1f} s  version {committed.position.version}",
-            highlight=False,
-            soft_wrap=True,
         )
+
+    @property
+    def seconds(self) -> float:
+        """Since the epoch, or the fold, was begun."""
+        return self._clock() - self._began
+
+    @property
+    def offsets_per_second(self) -> float | None:
+        """Over the last few epochs, what lies between them included; None: there are none."""
+        if len(self._recent) < 2:
+            return None
+        (first, _), *others = self._recent
+        return sum(offsets for _, offsets in others) / max(others[-1][0] - first, 1e-9)
+
+    @property
+    def seconds_behind(self) -> float | None:
+        """Since all that Kafka held was committed; None: nothing waits, or not known."""
+        if not self.behind or self.complete_to is None:
+            return None
+        return (datetime.now(timezone.utc) - self.complete_to).total_seconds()
+
+    @property
+    def seconds_to_catch_up(self) -> float | None:
+        """At that rate, if nothing more came; None: not known."""
+        rate = self.offsets_per_second
+        return self.behind / rate if rate and self.behind is not None else None

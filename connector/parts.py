@@ -209,20 +209,20 @@ def decoders(
         for columns in {columns or first for columns in keys}
     }  # fmt: skip
 
-    def shape(columns: Sequence[str] | None, table: DeltaTable | None, rows: DataFrame) -> DataFrame:
+    def shape(index: int, columns: Sequence[str] | None, table: DeltaTable | None, rows: DataFrame) -> DataFrame:
         if letters:
             rows = rows.where(f"{PROBLEM} IS NULL").drop(PROBLEM)
         elif columns is None and TOMBSTONE in rows.columns:
             rows = refuse_tombstones(rows)
-        rows = transform(rows, config.transform, CARRIED)
+        rows = transform(rows, config.transform, CARRIED, view=f"lakelock_records_{index}")
         return rows if table is None else _without_new_columns(rows, table)
 
     return [
         Decoder(
             decode[columns or first],
-            partial(shape, columns, tables.get(index) if config.on_new_column == "ignore" else None),
+            partial(shape, index, columns, tables.get(index) if config.on_new_column == "ignore" else None),
             takes_tombstones=columns is not None,
-            several=config.transform is not None,
+            several=config.transform is not None or config.of_rows,
         )
         for index, columns in enumerate(keys)
     ]
@@ -303,7 +303,7 @@ def _other(
         )
         return Other(decode, as_is(config, rows), topic)
     if isinstance(sink, CustomSink):
-        return Other(decode, as_is(config, rows), _custom(sink, spark, staging))
+        return Other(decode, as_is(config, rows), custom_sink(sink, spark, staging))
     return Other(decode, as_is(config, rows), s3_objects(spark, sink, pipeline=config.name))
 
 
@@ -324,7 +324,7 @@ def s3_objects(spark: SparkSession, sink: S3ObjectsSink, *, pipeline: str) -> S3
     )
 
 
-def _custom(sink: CustomSink, spark: SparkSession, staging: str) -> TwoPhaseSink[DataFrame]:
+def custom_sink(sink: CustomSink, spark: SparkSession, staging: str) -> TwoPhaseSink[DataFrame]:
     made = own_class("sinks[0].sink", sink.sink)
     # A folder of this sink alone, whatever is in its name.
     own = f"{staging}/{hashlib.sha256(sink.name.encode()).hexdigest()[:16]}"

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from connector.assembly import Assembly, assembled
 from connector.config import FromTimestamp, PipelineConfig, load, parse
@@ -18,7 +19,7 @@ from connector.delivery.work import Delivered, GroupWork, Work, behind
 from connector.epoch import run_epoch
 from connector.group import ConsumerGroup
 from connector.member import GroupMember
-from connector.metrics import served
+from connector.monitoring import monitored
 from connector.parts import letters_table, letters_topic
 from connector.protocol.recover import resume
 from connector.protocol.retire import recreated, retirement
@@ -27,13 +28,16 @@ from connector.protocol.two_phase import Recovered, Row
 from connector.retry import Retried, refuse_unfit, retry
 from connector.rewind import Rewind, Unpublished, Until, planned, rewind
 from connector.source import polled
-from connector.status import Checked, CheckedSink, Status
+from connector.status import Checked, CheckedSink, Status, next_offsets
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.rewind import Target, before_event_time, before_offsets
 from sinks.errors import ConfigurationError
 from sinks.offsets import Offsets
 from sinks.s3a import require_conditional_writes
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 log = logging.getLogger("lakelock.pipeline")
 
@@ -47,14 +51,19 @@ _IN_GROUP = {
 class Pipeline:
     """One pipeline file, ready to run. Uses the Spark session that is active, or one of its own."""
 
-    def __init__(self, config: PipelineConfig, *, debug: bool = False) -> None:
+    def __init__(self, config: PipelineConfig, *, debug: bool = False, spark: SparkSession | None = None) -> None:
+        """``spark``: a session that is nobody else's meanwhile."""
         self.config = config
         self._debug = debug
+        self._spark = spark
 
     @classmethod
-    def from_file(cls, path: str | Path, *, debug: bool = False) -> Pipeline:
-        """Raises ConfigurationError with all faults of the file."""
-        return cls(load(path), debug=debug)
+    def from_file(cls, path: str | Path, overrides: Sequence[str] = (), *, debug: bool = False) -> Pipeline:
+        """``overrides``: options that are changed, as ``sinks[0].path=s3a://lake/flights``.
+
+        Raises ConfigurationError with all faults of the file.
+        """
+        return cls(load(path, overrides), debug=debug)
 
     @classmethod
     def from_options(cls, options: Mapping[str, object], *, debug: bool = False) -> Pipeline:
@@ -87,7 +96,7 @@ class Pipeline:
         def find(commits: PipelineCommits) -> Target | None:
             if to_version is not None:
                 own = commits.at(to_version)
-                return Target(to_version, own.metadata.epoch, own.metadata.offsets) if own else None
+                return Target(to_version, own.metadata.position()) if own else None
             assert to_event_time is not None
             if self.config.clock is not None:
                 return before_event_time(commits.lineage(), to_event_time, commits.is_own)
@@ -128,7 +137,11 @@ class Pipeline:
         sink = self.config.sinks[0].model_copy(update={"path": into, "table": None})
         start = FromTimestamp(timestamp=since) if since is not None else "earliest"
         source = self.config.source.model_copy(update={"start": start})
-        changed = {"sinks": (sink,), "source": source, "delivery": "transactional", "trigger": "available_now"}
+        changed = {
+            "sinks": (sink,), "source": source, "delivery": "transactional", "trigger": "available_now",
+            # They are those of the pipeline, which may be running.
+            "metrics": None,
+        }  # fmt: skip
         anew = Pipeline(self.config.model_copy(update=changed), debug=self._debug)
         return anew._run(stop or threading.Event(), observers, until=until, publish=False)
 
@@ -141,13 +154,13 @@ class Pipeline:
         publish: bool = True,
     ) -> Delivered:
         with (
-            served(self.config.metrics if publish else None, self.config.name) as metrics,
+            monitored(self.config) as told,
             self._assembled(short=None if publish else False) as it,
         ):
             it.make_ready()
             it.look_back()
             topics = it.source if until is None else Until(it.source, until)
-            work = it.work(_all([*observers, *metrics]), topics=topics)
+            work = it.work(_all([*observers, *told]), topics=topics)
             if not publish:
                 work = replace(work, group=Unpublished())
             log.info("run %s of pipeline %s, %s", work.owner, self.config.name, self.config.delivery)
@@ -254,9 +267,10 @@ class Pipeline:
                 CheckedSink(output.label, output.check(), output.derivation.columns.names) for output in it.outputs
             ]
             position, offsets, _ = self._stands(it)
-            goes_on = self.config.source.on_recreated_topic == "continue"
+            goes_on = self.config.source.takes_recreated
             if position and goes_on and (names := recreated(position, held)):
-                position = retirement(self.config.name, it.run, position, held, names).position()
+                starts = it.starts(position, held, names)
+                position = retirement(self.config.name, it.run, position, held, names, starts).position()
                 offsets = position.offsets
             resumption = resume(
                 position and replace(position, offsets=offsets),
@@ -271,7 +285,9 @@ class Pipeline:
         with self._assembled(short=True) as it:
             position, offsets, in_doubt = self._stands(it)
             held = it.source.look()
-            waiting = Offsets({**held.beginnings, **{at: offset for at, offset in offsets.items() if at in held.ends}})
+            waiting = {
+                at: max(next_, held.beginnings[at]) for at, next_ in next_offsets(position, offsets, held).items()
+            }
             return Status(
                 self.config.name,
                 self.config.delivery,
@@ -279,7 +295,7 @@ class Pipeline:
                 position,
                 offsets,
                 held,
-                it.source.next_times(waiting, held.ends),
+                it.source.next_times(Offsets(waiting), held.ends),
                 self._unfolded(it, position),
                 in_doubt,
             )
@@ -303,7 +319,7 @@ class Pipeline:
         return position, _next_offsets(position, it.group), None
 
     def _assembled(self, *, short: bool | None = None) -> AbstractContextManager[Assembly]:
-        return assembled(self.config, debug=self._debug, short=short)
+        return assembled(self.config, debug=self._debug, short=short, spark=self._spark)
 
     def _needs_one_table(self, what: str, why: str) -> None:
         if self.config.two_phase:

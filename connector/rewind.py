@@ -7,19 +7,20 @@ was planned before, and writes the position down again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from connector.delivery.work import Topics, Work
 from connector.protocol.recover import Remaining, TopicsHeld, resume
+from connector.protocol.retire import recreated
 from connector.source import KafkaSource
 from sinks.contract import Epoch, Position
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.rewind import Target, restore
 from sinks.delta.table import DeltaTable
-from sinks.errors import ConfigurationError
-from sinks.offsets import Offsets, TopicPartition
+from sinks.errors import ConfigurationError, OffsetsLost
+from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,8 @@ def planned(
 ) -> Rewind:
     """``find`` says which version, ``wanted`` in words what for.
 
-    Raises ConfigurationError where there is none, OffsetsLost where Kafka no longer has what would be read again.
+    Raises ConfigurationError where there is none, OffsetsLost where not all that the table would give up can be read
+    again.
     """
     position = commits.position()
     if position is None or position.version is None:
@@ -63,12 +65,52 @@ def planned(
             hint="The log of older commits was cleaned, or the pipeline kept no event times then (`event_time:`). "
             "`lakelock replay` reads a stretch of time into a new table.",
         )
-    stood = replace(position, offsets=found.offsets, refresh_after=None) if found.offsets else None
+    if found.stood is not None and found.stood.delivery != "transactional":
+        raise ConfigurationError(
+            f"Version {found.version} was written by delivery: {found.stood.delivery}, which keeps no offsets with its "
+            "rows: what that version holds can't be told.",
+            hint="Go back less far: `lakelock history FILE` names the versions.",
+        )
+    ranges, again_made = given_up(position, found.stood), recreated(position, held)
+    gone = [each for each in ranges if each.at not in held.ends or each.topic in again_made]
+    if gone:
+        raise _unreadable(found, gone, "Their topics aren't read any more, or were made again since")
     resumption = resume(
-        stood, held, topics.starting(held), topics.remaining(held), continue_on_data_loss=continue_on_data_loss
+        found.stood, held, topics.starting(held), topics.remaining(held), continue_on_data_loss=continue_on_data_loss
     )
+    stored = found.stood.offsets if found.stood else Offsets()
+    late = [
+        replace(each, end=min(each.end, resumption.offsets[each.at]))
+        for each in ranges
+        if each.at not in stored and each.start < resumption.offsets[each.at]
+    ]
+    if late:
+        raise _unreadable(found, late, "Kafka no longer holds them, or `source.start` begins behind them")
     again = sum(max(0, position.offsets.get(at, 0) - offset) for at, offset in resumption.offsets.items())
     return Rewind(position, found, resumption.offsets, again)
+
+
+def given_up(position: Position, stood: Position | None) -> list[OffsetRange]:
+    """What the table holds at ``position``, and did not when the pipeline stood at ``stood``."""
+
+    starts = dict(position.since)
+    if stood is not None:
+        same = {topic for topic in position.offsets.topics if stood.topics.get(topic) == position.topics.get(topic)}
+        starts |= {at: next_ for at, next_ in stood.offsets.items() if at.topic in same}
+    return [
+        OffsetRange(at.topic, at.partition, starts.get(at, 0), next_)
+        for at, next_ in position.offsets.items()
+        if starts.get(at, 0) < next_
+    ]
+
+
+def _unreadable(target: Target, ranges: Sequence[OffsetRange], why: str) -> OffsetsLost:
+    return OffsetsLost(
+        f"Records would be lost on the way back to version {target.version}: the table holds "
+        f"{', '.join(map(str, ranges))}, that version doesn't, and no run would read them again. {why}.",
+        hint="Go back less far (`lakelock history FILE` names the versions), put the topic back into `source.topics`, "
+        "or let `source.start` begin earlier. To do without those records: RESTORE TABLE, by hand.",
+    )
 
 
 def rewind(plan: Rewind, table: DeltaTable, work: Work, *, restored: Callable[[], None]) -> Position | None:
@@ -79,7 +121,7 @@ def rewind(plan: Rewind, table: DeltaTable, work: Work, *, restored: Callable[[]
     restore(table, plan.target.version)
     restored()
     stands = work.position()
-    if stands is None or not plan.target.offsets:
+    if stands is None or not plan.target.stood:
         return stands
     return work.run_epoch(Epoch.of_no_records(stands, pipeline=work.pipeline, owner=work.owner), 0).position
 

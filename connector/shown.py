@@ -11,6 +11,8 @@ from rich.table import Table
 
 from connector.config import PipelineConfig
 from connector.letters import LetterGroup
+from connector.maintain import Cleared
+from connector.progress import span
 from connector.protocol.two_phase import Recovered
 from connector.retry import Retried
 from connector.rewind import Rewind
@@ -89,6 +91,8 @@ def status_fields(state: Status) -> dict[str, object]:
         "late": position.clock.late if position else 0,
         "read_to": position.read_to.isoformat() if position and position.read_to else None,
         "recreated": sorted(state.recreated),
+        "gone": [[gap.topic, gap.partition, gap.start, gap.end] for gap in state.gone],
+        "cut": [[gap.topic, gap.partition, gap.start, gap.end] for gap in state.cut],
         "lost": [[gap.topic, gap.partition, gap.start, gap.end] for gap in position.lost] if position else [],
         "last_commit": {
             "version": position.version,
@@ -137,6 +141,18 @@ def print_status(state: Status) -> None:
                 "source.on_recreated_topic",
                 soft_wrap=True,
             )
+        for gap in state.gone:
+            out.print(
+                f"[yellow]gone[/]         {gap}: never read, and Kafka no longer holds it. A run stops there; "
+                "see source.on_data_loss",
+                soft_wrap=True,
+            )
+        for gap in state.cut:
+            out.print(
+                f"[yellow]cut[/]          {gap}: was read, and Kafka ends before it. A run stops there: were "
+                "records of the topic lost?",
+                soft_wrap=True,
+            )
         for topic in filter(is_retired, sorted(position.offsets.topics)):
             ends = {str(at.partition): offset for at, offset in position.offsets.items() if at.topic == topic}
             out.print(
@@ -146,8 +162,7 @@ def print_status(state: Status) -> None:
             )
         for gap in position.lost:
             out.print(
-                f"[yellow]lost[/]         {gap.topic}-{gap.partition} [{gap.start}, {gap.end}), up to {gap.span:,} "
-                "records that were never read",
+                f"[yellow]lost[/]         {gap}, up to {gap.span:,} records that were never read",
                 soft_wrap=True,
             )
     table = Table(box=None, pad_edge=False)
@@ -201,24 +216,48 @@ def print_letters(pipeline: str, groups: Sequence[LetterGroup]) -> None:
     out.print(table)
 
 
-def print_upkeep(pipeline: str, done: Sequence[Upkeep], *, dry_run: bool) -> None:
-    if not done:
-        out.print(f"{pipeline}: there are no Delta tables yet.")
-        return
+def print_upkeep(config: PipelineConfig, done: Sequence[Upkeep | Cleared], *, dry_run: bool) -> None:
+    tables = [each for each in done if isinstance(each, Upkeep)]
+    if not tables:
+        out.print(f"{config.name}: there are no Delta tables yet.")
+    else:
+        _print_tables(config, tables, dry_run=dry_run)
+    would = "would be " if dry_run else ""
+    for each in done:
+        if not isinstance(each, Cleared):
+            continue
+        if each.what == "entries":
+            text = (
+                f"{each.count:,} entries older than {span(config.maintain.keep_entries.total_seconds())} {would}removed"
+            )
+        elif each.count is None:
+            text = "is asked to throw away what killed runs left" if dry_run else "threw away what killed runs left"
+        else:
+            text = f"{each.count:,} left by killed runs, staged or begun, {would}removed"
+        if each.count != 0:
+            out.print(f"{escape(each.place)}: {text}", soft_wrap=True)
+
+
+def _print_tables(config: PipelineConfig, done: Sequence[Upkeep], *, dry_run: bool) -> None:
     table = Table(box=None, pad_edge=False)
     for heading in ("table", "files", "size", "small files", "unused files"):
         table.add_column(heading, justify="right" if heading in ("files", "size") else "left", overflow="fold")
     would = "would be " if dry_run else ""
     for each in done:
-        if not each.small:
+        if not config.maintain.optimize:
+            small = "left: maintain.optimize is false"
+        elif not each.small:
             small = "none"
         elif each.into == 0:
             small = f"{each.small:,} left: a run rewrites them all the time"
         else:
             small = f"{each.small:,} {would}put together" + (f" into {each.into:,}" if each.into else "")
-        unused = f"{each.unused:,} {would}removed" if each.unused else "none"
-        if each.unused is None:
+        if not config.maintain.vacuum:
+            unused = "left: maintain.vacuum is false"
+        elif each.unused is None:
             unused = "left: the table keeps files for less than an hour, which a run may need to write them"
+        else:
+            unused = f"{each.unused:,} {would}removed" if each.unused else "none"
         table.add_row(escape(each.table), f"{each.files:,}", decimal(each.bytes), small, unused)
     out.print(table)
 

@@ -140,6 +140,6 @@ def _no_epoch(config: PipelineConfig, epoch: int | None, where: str) -> Configur
     wanted = "no epoch" if epoch is None else f"no epoch {epoch}"
     return ConfigurationError(
         f"There is {wanted} of pipeline {config.name!r} in {where}.",
-        hint="`lakelock status FILE` shows the last one; an epoch in doubt is settled by the next run, or by "
+        hint="`lakelock history FILE` shows those that are known; an epoch in doubt is settled by the next run, or by "
         "`lakelock recover FILE`.",
     )

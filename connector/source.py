@@ -61,10 +61,22 @@ class KafkaSource:
         self._options = options
         self._servers = options.kafka_options["bootstrap.servers"]
         self._reader = f"lakelock-reader-{uuid.uuid4()}"
-        kafka = options.kafka_options
-        with answering(self._servers):
-            self._admin = KafkaAdminClient(**client_options(KafkaAdminClient, kafka))
-            self._consumer = KafkaConsumer(
+        self._clients: tuple[KafkaAdminClient, KafkaConsumer] | None = None
+
+    @property
+    def _admin(self) -> KafkaAdminClient:
+        return self._connected()[0]
+
+    @property
+    def _consumer(self) -> KafkaConsumer:
+        return self._connected()[1]
+
+    def _connected(self) -> tuple[KafkaAdminClient, KafkaConsumer]:
+        """From the first question on, and again after a close."""
+        if self._clients is None:
+            kafka = self._options.kafka_options
+            admin = KafkaAdminClient(**client_options(KafkaAdminClient, kafka))
+            consumer = KafkaConsumer(
                 **{
                     **client_options(KafkaConsumer, kafka),
                     "isolation_level": "read_committed",
@@ -76,10 +88,15 @@ class KafkaSource:
                     "fetch_max_bytes": 64 * _PEEK_BYTES,
                 }
             )
+            self._clients = admin, consumer
+        return self._clients
 
     def close(self) -> None:
-        self._consumer.close(autocommit=False)
-        self._admin.close()
+        if self._clients is not None:
+            admin, consumer = self._clients
+            self._clients = None
+            consumer.close(autocommit=False)
+            admin.close()
 
     def look(self) -> TopicsHeld:
         """What Kafka holds now. Raises TopicMissing, BrokerUnreachable."""

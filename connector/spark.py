@@ -15,11 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from connector import jars, java
 from connector.jars import archive
+from connector.jars.built_for import installed
 from connector.tuning import TUNING
+from sinks.errors import ConfigurationError
+from sinks.s3a import LOG_STORES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
 _SECRETS = (
     "(?i:secret|passw(or)?d|passphrase|token|access[.]?key|account[.]key|private[._-]?key|encryption[.]key"
@@ -39,6 +42,26 @@ _AVRO_LIMITS = " ".join(
 _REDACTED = "(redacted)"
 _JAVA = "spark.driver.extraJavaOptions"
 _CLASS_PATH = "spark.driver.extraClassPath"
+_EXECUTOR_JAVA = "spark.executor.extraJavaOptions"
+_LOG_STORE = "spark.delta.logStore.s3a.impl"
+DELTA = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # Delta's own store for S3 lets one driver replace another's commit.
+    _LOG_STORE: jars.LOG_STORE,
+}
+"""Without these Spark neither reads nor writes Delta tables, or not safely on S3."""
+_SAFE = {
+    **DELTA,
+    # Spark 4's own default: a sum that overflows is an error, and no other number.
+    "spark.sql.ansi.enabled": "true",
+    # A timestamp without a zone in a record must not depend on the machine.
+    "spark.sql.session.timeZone": "UTC",
+    "spark.redaction.regex": _SECRETS,
+    "spark.sql.redaction.options.regex": f"{_SECRETS}|(?i:url)",
+    _PLANS: _IN_PLANS,
+}
+"""Wherever Spark runs."""
 _creating = threading.Lock()
 _NEVER_COPIED = ("spark.databricks.delta.write.txn", "spark.databricks.delta.commitInfo.userMetadata")
 
@@ -55,8 +78,9 @@ def session(
     """A session that shares nothing with the statements of others.
 
     Where a session is active (Databricks, EMR, a notebook) its cluster is used as it is, ``options`` don't apply,
-    and it stays open. Else one is made from ``options``, and stopped at the end. ``s3``: it needs s3a:// paths.
-    ``short``: whether there is little to do; asked only where that makes a difference.
+    and it stays open. Else one is made from ``options``, and stopped at the end: under spark-submit, what was submitted
+    goes before them. ``s3``: it needs s3a:// paths. ``short``: whether there is little to do; asked only where that
+    makes a difference.
     """
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
@@ -69,25 +93,9 @@ def session(
         with isolated(active) as own:
             yield own
         return
-    builder = SparkSession.builder.appName(f"lakelock {name}")
-    defaults = _defaults(options, s3, short)
-    settings = {**defaults, **options}
-    if _CLASS_PATH in defaults and _CLASS_PATH in options:
-        settings[_CLASS_PATH] = f"{defaults[_CLASS_PATH]}:{options[_CLASS_PATH]}"
-    for process in ("driver", "executor"):
-        of_process = f"spark.{process}.extraJavaOptions"
-        # The last one counts: the user's own.
-        settings[of_process] = f"{_AVRO_LIMITS} {settings.get(of_process, '')}".strip()
-    if settings.get("spark.master", "").startswith("local"):
-        # Python workers on this machine are to find what this process found, also outside an activated environment.
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if not debug:
-        # A failed task would print its stack trace before our one paragraph says what happened.
-        quiet = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
-        settings[_JAVA] = f"{settings[_JAVA]} {quiet}"
-    classes = archive.find() if _CLASS_PATH in defaults else None
-    if classes is not None:
-        settings[_JAVA] = f"-XX:SharedArchiveFile={classes} {settings[_JAVA]}"
+    submitted = _submitted()
+    settings = _added(options, submitted) if submitted else _own(options, name, s3=s3, debug=debug, short=short)
+    builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
     with warnings.catch_warnings(), _sigint_kept():
@@ -95,6 +103,8 @@ def session(
         warnings.filterwarnings("ignore", message="Failed to set")
         spark = builder.getOrCreate()
     try:
+        if is_connect(spark):
+            _needed_by_connect(spark)
         yield spark
     finally:
         spark.stop()
@@ -110,6 +120,7 @@ def isolated(active: SparkSession) -> Iterator[SparkSession]:
     from pyspark.errors import PySparkException
 
     if is_connect(active):
+        _needed_by_connect(active)
         clone = active.cloneSession()  # type: ignore[attr-defined]
         with suppress(PySparkException):  # where it may not be set, as on a serverless cluster
             theirs = clone.conf.get(_PLANS, "")
@@ -126,8 +137,9 @@ def isolated(active: SparkSession) -> Iterator[SparkSession]:
     for name, shown in theirs.items():
         if name.startswith(_NEVER_COPIED) or (shown == ours.get(name) and not shown.endswith(_REDACTED)):
             continue
-        # Hadoop's settings, keys to a bucket among them, aren't Spark's own, and count as much.
-        value = active.conf.get(name, None) if own.conf.isModifiable(name) or name.startswith("fs.") else None
+        # Catalogs, and Hadoop's settings, keys to a bucket among them, aren't Spark's own, and count as much.
+        copied = own.conf.isModifiable(name) or name.startswith(("fs.", "spark.sql.catalog."))
+        value = active.conf.get(name, None) if copied else None
         if value is not None and own.conf.get(name, None) != value:
             own.conf.set(name, value)
     own.catalog.setCurrentCatalog(active.catalog.currentCatalog())
@@ -137,7 +149,39 @@ def isolated(active: SparkSession) -> Iterator[SparkSession]:
 
 def is_connect(spark: SparkSession) -> bool:
     """Whether it is a client of Spark Connect: rows of one session can't be read in another there."""
-    return hasattr(spark, "cloneSession")
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def _needed_by_connect(spark: SparkSession) -> None:
+    """For a clone of the session. Asked of the client: platforms call their servers by other numbers."""
+    if not hasattr(spark, "cloneSession"):
+        raise ConfigurationError(
+            "Spark Connect needs PySpark 4.1, whose sessions can be cloned, and this client is older.",
+            hint="Run it where Spark's driver is, or take a newer client (of Databricks Connect, 18).",
+        )
+
+
+def needs(spark: SparkSession, release: str, option: str, hint: str) -> None:
+    """Raises ConfigurationError, with the option's path, where this Spark is older than the release, as "4.0"."""
+    if _numbers(spark.version) < _numbers(release):
+        raise ConfigurationError(f"{option} needs Spark {release}, and this is {spark.version}.", hint=hint)
+
+
+def _numbers(version: str) -> tuple[int, int]:
+    major, minor, *_ = version.split(".")
+    return int(major), int(minor)
+
+
+def from_ddl(text: str) -> DataType:
+    """Columns in Spark's DDL. Raises PySparkException where it is none."""
+    from pyspark.sql import SparkSession
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StructType
+
+    if hasattr(StructType, "fromDDL"):
+        return StructType.fromDDL(text)
+    nothing = SparkSession.active().range(0)  # before Spark 4
+    return nothing.select(F.lit(None).cast(f"STRUCT<{text}>").alias("columns")).schema["columns"].dataType
 
 
 def local_frame(
@@ -169,20 +213,58 @@ def _sigint_kept() -> Iterator[None]:
         signal.signal(signal.SIGINT, handler)
 
 
+def _own(options: Mapping[str, str], name: str, *, s3: bool, debug: bool, short: Callable[[], bool]) -> dict[str, str]:
+    """All settings of a session whose JVM this process starts."""
+    defaults = _defaults(options, s3, short)
+    settings = {"spark.app.name": f"lakelock {name}", **defaults, **options}
+    if _CLASS_PATH in defaults and _CLASS_PATH in options:
+        settings[_CLASS_PATH] = f"{defaults[_CLASS_PATH]}:{options[_CLASS_PATH]}"
+    for of_process in (_JAVA, _EXECUTOR_JAVA):
+        # The last one counts: the user's own.
+        settings[of_process] = f"{_AVRO_LIMITS} {settings.get(of_process, '')}".strip()
+    at = settings.get("spark.master") or settings.get("spark.remote") or os.environ.get("SPARK_REMOTE", "")
+    if at.startswith("local"):
+        # Python workers on this machine are to find what this process found, also outside an activated environment.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if not debug:
+        # A failed task would print its stack trace before our one paragraph says what happened.
+        quiet = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
+        settings[_JAVA] = f"{settings[_JAVA]} {quiet}"
+    classes = archive.find() if _CLASS_PATH in defaults else None
+    if classes is not None:
+        settings[_JAVA] = f"-XX:SharedArchiveFile={classes} {settings[_JAVA]}"
+    return settings
+
+
+def _submitted() -> dict[str, str]:
+    """What spark-submit has been given, by its options and its defaults; nothing where it hasn't started us."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return {}
+    from pyspark import SparkConf, SparkContext
+
+    # They are properties of the JVM, which a SparkConf only knows once there is a connection to it. To read one would
+    # make it as well, but Spark 3.5 can't.
+    SparkContext.setSystemProperty("lakelock.connected", "true")
+    return dict(SparkConf().getAll())
+
+
+def _added(options: Mapping[str, str], submitted: Mapping[str, str]) -> dict[str, str]:
+    """The settings that aren't submitted. Too late for the driver's JVM: it runs, with its jars and its memory."""
+    safe = dict(_SAFE)
+    if not any(jars.LOG_STORE_JAR.name in submitted.get(name, "") for name in ("spark.jars", _CLASS_PATH)):
+        # Without its jar: a table on s3a:// is refused, and told why, rather than a class not found.
+        del safe[_LOG_STORE]
+    settings = {name: value for name, value in {**safe, **options}.items() if name not in submitted}
+    java = submitted.get(_EXECUTOR_JAVA, options.get(_EXECUTOR_JAVA, ""))
+    return {**settings, _EXECUTOR_JAVA: f"{_AVRO_LIMITS} {java}".strip()}
+
+
 def _defaults(options: Mapping[str, str], s3: bool, short: Callable[[], bool]) -> dict[str, str]:
     defaults = {
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        # A timestamp without a zone in a record must not depend on the machine.
-        "spark.sql.session.timeZone": "UTC",
+        **_SAFE,
         # Delta rebuilds a snapshot with 50 tasks otherwise.
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.ui.showConsoleProgress": "false",
-        "spark.redaction.regex": _SECRETS,
-        "spark.sql.redaction.options.regex": f"{_SECRETS}|(?i:url)",
-        _PLANS: _IN_PLANS,
-        # Delta's own store for S3 lets one driver replace another's commit.
-        "spark.delta.logStore.s3a.impl": jars.LOG_STORE,
         **_jars(options, s3),
     }
     if "spark.master" not in options and not _elsewhere(options):
@@ -209,18 +291,22 @@ def _elsewhere(options: Mapping[str, str]) -> bool:
 
 
 def _jars(options: Mapping[str, str], s3: bool) -> dict[str, str]:
-    """The jars that this environment carries, or their names for Spark to fetch."""
-    local = jars.find("spark")
+    """The jars that this environment carries, or their names for Spark to fetch. Raises ConfigurationError."""
+    pair, local = installed(), jars.find("spark")
+    if s3 and not pair.conditional_writes and options.get(_LOG_STORE, jars.LOG_STORE) == jars.LOG_STORE:
+        raise ConfigurationError(
+            f"Tables on S3 need Spark 4: Spark {pair.spark} carries a Hadoop before 3.4.2, which can't ask the store "
+            "to refuse a second writer.",
+            hint=f"Install Spark 4, or set, under `spark:`, {_LOG_STORE}={LOG_STORES[1]} with its jars, which keeps "
+            "commits apart with DynamoDB.",
+        )
     if local:
         found = [str(jar) for jar in (*local, *jars.find("s3"), jars.LOG_STORE_JAR)]
         master = options.get("spark.master", "local" if not _elsewhere(options) else "")
         # Where all is one JVM, its own class path: it starts sooner, and knows them by the archive of classes.
         one_jvm = master == "local" or master.startswith("local[")
         return {_CLASS_PATH: ":".join(found)} if one_jvm else {"spark.jars": ",".join(found)}
-    spark, delta = version("pyspark"), version("delta-spark")
-    short = ".".join(spark.split(".")[:2])
-    packages = [f"io.delta:delta-spark_{short}_2.13:{delta}"]
-    packages += [f"org.apache.spark:spark-{name}_2.13:{spark}" for name in ("sql-kafka-0-10", "avro")]
+    packages = pair.packages(version("pyspark"), version("delta-spark"))
     if s3:
         packages += [f"org.apache.hadoop:hadoop-aws:{hadoop}" for hadoop in _hadoop_versions()]
     return {"spark.jars.packages": ",".join(packages), "spark.jars": str(jars.LOG_STORE_JAR)}

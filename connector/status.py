@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 
 from connector.protocol.recover import TopicsHeld
 from connector.protocol.retire import recreated
 from connector.protocol.two_phase import Row
 from sinks.contract import Position
-from sinks.offsets import Offsets, TopicPartition
+from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,30 @@ class Status:
 
     @property
     def lag(self) -> Mapping[TopicPartition, int]:
-        """Offsets that Kafka holds and that are still to be read, per partition: an upper bound on the records."""
-        return {at: max(0, end - self.offsets.get(at, self.held.beginnings[at])) for at, end in self.held.ends.items()}
+        """Offsets from the next to the end, per partition, ``gone`` ones too: an upper bound on the records."""
+        return {at: max(0, end - self._next[at]) for at, end in self.held.ends.items()}
+
+    @cached_property
+    def _next(self) -> Mapping[TopicPartition, int]:
+        return next_offsets(self.position, self.offsets, self.held)
+
+    @property
+    def gone(self) -> Sequence[OffsetRange]:
+        """What was never read, and Kafka no longer holds: a run stops there."""
+        return [
+            OffsetRange(at.topic, at.partition, self._next[at], beginning)
+            for at, beginning in self.held.beginnings.items()
+            if self._next[at] < beginning
+        ]
+
+    @property
+    def cut(self) -> Sequence[OffsetRange]:
+        """What was read, and lies behind Kafka's end: its log was cut, and a run stops there."""
+        return [
+            OffsetRange(at.topic, at.partition, end, self._next[at])
+            for at, end in self.held.ends.items()
+            if self._next[at] > end
+        ]
 
     @property
     def recreated(self) -> frozenset[str]:
@@ -50,6 +73,16 @@ class Status:
             at: max(0.0, (now - self.next_times[at]).total_seconds()) if at in self.next_times else 0.0
             for at in self.held.ends
         }
+
+
+def next_offsets(position: Position | None, offsets: Offsets, held: TopicsHeld) -> dict[TopicPartition, int]:
+    """What is to be read next of each partition that Kafka holds: of a topic that was made again since the old offsets
+    say nothing, nor do any of one that was never read."""
+    made_again = recreated(position, held) if position is not None else {}
+    return {
+        at: beginning if at.topic in made_again else offsets.get(at, beginning)
+        for at, beginning in held.beginnings.items()
+    }
 
 
 @dataclass(frozen=True)

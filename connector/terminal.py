@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import Enum
 from types import FrameType
 from typing import Annotated
 
@@ -15,9 +16,44 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from connector.logs import configure, json_lines
+from connector.progress import progress
+from connector.protocol.steps import Observer
 from sinks.errors import LakelockError
 
+
+class LogFormat(str, Enum):
+    AUTO = "auto"
+    TEXT = "text"
+    JSON = "json"
+
+
+class LogLevel(str, Enum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+Format = Annotated[
+    LogFormat, typer.Option("--log-format", help="How progress is told; auto: text on a terminal, else JSON lines.")
+]
+Level = Annotated[
+    LogLevel, typer.Option("--log-level", help="Of Lakelock's own log; Spark's is silent without --debug.")
+]
 Debug = Annotated[bool, typer.Option("--debug", help="Show stack traces, and Spark's own log.")]
+
+Set = Annotated[
+    list[str],
+    typer.Option(
+        "--set",
+        default_factory=list,
+        show_default=False,
+        metavar="OPTION=VALUE",
+        help="Change an option of the file, as sinks[0].path=s3a://lake/t; repeatable.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object, for programs.")]
 
 # Wide where it isn't a terminal: a table that is cut in a log helps nobody.
 out = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
@@ -29,6 +65,7 @@ def reported(debug: bool) -> Iterator[None]:
     """Errors as one clear paragraph and an exit code; with ``--debug`` as Python shows them."""
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger("urllib3").setLevel(logging.ERROR)
     if debug:
         logging.basicConfig(level=logging.INFO)
         logging.getLogger("kafka").setLevel(logging.WARNING)
@@ -70,6 +107,22 @@ def _say(what: str, message: str, hint: str) -> None:
 
 class _Abandoned(KeyboardInterrupt):
     """Passes through everything that handles errors, as Python's own answer to Ctrl-C does."""
+
+
+@contextmanager
+def watched(pipeline: str, format_: LogFormat, level: LogLevel) -> Iterator[Observer]:
+    """An observer that shows a run, for the block: to a person, or as lines for a program."""
+    as_json = format_ is LogFormat.JSON or (format_ is LogFormat.AUTO and not err.is_terminal)
+
+    def say(line: str) -> None:
+        if as_json:
+            print(line, file=sys.stderr, flush=True)
+        else:
+            err.print(escape(line), soft_wrap=True)
+
+    configure(level.value, as_json=as_json, say=say)
+    with json_lines(say, pipeline) if as_json else progress(err, pipeline) as observer:
+        yield observer
 
 
 @contextmanager

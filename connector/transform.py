@@ -14,13 +14,17 @@ from sinks.raised import identifier, problem
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_VIEW = "records"
+_NAME = "records"
 _CARRIED = "lakelock carried "
 _SELECT = re.compile(r"(?:\s|--[^\n]*\n|/\*(?!\+).*?\*/)*SELECT\b(?:\s*/\*\+.*?\*/)?", re.IGNORECASE | re.DOTALL)
 
 
-def transform(records: DataFrame, sql: str | None, carried: tuple[str, ...]) -> DataFrame:
-    """``sql`` over the view ``records``; its columns, then ``carried`` as they were. Raises ConfigurationError."""
+def transform(records: DataFrame, sql: str | None, carried: tuple[str, ...], *, view: str) -> DataFrame:
+    """``sql`` over ``records``; its columns, then ``carried`` as they were. Raises ConfigurationError.
+
+    ``view``: a name for them that no other sink of the session has. Spark Connect looks for a view each time that the
+    result is used: under one name all sinks would get the rows of the last.
+    """
     from pyspark.errors import PySparkException
 
     start = sql and _SELECT.match(sql)
@@ -29,9 +33,10 @@ def transform(records: DataFrame, sql: str | None, carried: tuple[str, ...]) -> 
     columns = [name for name in carried if name in records.columns]
     # Under names that nobody else uses: `SELECT *` brings the same columns once more.
     kept = ", ".join(f"{identifier(name)} AS {identifier(_CARRIED + name)}" for name in columns)
-    records.createOrReplaceTempView(_VIEW)
+    records.createOrReplaceTempView(view)
+    named = f"WITH {_NAME} AS (SELECT * FROM {identifier(view)})"
     try:
-        result = records.sparkSession.sql(f"{start[0]} {kept}, {sql[start.end() :]}")
+        result = records.sparkSession.sql(f"{named} {start[0]} {kept}, {sql[start.end() :]}")
         own = [name for name in result.columns if not name.startswith(_CARRIED) and name not in columns]
     except PySparkException as error:
         raise ConfigurationError(

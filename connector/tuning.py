@@ -15,9 +15,10 @@ TUNING = "spark.lakelock.tuning"
 """Set in the sessions that may be tuned: "true"."""
 _FEW = 10_000
 """Records that are decoded sooner than the code for it is compiled."""
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""How Spark runs a query on a few rows: to compile it takes as long again as all the rest."""
 _FOR_FEW = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    **INTERPRETED,
     # Delta's state of its log: a few hundred actions at most are read, for the epoch that it holds.
     "spark.databricks.delta.snapshotPartitions": "1",
 }

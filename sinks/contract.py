@@ -46,6 +46,8 @@ class Position:
     """The delivery that made the commit. With another than ``transactional`` the commit only tells where it began:
     how far it has come is in the offsets of its consumer group."""
     clock: Clock = field(default_factory=Clock)
+    batch: str = ""
+    """Of a streaming query, "<query id>/<batch id>"; empty where the commit was made by a run."""
     version: int | None = field(default=None, compare=False)
     """The sink's own version at which it says so (Delta: the table version)."""
     committed_at: datetime | None = field(default=None, compare=False)
@@ -79,6 +81,8 @@ class Epoch:
     """Event time after this epoch."""
     backlog: frozenset[TopicPartition] = frozenset()
     """Partitions of which Kafka holds more than this epoch reads."""
+    batch: str = ""
+    """As in ``Position``. It only says where the rows came from: what decides are the offsets."""
     attempt: int = 0
     """With a coordinator: the number under which it began the epoch. It grows with every begin, of any run, so what is
     prepared under a lower one is nobody's any more. 0: one commit, no coordinator."""
@@ -99,6 +103,7 @@ class Epoch:
             lost=position.lost,
             delivery=position.delivery,
             clock=position.clock,
+            batch=position.batch,
         )
 
     @classmethod
@@ -111,6 +116,7 @@ class Epoch:
             expected=position,
             delivery="transactional",
             clock=position.clock.carried(),
+            batch="",
         )
 
     @property
@@ -130,7 +136,13 @@ class Epoch:
             self.lost,
             self.delivery,
             self.clock,
+            self.batch,
         )
+
+    @property
+    def late_now(self) -> int:
+        """Records of this epoch that came after their window was closed, once its clock is known."""
+        return self.clock.late - (self.expected.clock.late if self.expected is not None else 0)
 
     @property
     def lost_now(self) -> tuple[OffsetRange, ...]:
@@ -147,6 +159,10 @@ class Committed:
     """Rows that the commit added or changed; None where the sink can't tell."""
     already: bool = False
     """The epoch had been committed by this owner before: this call wrote nothing."""
+    bytes: int | None = None
+    """Of the files that the commit added; None where the sink doesn't say."""
+    unchanged: int | None = None
+    """Rows of the epoch that changed nothing, as a stale update does; None where the sink doesn't say."""
     reads: Mapping[str, Any] = field(default_factory=dict)
     """With two-phase commit: how a reader sees the sink as of this commit, as ``{"version": 7}``. Goes into the log."""
 

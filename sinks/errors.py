@@ -17,6 +17,7 @@
     |   +-- TlsFailed               exit 2   one side doesn't take the other's certificate
     |   +-- OffsetsLost             exit 1   stored offsets are no longer, or not yet, in the topic
     |   +-- TopicRecreated          exit 1   the topic was deleted and made again under its name
+    |   +-- NotMirrored             exit 1   another cluster doesn't have what a table wants next, for sure
     |   +-- BadRecord               exit 1   a record that can't be decoded, or lacks its key
     |   +-- TooManyDeadLetters      exit 1   more of an epoch's records are bad than dead_letters.max_share allows
     |   +-- GroupActive             exit 1   the consumer group still has members (transient)
@@ -122,11 +123,16 @@ class TlsFailed(SourceError):
 
 
 class OffsetsLost(SourceError):
-    """The next offset to read is outside what the topic holds: retention has passed it, or the log was cut."""
+    """The next offset to read is outside what the topic holds: retention has passed it, or the log was cut. Or a rewind
+    would give up what can't be read again."""
 
 
 class TopicRecreated(SourceError):
     """The topic has another id than the one whose offsets are stored."""
+
+
+class NotMirrored(SourceError):
+    """Another cluster doesn't have what a table wants next, or not where it can be told for sure."""
 
 
 class BadRecord(SourceError):

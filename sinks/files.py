@@ -47,7 +47,8 @@ def _local(folder: str) -> Path | None:
 
 
 def if_there(read: Callable[[], Result]) -> Result | None:
-    """What ``read`` gives; None where Spark finds no file at its path."""
+    """What ``read`` gives; None where Spark finds no file at its path. It has to ask for something: through Spark
+    Connect to load a DataFrame asks for nothing yet."""
     from pyspark.errors import AnalysisException
 
     try:

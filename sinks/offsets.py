@@ -29,6 +29,10 @@ class OffsetRange:
         if not 0 <= self.start <= self.end:
             raise ValueError(f"{self.topic}-{self.partition}: [{self.start}, {self.end}) is not a range of offsets")
 
+    def __str__(self) -> str:
+        """``flights-0 [100, 200)``."""
+        return f"{self.topic}-{self.partition} [{self.start}, {self.end})"
+
     @property
     def at(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
@@ -45,11 +49,15 @@ class Offsets(Mapping[TopicPartition, int]):
     """
 
     __slots__ = ("_next",)
+    _next: dict[TopicPartition, int]
 
     def __init__(self, next_offsets: Mapping[TopicPartition, int] | None = None) -> None:
+        if isinstance(next_offsets, Offsets):
+            self._next = next_offsets._next
+            return
         self._next = {TopicPartition(*at): offset for at, offset in sorted((next_offsets or {}).items(), key=_by_place)}
         for at, offset in self._next.items():
-            if offset < 0 or at.partition < 0:
+            if offset < 0 or at[1] < 0:
                 raise ValueError(
                     f"{at.topic}-{at.partition}: {offset} is not an offset of a partition (both start at 0)"
                 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import uuid
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -126,12 +127,29 @@ def require_conditional_writes(spark: SparkSession, url: str) -> None:
         )
     if log_store == LOG_STORES[1]:
         return
+    hadoop = _hadoop(spark)
+    if hadoop is not None and tuple(map(int, re.findall(r"\d+", hadoop)[:3])) < (3, 4, 2):
+        raise UnsafeStore(
+            f"{url}: this Spark has Hadoop {hadoop}, and S3A has conditional writes from 3.4.2 on.",
+            hint=f"Spark 4.1 has that Hadoop; or keep commits apart with DynamoDB: {LOG_STORES[1]}.",
+        )
     if (_setting(spark, at.bucket, "create.conditional.enabled") or "true").lower() == "false":
         raise UnsafeStore(
             f"{url}: fs.s3a.create.conditional.enabled is false: no write can be made to fail where another was first.",
             hint=f"Leave that setting out; or keep commits apart with DynamoDB: {LOG_STORES[1]}.",
         )
     _try(spark, at, url)
+
+
+def _hadoop(spark: SparkSession) -> str | None:
+    """Its version, for an error before the first commit; None where Spark doesn't tell: the log store refuses, too."""
+    from pyspark.errors import PySparkException
+
+    try:
+        row = spark.sql("SELECT reflect('org.apache.hadoop.util.VersionInfo', 'getVersion') AS version").first()
+    except PySparkException:
+        return None
+    return str(row["version"]) if row else None
 
 
 def _try(spark: SparkSession, at: Place, url: str) -> None:

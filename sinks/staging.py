@@ -44,13 +44,16 @@ class Staging:
         path = no_glob(f"{self._folder}/{prepared.receipt['staged']}")
         schema = StructType.fromJson(json.loads(prepared.receipt["schema"]))
         marked = self._spark.read.format("binaryFile")  # Spark writes the mark when all files are there
-        if if_there(lambda: marked.load(f"{path}/_SUCCESS")) is None:
+        if if_there(lambda: marked.load(f"{path}/_SUCCESS").schema) is None:
             raise PreparedLost(f"The rows that were staged at {path} are no longer there.")
         return self._spark.read.schema(schema).parquet(path)
 
     def clear(self, before: int) -> None:
         """Remove what was staged under lower attempts."""
-        for name in folders(self._spark, self._folder):
-            match = _NAME.fullmatch(name)
-            if match and int(match[1]) < before:
-                remove(self._spark, f"{self._folder}/{name}")
+        for folder in self.prepared(before):
+            remove(self._spark, folder)
+
+    def prepared(self, before: int) -> list[str]:
+        """Folders that were staged under lower attempts."""
+        names = folders(self._spark, self._folder)
+        return [f"{self._folder}/{name}" for name in names if (of := _NAME.fullmatch(name)) and int(of[1]) < before]

@@ -120,6 +120,11 @@ def audit(
     parts = partitions(counted, claim)
     notes += told
     notes += _notes(claim, cut, others, held.compacted, sum(part.counts["unchecked"] for part in parts))
+    if not apart and any(part.counts["lost"] for part in parts):
+        notes.append(
+            "By this file bad records stop a run. Where one was run with --set on_bad_record=dead_letter, what is lost "
+            "here may have been set aside: give verify the same."
+        )
     grouped = isinstance(config.sinks[0], DeltaAggregateSink)
     return Audit(config.name, table.label, pinned, claim, parts, unchecked(cut), notes, grouped)
 

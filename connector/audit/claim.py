@@ -6,14 +6,17 @@ can't be in both.
 
 from __future__ import annotations
 
+import base64
 import json
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sinks.errors import TopicRecreated, UnsupportedFormat
 
-FORMAT = 1
+FORMAT = 2
+_UNPACKED_BYTES = 256 << 20
 
 
 class At(NamedTuple):
@@ -83,6 +86,9 @@ def metadata(text: str, *, version: int, pipeline: str) -> Metadata | None:
                 f"{fields['lakelock']}; this version of lakelock reads up to format {FORMAT}.",
                 hint="Verify with the version of lakelock that wrote the table, or a later one.",
             )
+        if "packed" in fields:
+            unpacked = zlib.decompressobj().decompress(base64.b85decode(fields["packed"]), _UNPACKED_BYTES)
+            fields |= json.loads(unpacked)
         return Metadata(
             version,
             int(fields["epoch"]),
@@ -92,15 +98,16 @@ def metadata(text: str, *, version: int, pipeline: str) -> Metadata | None:
             tuple(Range(*lost) for lost in fields.get("lost") or ()),
             str(fields.get("delivery", "transactional")),
         )
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, zlib.error):
         return None
 
 
-def _flat(nested: Mapping[str, Mapping[str, int]]) -> dict[At, int]:
+def _flat(nested: Mapping[str, Mapping[str, int] | list[int]]) -> dict[At, int]:
+    """``{"topic": {"0": 123}}``, or, packed, ``{"topic": [123]}``."""
     return {
         At(topic, int(partition)): int(offset)
         for topic, partitions in nested.items()
-        for partition, offset in partitions.items()
+        for partition, offset in (enumerate(partitions) if isinstance(partitions, list) else partitions.items())
     }
 
 

@@ -13,6 +13,7 @@ from connector.audit.records import PROBLEM, TOMBSTONE, Records
 from connector.config import COORDINATES
 from sinks.errors import ConfigurationError
 from sinks.raised import identifier
+from sinks.types import sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -79,6 +80,7 @@ def decoded(records: DataFrame, forms: Forms, key: Sequence[str], *, ruled: bool
         broken = F.expr(f"NOT {TOMBSTONE} AND ({forms.require}) IS NOT TRUE")
         try:
             frame = frame.withColumn(PROBLEM, F.coalesce(F.col(PROBLEM), F.when(broken, "rule")))
+            _ = frame.schema  # through Spark Connect nothing has looked at it before
         except PySparkException as error:
             said = next(line for line in str(error).splitlines() if line.strip())
             raise ConfigurationError(f"require: Spark doesn't take it: {said.strip()}") from None
@@ -116,8 +118,15 @@ def _read(records: DataFrame, column: str, form: Form) -> tuple[DataFrame, _Read
     def written(part: StructField) -> Column:
         return F.coalesce(F.col(f"{parsed}.{identifier(part.name)}"), _in_another_case(text, fields[part.name]))
 
+    as_they_are = f"written_{column}"
+    if form.permissive:
+        frame = frame.withColumn(as_they_are, F.struct(*(written(part).alias(part.name) for part in form.type)))
+
     def field(part: StructField) -> Column:
-        return written(part).try_cast(part.dataType) if form.permissive else written(part)
+        if not form.permissive:
+            return written(part)
+        # In SQL, as Spark 3.5 has no Column.try_cast.
+        return F.expr(f"try_cast({as_they_are}.{identifier(part.name)} AS {sql_type(part.dataType)})")
 
     readable = F.col(parsed).isNotNull() & F.col(f"{parsed}.{identifier(bad)}").isNull() & _is_utf8(column)
     for part in form.type:
@@ -236,5 +245,5 @@ def _of_kafkas_key(column: StructField, *, alone: bool) -> Column:
     if alone and isinstance(column.dataType, AtomicType):
         quoted = F.from_json(F.concat(F.lit("["), text, F.lit("]")), ArrayType(column.dataType))[0]
         value = value.when((F.length(text) > 1) & text.startswith('"') & text.endswith('"'), quoted)
-        value = value.otherwise(text.try_cast(column.dataType))
+        value = value.otherwise(F.expr(f"try_cast(CAST(key AS STRING) AS {sql_type(column.dataType)})"))
     return value

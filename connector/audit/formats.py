@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from connector.config import BytesFormat, FormatOptions, JsonFormat, PipelineConfig, StringFormat
+from connector.spark import from_ddl
 from sinks.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def _columns(option: str, text: str) -> StructType:
     from pyspark.sql.types import StructType
 
     try:
-        schema = StructType.fromDDL(text)
+        schema = from_ddl(text)
     except PySparkException as error:
         problem = next(line for line in str(error).splitlines() if line.strip())
         raise ConfigurationError(f"{option}.schema: not a Spark schema: {problem.strip()}") from None

@@ -209,9 +209,7 @@ def show(audit: Audit, console: Console) -> None:
     for kind, place in audit.first.items():
         console.print(f"first {_words(kind)} ({meaning[kind]}): {escape(str(place))}", soft_wrap=True)
     for gap in audit.unchecked:
-        console.print(
-            f"unchecked: {gap.topic}-{gap.partition} [{gap.start}, {gap.end}), no longer in Kafka", soft_wrap=True
-        )
+        console.print(f"unchecked: {gap}, no longer in Kafka", soft_wrap=True)
     for note in audit.notes:
         console.print(f"note: {escape(note)}", soft_wrap=True)
     console.print(f"[bold {'green' if audit.ok else 'red'}]{escape(str(audit))}[/]", soft_wrap=True)

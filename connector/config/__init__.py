@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,14 @@ from connector.config.formats import (
     DebeziumFormat,
     FormatOptions,
     JsonFormat,
+    RowsFormat,
     StringFormat,
 )
 from connector.config.kinds import OWN_COLUMNS, dotted
-from connector.config.pacing import EpochBound, EveryRecords, Interval
-from connector.config.pipeline import DeadLetters, MetricsOptions, PipelineConfig
+from connector.config.operations import Maintenance, MetricsOptions, Pushgateway
+from connector.config.overrides import overridden
+from connector.config.pacing import EpochBound, EveryRecords, Interval, Retry
+from connector.config.pipeline import DeadLetters, PipelineConfig
 from connector.config.registry import REFERENCED_SECRETS
 from connector.config.sinks import (
     SINK_TYPES,
@@ -42,7 +45,7 @@ from connector.config.sinks import (
     S3ObjectsSink,
     Window,
 )
-from connector.config.source import FromOffsets, FromTimestamp, Source, Start, TopicPattern
+from connector.config.source import FromOffsets, FromTimestamp, Source, Start, TopicPattern, Translated
 from sinks.delta.table import COORDINATES
 from sinks.errors import ConfigurationError
 
@@ -70,20 +73,53 @@ __all__ = [
     "KeyedSink",
     "MetricsOptions",
     "PipelineConfig",
+    "Pushgateway",
+    "RowsFormat",
     "S3ObjectsSink",
     "Source",
     "Start",
     "StringFormat",
     "TopicPattern",
+    "Translated",
     "Window",
+    "checked_elsewhere",
     "load",
     "parse",
 ]
 
 
-def load(path: str | Path) -> PipelineConfig:
-    """Read and check a pipeline file. Raises ConfigurationError that lists every fault at once."""
-    path = Path(path)
+def load(path: str | Path, overrides: Sequence[str] = ()) -> PipelineConfig:
+    """Read and check a pipeline file. Raises ConfigurationError that lists every fault at once.
+
+    ``overrides``: options that are changed, as ``sinks[0].path=s3a://lake/flights``.
+    """
+    return parse(_document(Path(path), overrides), origin=str(path))
+
+
+def checked_elsewhere(path: str | Path, overrides: Sequence[str] = ()) -> str:
+    """The name of a pipeline that another machine will run, its file checked as far as it can be on this one.
+
+    A reference that leads nowhere here is no fault, nor is anything about the option that it stands in. Raises
+    ConfigurationError.
+    """
+    document = _document(Path(path), overrides)
+    if not isinstance(document, dict):
+        return parse(document, origin=str(path)).name
+    nowhere: list[str] = []
+    resolved = _resolve(document, (), nowhere, "1")
+    unknown = [each.partition(": ")[0] for each in nowhere]
+    try:
+        PipelineConfig.model_validate(resolved)
+    except ValidationError as error:
+        faults = [_fault(dict(fault)) for fault in error.errors(include_url=False)]
+        # `trigger: interval: ...` is a fault of trigger.interval.
+        faults = [fault for fault in faults if not any(option in fault.replace(": ", ".") for option in unknown)]
+        if faults:
+            raise _configuration_error(str(path), faults) from None
+    return Path(path).stem if "name" in unknown else str(document["name"])
+
+
+def _document(path: Path, overrides: Sequence[str]) -> object:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -101,7 +137,9 @@ def load(path: str | Path) -> PipelineConfig:
         where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         problem = getattr(error, "problem", None) or str(error)
         raise ConfigurationError(f"{path}{where}: not valid YAML: {problem}.") from None
-    return parse(document, origin=str(path))
+    if isinstance(document, dict):
+        document = overridden(document, overrides, origin=str(path))
+    return document
 
 
 def parse(document: object, *, origin: str = "pipeline") -> PipelineConfig:
@@ -147,12 +185,15 @@ class _UniqueKeys(yaml.SafeLoader):
 _REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
 
 
-def _resolve(value: object, path: tuple[str | int, ...], faults: list[str]) -> object:
-    """Replace ``${env:NAME}`` and ``${file:/path}``. What came from there may be a secret, and stays wrapped."""
+def _resolve(value: object, path: tuple[str | int, ...], faults: list[str], nowhere: str = "") -> object:
+    """Replace ``${env:NAME}`` and ``${file:/path}``. What came from there may be a secret, and stays wrapped.
+
+    ``nowhere``: what is put for one that leads nowhere, which is a fault.
+    """
     if isinstance(value, Mapping):
-        return {key: _resolve(item, (*path, key), faults) for key, item in value.items()}
+        return {key: _resolve(item, (*path, key), faults, nowhere) for key, item in value.items()}
     if isinstance(value, list):
-        return [_resolve(item, (*path, index), faults) for index, item in enumerate(value)]
+        return [_resolve(item, (*path, index), faults, nowhere) for index, item in enumerate(value)]
     if not isinstance(value, str) or not _REFERENCE.search(value):
         return value
 
@@ -161,16 +202,16 @@ def _resolve(value: object, path: tuple[str | int, ...], faults: list[str]) -> o
         if kind == "env":
             if name not in os.environ:
                 faults.append(f"{dotted(path)}: the environment variable {name} isn't set")
-            return os.environ.get(name, "")
+            return os.environ.get(name, nowhere)
         try:
             return Path(name).read_text(encoding="utf-8").rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as error:
             faults.append(f"{dotted(path)}: the file {name} can't be read ({type(error).__name__})")
-            return ""
+            return nowhere
 
     resolved = _REFERENCE.sub(look_up, value)
-    of_registry = "registry" in path and path[-1] in REFERENCED_SECRETS
-    may_be_secret = path[:2] == ("source", "kafka") or path[:1] == ("spark",) or of_registry
+    of_service = ("registry" in path or path[:2] == ("metrics", "push")) and path[-1] in REFERENCED_SECRETS
+    may_be_secret = path[:2] == ("source", "kafka") or path[:1] == ("spark",) or of_service
     return SecretStr(resolved) if may_be_secret else resolved
 
 
@@ -212,6 +253,10 @@ def _siblings(loc: tuple[str | int, ...]) -> list[str]:
         ("epoch",): EpochBound,
         ("coordinator",): DeltaPlace,
         ("dead_letters",): DeadLetters,
+        ("retry",): Retry,
+        ("metrics",): MetricsOptions,
+        ("metrics", "push"): Pushgateway,
+        ("maintain",): Maintenance,
     }
     parent = tuple(str(part) for part in loc[:-1])
     tagged = {"sinks": SINK_TYPES, **dict.fromkeys(FORMATTED, FORMATS)}.get(parent[0] if parent else "")

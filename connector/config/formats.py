@@ -71,6 +71,15 @@ class DebeziumFormat(Options):
         return self
 
 
+class RowsFormat(Options):
+    """Rows of a streaming query of the user's own, that ``connector.foreach_batch`` is given: nothing is decoded."""
+
+    format: Literal["rows"]
+    """Rows of your own streaming query, in `connector.foreach_batch`: docs/streaming.md."""
+    schema_: Annotated[str, Field(alias="schema", min_length=1)]
+    """Their columns, as Spark DDL, without the four coordinates."""
+
+
 def _there_already(value: object) -> object:
     if isinstance(value, Mapping) and value.get("format") == "protobuf":
         raise ValueError(
@@ -80,10 +89,13 @@ def _there_already(value: object) -> object:
 
 
 FormatOptions: TypeAlias = Annotated[
-    Annotated[JsonFormat | StringFormat | BytesFormat | AvroFormat | DebeziumFormat, Field(discriminator="format")],
+    Annotated[
+        JsonFormat | StringFormat | BytesFormat | AvroFormat | DebeziumFormat | RowsFormat,
+        Field(discriminator="format"),
+    ],
     BeforeValidator(_there_already),
 ]
 FORMATS: Mapping[object, type[BaseModel]] = {
     "json": JsonFormat, "string": StringFormat, "bytes": BytesFormat, "avro": AvroFormat,
-    "debezium": DebeziumFormat,
+    "debezium": DebeziumFormat, "rows": RowsFormat,
 }  # fmt: skip

@@ -47,6 +47,14 @@ class EpochBound(Options):
     """Epochs grow and shrink to take about that long, within the bounds."""
 
 
+class Retry(Options):
+    attempts: Annotated[int, Field(ge=1)] = 5
+    """Of what failed and may pass (a broker, a store, an executor that is away), one after the other, with no epoch in
+    between; 1: any failure stops the run."""
+    longest_wait: Annotated[Duration, Field(gt=timedelta(0))] = timedelta(minutes=1)
+    """Between two of them: it begins with a second, and doubles."""
+
+
 class EveryRecords(Options):
     records: Annotated[int, Field(ge=1)]
 

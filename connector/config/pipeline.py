@@ -10,7 +10,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, field_validator, model_validator
 
-from connector.config.formats import FormatOptions
+from connector.config.formats import FormatOptions, RowsFormat
 from connector.config.kinds import (
     Options,
     OptionText,
@@ -19,7 +19,8 @@ from connector.config.kinds import (
     no_literal_secrets,
     topic_name,
 )
-from connector.config.pacing import EpochBound, EveryRecords, Interval, Latency, as_commit_every, as_trigger
+from connector.config.operations import Maintenance, MetricsOptions
+from connector.config.pacing import EpochBound, EveryRecords, Interval, Latency, Retry, as_commit_every, as_trigger
 from connector.config.sinks import (
     IDLE_AFTER,
     DeltaAggregateSink,
@@ -83,13 +84,6 @@ def _transform(sql: str | None) -> str | None:
     return sql
 
 
-class MetricsOptions(Options):
-    port: Annotated[int, Field(ge=1, le=65535)]
-    """Where Prometheus asks for them, at ``/metrics``."""
-    host: Text = "127.0.0.1"
-    """The address that is listened on. In a container: 0.0.0.0."""
-
-
 _SHAPING = {
     "value", "key", "headers", "require", "on_bad_record", "on_new_column", "transform", "event_time", "sinks",
 }  # fmt: skip
@@ -124,6 +118,8 @@ class PipelineConfig(Options):
     trigger: Annotated[Literal["available_now"] | Interval | Latency, BeforeValidator(as_trigger)] = "available_now"
     """``available_now``: all that was there at the start, then exit. Else again and again: {interval: 10 seconds}, or
     {target_latency: 30 seconds}, as seldom as lets every record be committed that soon after Kafka had it."""
+    retry: Retry = Retry()
+    """What is tried again before a run fails, see below."""
     event_time: Text | None = None
     """A TIMESTAMP column, of which each commit keeps the smallest and the largest: for ``lakelock rewind``."""
     transform: Annotated[Text | None, AfterValidator(_transform)] = None
@@ -136,6 +132,12 @@ class PipelineConfig(Options):
     """Where records go that aren't right, or come too late, see below."""
     metrics: MetricsOptions | None = None
     """What Prometheus is told while a run goes on, see below."""
+    maintain: Maintenance = Maintenance()
+    """What ``lakelock maintain`` does, see below."""
+    traces: StrictBool = False
+    """An OpenTelemetry trace of every epoch, sent to ``OTEL_EXPORTER_OTLP_ENDPOINT``. Needs ``lakelock[telemetry]``."""
+    lineage: StrictBool = False
+    """OpenLineage events of every run, sent to ``OPENLINEAGE_URL``. Needs ``lakelock[telemetry]``."""
     spark: Mapping[str, OptionText] = Field(default_factory=dict)
     """Spark's settings for a session of Lakelock's own: docs/spark.md. Where one is active, it is used as it is."""
 
@@ -211,8 +213,8 @@ class PipelineConfig(Options):
             f"on_new_column: {self.on_new_column} changes the table, and the log of changes not": (
                 self.on_new_column in ("add", "ignore")
             ),
-            "source.on_recreated_topic: continue renames topics in the table, and not in the log of changes": (
-                self.source.on_recreated_topic == "continue"
+            "source.on_recreated_topic renames topics in the table, and not in the log of changes": (
+                self.source.takes_recreated
             ),
         }
         for reason, given in why.items():
@@ -225,7 +227,7 @@ class PipelineConfig(Options):
         if self.delivery != "transactional":
             for option, given in {
                 "source.topics: a pattern": isinstance(self.source.topics, TopicPattern),
-                "source.on_recreated_topic: continue": self.source.on_recreated_topic == "continue",
+                "source.on_recreated_topic": self.source.takes_recreated,
                 "epoch.max_bytes": self.epoch.max_bytes is not None,
                 "epoch.target_duration": self.epoch.target_duration is not None,
                 "trigger.target_latency": self.target_latency is not None,
@@ -242,17 +244,37 @@ class PipelineConfig(Options):
                 "source.topics: a pattern doesn't go with a kafka_topic: its transactions commit the offsets of every "
                 "topic that was ever read, and Kafka takes none of one that is gone. Name the topics"
             )
-        if self.source.on_recreated_topic == "continue":
+        if self.source.takes_recreated:
             if self.two_phase:
                 raise ValueError(
-                    "source.on_recreated_topic: continue is for one Delta table, where the position changes in the "
+                    "source.on_recreated_topic is for one Delta table, where the position changes in the "
                     "same commit as the rows. Write the new topic to new places"
                 )
             sink = self.sinks[0]
             if isinstance(sink, DeltaHistorySink) and sink.sequence_by is None:
                 raise ValueError(
-                    "source.on_recreated_topic: continue needs a sequence_by in a delta_history: without, its versions "
+                    "source.on_recreated_topic needs a sequence_by in a delta_history: without, its versions "
                     "begin and end at offsets, and those of the new topic start over. Write it to a new table"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _rows_have_no_bytes(self) -> PipelineConfig:
+        if isinstance(self.key, RowsFormat):
+            raise ValueError("key: format: rows is for value, which then takes the place of both")
+        if not self.of_rows:
+            return self
+        for option, given in {
+            "key": self.key is not None,
+            "headers": self.headers,
+            "dead_letters": self.dead_letters is not None,
+            "on_new_column": self.on_new_column is not None,
+            "delivery": self.delivery != "transactional",
+        }.items():
+            if given:
+                raise ValueError(
+                    f"{option}: doesn't go with value: {{format: rows}}, whose rows your own query has made of Kafka's "
+                    "records; take it out"
                 )
         return self
 
@@ -306,6 +328,16 @@ class PipelineConfig(Options):
     def two_phase(self) -> bool:
         """One Delta table takes rows and offsets in one commit; all else needs the coordinator."""
         return len(self.sinks) > 1 or not isinstance(self.sinks[0], DeltaPlace)
+
+    @property
+    def reads_headers(self) -> bool:
+        """Kafka's headers: for the table, or because a dead letter keeps them."""
+        return self.headers or self.dead_letters is not None
+
+    @property
+    def of_rows(self) -> bool:
+        """Whether records come as rows of the user's own query: of one record there may be several."""
+        return isinstance(self.value, RowsFormat)
 
     @property
     def merged_on_read(self) -> MergedSink | None:

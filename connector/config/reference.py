@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from connector.config import formats, pacing, pipeline, registry, sinks, source
+from connector.config import formats, operations, pacing, pipeline, registry, sinks, source
 
 _SECTIONS: Mapping[str, type[BaseModel]] = {
     "A pipeline file": pipeline.PipelineConfig,
@@ -26,9 +26,11 @@ _SECTIONS: Mapping[str, type[BaseModel]] = {
     "`format: debezium`": formats.DebeziumFormat,
     "`format: string`": formats.StringFormat,
     "`format: bytes`": formats.BytesFormat,
+    "`format: rows`": formats.RowsFormat,
     "`registry`: Confluent's, and those that speak like it": registry.ConfluentRegistry,
     "`registry: {glue: ...}`": registry.GlueOptions,
     "`epoch`": pacing.EpochBound,
+    "`retry`": pacing.Retry,
     "`sinks`: `type: delta_append`": sinks.DeltaAppendSink,
     "`type: delta_upsert`": sinks.DeltaUpsertSink,
     "`type: delta_history`": sinks.DeltaHistorySink,
@@ -39,7 +41,9 @@ _SECTIONS: Mapping[str, type[BaseModel]] = {
     "`type: kafka_topic`": sinks.KafkaTopicSink,
     "`type: custom`": sinks.CustomSink,
     "`dead_letters`": pipeline.DeadLetters,
-    "`metrics`": pipeline.MetricsOptions,
+    "`metrics`": operations.MetricsOptions,
+    "`push`, of `metrics`": operations.Pushgateway,
+    "`maintain`": operations.Maintenance,
 }
 _KINDS: Mapping[object, str] = {
     str: "text",

@@ -27,6 +27,15 @@ def _referenced(value: object) -> object:
 Secret: TypeAlias = Annotated[SecretStr, BeforeValidator(_referenced)]
 
 
+def without_credentials(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("credentials don't belong in it: give username and password beside it")
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise ValueError("write a URL as in https://schemas.example.com:8081")
+    return url.rstrip("/")
+
+
 def _urls(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
@@ -55,13 +64,7 @@ class ConfluentRegistry(Options):
     @field_validator("url")
     @classmethod
     def _reachable(cls, urls: tuple[str, ...]) -> tuple[str, ...]:
-        for url in urls:
-            parts = urlsplit(url)
-            if parts.username is not None or parts.password is not None:
-                raise ValueError("credentials don't belong in it: give username and password beside it")
-            if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-                raise ValueError("write a URL as in https://schemas.example.com:8081")
-        return tuple(url.rstrip("/") for url in urls)
+        return tuple(without_credentials(url) for url in urls)
 
     @field_validator("ca")
     @classmethod

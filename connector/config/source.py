@@ -106,6 +106,18 @@ def _on_data_loss(value: object) -> object:
     return word_or_options(value, ("fail", "continue"), ContinueAhead, write="fail, continue or {continue: 10 minutes}")
 
 
+class Translated(Options):
+    """Go on where the new topic has what comes next: it holds the old one's records."""
+
+    translated: Text
+
+
+def _on_recreated_topic(value: object) -> object:
+    return word_or_options(
+        value, ("fail", "continue"), Translated, write="fail, continue or {translated: offsets.json}"
+    )
+
+
 class Source(Options):
     topics: Annotated[tuple[Text, ...] | TopicPattern, BeforeValidator(_topics)]
     """[flights, returns], or a pattern, "flights-.*", a regular expression over whole names."""
@@ -117,8 +129,11 @@ class Source(Options):
     on_data_loss: Annotated[Literal["fail", "continue"] | ContinueAhead, BeforeValidator(_on_data_loss)] = "fail"
     """What to do when retention has removed records that were never read: stop, or note the loss and go on; with
     {continue: 10 minutes} that long ahead of the oldest record."""
-    on_recreated_topic: Literal["fail", "continue"] = "fail"
-    """What to do when a topic was deleted and made again under its name: stop, or go on with the new one."""
+    on_recreated_topic: Annotated[Literal["fail", "continue"] | Translated, BeforeValidator(_on_recreated_topic)] = (
+        "fail"
+    )
+    """What to do when a topic was deleted and made again under its name: stop, or go on with the new one from its
+    beginning. {translated: offsets.json}: in a cluster that it was mirrored to, where ``lakelock translate`` says."""
 
     @field_validator("topics")
     @classmethod
@@ -143,6 +158,10 @@ class Source(Options):
         if found:
             raise ValueError("; ".join(found))
         return options
+
+    @property
+    def takes_recreated(self) -> bool:
+        return self.on_recreated_topic != "fail"
 
     @property
     def continue_on_data_loss(self) -> bool:

@@ -6,13 +6,23 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from connector.config import OWN_COLUMNS, AvroFormat, DebeziumFormat, FormatOptions, JsonFormat, StringFormat
+from connector.config import (
+    OWN_COLUMNS,
+    AvroFormat,
+    DebeziumFormat,
+    FormatOptions,
+    JsonFormat,
+    RowsFormat,
+    StringFormat,
+)
 from connector.decode.avro import AvroFile, AvroOfRegistry
 from connector.decode.debezium import Debezium, envelope
 from connector.decode.format import Format
 from connector.decode.json import Json
 from connector.decode.registry import opened
+from connector.decode.rows import Rows
 from connector.decode.text import Bytes, Text
+from connector.spark import from_ddl, needs
 from sinks.errors import ConfigurationError
 from sinks.evolution import OnNewColumn
 from sinks.raised import problem
@@ -40,6 +50,10 @@ def record_format(
     ``added``: of what a file declares, the schema with the columns that the table has got from records since.
     """
     if isinstance(options, JsonFormat):
+        if on_new_column == "add":
+            # The types of new fields come from Spark's VARIANT.
+            instead = "Write new columns into the schema, and add them to the table: ALTER TABLE ... ADD COLUMNS."
+            needs(spark, "4.0", "on_new_column: add, of JSON,", instead)
         return Json(added(_schema(option, options.schema_)), options.mode == "permissive", on_new_column)
     if isinstance(options, AvroFormat):
         reader = _file(option, options.schema_file) if options.schema_file is not None else None
@@ -53,6 +67,8 @@ def record_format(
             )
         events = envelope(_schema(option, options.schema_ or ""))
         return Debezium(Json(events, permissive=options.mode == "permissive"))
+    if isinstance(options, RowsFormat):
+        return Rows(_schema(option, options.schema_))
     return Text() if isinstance(options, StringFormat) else Bytes()
 
 
@@ -69,7 +85,7 @@ def _schema(option: str, text: str) -> StructType:
     from pyspark.sql.types import StructType
 
     try:
-        schema = StructType.fromDDL(text)
+        schema = from_ddl(text)
     except PySparkException as error:
         raise ConfigurationError(
             f"{option}.schema: not a Spark schema: {problem(error)}",

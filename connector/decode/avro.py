@@ -59,8 +59,18 @@ def _whole(parsed: Column, kind: DataType) -> Column:
     from pyspark.sql import functions as F
 
     ended = F.coalesce(parsed["end"] == F.lit(_END_AS_DOUBLE), F.lit(False))
-    valid = (F.coalesce(F.is_valid_utf8(text), F.lit(True)) for text in _texts(kind, parsed["value"]))
+    valid = (F.coalesce(_is_text(text), F.lit(True)) for text in _texts(kind, parsed["value"]))
     return reduce(and_, valid, ended)
+
+
+def _is_text(value: Column) -> Column:
+    """`is_utf8`, of a STRING that Avro made of bytes as they were."""
+    from pyspark.sql import functions as F
+
+    if hasattr(F, "is_valid_utf8"):
+        return F.is_valid_utf8(value)
+    found = value.cast("binary")
+    return F.encode(F.decode(found, "UTF-8"), "UTF-8") == found  # before Spark 4
 
 
 def _texts(kind: DataType, value: Column) -> Iterator[Column]:
@@ -118,8 +128,8 @@ def _type(spark: SparkSession, reader: AvroSchema) -> DataType:
         # What PySpark makes of a class that isn't there.
         raise JarsMissing(
             "Spark has no spark-avro, which decodes Avro.",
-            hint="`lakelock jars` fetches it. A session of your own needs org.apache.spark:spark-avro_2.13, in Spark's "
-            "version, in spark.jars.packages.",
+            hint="`lakelock jars` fetches it. A session of your own needs org.apache.spark:spark-avro_2.13 (Spark 3.5: "
+            "spark-avro_2.12), in Spark's version, in spark.jars.packages.",
         ) from None
     except PySparkException as error:
         raise UnusableSchema(

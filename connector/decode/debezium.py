@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from connector.decode.format import Format, problem_of
+from connector.spark import from_ddl
 from sinks.raised import identifier, literal
 from sinks.types import sql_type
 
@@ -51,7 +52,7 @@ def envelope(row: StructType) -> StructType:
 def _type(ddl: str) -> DataType:
     from pyspark.sql.types import StructType
 
-    found = StructType.fromDDL(f"x {ddl}")
+    found = from_ddl(f"x {ddl}")
     assert isinstance(found, StructType)
     return found["x"].dataType
 

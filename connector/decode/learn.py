@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from connector.config import OWN_COLUMNS
+from connector.spark import from_ddl
 from sinks.types import names, needs_column_mapping
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def learned(records: DataFrame, known: StructType) -> tuple[list[StructField], s
     text = "CAST(bytes AS STRING)"
     objects = records.where(f"json_object_keys({text}) IS NOT NULL")
     row = objects.selectExpr(f"schema_of_variant_agg(try_parse_json({text})) AS found").first()
-    kind = StructType.fromDDL(f"found {_as_ddl(row['found'] if row else 'VOID')}")
+    kind = from_ddl(f"found {_as_ddl(row['found'] if row else 'VOID')}")
     assert isinstance(kind, StructType)
     found = kind["found"].dataType
     taken, own = {name.lower() for name in known.names}, {name.lower() for name in OWN_COLUMNS}

@@ -9,14 +9,16 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 from connector.delivery.handover import TRANSACTIONAL, hand_over
 from connector.delivery.work import Delivered, Work, behind
+from connector.patience import patiently
 from connector.protocol.pace import Pace
 from connector.protocol.plan import next_epoch, within_bytes
 from connector.protocol.recover import TopicsHeld, resume
-from connector.protocol.retire import recreated, retirement
+from connector.protocol.retire import of_unknown_id, recreated, retirement
 from connector.protocol.size import EpochSize
 from connector.protocol.steps import Event, Step
 from sinks.contract import Epoch, Position
@@ -28,35 +30,61 @@ log = logging.getLogger("lakelock.delivery")
 
 def deliver(work: Work, *, interval: timedelta | None, stop: threading.Event) -> Delivered:
     """Epoch after epoch, up to what Kafka held at the start; with ``interval`` again and again, until ``stop``."""
-    epochs = rows = 0
-    last: Position | None = None
-    size = EpochSize.first(work.max_records, work.target_duration)
-    pace = Pace(work.target_latency) if work.target_latency is not None else None
+    run = _Run(work, stop)
     while True:
         started = time.monotonic()
+        patiently(run.round, lambda: run.epochs, work.patience, stop, run.failed)
+        run.announce(Step.WAITING)
+        if interval is None or stop.wait(max(0.0, interval.total_seconds() - (time.monotonic() - started))):
+            return Delivered(run.epochs, run.rows, run.last, run.behind)
+
+
+class _Run:
+    """What a run knows from one round to the next: nothing that the next epoch depends on."""
+
+    def __init__(self, work: Work, stop: threading.Event) -> None:
+        self._work = work
+        self._stop = stop
+        self._size = EpochSize.first(work.max_records, work.target_duration)
+        self._pace = Pace(work.target_latency) if work.target_latency is not None else None
+        self.epochs = self.rows = 0
+        self.last: Position | None = None
+        """As far as this run has seen or brought the table."""
+        self.behind: int | None = None
+        """Offsets in Kafka that aren't committed; None: nothing ever was, or the run hasn't looked yet."""
+
+    def announce(self, step: Step, error: BaseException | None = None) -> None:
+        """A step between two epochs."""
+        stands = self.last or Position(0, Offsets())
+        epoch = replace(Epoch.that_left(stands, pipeline=self._work.pipeline), owner=self._work.owner)
+        self._work.observe(Event(step, epoch, behind=self.behind or 0, error=error))
+
+    def failed(self, error: BaseException) -> None:
+        self.announce(Step.RETRYING, error)
+
+    def round(self) -> None:
+        """Up to what Kafka holds now. Whatever it raises, the next one finds out where the table stands."""
+        work, stop, started, last = self._work, self._stop, time.monotonic(), self.last
+        # Kafka first: what waits is to be seen also where Spark doesn't answer any more.
+        held = self._look() if last is not None else None
         # From the table, never from memory: somebody may have restored it since.
         position = work.position()
         if last is None and position is not None and position.delivery != TRANSACTIONAL:
             position = hand_over(work, TRANSACTIONAL)
-        if last is not None and position is not None and position.epoch > last.epoch:
-            raise Fenced(
-                f"Pipeline {work.pipeline!r} was replaced: run {position.owner} has committed epoch {position.epoch}; "
-                f"this run ({work.owner}) has stopped after its epoch {last.epoch}.",
-                owner=position.owner,
-                epoch=position.epoch,
-                hint="Two runs of one pipeline were active. Nothing is lost: the other run goes on.",
-            )
-        target = held = work.topics.look()
-        held_back = False
-        if pace is not None and position is not None:
+        self._refuse_replaced(position)
+        self.last = position
+        if held is None or last is None or position is None or position.offsets != last.offsets:
+            held = self._look()  # anew: where the table stands may be behind what was seen before
+        target, held_back = held, False
+        if position is not None and self._pace is not None:
             left = behind(position.offsets, held)
-            pace = pace.after_look(started, waiting=left > 0)
-            held_back = left < size.records and pace.can_wait(started)
+            self._pace = self._pace.after_look(started, waiting=left > 0)
+            held_back = left < self._size.records and self._pace.can_wait(started)
         while not (held_back or stop.is_set()):
             retired = _retired(work, position, held)
             if retired is not None:
                 # Ends of the old topic say nothing about the new one.
-                epochs, position, target = epochs + 1, retired, held
+                self.epochs, position, target = self.epochs + 1, retired, held
             resumption = resume(
                 position,
                 held,
@@ -70,13 +98,14 @@ def deliver(work: Work, *, interval: timedelta | None, stop: threading.Event) ->
                 position,
                 resumption,
                 target,
-                max_records=_bound(work, size, resumption.offsets, target.ends),
+                max_records=_bound(work, self._size, resumption.offsets, target.ends),
                 now=datetime.now(timezone.utc),
             )
             if epoch is None:
                 break
-            left = behind(epoch.offsets, target)
-            if not epochs:
+            # Of all that Kafka holds by now, not of what this round is to reach.
+            left = behind(epoch.offsets, held)
+            if not self.epochs:
                 work.observe(Event(Step.RESUMED, epoch, behind=left))
             work.observe(Event(Step.PLANNED, epoch, behind=left))
             begun = time.monotonic()
@@ -90,10 +119,11 @@ def deliver(work: Work, *, interval: timedelta | None, stop: threading.Event) ->
                     raise
                 continue
             took = timedelta(seconds=time.monotonic() - begun)
-            size = size.after(epoch.span, took)
-            pace = pace and pace.after_epoch(took.total_seconds())
-            _publish(work, epoch, held, left)
-            epochs, rows, position = epochs + 1, rows + (committed.rows or 0), committed.position
+            self._size = self._size.after(epoch.span, took)
+            self._pace = self._pace and self._pace.after_epoch(took.total_seconds())
+            self.epochs, self.rows, position = self.epochs + 1, self.rows + (committed.rows or 0), committed.position
+            self.last = position
+            publish(work, epoch, held, left)
             _fold(work, position)
             if not epoch.ranges:
                 break
@@ -102,17 +132,39 @@ def deliver(work: Work, *, interval: timedelta | None, stop: threading.Event) ->
         _fold(work, position)
         if work.settle is not None:
             work.settle()
-        last = position
-        if interval is None or stop.wait(max(0.0, interval.total_seconds() - (time.monotonic() - started))):
-            return Delivered(epochs, rows, position)
+        self.last = position
+        self.behind = behind(position.offsets, held) if position is not None else None
+
+    def _look(self) -> TopicsHeld:
+        held = self._work.topics.look()
+        if self.last is not None:
+            self.behind = behind(self.last.offsets, held)
+            self.announce(Step.LOOKED)
+        return held
+
+    def _refuse_replaced(self, position: Position | None) -> None:
+        """What this very run has committed since, in a round that failed, is no other's."""
+        last, work = self.last, self._work
+        if last is None or position is None or position.epoch <= last.epoch or position.owner == work.owner:
+            return
+        raise Fenced(
+            f"Pipeline {work.pipeline!r} was replaced: run {position.owner} has committed epoch {position.epoch}; "
+            f"this run ({work.owner}) has stopped after its epoch {last.epoch}.",
+            owner=position.owner,
+            epoch=position.epoch,
+            hint="Two runs of one pipeline were active. Nothing is lost: the other run goes on.",
+        )
 
 
 def _retired(work: Work, position: Position | None, held: TopicsHeld) -> Position | None:
     """The position after topics that were made again got other names; None where there is nothing to do."""
     names = recreated(position, held) if position is not None else {}
-    if position is None or work.retire is None or not names:
+    if position is None or work.retire is None or not (names or of_unknown_id(position, held)):
         return None
-    epoch = retirement(work.pipeline, work.owner, position, held, names)
+    starts = work.starts(position, held, names)
+    if not names:
+        return None
+    epoch = retirement(work.pipeline, work.owner, position, held, names, starts)
     committed = work.retire(epoch, names)
     note = "; ".join(f"{topic} was made again, what came from it before is {name}" for topic, name in names.items())
     work.observe(Event(Step.RESUMED, epoch, committed, note=note))
@@ -131,7 +183,7 @@ def _bound(work: Work, size: EpochSize, offsets: Offsets, ends: Offsets) -> int:
     return within_bytes(offsets, ends, size.records, work.max_bytes, sizes)
 
 
-def _publish(work: Work, epoch: Epoch, held: TopicsHeld, left: int) -> None:
+def publish(work: Work, epoch: Epoch, held: TopicsHeld, left: int) -> None:
     """Tell lag tools how far the table is. Never read back: where it fails, nothing but their figures is wrong."""
     try:
         # Kafka takes none of a topic that is gone.

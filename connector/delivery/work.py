@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
+from connector.patience import NONE, Patience
 from connector.protocol.recover import Remaining, TopicsHeld
 from connector.protocol.steps import Observer
 from sinks.contract import Committed, Epoch, Position
@@ -65,10 +66,13 @@ class Work:
     """How long a record may wait for its commit: with an interval only."""
     retire: Callable[[Epoch, Mapping[str, str]], Committed] | None = None
     """Commit an epoch that gives topics other names, as they were made again; None: that stops the run."""
+    starts: Callable[[Position, TopicsHeld, Mapping[str, str]], Offsets] = lambda *_: Offsets()
+    """Where topics that were made again begin, if not at their beginning."""
     fold: Callable[[Position], None] | None = None
     """After an epoch, and at the end of a round; None: nothing is merged on read."""
     settle: Callable[[], None] | None = None
     """After the last epoch of a round: nothing is to be left open until the next."""
+    patience: Patience = NONE
 
 
 class Member(Protocol):
@@ -101,6 +105,8 @@ class Delivered:
     rows: int = 0
     position: Position | None = None
     """Of the table, where the delivery keeps one there."""
+    behind: int | None = None
+    """Offsets that Kafka held when the run last looked, and that aren't committed; None: the delivery doesn't say."""
 
     def plus(self, rows: int) -> Delivered:
         return Delivered(self.epochs + 1, self.rows + rows)

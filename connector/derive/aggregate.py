@@ -11,7 +11,9 @@ from connector.config.sinks import WINDOW_COLUMNS
 from connector.derive import TableDerivation
 from connector.derive.reduction import Reduction
 from connector.own import own_class
+from connector.spark import needs
 from connector.state import Monoid, aggregate, bound
+from connector.state.sketches import Quantile
 from connector.state.windows import END, START, closed_before, in_sessions, windowed
 from sinks.clock import Clock
 from sinks.contract import Epoch
@@ -55,8 +57,7 @@ def aggregates(
         return partials(records, epoch)
 
     def late(records: DataFrame, epoch: Epoch) -> DataFrame | None:
-        before = epoch.expected.clock.late if epoch.expected else 0
-        if window is None or window.late != "dead_letter" or epoch.clock.late == before:
+        if window is None or window.late != "dead_letter" or not epoch.late_now:
             return None
         return records.where(LATE).drop(*(WINDOW_COLUMNS if sessions else ()))
 
@@ -229,7 +230,12 @@ def _states(sink: DeltaAggregateSink, records: DataFrame) -> dict[str, Monoid]:
     found: dict[str, Monoid] = {}
     for name, text in sink.aggregates.items():
         try:
-            (found[name],) = bound(records.sparkSession, records.schema, [aggregate(text, own)])
+            monoid = aggregate(text, own)
+            if isinstance(monoid, Quantile):
+                needs(
+                    records.sparkSession, "4.1", f"sinks[0].aggregates.{name}: quantile", "Use approx_percentile(x, p)."
+                )
+            (found[name],) = bound(records.sparkSession, records.schema, [monoid])
         except ValueError as error:
             raise ConfigurationError(f"sinks[0].aggregates.{name}: {error}") from None
         if not found[name].commutative:

@@ -42,7 +42,7 @@ def upsert(
         every.columns,
         rule,
         truncates=truncates(sink, records.columns) != "false",
-        ties=config.transform is not None,
+        ties=config.transform is not None or config.of_rows,
     )
     columns = _columns(net.of(every).schema, rule)
     on_read = sink.merge == "on_read"

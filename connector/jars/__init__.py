@@ -1,7 +1,8 @@
 """The jars that Spark and the embedded Kafka broker need: where they are, and how they come there.
 
 Three sets, each described by a Maven POM next to this file: ``spark`` (what pip's pyspark lacks for Kafka and Delta
-Lake), ``s3`` (what it lacks for s3a:// paths) and ``kafka`` (a whole broker). They live in the virtual environment, so
+Lake; one POM for each Spark, see `built_for`), ``s3`` (what it lacks for s3a:// paths) and ``kafka`` (a whole broker).
+They live in the virtual environment, so
 that environments with other versions don't share them, or in ``$LAKELOCK_JARS/<kind>``, e.g. in a container image.
 
 One more is part of this package: `LOG_STORE_JAR`, whose Java source is in ``java``.
@@ -21,6 +22,7 @@ import tempfile
 from pathlib import Path
 from typing import Literal, get_args
 
+from connector.jars.built_for import installed
 from sinks.errors import JarsMissing
 
 Kind = Literal["spark", "s3", "kafka"]
@@ -52,9 +54,9 @@ def fetch(kind: Kind) -> list[Path]:
     whole, by a rename once everything is there: a fetch that breaks off leaves the old jars, or none, never a part.
 
     Raises `JarsMissing` when Maven isn't there or fails, and when the folder holds files that no fetch has put
-    there: they are somebody's, and never deleted.
+    there: they are somebody's, and never deleted. Raises `ConfigurationError` as `built_for.installed` does.
     """
-    target, pom = folder(kind), _POMS / f"{kind}.xml"
+    target, pom = folder(kind), _POMS / (installed().pom if kind == "spark" else f"{kind}.xml")
     if _complete(target, pom):
         return find(kind)
     if target.is_dir() and any(target.iterdir()) and not (target / "pom.xml").is_file():

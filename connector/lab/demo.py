@@ -145,7 +145,7 @@ def _run(file: Path) -> None:
 
 
 def _command(file: Path) -> list[str]:
-    return [sys.executable, "-m", "connector", "run", str(file)]
+    return [sys.executable, "-m", "connector", "run", str(file), "--log-format", "text"]
 
 
 @dataclass(frozen=True)

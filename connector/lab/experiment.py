@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from connector.config import DeltaUpsertSink, parse
+from connector.jars.built_for import installed
 from connector.lab.broker import Broker
 from connector.lab.checker import judge
 from connector.lab.crew import CRASH_IN_BATCH, Task, read_journal
@@ -70,7 +71,7 @@ class Experiment:
         """A session in this process, which knows Delta tables, Kafka and S3."""
         options = {**SHORT_LIVED, "spark.sql.warehouse.dir": str(self.folder / "warehouse")}
         with _errors_to(self.folder / "spark.log"):
-            return self._open.enter_context(session(options, name="experiment", s3=True))
+            return self._open.enter_context(session(options, name="experiment", s3=installed().conditional_writes))
 
     @cached_property
     def bucket(self) -> Store:
@@ -132,7 +133,7 @@ class Run:
                 lines[-1][1].append(word)
             else:
                 about = event.ranges
-                places = [f"{each.topic}-{each.partition} [{each.start}, {each.end})" for each in about if each.span]
+                places = [str(each) for each in about if each.span]
                 lines.append((", ".join(places) + ":" if places else "", [word]))
         return "\n".join([title, *(f"  {place} {_counted(words)}".rstrip() for place, words in lines)])
 

@@ -228,7 +228,7 @@ def _events(history: History) -> str:
 
 
 def _event(event: Happened) -> str:
-    ranges = ", ".join(f"{range_.topic}-{range_.partition} [{range_.start}, {range_.end})" for range_ in event.ranges)
+    ranges = ", ".join(map(str, event.ranges))
     return (
         f"<tr><td>{event.seconds:.2f}</td><td>{event.run}</td><td>{escape(event.what)}</td><td>{escape(ranges)}</td>"
         f"<td>{escape(event.note)}</td></tr>"

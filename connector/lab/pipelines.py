@@ -8,8 +8,12 @@ from pathlib import Path
 
 from connector import java
 from connector.lab.history import Sink
+from connector.tuning import INTERPRETED
 
-SHORT_LIVED = {"spark.driver.extraJavaOptions": f"{java.QUICK_START} -XX:ReservedCodeCacheSize=256m"}
+SHORT_LIVED = {
+    "spark.driver.extraJavaOptions": f"{java.QUICK_START} -XX:ReservedCodeCacheSize=256m",
+    **INTERPRETED,
+}
 """Settings of a Spark that does little, and then ends: it starts in half the time."""
 
 QUICK_MEMBER = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "1000", "auto.commit.interval.ms": "300"}

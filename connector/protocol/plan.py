@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from connector.protocol.recover import Resumption, TopicsHeld
@@ -62,12 +62,11 @@ def plan(position: Offsets, ends: Offsets, max_records: int) -> tuple[OffsetRang
     """
     if max_records < 1:
         raise ValueError(f"max_records must be at least 1, not {max_records}")
-    backlog = {at: ends[at] - start for at, start in position.items() if ends.get(at, 0) > start}
-    share = _fair_shares(backlog, max_records)
+    share = _fair_shares(_by_demand(position, ends), max_records)
     return tuple(
-        OffsetRange(at.topic, at.partition, position[at], position[at] + share[at])
-        for at in sorted(backlog)
-        if share[at] > 0
+        OffsetRange(at.topic, at.partition, start, start + share[at])
+        for at, start in position.items()  # in order, as offsets are
+        if share.get(at, 0) > 0
     )
 
 
@@ -82,23 +81,27 @@ def within_bytes(
     if not record_bytes:
         return max_records
     mean = sum(record_bytes.values()) / len(record_bytes)
+    demand = _by_demand(position, ends)
 
     def too_many(records: int) -> bool:
-        planned = plan(position, ends, records)
-        return sum(range_.span * record_bytes.get(range_.at, mean) for range_ in planned) > max_bytes
+        share = _fair_shares(demand, records)
+        return sum(span * record_bytes.get(at, mean) for at, span in share.items()) > max_bytes
 
     # Each partition's share grows with the number of all, so the bytes do.
     return max(1, bisect_left(range(1, max_records + 1), True, key=too_many))
 
 
-def _fair_shares(wanted: dict[TopicPartition, int], total: int) -> dict[TopicPartition, int]:
+def _by_demand(position: Offsets, ends: Offsets) -> list[tuple[int, TopicPartition]]:
+    """What each partition has to be read of, smallest first."""
+    return sorted((ends[at] - start, at) for at, start in position.items() if ends.get(at, 0) > start)
+
+
+def _fair_shares(by_demand: Sequence[tuple[int, TopicPartition]], total: int) -> dict[TopicPartition, int]:
     """Max-min fair shares of ``total``: smallest demand first, each may take an equal part of what is left."""
     shares = {}
     left = total
-    by_demand = sorted(wanted, key=lambda at: (wanted[at], at))
-    for index, at in enumerate(by_demand):
+    for others, (demand, at) in zip(range(len(by_demand), 0, -1), by_demand, strict=True):
         # Rounded up, so that fewer records than partitions still make progress; `left` keeps the bound.
-        equal_part = -(-left // (len(by_demand) - index))
-        shares[at] = min(wanted[at], equal_part)
+        shares[at] = min(demand, -(-left // others))
         left -= shares[at]
     return shares

@@ -100,7 +100,7 @@ def refuse_recreated(stored: Mapping[str, str], current: Mapping[str, str]) -> N
                 "old ones and dropped.",
                 hint="To go on with the new topic, from its beginning and beside what the table holds of the old one, "
                 "run once with `source: {on_recreated_topic: continue}`. Or write it to a new table (another path or "
-                "table name).",
+                "table name). In a cluster that the topic was mirrored to: `lakelock translate`.",
             )
 
 

@@ -24,12 +24,21 @@ def recreated(position: Position, held: TopicsHeld) -> Mapping[str, str]:
     }
 
 
-def retirement(pipeline: str, owner: str, position: Position, held: TopicsHeld, names: Mapping[str, str]) -> Epoch:
-    """The epoch after which the old topics have these names, and the new ones are to be read from their beginning."""
+def of_unknown_id(position: Position, held: TopicsHeld) -> frozenset[str]:
+    """Topics of which the position has offsets, and doesn't say which topic of that name they belong to: it was found
+    from the table's rows, until the next commit."""
+    return frozenset(at.topic for at in position.offsets if at.topic in held.ids and at.topic not in position.topics)
+
+
+def retirement(
+    pipeline: str, owner: str, position: Position, held: TopicsHeld, names: Mapping[str, str], starts: Offsets
+) -> Epoch:
+    """The epoch after which the old topics have these names, and the new ones are to be read from ``starts``, or from
+    their beginning."""
 
     def moved(offsets: Offsets) -> Offsets:
         old = {TopicPartition(names.get(at.topic, at.topic), at.partition): offset for at, offset in offsets.items()}
-        new = {at: beginning for at, beginning in held.beginnings.items() if at.topic in names}
+        new = {at: starts.get(at, beginning) for at, beginning in held.beginnings.items() if at.topic in names}
         return Offsets({**old, **new})
 
     epoch = Epoch.of_no_records(position, pipeline=pipeline, owner=owner)

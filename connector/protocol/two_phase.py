@@ -96,6 +96,12 @@ class LogHeld:
         """An epoch that was begun or decided, and isn't known to be done."""
         return self.last if self.last is not None and self.last.state in (State.BEGUN, State.DECIDED) else None
 
+    @property
+    def over(self) -> int:
+        """What is prepared under attempts below this number nobody will decide on, or commit: also not a run that is
+        at work, whose attempt is the entry that is in doubt, or the next one."""
+        return self.number + 1 if self.in_doubt is None else self.in_doubt.epoch.attempt
+
 
 # What the protocol asks for: the value of each ``yield`` is what the class says.
 
@@ -202,7 +208,7 @@ def recover(run: str, config: str) -> Steps[Recovered]:
         doubted = known.in_doubt
         positions: Mapping[str, Position | None]
         if doubted is None:
-            yield Abort(before=known.number + 1)  # what replaced runs may have left behind later
+            yield Abort(before=known.over)  # what replaced runs may have left behind later
             positions = yield AskPositions()
             stands = known.decided.epoch if known.decided else None
             if all(_holds(position, stands) for position in positions.values()):

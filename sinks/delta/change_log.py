@@ -75,7 +75,9 @@ class ChangeLog:
         """What comes after FROM for the changes of epochs > ``after``, and <= ``until``."""
         bound = f" AND {EPOCH} <= {until}" if until is not None else ""
         at = f" VERSION AS OF {version}" if version is not None else ""
-        return f"(SELECT * EXCEPT ({EPOCH}) FROM {self.table.sql}{at} WHERE {EPOCH} > {after}{bound})"
+        names = self.table.spark.sql(f"SELECT * FROM {self.table.sql}{at}").columns
+        changes = ", ".join(identifier(name) for name in names if name != EPOCH)
+        return f"(SELECT {changes} FROM {self.table.sql}{at} WHERE {EPOCH} > {after}{bound})"
 
     def add_columns(self, changes: StructType) -> None:
         """Those that the table has got since the log was made; earlier changes have nulls there."""

@@ -293,7 +293,8 @@ class PipelineCommits:
     def _committed(self, commit: Commit, metadata: CommitMetadata, *, already: bool = False) -> Committed:
         position = self._position(commit, metadata)
         self._known = position, time.monotonic()
-        return Committed(position, rows=commit.rows, already=already)
+        written = commit.written
+        return Committed(position, rows=written.rows, already=already, bytes=written.bytes, unchanged=written.unchanged)
 
     def _position(self, commit: Commit, metadata: CommitMetadata) -> Position:
         return replace(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from sinks.delta.position import Commit
+from sinks.delta.position import Commit, Written
 from sinks.files import if_there, no_glob
 from sinks.raised import literal
 
@@ -56,12 +56,26 @@ class DeltaLog:
             info["operation"],
             {},
             info["userMetadata"],
-            rows_written(info["operation"], info["operationMetrics"] or {}),
+            written(info["operation"], info["operationMetrics"] or {}),
         )
 
     def holds_txn(self, version: int, app: str, number: int) -> bool:
         """Whether the commit of this version took this number for this application (Delta's SetTransaction)."""
         return not self._actions(version).where(_took(app, number)).isEmpty()
+
+    def txns(self, versions: Sequence[int], app: str) -> dict[int, int]:
+        """Version -> the number that it took for this application, of those that took one: in one look."""
+        if not versions:
+            return {}
+        names = ",".join(f"{version:020d}" for version in versions)
+        path = f"{no_glob(self._folder)}/{{{names}}}.json"
+
+        def read() -> dict[int, int]:
+            taken = self._spark.read.schema(_TXN).json(path).where(f"txn.appId = {literal(app)}")
+            rows = taken.selectExpr("_metadata.file_name AS name", "txn.version AS number").collect()
+            return {int(row["name"].removesuffix(".json")): row["number"] for row in rows}
+
+        return if_there(read) or {}
 
     def highest_txn(self, app: str) -> int:
         """The highest number ever taken for this application, from the commits and the checkpoints; 0: none."""
@@ -89,10 +103,12 @@ def utc(millis: int) -> datetime:
     return datetime.fromtimestamp(millis / 1000, tz=timezone.utc)
 
 
-def rows_written(operation: str, metrics: Mapping[str, str]) -> int | None:
-    """By a commit's metrics, which Delta may leave out."""
-    if operation == "MERGE":
-        changed = [metrics.get(f"numTargetRows{what}") for what in ("Inserted", "Updated", "Deleted")]
-        return sum(int(count) for count in changed if count is not None)
-    written = metrics.get("numOutputRows")
-    return int(written) if written is not None else None
+def written(operation: str, metrics: Mapping[str, str]) -> Written:
+    found = {name: int(value) for name, value in metrics.items() if value.isdecimal()}
+    if operation != "MERGE":
+        return Written(found.get("numOutputRows"), found.get("numOutputBytes"))
+    changed = sum(found.get(f"numTargetRows{what}", 0) for what in ("Inserted", "Updated", "Deleted"))
+    source = found.get("numSourceRows")
+    # A truncate changes rows that aren't in the source.
+    unchanged = max(0, source - changed) if source is not None else None
+    return Written(changed, found.get("numTargetBytesAdded"), unchanged)

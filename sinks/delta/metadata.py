@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from sinks.clock import Clock
 from sinks.contract import Epoch, Position
 from sinks.errors import UnsupportedFormat
 from sinks.offsets import OffsetRange, Offsets
 
-FORMAT = 1
-"""Major version. Readers ignore fields that they don't know, and refuse a newer major version."""
+FORMAT = 2
+"""Major version. Readers ignore fields that they don't know, and refuse a newer major version. 2: what grows with the
+number of partitions is packed, where it is much; else commits are written as 1."""
+_MUCH = 32_768
+"""Characters: some 500 partitions."""
+_PACKED = ("offsets", "since", "lost", "clock")
+_UNPACKED_BYTES = 256 << 20
+"""More isn't read: whoever may write to the table could pack anything."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +39,7 @@ class CommitMetadata:
     lost: tuple[OffsetRange, ...] = ()
     delivery: str = "transactional"
     clock: Clock = field(default_factory=Clock)
+    batch: str = ""
 
     @classmethod
     def of(cls, epoch: Epoch) -> CommitMetadata:
@@ -46,6 +56,7 @@ class CommitMetadata:
             epoch.lost,
             epoch.delivery,
             epoch.clock,
+            epoch.batch,
         )
 
     @classmethod
@@ -62,6 +73,7 @@ class CommitMetadata:
             position.lost,
             position.delivery,
             position.clock,
+            position.batch,
         )
 
     def position(self) -> Position:
@@ -75,11 +87,12 @@ class CommitMetadata:
             self.lost,
             self.delivery,
             self.clock,
+            self.batch,
         )
 
     def to_json(self) -> str:
         fields: dict[str, object] = {
-            "lakelock": FORMAT,
+            "lakelock": 1,
             "pipeline": self.pipeline,
             "epoch": self.epoch,
             "owner": self.owner,
@@ -94,7 +107,13 @@ class CommitMetadata:
             fields["lost"] = [[gap.topic, gap.partition, gap.start, gap.end] for gap in self.lost]
         if self.clock.so_far:
             fields["clock"] = self.clock.to_dict()
-        return json.dumps(fields, separators=(",", ":"))
+        if self.batch:
+            fields["batch"] = self.batch
+        text = _text(fields)
+        if len(text) <= _MUCH:
+            return text
+        packed = _pack({name: fields.pop(name) for name in _PACKED if name in fields})
+        return _text({**fields, "lakelock": 2, "packed": packed})
 
     @classmethod
     def from_json(cls, text: str | None, *, pipeline: str) -> CommitMetadata | None:
@@ -115,6 +134,8 @@ class CommitMetadata:
                 hint="Upgrade lakelock to the version that wrote the table, or a later one.",
             )
         try:
+            if "packed" in fields:
+                fields |= _unpack(fields["packed"])
             return cls(
                 pipeline=pipeline,
                 epoch=int(fields["epoch"]),
@@ -126,7 +147,31 @@ class CommitMetadata:
                 since=Offsets.from_dict(fields.get("since", {})),
                 delivery=str(fields.get("delivery", "transactional")),
                 clock=Clock.from_dict(fields.get("clock", {})),
+                batch=str(fields.get("batch", "")),
                 lost=tuple(OffsetRange(*gap) for gap in fields.get("lost", ())),
             )
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except (KeyError, TypeError, ValueError, AttributeError, zlib.error):
             return None
+
+
+def _text(fields: Mapping[str, object]) -> str:
+    return json.dumps(fields, separators=(",", ":"))
+
+
+def _pack(fields: Mapping[str, Any]) -> str:
+    """Offsets of partitions 0, 1, 2, ... are a list: most of the text would be their numbers."""
+    for name in ("offsets", "since"):
+        for topic, partitions in fields[name].items():
+            if list(partitions) == [str(number) for number in range(len(partitions))]:
+                fields[name][topic] = list(partitions.values())
+    return base64.b85encode(zlib.compress(_text(fields).encode(), 9)).decode()
+
+
+def _unpack(packed: str) -> dict[str, Any]:
+    text = zlib.decompressobj().decompress(base64.b85decode(packed), _UNPACKED_BYTES)
+    fields: dict[str, Any] = json.loads(text)
+    for name in ("offsets", "since"):
+        for topic, partitions in fields[name].items():
+            if isinstance(partitions, list):
+                fields[name][topic] = dict(enumerate(partitions))
+    return fields

@@ -21,6 +21,18 @@ from sinks.offsets import Offsets
 
 
 @dataclass(frozen=True)
+class Written:
+    """What a commit's metrics say, of which Delta may leave out any."""
+
+    rows: int | None = None
+    """Added or changed."""
+    bytes: int | None = None
+    """Of the files that were added."""
+    unchanged: int | None = None
+    """Rows of a MERGE's source that changed nothing."""
+
+
+@dataclass(frozen=True)
 class Commit:
     """One entry of the table's history."""
 
@@ -29,7 +41,7 @@ class Commit:
     operation: str
     parameters: Mapping[str, str | None]
     user_metadata: str | None
-    rows: int | None = None
+    written: Written = Written()
 
 
 @dataclass(frozen=True)

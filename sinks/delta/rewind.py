@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from sinks.contract import Position
 from sinks.delta.metadata import CommitMetadata
 from sinks.delta.position import Commit
 from sinks.delta.table import DeltaTable
@@ -16,11 +17,14 @@ from sinks.raised import problem
 
 @dataclass(frozen=True)
 class Target:
-    """A version of the table, and the epoch that it holds up to; 0: the version before the first."""
+    """A version of the table, and where the pipeline stood there; None: it is the one before the first epoch."""
 
     version: int
-    epoch: int
-    offsets: Offsets
+    stood: Position | None
+
+    @property
+    def epoch(self) -> int:
+        return self.stood.epoch if self.stood else 0
 
 
 Commits = Iterable[tuple[Commit, CommitMetadata]]
@@ -45,18 +49,23 @@ def before_event_time(commits: Commits, time: datetime, is_own: IsOwn) -> Target
 
 
 def before_offsets(commits: Commits, offsets: Offsets, is_own: IsOwn) -> Target | None:
-    """The newest version that holds no record at or behind these offsets, of any partition; None as above. Pure."""
-    return _newest(commits, lambda metadata: offsets.reaches(metadata.offsets), is_own)
+    """The newest version that holds no record at or behind these offsets; None as above. Pure.
+
+    Partitions without an offset here are those of topics that aren't read any more: they don't count.
+    """
+    return _newest(
+        commits, lambda metadata: all(offsets.get(at, next_) >= next_ for at, next_ in metadata.offsets.items()), is_own
+    )
 
 
 def _newest(commits: Commits, wanted: Callable[[CommitMetadata], bool], is_own: IsOwn) -> Target | None:
     first: tuple[Commit, CommitMetadata] | None = None
     for commit, metadata in commits:
         if wanted(metadata) and is_own(commit.version, metadata):
-            return Target(commit.version, metadata.epoch, metadata.offsets)
+            return Target(commit.version, metadata.position())
         first = commit, metadata
     if first is not None and first[1].epoch == 1 and first[0].version > 0:
-        return Target(first[0].version - 1, 0, Offsets())
+        return Target(first[0].version - 1, None)
     return None
 
 

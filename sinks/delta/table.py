@@ -10,7 +10,7 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from sinks.delta.log import DeltaLog, rows_written, utc
+from sinks.delta.log import DeltaLog, utc, written
 from sinks.delta.position import Commit
 from sinks.errors import NotADeltaTable, SchemaMismatch
 from sinks.evolution import OnNewColumn, differences
@@ -277,7 +277,7 @@ class DeltaTable:
                 row["operation"],
                 dict(row["operationParameters"] or {}),
                 row["userMetadata"],
-                rows_written(row["operation"], row["operationMetrics"] or {}),
+                written(row["operation"], row["operationMetrics"] or {}),
             )
             for row in rows
         ]

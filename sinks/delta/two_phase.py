@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from sinks.contract import Committed, Epoch, Position, Prepared, Sink
 from sinks.delta.table import DeltaTable
+from sinks.delta.upsert import about_moved_keys
 from sinks.errors import Fenced, PositionMismatch, PreparedLost
 from sinks.staging import Staging
 
@@ -51,7 +52,8 @@ class TwoPhaseDelta:
 
     def prepare(self, epoch: Epoch, rows: DataFrame) -> Prepared:
         staging = self._staging
-        prepared = staging.put(rows, epoch.attempt)
+        with about_moved_keys(self._table.label):
+            prepared = staging.put(rows, epoch.attempt)
         self._sink.rehearse(staging.get(prepared), epoch)
         return prepared
 
@@ -92,7 +94,11 @@ class TwoPhaseDelta:
         detail = self._table.detail()
         if detail is None:
             raise ValueError(f"{self._table.label!r} has to be made first")
-        return Staging(self._table.spark, f"{detail.location.rstrip('/')}/_lakelock/staging/{self._pipeline}")
+        return staging(self._table, detail.location, self._pipeline)
+
+
+def staging(table: DeltaTable, location: str, pipeline: str) -> Staging:
+    return Staging(table.spark, f"{location.rstrip('/')}/_lakelock/staging/{pipeline}")
 
 
 def _readable(committed: Committed) -> Committed:

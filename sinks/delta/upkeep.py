@@ -33,10 +33,11 @@ class Upkeep:
     into: int | None
     """So many; None: not known before it is done; 0: they were left, as a run has rewritten them at each attempt."""
     unused: int | None
-    """Files without a reader that were removed; None: left, as the table keeps them for less than an hour."""
+    """Files without a reader that were removed; None: left, as the table keeps them for less than an hour, or as
+    nobody wants them removed."""
 
 
-def upkeep(table: DeltaTable, *, rehearse: bool, compact: bool = True) -> Upkeep:
+def upkeep(table: DeltaTable, *, rehearse: bool, compact: bool = True, vacuum: bool = True) -> Upkeep:
     """``table``: one that is there. What may be removed is its own choice: delta.deletedFileRetentionDuration."""
     files, size, small = _files(table)
     small = small if compact and small > 1 else 0
@@ -50,7 +51,7 @@ def upkeep(table: DeltaTable, *, rehearse: bool, compact: bool = True) -> Upkeep
             into = 0
     detail = table.detail()
     unused = None
-    if detail is not None and detail.file_retention >= _LEAST:
+    if vacuum and detail is not None and detail.file_retention >= _LEAST:
         unused = table.spark.sql(f"VACUUM {table.sql} DRY RUN").count()
         if unused and not rehearse:
             table.spark.sql(f"VACUUM {table.sql}").collect()

@@ -67,7 +67,9 @@ class Layout:
         if not key.startswith(self.root):
             return None
         own = re.escape(quote(self.pipeline, safe=""))
-        match = re.fullmatch(rf"part-{own}-\d{{12,}}-(\d{{12,}})-[0-9a-f]{{8}}-\d+-\d+\.\w+", key.rsplit("/", 1)[-1])
+        name = rf"part-{own}-\d{{12,}}-(\d{{12,}})-[0-9a-f]{{8}}-\d+-\d+\.\w+"
+        # Under other folders than its own it is of a pipeline of the same name, with a log and attempts of its own.
+        match = re.fullmatch(rf"(?:[^/=]+=[^/]*/)*{name}", key.removeprefix(self.root))
         return int(match[1]) if match else None
 
 

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -17,7 +18,8 @@ from sinks.errors import ConfigurationError, SchemaMismatch, SinkError
 from sinks.fingerprint import Fingerprint, fingerprinted
 from sinks.objects.trouble import explained
 from sinks.objects.upload import RECEIPTS, Format, Receipt, Target, on_executor
-from sinks.raised import identifier, problem, raised
+from sinks.raised import identifier, raised
+from sinks.shipped import ship
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -30,6 +32,9 @@ _JSON = {
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
 
+_ODD = ("DayTimeIntervalType", "YearMonthIntervalType", "CalendarIntervalType", "VariantType", "NullType")
+"""By their names, as not every Spark has them all."""
+
 
 def upload(rows: DataFrame, target: Target, *, url: str) -> tuple[list[Receipt], Fingerprint]:
     """The receipts of all objects, in the order of their keys, and the rows' fingerprint."""
@@ -39,8 +44,11 @@ def upload(rows: DataFrame, target: Target, *, url: str) -> tuple[list[Receipt],
     parts = partition_columns(rows.schema, target.partition_by, target.format)
     if parts:
         # So that a partition is in few objects; a large one is still shared among tasks.
-        by = [F.col(identifier(name)) for name in parts]
-        rows = rows.hint("rebalance", *by).sortWithinPartitions(*by)
+        by = [identifier(name) for name in parts]
+        # In SQL, as Spark 3.5's DataFrame.hint takes no columns; braces in a name are no place for a DataFrame.
+        hint = ", ".join(by).replace("{", "{{").replace("}", "}}")
+        rows = rows.sparkSession.sql(f"SELECT /*+ REBALANCE({hint}) */ * FROM {{rows}}", rows=rows)
+        rows = rows.sortWithinPartitions(*by)
         target = replace(target, partition_by=tuple(parts))
     observed, fingerprint = fingerprinted(rows)
     row = F.struct(*[F.col(identifier(name)) for name in rows.columns if name not in parts])
@@ -49,17 +57,19 @@ def upload(rows: DataFrame, target: Target, *, url: str) -> tuple[list[Receipt],
         (F.to_json(row, _JSON) if target.format == "json_lines" else row).alias("row"),
         *([F.to_json(values).alias("at")] if parts else []),
     )
+    ship(rows.sparkSession)
     try:
         found = shaped.mapInArrow(on_executor(target), RECEIPTS).collect()
     except PySparkException as error:
         said = raised(error)
         if said is not None and said.get("kind") == "s3":
             raise explained(said, url) from None
-        if "ModuleNotFoundError: No module named" in str(error):
+        lacking = re.search(r"ModuleNotFoundError: No module named '(.+?)'", str(error))
+        if lacking is not None:
             raise ConfigurationError(
-                f"The rows for {url} are uploaded by Spark's Python workers, and theirs lacks a module: "
-                f"{problem(error)}",
-                hint="Install lakelock on every executor, or set PYSPARK_PYTHON to a Python that has it.",
+                f"The rows for {url} are uploaded by Spark's Python workers, and their Python lacks {lacking[1]}.",
+                hint="Install it on every executor, set PYSPARK_PYTHON to a Python there that has it, or give Spark an "
+                "environment that does (spark.archives, see docs/spark.md).",
             ) from error
         raise
     receipts = sorted(Receipt(**each.asDict()) for each in found)
@@ -80,11 +90,11 @@ def partition_columns(schema: StructType, partition_by: Sequence[str], kind: For
     faults = [f"there is no column {name} to partition by" for name in partition_by if name.lower() not in by_name]
     parts = [by_name[name.lower()] for name in partition_by if name.lower() in by_name]
     rest = [field for field in schema if field not in parts]
-    nested = (T.ArrayType, T.MapType, T.StructType, T.BinaryType, T.VariantType, T.NullType)
+    nested = (T.ArrayType, T.MapType, T.StructType, T.BinaryType, T.NullType)
     faults += [
         f"column {field.name} is {field.dataType.simpleString()}, which isn't a partition's name"
         for field in parts
-        if isinstance(field.dataType, nested)
+        if isinstance(field.dataType, nested) or type(field.dataType).__name__ == "VariantType"
     ]
     if not rest:
         faults.append("all columns are in partition_by, so none is left for the objects")
@@ -111,5 +121,4 @@ def _without_parquet(kind: DataType) -> bool:
         return _without_parquet(kind.elementType)
     if isinstance(kind, T.MapType):
         return _without_parquet(kind.keyType) or _without_parquet(kind.valueType)
-    odd = (T.DayTimeIntervalType, T.YearMonthIntervalType, T.CalendarIntervalType, T.VariantType, T.NullType)
-    return isinstance(kind, odd)
+    return type(kind).__name__ in _ODD

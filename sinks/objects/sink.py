@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -162,16 +162,28 @@ class S3Objects:
         return self._put(manifest, epoch)
 
     def abort(self, before: int) -> None:
-        receipts = [
-            key for key in self._bucket.keys(self._layout.prepared)
-            if (attempt := self._layout.attempt_of_receipt(key)) is not None and attempt < before
-        ]  # fmt: skip
+        receipts = self._receipts_of(before)
+        for key, each in self._uploads_of(before):
+            self._bucket.abort_upload(key, each)
+        for key in receipts:
+            self._forget(key)
+
+    def prepared(self, before: int) -> list[str]:
+        """Uploads that were begun under lower attempts, and receipts of such."""
+        keys = [*(key for key, _ in self._uploads_of(before)), *self._receipts_of(before)]
+        return [self.url(key) for key in keys]
+
+    def _uploads_of(self, before: int) -> Iterator[tuple[str, str]]:
         for key, each in self._bucket.uploads(self._layout.root):
             attempt = self._layout.attempt_of(key)
             if attempt is not None and attempt < before:
-                self._bucket.abort_upload(key, each)
-        for key in receipts:
-            self._forget(key)
+                yield key, each
+
+    def _receipts_of(self, before: int) -> list[str]:
+        return [
+            key for key in self._bucket.keys(self._layout.prepared)
+            if (attempt := self._layout.attempt_of_receipt(key)) is not None and attempt < before
+        ]  # fmt: skip
 
     def _last(self) -> Manifest | None:
         number = self._manifests.newest()

@@ -1,0 +1,59 @@
+"""Rows of a streaming query of the user's own, as if Kafka's records had been decoded into them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from connector.decode.format import SchemaFixed, problem_of
+from connector.spark import from_ddl
+from sinks.delta.table import COORDINATES
+from sinks.errors import ConfigurationError
+from sinks.raised import identifier, literal
+from sinks.types import sql_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+_ROW = "row"
+"""A column beside Kafka's own: the row that has been made of the record."""
+_TYPES = dict(zip(COORDINATES, ("STRING", "INT", "BIGINT", "TIMESTAMP"), strict=True))
+
+
+@dataclass(frozen=True)
+class Rows(SchemaFixed):
+    type: StructType
+
+    def decoded(self, records: DataFrame, _: str, into: str) -> DataFrame:
+        row = _ROW if _ROW in records.columns else f"CAST(NULL AS {sql_type(self.type)})"
+        return records.selectExpr("*", f"{row} AS {into}", f"CAST(NULL AS STRING) AS {problem_of(into)}")
+
+
+def as_records(rows: DataFrame, columns: str) -> DataFrame:
+    """Each row as a record of Kafka that it has been decoded from. ``columns``: in DDL. Raises ConfigurationError.
+
+    In the place of the value's bytes is its JSON, which is only made where an error shows it.
+    """
+    from pyspark.sql.types import StructType
+
+    schema = from_ddl(columns)
+    assert isinstance(schema, StructType)
+    wanted = {field.name: sql_type(field.dataType).upper() for field in schema} | _TYPES
+    found = {field.name: sql_type(field.dataType).upper() for field in rows.schema}
+    faults = [f"{name} {kind} is missing" for name, kind in wanted.items() if name not in found]
+    faults += [f"{name} is {found[name]}, not {kind}" for name, kind in wanted.items() if found.get(name, kind) != kind]
+    faults += [f"{name} {kind} isn't in value.schema" for name, kind in found.items() if name not in wanted]
+    if faults:
+        raise ConfigurationError(
+            f"The batch doesn't have the columns of value.schema and Kafka's coordinates: {'; '.join(faults)}.",
+            hint="Select the columns of value.schema, and topic AS _topic, partition AS _partition, offset AS _offset, "
+            "timestamp AS _timestamp.",
+        )
+    pairs = ", ".join(f"{literal(name)}, {identifier(name)}" for name in schema.names)
+    return rows.selectExpr(
+        "CAST(NULL AS BINARY) AS key",
+        f"coalesce(CAST(to_json(named_struct({pairs})) AS BINARY), X'') AS value",
+        *(f"{name} AS {name.removeprefix('_')}" for name in COORDINATES),
+        f"named_struct({pairs}) AS {_ROW}",
+    )

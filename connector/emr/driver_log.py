@@ -1,0 +1,46 @@
+"""What the driver of a run has written, as EMR leaves it in S3, and the exit code that its last line stands for."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from connector.report import EXIT_CODES
+from sinks.s3 import bucket_and_prefix
+
+_LAST = re.compile(rf"^\S+: ({'|'.join(EXIT_CODES)})[.,]", re.MULTILINE)
+"""``flights: done. 3 epochs, ...``, ``flights: fenced, exit code 3. ...``."""
+_LINES = 40
+
+
+def exit_code(log: str) -> int | None:
+    """Of the run whose standard output this is; None: it doesn't say how it ended."""
+    ends = _LAST.findall(log)
+    return EXIT_CODES[ends[-1]] if ends else None
+
+
+def read(s3: Any, url: str) -> str:
+    """The last lines of a log that EMR has put there, compressed; empty if it hasn't yet."""
+    bucket, key = bucket_and_prefix(url)
+    try:
+        packed = s3.get_object(Bucket=bucket, Key=key)["Body"]
+    except s3.exceptions.NoSuchKey:
+        return ""
+    with gzip.open(packed, "rt", encoding="utf-8", errors="replace") as lines:
+        return "".join(deque(lines, maxlen=_LINES)).rstrip()
+
+
+def wait_for_end(
+    s3: Any, url: str, seconds: float, sleep: Callable[[float], None] = time.sleep, every: float = 5.0
+) -> str:
+    """The log with its last line, or what there is of it after so many seconds: EMR brings it to S3 when it likes."""
+    deadline = time.monotonic() + seconds
+    while True:
+        log = read(s3, url)
+        if exit_code(log) is not None or time.monotonic() >= deadline:
+            return log
+        sleep(min(every, max(0.0, deadline - time.monotonic())))

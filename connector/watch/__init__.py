@@ -1,0 +1,1 @@
+"""What a person on call sees of pipelines: where they stand, and how they came there. Reads only."""
