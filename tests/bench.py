@@ -8,6 +8,8 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from conftest import own_session
+
 from connector import Pipeline
 from connector.clock import Timing
 from connector.derive import derive
@@ -60,7 +62,7 @@ class Bench:
     """Runs of one pipeline over a listed topic, each epoch as far as the test says."""
 
     def __init__(self, spark: SparkSession, folder: Path, topic: ListedTopic, schema: str, **options: Any) -> None:
-        self.spark = spark.newSession()
+        self.spark = own_session(spark)
         self.topic = topic
         self.path = folder / "table"
         sink = {"path": str(self.path), **options.pop("sink")}

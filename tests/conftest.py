@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
+import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +22,10 @@ import yaml
 from pages import Reader
 
 from connector import Pipeline
+from connector.jars import built_for
 from connector.lab.pipelines import SHORT_LIVED
+from connector.spark import is_connect
+from connector.tuning import INTERPRETED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,12 +43,46 @@ hypothesis.settings.register_profile("patient", deadline=None)
 hypothesis.settings.load_profile("patient")
 
 SCHEMA = "k STRING, n INT"
+ON_A_FREE_PORT = {"SPARK_TESTING": "1"}
+"""The environment in which a Spark Connect server takes a free port: two on one machine would take the same."""
 CODE = {
-    "interpreted": {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"},
+    "interpreted": INTERPRETED,
     "compiled": {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"},
 }
-"""How Spark runs a query: on a few rows, to compile it takes as long again as all the rest. Users' queries are
-compiled: so are those of child processes, and of the files marked so, on what expressions make of records."""
+"""How Spark runs a query. Users' queries are compiled: so are those of the demo, and of the files marked so, on what
+expressions make of records."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--connect", action="store_true", help="the tests' Spark session is one of Spark Connect")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell has its background jobs ignore Ctrl-C, and so would the commands that the tests start.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if config.getoption("--connect"):
+        os.environ.update(ON_A_FREE_PORT)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With --connect only what uses the session: the rest is the same either way."""
+    connect, old = config.getoption("--connect"), built_for.installed().spark == "3.5"
+    for marker, left_out, why in (("classic", connect, "only with classic Spark"), ("spark4", old, "Spark 3.5")):
+        for item in items if left_out else ():
+            for mark in item.iter_markers(marker):
+                item.add_marker(pytest.mark.skip(reason=f"{why}: {mark.args[0]}"))
+
+    in_browser = "browser" in config.getoption("-m")
+
+    def wanted(item: pytest.Item) -> bool:
+        if item.get_closest_marker("browser") is not None and not in_browser:
+            return False
+        here = old or item.get_closest_marker("spark35") is None
+        return here and (not connect or "spark" in item.fixturenames)
+
+    config.hook.pytest_deselected(items=[item for item in items if not wanted(item)])
+    items[:] = [item for item in items if wanted(item)]
 
 
 @pytest.fixture(scope="session")
@@ -53,7 +94,7 @@ def broker() -> Iterator[Broker]:
 
 
 @pytest.fixture(scope="session")
-def _own_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def _own_spark(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     from connector.spark import session
 
     options = {
@@ -66,7 +107,11 @@ def _own_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSessio
         # How queries are run is the test's choice.
         "spark.lakelock.tuning": "false",
     }
+    connect = request.config.getoption("--connect")
+    if connect:
+        options |= {"spark.remote": "local[2]"}
     with session(options, name="tests") as started:
+        assert is_connect(started) is connect
         yield started
 
 
@@ -78,6 +123,17 @@ def spark(_own_spark: SparkSession, request: pytest.FixtureRequest) -> SparkSess
     # A test before, with a session of its own, may have made that one the active one. This makes it so again.
     _own_spark.createDataFrame([], "nothing INT")
     return _own_spark
+
+
+def own_session(spark: SparkSession) -> SparkSession:
+    """One beside it, as a pipeline has it: MERGE's settings are the session's."""
+    return spark.cloneSession() if is_connect(spark) else spark.newSession()
+
+
+def lakelock(*arguments: object, timeout: float = 180, **options: Any) -> subprocess.CompletedProcess[str]:
+    """The command, as a user has it: a process of its own."""
+    command = [sys.executable, "-m", "connector", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False, **options)
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 30, what: str = "a condition") -> None:
@@ -94,14 +150,17 @@ class Topic:
     broker: Broker
     name: str
 
-    def send(self, *records: tuple[str | None, object], partition: int | None = None) -> None:
-        """(key, value): a value that isn't bytes or None is sent as JSON."""
+    def send(
+        self, *records: tuple[str | None, object], partition: int | None = None, at: datetime | None = None
+    ) -> None:
+        """(key, value): a value that isn't bytes or None is sent as JSON. ``at``: Kafka's timestamp, else now."""
         from kafka import KafkaProducer
 
         producer = KafkaProducer(bootstrap_servers=self.broker.bootstrap, acks="all")
         for key, value in records:
             encoded = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
-            producer.send(self.name, encoded, None if key is None else key.encode(), partition=partition)
+            millis = None if at is None else int(at.timestamp() * 1000)
+            producer.send(self.name, encoded, None if key is None else key.encode(), None, partition, millis)
         producer.flush()
         producer.close()
 
@@ -114,8 +173,10 @@ class Topic:
         admin.delete_records({TopicPartition(self.name, partition): offset})
         admin.close()
 
-    def send_rows(self, rows: Iterable[tuple[str, int]], partition: int | None = None) -> None:
-        self.send(*((key, {"k": key, "n": number}) for key, number in rows), partition=partition)
+    def send_rows(
+        self, rows: Iterable[tuple[str, int]], partition: int | None = None, at: datetime | None = None
+    ) -> None:
+        self.send(*((key, {"k": key, "n": number}) for key, number in rows), partition=partition, at=at)
 
 
 @pytest.fixture

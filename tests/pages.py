@@ -69,13 +69,20 @@ class Reader:
             if block.file:
                 self.write(block.file, block.text)
             elif block.language == "python":
-                exec(compile(block.text, page, "exec"), self.names)
+                exec(compile(self._here(block.text), page, "exec"), self.names)
             elif block.language == "console":
                 for command in block.commands:
                     self.run(command)
 
     def write(self, name: str, text: str) -> None:
-        Path(name).write_text(text.replace(BROKER, self.bootstrap), encoding="utf-8")
+        Path(name).write_text(self._here(text) if name.endswith(".py") else self._to_broker(text), encoding="utf-8")
+
+    def _to_broker(self, text: str) -> str:
+        return text.replace(BROKER, self.bootstrap)
+
+    def _here(self, text: str) -> str:
+        """A checkpoint, which Spark itself is given, would be in the directory where the shared session began."""
+        return self._to_broker(text).replace('"lake/_checkpoints', f'"{Path.cwd()}/lake/_checkpoints')
 
     def run(self, command: str) -> None:
         program, *arguments = shlex.split(command)

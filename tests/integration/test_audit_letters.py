@@ -101,6 +101,14 @@ KINDS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+def test_what_was_set_aside_for_once_is_not_called_lost_without_a_word(lake: Lake, topic: Topic) -> None:
+    topic.send_rows([("a", 0), ("b", -1), ("c", 2)], partition=0)
+    lake.pipeline(**setting_aside(lake, require="n >= 0")).run()
+    found = verify(lake, require="n >= 0")
+    assert counts(found) == {"expected": 3, "found": 2, "lost": 1}
+    assert any("give verify the same" in note for note in found.notes)
+
+
 def test_tables_of_every_kind_leave_out_what_is_set_aside(lake: Lake, topic: Topic) -> None:
     a, b, c = (b'{"k": "%s"}' % name for name in (b"a", b"b", b"c"))
     send(

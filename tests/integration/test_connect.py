@@ -6,21 +6,24 @@ import subprocess
 import sys
 from pathlib import Path
 
-from conftest import Lake, Topic
+import pytest
+from conftest import ON_A_FREE_PORT, Lake, Topic
 
 from connector.lab.pipelines import SHORT_LIVED
 
-ON_A_FREE_PORT = {**os.environ, "SPARK_TESTING": "1"}
-"""Two servers on one machine would take the same port."""
+pytestmark = [
+    pytest.mark.classic("it starts servers of its own, in other processes"),
+    pytest.mark.spark4("a clone of a Connect session"),
+]
 
 PROGRAM = """
 import json
 import sys
-from connector import Pipeline
+from connector import Pipeline, foreach_batch
 from connector.audit import audit
 from connector.config import load
 from connector.spark import session
-from pyspark.sql import SparkSession
+from sinks.errors import ConfigurationError
 with session({"spark.remote": "local[2]", **json.loads(sys.argv.pop(1))}, name="connect") as spark:
     assert "connect" in type(spark).__module__, type(spark)
     for _ in range(2):
@@ -30,6 +33,10 @@ with session({"spark.remote": "local[2]", **json.loads(sys.argv.pop(1))}, name="
     for config in map(load, sys.argv[1:]):
         for index in range(len(config.sinks)):
             print(audit(config.alone(index)))
+    try:
+        foreach_batch(sys.argv[1], checkpoint="of a query")(spark.range(1), 0)
+    except ConfigurationError as refused:
+        print(refused.message)
 """
 
 
@@ -46,13 +53,14 @@ def test_tables_two_at_once_and_a_consumer_group_work_through_spark_connect(lake
     files.append(str(lake.file(**bound, name="both", sinks=both, coordinator={"path": str(lake.path("log"))})))
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, json.dumps(SHORT_LIVED), *files],
-        capture_output=True, text=True, timeout=240, check=False, env=ON_A_FREE_PORT,
+        capture_output=True, text=True, timeout=240, check=False, env={**os.environ, **ON_A_FREE_PORT},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     lines = done.stdout.splitlines()
     assert [line.split()[0] for line in lines[:8]] == ["2", "2", "2", "2", "0", "0", "0", "0"]
     exact = {count: f"exact: {count} expected, {count} found" for count in (7, 100)}
-    assert lines[8:] == [exact[100], exact[7], exact[7], exact[100], exact[7]]
+    assert lines[8:-1] == [exact[100], exact[7], exact[7], exact[100], exact[7]]
+    assert lines[-1].startswith("foreach_batch needs a classic Spark session")
     assert len(lake.rows()) == 100
     assert lake.rows("upsert") == [(f"k{key}", max(range(key, 100, 7))) for key in range(7)]
 
@@ -62,7 +70,7 @@ def test_errors_of_a_query_are_the_same_through_spark_connect(lake: Lake, topic:
     file: Path = lake.file(spark={"spark.remote": "local[2]", **SHORT_LIVED})
     done = subprocess.run(
         [sys.executable, "-m", "connector", "run", str(file)],
-        capture_output=True, text=True, timeout=240, check=False, env=ON_A_FREE_PORT,
+        capture_output=True, text=True, timeout=240, check=False, env={**os.environ, **ON_A_FREE_PORT},
     )  # fmt: skip
     assert done.returncode == 1
     assert f"{topic.name}-0, offset 0" in done.stderr

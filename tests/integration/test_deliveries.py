@@ -318,7 +318,7 @@ def test_transactional_publishes_its_offsets_and_never_reads_them_back(lake: Lak
     moving = pipeline(lake, "transactional", kafka={"group.id": group})
     events: list[Step] = []
     moving.run(observers=[lambda event: events.append(event.step)])
-    assert events[-2:] == [Step.COMMITTED, Step.OFFSETS_COMMITTED]
+    assert events[-3:] == [Step.COMMITTED, Step.OFFSETS_COMMITTED, Step.WAITING]
     assert committed(lake, group) == ends(lake)
     with admin(lake) as client:
         client.alter_group_offsets(

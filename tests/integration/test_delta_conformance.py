@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from conftest import own_session
 
+from connector.spark import from_ddl
 from sinks.conformance import SinkConformance, TwoPhaseConformance
 from sinks.delta.append import DeltaAppend
 from sinks.delta.commit import PipelineCommits
@@ -26,11 +28,9 @@ SCHEMA = "k STRING, _topic STRING, _partition INT, _offset BIGINT, _timestamp TI
 class DeltaConformance(SinkConformance["DataFrame"]):
     @pytest.fixture(autouse=True)
     def _table(self, spark: "SparkSession", tmp_path: Path) -> None:
-        from pyspark.sql.types import StructType
-
-        self.spark = spark.newSession()  # as a pipeline has it: MERGE's settings are the session's
+        self.spark = own_session(spark)
         self.path = str(tmp_path / "table")
-        DeltaTable(self.spark, path=self.path).create(StructType.fromDDL(SCHEMA))
+        DeltaTable(self.spark, path=self.path).create(from_ddl(SCHEMA))
 
     def make_sink(self) -> DeltaAppend | DeltaUpsert | DeltaHistory:
         table = DeltaTable(self.spark, path=self.path)
@@ -72,11 +72,9 @@ class TestDeltaHistory(DeltaConformance):
 
     @pytest.fixture(autouse=True)
     def _table(self, spark: "SparkSession", tmp_path: Path) -> None:
-        from pyspark.sql.types import StructType
-
-        self.spark = spark.newSession()
+        self.spark = own_session(spark)
         self.path = str(tmp_path / "table")
-        DeltaTable(self.spark, path=self.path).create(self.columns.table(StructType.fromDDL(SCHEMA)))
+        DeltaTable(self.spark, path=self.path).create(self.columns.table(from_ddl(SCHEMA)))
 
     def of(self, table: DeltaTable, commits: PipelineCommits) -> DeltaAppend | DeltaUpsert | DeltaHistory:
         return DeltaHistory(table, commits, columns=self.columns)
@@ -88,14 +86,12 @@ class TestDeltaHistory(DeltaConformance):
 class TwoPhaseDeltaConformance(TwoPhaseConformance["DataFrame"]):
     @pytest.fixture(autouse=True)
     def _table(self, spark: "SparkSession", tmp_path: Path) -> None:
-        from pyspark.sql.types import StructType
-
         self.spark = spark
         self.path = str(tmp_path / "a table [of] mine")
-        DeltaTable(spark, path=self.path).create(StructType.fromDDL(SCHEMA))
+        DeltaTable(spark, path=self.path).create(from_ddl(SCHEMA))
 
     def make_sink(self) -> TwoPhaseDelta:
-        table = DeltaTable(self.spark.newSession(), path=self.path)
+        table = DeltaTable(own_session(self.spark), path=self.path)
         commits = PipelineCommits(table, pipeline="conformance", topics=["t"])
         return TwoPhaseDelta(table, self.of(table, commits), pipeline="conformance")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -15,7 +14,6 @@ from typing import Any
 import pytest
 import yaml
 from conftest import Store, wait_until
-from kafka import KafkaAdminClient
 
 from connector.lab.broker import Broker
 
@@ -48,22 +46,7 @@ def test_the_job_runs_as_nobody_in_particular() -> None:
     assert not re.search(r"^USER root", job, flags=re.M)
 
 
-def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
-    from connector.metrics import Metrics
-
-    there = {sample.name for family in Metrics("p").registry.collect() for sample in family.samples}
-    there |= {f"{family.name}_bucket" for family in Metrics("p").registry.collect() if family.type == "histogram"}
-    dashboard = json.loads((DOCKER / "grafana" / "lakelock.json").read_text(encoding="utf-8"))
-    asked = {
-        name
-        for panel in dashboard["panels"]
-        for target in panel["targets"]
-        for name in re.findall(r"lakelock_\w+", target["expr"])
-    }
-    assert len(asked) > 3
-    assert asked <= there
-
-
+@pytest.mark.spark4("S3A's conditional writes")
 def test_the_pipeline_of_the_compose_file_runs(broker: Broker, s3: Store, tmp_path: Path) -> None:
     """The commands of ``prepare`` and ``connector``, on this machine."""
     environment = {**os.environ, "KAFKA": broker.bootstrap, "S3_ENDPOINT": s3.endpoint, "RECORDS": "2000"}
@@ -80,14 +63,12 @@ def test_the_pipeline_of_the_compose_file_runs(broker: Broker, s3: Store, tmp_pa
     )  # fmt: skip
     try:
         assert run.stderr is not None
-        wait_until(lambda: "epoch 1" in run.stderr.readline(), seconds=120, what="the first epoch")
+        wait_until(lambda: '"epoch": 1' in run.stderr.readline(), seconds=120, what="the first epoch")
         run.send_signal(signal.SIGTERM)
         assert run.wait(60) == 0
     finally:
         run.kill()
-        admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
-        admin.delete_topics(["flights"])
-        admin.close()
+        broker.delete_topic("flights")
     found = s3.client.list_objects_v2(Bucket="lake", Prefix="latest_flights/_delta_log/")["Contents"]
     assert {Path(each["Key"]).name for each in found} >= {"00000000000000000000.json", "00000000000000000001.json"}
 
@@ -97,6 +78,7 @@ def test_every_file_is_valid_yaml(file: Path) -> None:
     assert yaml.safe_load(file.read_text(encoding="utf-8"))
 
 
+@pytest.mark.spark4("the images have another Spark")
 def test_the_images_have_the_versions_that_are_tested() -> None:
     pinned = dict(re.findall(r"^([\w.-]+)==(\S+)$", (DOCKER / "constraints.txt").read_text(), flags=re.M))
     for name in ("pyspark", "delta-spark", "deltalake"):

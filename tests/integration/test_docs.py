@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from conftest import Send
+from conftest import Send, lakelock
 from pages import ROOT, Reader, blocks
 
 ELSEWHERE = {
@@ -71,18 +69,28 @@ def test_the_examples_that_a_page_writes_are_valid(reader: Reader, send: Send) -
 
 @pytest.mark.timeout(900)
 def test_the_demo_counts_as_the_readme_shows(tmp_path: Path) -> None:
-    def lakelock(*arguments: str) -> str:
-        command = [sys.executable, "-m", "connector", *arguments]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    def said_to(*arguments: str) -> str:
+        done = lakelock(*arguments, timeout=600, cwd=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
         return re.sub(" +", " ", done.stdout)
 
-    said = lakelock("demo")
+    said = said_to("demo")
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     counted = re.findall(r"^(?:latest_)?flights +336,776.*$", readme, flags=re.M)
     assert len(counted) == 2
     for line in counted:
         assert re.sub(" +", " ", line) in said
-    would, did = (lakelock(*command.split()[1:]) for command in section("docs/maintenance.md", ""))
+    would, did = (said_to(*command.split()[1:]) for command in section("docs/maintenance.md", ""))
     assert "would be put together" in would
     assert "put together into 1" in did
+
+
+@pytest.mark.classic("foreach_batch is refused there, see test_connect")
+def test_the_streaming_jobs_of_the_page(reader: Reader, send: Send) -> None:
+    flights = ({"carrier": "UA", "flight": n % 7, "delay": n} for n in range(30))
+    send("streamed_flights", *((str(flight["flight"]), flight) for flight in flights))
+    reader.follow("docs/streaming.md", "Kafka's own records")
+    assert "exact: 7 expected, 7 found" in reader.said[-1]
+    reader.follow("docs/streaming.md", "Rows of your own")
+    named = reader.names["spark"].read.format("delta").load(str(Path("lake/named").resolve()))
+    assert named.where("name = 'United'").count() == 30

@@ -10,10 +10,10 @@ import pytest
 from conftest import Lake, Topic
 from kafka import KafkaProducer
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
 
 from connector.decode.format import problem_of
 from connector.decode.json import Json
+from connector.spark import from_ddl
 from sinks.errors import BadRecord, ConfigurationError
 
 pytestmark = pytest.mark.compiled
@@ -23,7 +23,7 @@ def of_json(spark: SparkSession, schema: str, *texts: str | bytes, permissive: b
     """For each text the first column's value, or the problem as text with a ! before it."""
     values = [(text if isinstance(text, bytes) else text.encode(),) for text in texts]
     frame = spark.createDataFrame([(*value, n) for n, value in enumerate(values)], "value BINARY, n INT").coalesce(1)
-    decoded = Json(StructType.fromDDL(schema), permissive).decoded(frame, "value", "found").orderBy("n")
+    decoded = Json(from_ddl(schema), permissive).decoded(frame, "value", "found").orderBy("n")
     found = decoded.selectExpr("found", f"{problem_of('found')} AS problem").collect()
     return [row["found"][0] if row["problem"] is None else f"!{row['problem']}" for row in found]
 
@@ -171,7 +171,7 @@ def test_what_is_not_there_is_said(lake: Lake) -> None:
     with pytest.raises(ConfigurationError, match=r"value: protobuf isn't there yet"):
         lake.pipeline(value={"format": "protobuf"})
     with pytest.raises(
-        ConfigurationError, match=r"value\.format: is one of json, string, bytes, avro, debezium, not 'xml'"
+        ConfigurationError, match=r"value\.format: is one of json, string, bytes, avro, debezium, rows, not 'xml'"
     ):
         lake.pipeline(value={"format": "xml"})
     with pytest.raises(ConfigurationError, match=r"value\.schema: unknown option"):

@@ -9,7 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import Lake, Topic
+from conftest import Lake, Topic, own_session
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -145,7 +145,7 @@ class Table:
 
 @pytest.fixture
 def session(spark: "SparkSession") -> "SparkSession":
-    return spark.newSession()  # as a pipeline has it: MERGE's settings are the session's
+    return own_session(spark)
 
 
 def logs_of(random: Random, *, by_sequence: bool) -> list[list[Change]]:

@@ -8,17 +8,25 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Lake, Topic, wait_until
+from conftest import Lake, Store, Topic, wait_until
 
-from connector.maintain import maintain
+from connector import Pipeline
+from connector.maintain import Cleared, maintain
 from connector.protocol.steps import Event, Step
+from connector.protocol.two_phase import Did
 from connector.shown import print_upkeep
+from connector.snapshot import snapshot_of
+from connector.watch.past import past
 from sinks.delta.change_log import FOLDER as CHANGES
+from sinks.delta.upkeep import Upkeep
+from sinks.errors import ConfigurationError, Fenced
 
 ON_READ = {"sink": {"merge": "on_read"}}
 SEVERAL_EPOCHS = {"epoch": {"max_records": 2}}
@@ -27,7 +35,7 @@ SEVERAL_EPOCHS = {"epoch": {"max_records": 2}}
 def upkeep(lake: Lake, kind: str = "append", *, dry_run: bool = False, **changes: Any) -> dict[str, Any]:
     """By the table's name."""
     done = maintain(lake.pipeline(kind, **changes).config, dry_run=dry_run)
-    return {Path(each.table).name: each for each in done}
+    return {Path(each.table).name: each for each in done if isinstance(each, Upkeep)}
 
 
 def aged(folder: Path, name: str, age: timedelta) -> Path:
@@ -117,6 +125,7 @@ def test_nothing_is_removed_of_a_table_that_keeps_files_too_shortly(lake: Lake, 
     assert old.exists()
 
 
+@pytest.mark.classic("its runs are processes of their own")
 @pytest.mark.parametrize("kind", ["append", "upsert"])
 def test_a_run_goes_on_beside_it(kind: str, lake: Lake, topic: Topic) -> None:
     keys = 4
@@ -174,10 +183,140 @@ def test_files_that_a_run_rewrites_all_the_time_are_left_and_the_rest_is_done(
     (done,) = upkeep(lake).values()
     assert (done.into, done.unused, old.exists()) == (0, 1, False)
     assert done.small > 1
-    print_upkeep("p", [done], dry_run=False)
+    print_upkeep(lake.pipeline("append").config, [done], dry_run=False)
     assert "left: a run rewrites them" in capsys.readouterr().out
 
 
+@dataclass
+class Three:
+    """A table, objects and a topic that move together."""
+
+    lake: Lake
+    s3: Store
+    topic: str
+    options: dict[str, Any]
+
+    def pipeline(self) -> Pipeline:
+        return Pipeline.from_options(self.options)
+
+    def cleared(self, *, dry_run: bool = False) -> dict[tuple[str, str], int | None]:
+        found = maintain(self.pipeline().config, dry_run=dry_run)
+        return {(Path(each.place).name, each.what): each.count for each in found if isinstance(each, Cleared)}
+
+    def leftovers(self) -> tuple[int, int, int]:
+        """Staged for the table, begun uploads, staged for the topic."""
+        folders = (self.lake.path(place) / "_lakelock" / "staging" / self.options["name"] for place in ("table", "log"))
+        table, topic = (len(list(each.iterdir())) if each.exists() else 0 for each in folders)
+        return table, len(self.s3.uploads()), topic
+
+    def numbers(self) -> list[int]:
+        return sorted(row["n"] for row in self.lake.frame("table").collect())
+
+
+@pytest.fixture
+def three(lake: Lake, s3: Store) -> Three:
+    out = f"{lake.topic.name}-out"
+    lake.topic.broker.create_topic(out, 1)
+    options = lake.options(
+        name=f"three-{out}",  # of a topic, the broker knows where the pipeline stands
+        sinks=[
+            {"type": "delta_append", "path": str(lake.path("table"))},
+            {"type": "s3_objects", "url": f"s3://{s3.bucket}/objects", "format": "json_lines"}
+            | {"endpoint": s3.endpoint, "region": "us-east-1", "path_style": True},
+            {"type": "kafka_topic", "topic": out},
+        ],
+        coordinator={"path": str(lake.path("log"))},
+        epoch={"max_records": 2},
+    )
+    return Three(lake, s3, out, options)
+
+
+class Killed(BaseException):
+    """Nothing of the run goes on."""
+
+
+def test_what_a_replaced_run_prepared_later_is_thrown_away_and_nothing_else(three: Three) -> None:
+    """The one way in which leftovers outlive the next run: who was replaced wakes up, prepares, and is fenced."""
+    three.lake.topic.send_rows([("a", 0), ("b", 1)], partition=0)
+    begun, asleep, awake = threading.Event(), threading.Event(), threading.Event()
+    ended: list[Exception] = []
+
+    def sleep(event: Event) -> None:
+        if event.step is Step.BEGUN:
+            begun.set()
+        if event.step is Step.WRITING:
+            assert begun.wait(120)
+            asleep.set()
+            assert awake.wait(120)
+
+    def replaced() -> None:
+        try:
+            three.pipeline().run(observers=[sleep])
+        except Exception as error:
+            ended.append(error)
+
+    zombie = threading.Thread(target=replaced)
+    zombie.start()
+    assert asleep.wait(120)
+    three.pipeline().run()
+    awake.set()
+    zombie.join(120)
+    assert [type(each) for each in ended] == [Fenced]
+    assert three.leftovers() == (1, 1, 1)
+
+    kinds = [("table", "leftovers"), ("objects", "leftovers"), (f"kafka:{three.topic}", "leftovers")]
+    # Of the objects an upload and its receipt.
+    assert three.cleared(dry_run=True) == {**dict(zip(kinds, (1, 2, 1), strict=True)), ("log", "entries"): 0}
+    assert three.leftovers() == (1, 1, 1)
+    three.cleared()
+    assert three.leftovers() == (0, 0, 0)
+    assert three.numbers() == [0, 1]
+
+    # What was decided is needed, also where nobody is at work.
+    three.lake.topic.send_rows([("c", 2)], partition=0)
+
+    def kill(event: Event) -> None:
+        if event.step is Step.DECIDED:
+            raise Killed
+
+    with pytest.raises(Killed):
+        three.pipeline().run(observers=[kill])
+    assert three.leftovers() == (1, 1, 1)
+    assert set(three.cleared().values()) == {0}
+    assert three.leftovers() == (1, 1, 1)
+    recovered = three.pipeline().recover()
+    assert (recovered.did, three.numbers()) == (Did.ROLLED_FORWARD, [0, 1, 2])
+
+
+def test_old_entries_of_the_log_are_removed_beside_a_run_and_nothing_is_forgotten_that_counts(three: Three) -> None:
+    three.lake.topic.send_rows((("a", number) for number in range(10)), partition=0)
+    three.pipeline().run()
+    ages = "CASE WHEN epoch = 2 THEN now() - INTERVAL 29 DAYS ELSE at - INTERVAL 31 DAYS END"
+    three.lake.spark.sql(f"UPDATE delta.`{three.lake.path('log')}` SET at = {ages}")
+    entries = Counter(row["epoch"] for row in three.lake.frame("log").collect())
+
+    three.lake.topic.send_rows([("a", 10)], partition=0)
+    told: list[dict[tuple[str, str], int | None]] = []
+
+    def beside(event: Event) -> None:
+        # Everything is prepared, and the log's last entry is this epoch's beginning: only then it is removed.
+        if event.step is Step.PREPARED:
+            told.extend([three.cleared(dry_run=True), three.cleared()])
+
+    three.pipeline().run(observers=[beside])
+    old = entries[1] + entries[3] + entries[4]
+    assert [each["log", "entries"] for each in told] == [old, old]
+    assert {row["epoch"] for row in three.lake.frame("log").collect()} == {2, 5, 6}
+    assert three.numbers() == list(range(11))
+
+    assert three.pipeline().run().rows == 0
+    assert [each.number for each in past(three.pipeline().config, three.lake.spark)] == [6, 5, 2]
+    assert snapshot_of(three.pipeline().config, three.lake.spark, 2).epoch == 2
+    with pytest.raises(ConfigurationError, match="no epoch 1"):
+        snapshot_of(three.pipeline().config, three.lake.spark, 1)
+
+
+@pytest.mark.classic("its runs are processes of their own")
 def test_the_command_says_what_it_did(lake: Lake, topic: Topic) -> None:
     topic.send_rows((f"k{n}", n) for n in range(4))
     lake.pipeline("append", **SEVERAL_EPOCHS).run()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from audits import verify
-from conftest import Lake, Topic
+from conftest import Lake, Topic, own_session
 from hypothesis import given
 from hypothesis import strategies as st
 from upserts import SEEDS, Model, Record, Table, a_few, by_offset, by_sequence
@@ -63,7 +63,7 @@ def test_current_rows_are_those_of_all_records_and_the_table_those_of_the_last_f
     else:
         records, cuts = by_offset(seed)
         epochs = [records[start:end] for start, end in cuts]
-    table = Table(spark.newSession(), tmp_path, merge="on_read", **sink)
+    table = Table(own_session(spark), tmp_path, merge="on_read", **sink)
     seen: list[Record] = []
     folded = Model(sequenced, nulls)
     for number, epoch in enumerate(epochs):
@@ -82,7 +82,7 @@ def test_current_rows_are_those_of_all_records_and_the_table_those_of_the_last_f
 @given(seed=SEEDS)
 def test_rows_that_stay_when_they_are_deleted(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     records, epochs = by_offset(seed)
-    table = Table(spark.newSession(), tmp_path, merge="on_read", deletes="soft")
+    table = Table(own_session(spark), tmp_path, merge="on_read", deletes="soft")
     for start, end in epochs:
         table.write(records[start:end])
     expected = Model(False, records=records).soft_rows()
@@ -156,6 +156,7 @@ def start(*arguments: object) -> subprocess.Popen[str]:
     return subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.classic("its runs are processes of their own")
 @pytest.mark.parametrize("kill", [Step.COMMITTED, Step.FOLDING, Moment.MID_WRITE, Moment.BEFORE_COMMIT, Step.FOLDED])
 def test_killed_around_a_fold(kill: Step | Moment, lake: Lake, topic: Topic) -> None:
     topic.send_rows([("a", 0), ("b", 0)])

@@ -10,6 +10,10 @@ from nbformat import NotebookNode
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+RUN = [
+    pytest.param(file, marks=pytest.mark.spark4("it reads objects through S3A")) if file.stem.startswith("05") else file
+    for file in NOTEBOOKS
+]
 VARIES = "varies"
 """Tag of a cell whose output is another one each time."""
 
@@ -32,7 +36,7 @@ def pictures(notebook: NotebookNode) -> list[int]:
     return [sum("image/png" in output.get("data", {}) for output in cell.get("outputs", ())) for cell in notebook.cells]
 
 
-@pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", RUN, ids=lambda file: file.stem)
 def test_a_notebook_runs_and_says_what_is_kept_in_it(file: Path, tmp_path: Path) -> None:
     kept = nbformat.read(file, as_version=4)
     fresh = nbformat.read(file, as_version=4)

@@ -56,6 +56,9 @@ def test_nothing_but_the_two_packages_lands_in_site_packages(built: Path) -> Non
         "connector/examples/word_count.yaml",
         "connector/jars/spark.xml",
         "connector/log4j2.properties",
+        "connector/ui/templates/pipelines.html",
+        "connector/ui/static/style.css",
+        "connector/ui/static/refresh.js",
     ):
         assert needed in names
     (sdist,) = built.glob("*.tar.gz")
@@ -70,10 +73,12 @@ def test_the_metadata_names_pythons_and_extras(python: Path) -> None:
     program += "print(d['Requires-Python'], *d.get_all('Provides-Extra'), *d.get_all('Classifier'))"
     told = subprocess.run([python, "-c", program], check=True, capture_output=True, text=True, cwd="/").stdout
     assert told.startswith(">=3.10")
-    for named in ("s3", "avro", "notebooks", "dev", *(f"Python :: 3.{minor}" for minor in range(10, 14))):
+    extras = ("s3", "avro", "telemetry", "ui", "notebooks", "dev")
+    for named in (*extras, *(f"Python :: 3.{minor}" for minor in range(10, 14))):
         assert named in told
 
 
+@pytest.mark.classic("its runs are processes of their own")
 def test_it_runs_a_pipeline_away_from_the_checkout(python: Path, lake: Lake, topic: Topic) -> None:
     topic.send_rows([("a", 1), ("b", 2)])
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from conftest import Send
 from pages import Reader, blocks
 
@@ -55,6 +56,7 @@ def test_a_backfill_with_another_logic_is_swapped_in(reader: Reader, send: Send)
     assert rows(reader, "daily.yaml", "shop", "cents") == [("a", 400)]
 
 
+@pytest.mark.spark4("on_new_column: add, of JSON, goes by VARIANT")
 def test_a_schema_changes(reader: Reader, send: Send) -> None:
     section = "Change a schema"
     send("visits", ("x", {"page": "/", "at": "2026-11-01T00:00:00Z"}))

@@ -140,11 +140,11 @@ def test_a_commit_of_a_newer_format_is_refused(lake: Lake, topic: Topic) -> None
     assert lake.spark is not None
     topic.send_rows(some(0, 10))
     lake.pipeline().run()
-    newer = json.dumps({"lakelock": 2, "pipeline": "append"})
+    newer = json.dumps({"lakelock": 3, "pipeline": "append"})
     lake.spark.conf.set("spark.databricks.delta.commitInfo.userMetadata", newer)
     lake.sql("UPDATE {t} SET n = n")
     lake.spark.conf.unset("spark.databricks.delta.commitInfo.userMetadata")
-    with pytest.raises(UnsupportedFormat, match="format 2"):
+    with pytest.raises(UnsupportedFormat, match="format 3"):
         lake.pipeline().run()
 
 

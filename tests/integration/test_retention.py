@@ -16,20 +16,10 @@ def some(first: int, count: int) -> list[tuple[str, int]]:
     return [("a", number) for number in range(first, first + count)]
 
 
-def send_at(topic: Topic, rows: list[tuple[str, int]], when: datetime) -> None:
-    from kafka import KafkaProducer
-
-    producer = KafkaProducer(bootstrap_servers=topic.broker.bootstrap, acks="all")
-    for key, number in rows:
-        value = json.dumps({"k": key, "n": number}).encode()
-        producer.send(topic.name, value, partition=0, timestamp_ms=int(when.timestamp() * 1000))
-    producer.close()
-
-
 def test_what_is_lost_is_named_by_range_number_and_time(lake: Lake, topic: Topic) -> None:
     topic.send_rows(some(0, 10), partition=0)
     lake.pipeline().run()
-    send_at(topic, some(10, 10), datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc))
+    topic.send_rows(some(10, 10), partition=0, at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc))
     topic.delete_before(0, 14)
     with pytest.raises(OffsetsLost) as caught:
         lake.pipeline().run()
@@ -43,7 +33,7 @@ def test_what_is_lost_is_named_by_range_number_and_time(lake: Lake, topic: Topic
 def test_it_goes_on_a_stated_time_ahead_of_the_oldest_record(lake: Lake, topic: Topic) -> None:
     now = datetime.now(timezone.utc) - timedelta(hours=1)
     for minute in range(10):
-        send_at(topic, some(minute, 1), now + timedelta(minutes=minute))
+        topic.send_rows(some(minute, 1), partition=0, at=now + timedelta(minutes=minute))
         if minute == 1:
             lake.pipeline().run()
     topic.delete_before(0, 4)

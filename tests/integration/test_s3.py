@@ -20,6 +20,8 @@ from connector.protocol.steps import Event, Step
 from sinks.errors import ConfigurationError, UnsafeStore
 from sinks.staging import Staging
 
+pytestmark = pytest.mark.spark4("S3A's conditional writes")
+
 KINDS = ("append", "upsert")
 CHECKSUMS = "spark.databricks.delta.writeChecksumFile.enabled"
 RETRIES = {
@@ -205,6 +207,7 @@ with session(dict(pair.split("=", 1) for pair in pairs), name=number) as spark:
 """
 
 
+@pytest.mark.classic("its runs are processes of their own")
 def test_three_drivers_at_once_lose_no_commit_and_with_deltas_own_log_store_they_do(
     bucket: Bucket, tmp_path: Path
 ) -> None:

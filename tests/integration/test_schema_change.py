@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from conftest import Lake, Topic
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
 
 from connector.audit import audit
 from connector.protocol.steps import Event, Step
+from connector.spark import from_ddl
 from sinks.errors import BadRecord, SchemaMismatch
 from sinks.evolution import differences, narrowed
 
@@ -20,6 +20,10 @@ def columns(lake: Lake, kind: str = "append") -> dict[str, str]:
     return {field.name: field.dataType.simpleString() for field in lake.frame(kind).schema if field.name[0] != "_"}
 
 
+learns = pytest.mark.spark4("on_new_column: add, of JSON, goes by VARIANT")
+
+
+@learns
 @pytest.mark.parametrize("kind", ["append", "upsert"])
 def test_a_column_more_in_the_file_is_in_the_commit_of_the_first_rows(lake: Lake, topic: Topic, kind: str) -> None:
     topic.send(("a", {"k": "a", "n": 1}), ("b", {"k": "b", "n": 1}))
@@ -50,6 +54,7 @@ def test_a_column_more_in_the_file_is_in_the_commit_of_the_first_rows(lake: Lake
     assert lake.sql("SELECT k, n, at.zip, at.city, x FROM {t} WHERE k = 'd'", kind) == [("d", 3, "1", "X", None)]
 
 
+@learns
 def test_what_would_lose_values_is_refused(lake: Lake, topic: Topic) -> None:
     topic.send(("a", {"k": "a", "n": 1}))
     lake.pipeline().run()
@@ -59,6 +64,7 @@ def test_what_would_lose_values_is_refused(lake: Lake, topic: Topic) -> None:
     assert lake.rows() == [("a", 1)]
 
 
+@learns
 def test_new_fields_of_records_become_columns(lake: Lake, topic: Topic) -> None:
     topic.send(("a", {"k": "a", "n": 1}))
     pipeline = lake.pipeline(on_new_column="add", epoch={"max_records": 3})
@@ -89,6 +95,7 @@ def test_new_fields_of_records_become_columns(lake: Lake, topic: Topic) -> None:
         pipeline.run()
 
 
+@learns
 def test_fields_that_cant_be_columns_are_bad_records(lake: Lake, topic: Topic) -> None:
     topic.send(
         ("a", {"k": "a", "n": 1}), ("b", {"k": "b", "n": 2, "of that name": 1}), ("c", {"k": "c", "n": 3, "more": {}}),
@@ -104,6 +111,7 @@ def test_fields_that_cant_be_columns_are_bad_records(lake: Lake, topic: Topic) -
     ]  # fmt: skip
 
 
+@learns
 def test_new_fields_are_learned_once_for_both_tables_of_two_phase_commit(lake: Lake, topic: Topic) -> None:
     sinks = [
         {"type": "delta_append", "path": str(lake.path("append"))},
@@ -121,6 +129,7 @@ def test_new_fields_are_learned_once_for_both_tables_of_two_phase_commit(lake: L
     assert lake.sql("SELECT n, more FROM {t}", "upsert") == [(2, "x")]
 
 
+@learns
 def test_a_crash_before_the_commit_leaves_the_table_without_the_column(lake: Lake, topic: Topic) -> None:
     topic.send(("a", {"k": "a", "n": 1}))
     lake.pipeline().run()
@@ -180,11 +189,11 @@ def test_the_case_of_a_name_is_no_difference(lake: Lake, topic: Topic) -> None:
     ],
 )
 def test_which_differences_there_are(spark: SparkSession, table: str, rows: str, found: dict[str, list[str]]) -> None:
-    told = differences(StructType.fromDDL(table), StructType.fromDDL(rows))  # type: ignore[arg-type]
+    told = differences(from_ddl(table), from_ddl(rows))  # type: ignore[arg-type]
     assert {kind: list(names) for kind, names in vars(told).items() if names} == found
 
 
 def test_what_the_table_lacks_is_left_out_of_a_value(spark: SparkSession) -> None:
-    table, rows = (StructType.fromDDL(ddl)["a"].dataType for ddl in ("a STRUCT<x: INT>", "a STRUCT<x: INT, y: INT>"))
+    table, rows = (from_ddl(ddl)["a"].dataType for ddl in ("a STRUCT<x: INT>", "a STRUCT<x: INT, y: INT>"))
     assert narrowed("a", rows, table) == "CASE WHEN a IS NOT NULL THEN named_struct('x', a.`x`) END"
     assert narrowed("a", table, table) == "a"

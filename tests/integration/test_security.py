@@ -218,6 +218,7 @@ def command(*words: object, folder: Path) -> str:
     return f"{done.stdout}{done.stderr}\nexit code {done.returncode}"
 
 
+@pytest.mark.classic("its runs are processes of their own")
 def test_no_secret_is_printed_or_written_anywhere(locked_lake: Lake, place: Secured) -> None:
     topic, folder = locked_lake.topic, locked_lake.folder
     kafka = place.kafka(place.user(("READ", "TOPIC", topic.name)))

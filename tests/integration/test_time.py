@@ -9,7 +9,7 @@ from conftest import Lake, Topic
 
 from connector import Pipeline
 from connector.rewind import Rewind
-from sinks.errors import ConfigurationError, Fenced, PositionMismatch
+from sinks.errors import ConfigurationError, Fenced, OffsetsLost, PositionMismatch
 
 SCHEMA = "k STRING, n INT, t TIMESTAMP"
 NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
@@ -100,6 +100,53 @@ def test_a_run_that_was_planned_before_a_rewind_does_not_write(lake: Lake, topic
     assert counted(lake) == [(2, 3)]
 
 
+def test_a_rewind_by_kafkas_timestamps_keeps_what_topics_of_old_have_left(lake: Lake, topic: Topic) -> None:
+    """One was made again, one has left the pipeline: neither can be read again, and the table may not lose them."""
+    gone = Topic(topic.broker, f"{topic.name}.gone")
+    gone.broker.create_topic(gone.name, 1)
+    gone.send_rows([("gone", 1)])
+    topic.send_rows([("old", 1), ("old", 2)], partition=0)
+    lake.pipeline(source={"topics": [topic.name, gone.name]}).run()
+    topic.broker.delete_topic(topic.name)
+    topic.broker.create_topic(topic.name, 2)
+    topic.send_rows([("a", 1)], partition=0, at=at(1))
+    pipeline = lake.pipeline(source={"on_recreated_topic": "continue"})
+    pipeline.run()
+    topic.send_rows([("b", 2), ("c", 3)], partition=1, at=at(2))
+    pipeline.run()
+    kept = [("gone", 1), ("old", 1), ("old", 2)]
+    for when, epoch, again, left in ((at(2), 3, 2, [("a", 1)]), (at(1), 2, 3, [])):
+        plan = pipeline.rewind(to_event_time=when, confirm=yes)
+        assert (plan.target.epoch, plan.again) == (epoch, again)
+        assert lake.rows() == sorted(left + kept)
+        pipeline.run()
+        assert lake.rows() == sorted([("a", 1), ("b", 2), ("c", 3), *kept])
+    version = lake.version()
+    with pytest.raises(OffsetsLost, match=r"version 1.*made again since"):
+        pipeline.rewind(to_version=1, confirm=yes)
+    assert lake.version() == version
+
+
+def test_a_rewind_refuses_what_no_run_would_read_again(lake: Lake, topic: Topic) -> None:
+    topic.send_rows([("a", 1), ("a", 2)], partition=0)
+    lake.pipeline().run()
+    with pytest.raises(OffsetsLost, match=f"{topic.name}-0 .0, 2..*begins behind"):
+        lake.pipeline(source={"start": "latest"}).rewind(to_event_time=at(0), confirm=yes)
+    topic.delete_before(0, 1)
+    with pytest.raises(OffsetsLost, match=f"{topic.name}-0 .0, 1..*no longer holds"):
+        lake.pipeline(source={"on_data_loss": "continue"}).rewind(to_event_time=at(0), confirm=yes)
+    assert lake.rows() == [("a", 1), ("a", 2)]
+
+
+def test_a_rewind_refuses_a_version_of_another_delivery(lake: Lake, topic: Topic) -> None:
+    for number, delivery in enumerate(("transactional", "manual_commit", "transactional")):
+        topic.send_rows([("a", number)])
+        lake.pipeline(delivery=delivery).run()
+    with pytest.raises(ConfigurationError, match="was written by delivery: manual_commit"):
+        lake.pipeline().rewind(to_version=3, confirm=yes)
+    assert len(lake.rows()) == 3
+
+
 def test_a_replay_into_a_new_table_and_the_swap(lake: Lake, topic: Topic, tmp_path: Path) -> None:
     lake.pipeline("upsert").run()
     topic.send_rows([("a", 1), ("b", 2)], partition=0)
@@ -120,14 +167,8 @@ def test_a_replay_into_a_new_table_and_the_swap(lake: Lake, topic: Topic, tmp_pa
 
 
 def test_a_replay_ends_where_it_is_told(lake: Lake, topic: Topic, tmp_path: Path) -> None:
-    from kafka import KafkaProducer
-
-    producer = KafkaProducer(bootstrap_servers=topic.broker.bootstrap)
     for minute in range(6):
-        millis = int(at(minute).timestamp() * 1000)
-        producer.send(topic.name, b'{"k": "a", "n": %d}' % minute, partition=minute % 2, timestamp_ms=millis)
-    producer.flush()
-    producer.close()
+        topic.send_rows([("a", minute)], partition=minute % 2, at=at(minute))
     new = str(tmp_path / "new")
     assert lake.pipeline().replay(new, since=at(2), until=at(5)).rows == 3
     assert {row["n"] for row in lake.spark.read.format("delta").load(new).collect()} == {2, 3, 4}

@@ -2,9 +2,9 @@
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import datetime, timedelta, timezone
 
 import pytest
 from conftest import Lake, Topic, wait_until
@@ -91,12 +91,9 @@ def test_an_epoch_is_bounded_by_bytes(lake: Lake, topic: Topic) -> None:
 
 
 def test_status_tells_for_how_long_the_next_record_waits(lake: Lake, topic: Topic) -> None:
-    long_ago = int((time.time() - 3600) * 1000)
-    producer = KafkaProducer(bootstrap_servers=topic.broker.bootstrap)
+    long_ago = datetime.now(timezone.utc) - timedelta(hours=1)
     for minute in range(3):
-        value = json.dumps({"k": "a", "n": minute}).encode()
-        producer.send(topic.name, value, partition=0, timestamp_ms=long_ago + minute * 60_000)
-    producer.close()
+        topic.send_rows([("a", minute)], partition=0, at=long_ago + timedelta(minutes=minute))
     pipeline = lake.pipeline(source={"start": {topic.name: {"0": 1, "1": -1}}})
     before = pipeline.status().lag_seconds
     assert 3600 <= before[TopicPartition(topic.name, 0)] < 3700  # nothing is stored yet: from the oldest record on

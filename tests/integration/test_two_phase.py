@@ -163,7 +163,9 @@ def test_a_decided_epoch_is_committed_though_kafka_has_lost_it(lake: Lake) -> No
     options = two_tables(lake, epoch={"max_records": 2})
     stopped_at(Step.DECIDED, options)
     lake.topic.delete_before(0, 4)
-    found = Pipeline.from_options(options).recover()
+    steps: list[Step] = []
+    found = Pipeline.from_options(options).recover(observers=[lambda event: steps.append(event.step)])
+    assert steps[0] is Step.IN_DOUBT
     assert (found.found, found.did) == (Found.NOTHING, Did.ROLLED_FORWARD)
     assert (lake.rows("append"), lake.rows("upsert")) == (sorted(ROWS), NEWEST)
     assert Pipeline.from_options(options).run().epochs == 0
@@ -198,6 +200,14 @@ def test_an_epoch_whose_staged_rows_are_gone_is_read_again(lake: Lake) -> None:
     assert (found.found, found.did) == (Found.NOTHING, Did.READ_AGAIN)
     assert (lake.rows("append"), lake.rows("upsert")) == (sorted(ROWS), NEWEST)
     assert [state for _, state, _ in log(lake)][-3:] == ["decided", "decided", "done"]
+
+
+def test_a_transform_gives_each_sink_its_own_rows(lake: Lake) -> None:
+    """A tombstone is a row for the upsert only: the append has to refuse it, also where both share a session."""
+    lake.topic.send(("a", {"k": "a", "n": 1}), ("a", None), partition=0)
+    with pytest.raises(BadRecord, match="tombstone"):
+        Pipeline.from_options(two_tables(lake, transform="SELECT k, n FROM records")).run()
+    assert (lake.rows("append"), lake.rows("upsert")) == ([], [])
 
 
 def test_an_epoch_is_never_mixed_from_two_versions_of_the_file(lake: Lake) -> None:
@@ -263,6 +273,14 @@ def test_a_key_that_left_its_partition_stops_before_the_decision(lake: Lake) -> 
         Pipeline.from_options(options).run()
     assert [state for _, state, _ in log(lake)] == ["begun", "decided", "done", "begun", "aborted"]
     assert lake.rows("append") == [("a", 1)]
+
+
+def test_a_key_in_two_partitions_of_one_epoch_stops_it_with_their_names(lake: Lake) -> None:
+    for partition in (0, 1):
+        lake.topic.send_rows([("a", partition)], partition=partition)
+    with pytest.raises(KeyMoved, match=f"Key .* came from {lake.topic.name}-. so far, and now from {lake.topic.name}-"):
+        Pipeline.from_options(two_tables(lake)).run()
+    assert [state for _, state, _ in log(lake)] == ["begun", "aborted"]
 
 
 def test_a_sink_that_does_not_stand_where_the_log_says_is_named(lake: Lake) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import Lake, Topic
+from conftest import Lake, Topic, own_session
 from hypothesis import given
 from upserts import SEEDS, Model, Record, Table, a_few, by_offset, by_sequence
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @given(seed=SEEDS)
 def test_deletes_in_the_order_of_offsets(spark: SparkSession, tmp_path: Path, delivery: str, seed: int) -> None:
     records, epochs = by_offset(seed)
-    table = Table(spark.newSession(), tmp_path, delivery)
+    table = Table(own_session(spark), tmp_path, delivery)
     for start, end in epochs:
         table.write(records[start:end])
         assert table.rows() == Model(False, records=records[:end]).rows()
@@ -38,7 +38,7 @@ def test_deletes_in_the_order_of_offsets(spark: SparkSession, tmp_path: Path, de
 @given(seed=SEEDS)
 def test_soft_deletes_in_the_order_of_offsets(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     records, epochs = by_offset(seed)
-    table = Table(spark.newSession(), tmp_path, deletes="soft")
+    table = Table(own_session(spark), tmp_path, deletes="soft")
     for start, end in epochs:
         table.write(records[start:end])
     by = "CASE WHEN _deleted_by IS NOT NULL THEN struct(_deleted_by.`partition`, _deleted_by.offset) END"
@@ -52,7 +52,7 @@ def test_nulls_leave_older_values_in_the_order_of_offsets(
     spark: SparkSession, tmp_path: Path, delivery: str, seed: int
 ) -> None:
     records, epochs = by_offset(seed)
-    table = Table(spark.newSession(), tmp_path, delivery, ignore_null_updates=True)
+    table = Table(own_session(spark), tmp_path, delivery, ignore_null_updates=True)
     for start, end in epochs:
         table.write(records[start:end])
         assert table.rows() == Model(False, True, records[:end]).rows()
@@ -65,7 +65,7 @@ def test_deletes_and_truncates_in_the_order_of_a_sequence(
     spark: SparkSession, tmp_path: Path, delivery: str, seed: int
 ) -> None:
     epochs = by_sequence(seed)
-    table = Table(spark.newSession(), tmp_path, delivery, sequence_by="seq", apply_as_truncates="op = 't'")
+    table = Table(own_session(spark), tmp_path, delivery, sequence_by="seq", apply_as_truncates="op = 't'")
     seen: list[Record] = []
     for epoch in epochs:
         table.write(epoch)
@@ -77,7 +77,7 @@ def test_deletes_and_truncates_in_the_order_of_a_sequence(
 @given(seed=SEEDS)
 def test_soft_deletes_in_the_order_of_a_sequence(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     epochs = by_sequence(seed, "uuud")
-    table = Table(spark.newSession(), tmp_path, sequence_by="seq", deletes="soft")
+    table = Table(own_session(spark), tmp_path, sequence_by="seq", deletes="soft")
     for epoch in epochs:
         table.write(epoch)
     by = "CASE WHEN _deleted_by IS NOT NULL THEN struct(_deleted_by.`partition`, _deleted_by.offset) END"
@@ -91,7 +91,7 @@ def test_soft_deletes_in_the_order_of_a_sequence(spark: SparkSession, tmp_path: 
 def test_nulls_leave_older_values_in_the_order_of_a_sequence(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     epochs = by_sequence(seed)
     table = Table(
-        spark.newSession(), tmp_path, sequence_by="seq", apply_as_truncates="op = 't'", ignore_null_updates=True
+        own_session(spark), tmp_path, sequence_by="seq", apply_as_truncates="op = 't'", ignore_null_updates=True
     )
     seen: list[Record] = []
     for epoch in epochs:
@@ -101,7 +101,7 @@ def test_nulls_leave_older_values_in_the_order_of_a_sequence(spark: SparkSession
 
 
 def test_a_delete_that_leaves_no_row_in_the_first_epoch_is_remembered(spark: SparkSession, tmp_path: Path) -> None:
-    table = Table(spark.newSession(), tmp_path, sequence_by="seq")
+    table = Table(own_session(spark), tmp_path, sequence_by="seq")
     table.write([Record("a", "u", 1, 1, seq=1), Record("a", "d", None, None, seq=3, offset=1)])
     table.write([Record("a", "u", 2, 2, seq=2, offset=2)])
     assert table.rows() == {}

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from pydantic import SecretStr
 
-from connector.config import FromTimestamp, Interval, PipelineConfig, load, parse
+from connector.config import FromTimestamp, Interval, PipelineConfig, checked_elsewhere, load, parse
 from sinks.errors import ConfigurationError
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -140,6 +140,27 @@ def test_a_missing_secret_names_the_option_but_no_value() -> None:
     assert "source.kafka.ssl.key.password: the environment variable NOT_SET_ANYWHERE isn't set" in said
 
 
+def test_what_only_the_machine_that_runs_it_knows_is_not_checked_and_all_else_is(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    kafka = {
+        "bootstrap.servers": "${env:NOT_SET_ANYWHERE}",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.jaas.config": "${env:NOT_SET_ANYWHERE}",
+        "ssl.ca.location": "${file:/not/here.pem}",
+    }
+    sinks = [{"type": "delta_append", "path": "s3a://${env:NOT_SET_ANYWHERE}/p"}]
+    known = options(source=source(kafka=kafka), sinks=sinks, trigger={"interval": "${env:NOT_SET_ANYWHERE}"})
+    file.write_text(yaml.safe_dump(known))
+    assert checked_elsewhere(file) == "p"
+    assert checked_elsewhere(file, ["name=${env:NOT_SET_ANYWHERE}"]) == "p", "the file's"
+    with pytest.raises(ConfigurationError, match=r"has 1 fault(.|\n)*sinks\[0\].mode: unknown option"):
+        checked_elsewhere(file, ["sinks[0].mode=append"])
+    file.write_text("")
+    with pytest.raises(ConfigurationError, match="this one is empty"):
+        checked_elsewhere(file)
+
+
 def test_a_fault_beside_a_secret_does_not_show_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PASSWORD", "hunter2")
     kafka = {"bootstrap.servers": "b:1", "group.id": "${env:PASSWORD}", "x": ["${env:PASSWORD}"]}
@@ -257,7 +278,7 @@ LETTERS = {"path": "lake/dead"}
         ),
         ({"value": {"format": "avro"}}, "value: give schema_file, a file with an Avro schema, or registry"),
         ({"value": {"format": "debezium"}}, "value: give schema, the columns of the table, for events in JSON"),
-        ({"key": {"format": "xml"}}, "key.format: is one of json, string, bytes, avro, debezium, not 'xml'"),
+        ({"key": {"format": "xml"}}, "key.format: is one of json, string, bytes, avro, debezium, rows, not 'xml'"),
     ],
 )
 def test_formats_and_dead_letters_are_explained(changes: dict[str, object], said: str) -> None:

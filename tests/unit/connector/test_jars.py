@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from connector import jars
+from connector.jars import built_for
 from connector.spark import _jars as spark_jars
-from sinks.errors import JarsMissing
+from sinks.errors import ConfigurationError, JarsMissing
 
 POM = Path(jars.__file__).parent
 
@@ -92,7 +93,7 @@ def test_fetch_brings_the_jars_and_nothing_remains_beside_them(home: Path, maven
     maven.behave("", "b.jar", "a.jar")
     assert names(jars.fetch("spark")) == ["a.jar", "b.jar"]
     assert [path.name for path in home.iterdir()] == ["spark"]
-    assert (home / "spark" / "pom.xml").read_bytes() == (POM / "spark.xml").read_bytes()
+    assert (home / "spark" / "pom.xml").read_bytes() == (POM / built_for.installed().pom).read_bytes()
 
 
 def test_maven_works_on_a_copy_outside_of_the_package(home: Path, maven: Maven) -> None:
@@ -173,9 +174,10 @@ def test_jars_that_somebody_else_put_there_are_not_deleted(home: Path, maven: Ma
     assert maven.calls == []
 
 
-def test_sparks_jars_bring_nothing_with_them() -> None:
+@pytest.mark.parametrize("pom", [pair.pom for pair in built_for.PAIRS])
+def test_sparks_jars_bring_nothing_with_them(pom: str) -> None:
     space = {"m": "http://maven.apache.org/POM/4.0.0"}
-    for dependency in ET.parse(POM / "spark.xml").iterfind(".//m:dependency", space):
+    for dependency in ET.parse(POM / pom).iterfind(".//m:dependency", space):
         excluded = [dependency.findtext(f".//m:exclusion/m:{part}", "", space) for part in ("groupId", "artifactId")]
         assert excluded == ["*", "*"], dependency.findtext("m:artifactId", "", space)
 
@@ -187,6 +189,52 @@ def test_the_log_stores_jar_was_built_from_the_source_next_to_it() -> None:
             assert f"lakelock/{source.stem}.class" in archive.namelist()
 
 
+def installed(monkeypatch: pytest.MonkeyPatch, spark: str, delta: str) -> None:
+    versions = {"pyspark": spark, "delta-spark": delta}
+    monkeypatch.setattr(built_for, "version", versions.__getitem__)
+    monkeypatch.setattr("connector.spark.version", versions.__getitem__)
+
+
+@pytest.mark.parametrize(
+    ("spark", "delta", "named"),
+    [
+        ("4.1.1", "4.4.0", ["io.delta:delta-spark_4.1_2.13:4.4.0", "org.apache.spark:spark-avro_2.13:4.1.1"]),
+        ("3.5.7", "3.3.2", ["io.delta:delta-spark_2.12:3.3.2", "org.apache.spark:spark-avro_2.12:3.5.7"]),
+    ],
+)
+def test_jars_are_those_of_the_spark_that_is_installed(
+    spark: str, delta: str, named: list[str], home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed(monkeypatch, spark, delta)
+    assert set(named) < set(spark_jars({}, False)["spark.jars.packages"].split(","))
+    pom = (POM / built_for.installed().pom).read_text(encoding="utf-8")
+    assert f"<version>{spark}</version>" in pom
+    assert f"<version>{delta}</version>" in pom
+
+
+@pytest.mark.parametrize(("spark", "delta"), [("3.5.7", "4.4.0"), ("4.1.1", "3.3.2"), ("4.0.1", "4.0.0")])
+def test_a_spark_and_a_delta_lake_that_are_no_pair_are_refused(
+    spark: str, delta: str, home: Path, maven: Maven, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed(monkeypatch, spark, delta)
+    for use in (lambda: spark_jars({}, False), lambda: jars.fetch("spark")):
+        with pytest.raises(ConfigurationError, match=f"pyspark {spark} and delta-spark {delta}") as error:
+            use()
+        assert '"pyspark==3.5.*" "delta-spark==3.3.*"' in error.value.hint
+    assert maven.calls == []
+
+
+def test_tables_on_s3_need_spark_4_unless_their_commits_are_kept_apart_otherwise(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed(monkeypatch, "3.5.7", "3.3.2")
+    with pytest.raises(ConfigurationError, match="Tables on S3 need Spark 4"):
+        spark_jars({}, True)
+    kept_apart = {"spark.delta.logStore.s3a.impl": "io.delta.storage.S3DynamoDBLogStore"}
+    assert "org.apache.hadoop:hadoop-aws:" in spark_jars(kept_apart, True)["spark.jars.packages"]
+
+
+@pytest.mark.spark4("S3A's conditional writes")
 def test_where_there_are_no_jars_spark_fetches_s3a_only_for_who_needs_it(home: Path) -> None:
     for s3 in (False, True):
         settings = spark_jars({}, s3)

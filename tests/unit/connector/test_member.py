@@ -153,6 +153,10 @@ class Client:
     def position(self, at: KafkaPartition) -> int | None:
         return self.positions.get(at)
 
+    def highwater(self, at: KafkaPartition) -> int | None:
+        assert at in self.assigned
+        return self.end(at)
+
     def assignment(self) -> set[KafkaPartition]:
         return set(self.assigned)
 
@@ -234,6 +238,19 @@ class Run:
         """The client's clock: what it has polled is committed."""
         polled = {TopicPartition(*at): offset for at, offset in self.client.positions.items()}
         self.group.stored = Offsets({**self.group.stored, **polled})
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The member's: it goes by hand, or by ``step`` each time it is looked at."""
+    clock = SimpleNamespace(now=0.0, step=0.0)
+
+    def monotonic() -> float:
+        clock.now += clock.step
+        return float(clock.now)
+
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=monotonic))
+    return clock
 
 
 @pytest.fixture
@@ -324,11 +341,22 @@ def test_a_run_ends_at_what_kafka_held_at_its_start_though_records_keep_coming(s
     assert len(client.polls) < 10
 
 
+def test_with_an_interval_what_came_since_the_start_is_behind_too(start: Start, clock: SimpleNamespace) -> None:
+    client = filled(1)
+    run = start(client, trigger={"interval": "10 seconds"}, epoch={"max_records": 2})
+
+    def three_more() -> None:
+        clock.now += 20
+        client.log[P0] += [record(len(client.log[P0]) + n) for n in range(3)]
+
+    client.script = [lambda: client.rebalance(P0, P1), *[three_more] * 3]
+    batches = run.member.batches()
+    assert [(next(batches).span, run.member.behind) for _ in range(3)] == [(2, 2), (2, 3), (2, 4)]
+
+
 def test_with_an_interval_a_batch_ends_with_its_time_though_records_keep_coming(
-    start: Start, monkeypatch: pytest.MonkeyPatch
+    start: Start, clock: SimpleNamespace
 ) -> None:
-    clock = SimpleNamespace(now=0.0)
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now))
     client = filled(1)
     run = start(client, trigger={"interval": "10 seconds"})
 
@@ -478,11 +506,8 @@ def test_partitions_that_come_while_the_clock_is_waited_for_are_not_polled_on_an
     assert not client.now_paused
 
 
-def test_a_client_that_never_commits_ends_the_run_and_nothing_is_written(
-    start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = iter(range(1000))
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
+def test_a_client_that_never_commits_ends_the_run_and_nothing_is_written(start: Start, clock: SimpleNamespace) -> None:
+    clock.step = 1.0
     run = start(filled(3), delivery="auto_commit")
     batches = run.member.batches()
     next(batches)
@@ -522,9 +547,8 @@ def test_retention_that_passes_a_running_member_is_told_as_lost_offsets(start: S
         start(Client(script=[poll])).batches()
 
 
-def test_a_silent_broker_is_looked_for(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter(range(1000))
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
+def test_a_silent_broker_is_looked_for(start: Start, clock: SimpleNamespace) -> None:
+    clock.step = 1.0
     client = filled(1)
     client.script = [lambda: None] * 1000  # never assigned
     run = start(client)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from connector.java import QUICK_START
-from connector.spark import _defaults
+from connector.spark import _added, _defaults, needs
+from sinks.errors import ConfigurationError
 
 
 def test_only_the_jvm_of_a_short_run_is_started_in_haste() -> None:
@@ -16,3 +21,46 @@ def test_where_spark_runs_elsewhere_nothing_is_said_of_its_size() -> None:
     for master in ({"spark.master": "spark://there:7077"}, {"spark.remote": "sc://there"}):
         settings = _defaults(master, s3=False, short=lambda: True)
         assert not {"spark.master", "spark.driver.memory", "spark.driver.extraJavaOptions"} & settings.keys()
+
+
+def test_what_was_submitted_stays_and_only_what_correctness_needs_is_added() -> None:
+    executor = "spark.executor.extraJavaOptions"
+    submitted = {
+        "spark.master": "spark://there:7077",
+        "spark.jars": "/theirs.jar",
+        "spark.sql.session.timeZone": "CET",
+        executor: "-Dtheirs=1",
+    }
+    settings = _added({"spark.master": "local[2]", "spark.sql.ansi.enabled": "true", executor: "-Dfile=1"}, submitted)
+    assert settings.pop(executor).endswith("16777216 -Dtheirs=1")
+    assert not settings.keys() & submitted.keys()
+    assert "spark.sql.extensions" in settings
+    assert settings["spark.sql.ansi.enabled"] == "true"
+    assert (
+        not {"spark.driver.memory", "spark.app.name", "spark.sql.shuffle.partitions", "spark.lakelock.tuning"}
+        & settings.keys()
+    )
+
+
+def test_the_log_store_is_chosen_where_its_jar_was_submitted() -> None:
+    store = "spark.delta.logStore.s3a.impl"
+    assert store not in _added({}, {"spark.jars": "/theirs.jar"})
+    assert _added({}, {"spark.jars": "/theirs.jar,/there/lakelock-s3.jar"})[store] == "lakelock.ConditionalLogStore"
+
+
+@pytest.mark.parametrize("version", ["3.5.7", "3.5.4-amzn-0", "4.0.1"])
+def test_an_option_that_an_older_spark_lacks_is_named(version: str) -> None:
+    class Older:
+        pass
+
+    spark: Any = Older()
+    spark.version = version
+    with pytest.raises(ConfigurationError, match=f"^sinks needs Spark 4.1, and this is {version}"):
+        needs(spark, "4.1", "sinks", "Leave it out.")
+    for newer in ("4.1.1", "4.2.0-preview1", "10.0.0"):
+        spark.version = newer
+        needs(spark, "4.1", "sinks", "Leave it out.")
+
+
+def test_arithmetic_is_the_same_with_every_spark() -> None:
+    assert _defaults({}, s3=False, short=lambda: False)["spark.sql.ansi.enabled"] == "true"

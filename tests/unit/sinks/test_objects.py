@@ -186,7 +186,10 @@ class TestLayout:
         assert other.attempt_of(key) is None
         assert mine.attempt_of(key.replace("part-a", "part-a-000000000001")) is None
         assert mine.attempt_of("elsewhere/" + key) is None
-        assert Layout("", "a").attempt_of(key) == 7
+        assert Layout("", "a").attempt_of(key.removeprefix("t/")) == 7
+        # Of pipelines of the same name above and below, each with attempts of its own.
+        assert Layout("", "a").attempt_of(key) is None
+        assert mine.attempt_of(key.replace("t/", "t/prod/")) is None
 
     def test_urls(self) -> None:
         assert bucket_and_prefix("s3a://lake//a/b/") == ("lake", "a/b")

@@ -18,9 +18,18 @@ LOG_STORE = "spark.delta.logStore.s3a.impl"
 class Conf:
     """A session's settings; as a session."""
 
-    def __init__(self, **settings: str) -> None:
+    def __init__(self, hadoop: str = "3.4.2", **settings: str) -> None:
         self.settings = settings
+        self.hadoop = hadoop
         self.conf = self
+
+    def sql(self, text: str) -> Any:
+        """The version of Hadoop: the one question that is asked."""
+        assert "VersionInfo" in text
+        return self
+
+    def first(self) -> dict[str, str]:
+        return {"version": self.hadoop}
 
     def get(self, key: str, default: str | None) -> str | None:
         return self.settings.get(key, default)
@@ -176,3 +185,18 @@ def test_without_boto3_the_way_out_is_said(s3: Store, monkeypatch: pytest.Monkey
     with pytest.raises(ConfigurationError, match="boto3") as error:
         s3a.client(session(s3), "b")
     assert "lakelock[s3]" in error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("hadoop", "old"), [("3.3.4", True), ("3.4.1-amzn-2", True), ("3.4.2", False), ("3.10.0", False)]
+)
+def test_a_hadoop_without_conditional_writes_is_refused_before_the_store_is_asked(
+    s3: Store, hadoop: str, old: bool
+) -> None:
+    spark = session(s3)
+    spark.hadoop = hadoop
+    if old:
+        with pytest.raises(UnsafeStore, match=f"Hadoop {hadoop}"):
+            s3a.require_conditional_writes(spark, "s3a://no-such-bucket/t")
+    else:
+        s3a.require_conditional_writes(spark, f"s3a://{s3.bucket}/t")

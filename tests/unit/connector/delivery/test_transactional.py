@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 
 from connector.delivery.transactional import deliver
 from connector.delivery.work import Work
+from connector.patience import Patience
+from connector.protocol.steps import Event, Step
 from sinks.contract import Committed, Epoch
-from sinks.errors import Fenced, PositionMismatch, TopicRecreated
+from sinks.errors import BrokerUnreachable, CommitUnknown, Fenced, PositionMismatch, TopicRecreated
 from sinks.memory import MemoryAppend, MemoryTable, MemoryUpsert
 from sinks.offsets import Offsets, TopicPartition
 
@@ -49,6 +51,78 @@ def run(
     return deliver(work, interval=None, stop=threading.Event())
 
 
+def patient(topic: Topic, table: MemoryTable, fails: Callable[[str, Epoch], None], **options: int):
+    """One run, that fails as ``fails`` says, before or after a commit, and tries again."""
+    writer = MemoryAppend(table)
+
+    def run_epoch(epoch: Epoch, behind: int) -> Committed:
+        fails("before", epoch)
+        committed = writer.write(epoch, topic.read(epoch))
+        fails("after", epoch)
+        return committed
+
+    patience = Patience(attempts=options.get("attempts", 3), longest_wait=timedelta(milliseconds=1))
+    work = Work(
+        "p", "run", topic, writer.position, run_epoch, options.get("max_records", 3), Group(), lambda event: None,
+        patience=patience,
+    )  # fmt: skip
+    return deliver(work, interval=None, stop=threading.Event())
+
+
+def announced(
+    topic: Topic,
+    table: MemoryTable,
+    *,
+    fails: int = 0,
+    until: Callable[[Event], bool],
+    latency: timedelta | None = None,
+) -> list[Event]:
+    """The steps of a run that goes on until one is as wanted. Its first ``fails`` epochs fail for a moment."""
+    writer, stop, events, failures = MemoryAppend(table), threading.Event(), [], iter(range(fails))
+
+    def run_epoch(epoch: Epoch, behind: int) -> Committed:
+        if next(failures, None) is not None:
+            topic.append(0, ("more", 0))
+            raise BrokerUnreachable("for a moment")
+        return writer.write(epoch, topic.read(epoch))
+
+    def observe(event: Event) -> None:
+        events.append(event)
+        if until(event):
+            stop.set()
+
+    patience = Patience(attempts=fails + 1, longest_wait=timedelta(milliseconds=1))
+    work = Work(
+        "p", "run", topic, writer.position, run_epoch, 100, Group(), observe, patience=patience, target_latency=latency
+    )  # fmt: skip
+    deliver(work, interval=timedelta(milliseconds=1), stop=stop)
+    return events
+
+
+def test_while_every_epoch_fails_the_run_says_how_far_behind_it_gets() -> None:
+    topic, table = Topic([[("a", 1)]]), MemoryTable()
+    run(topic, table)
+    topic.append(0, ("b", 2))
+    events = announced(topic, table, fails=3, until=lambda event: event.step is Step.WAITING)
+    assert [event.behind for event in events if event.step is Step.LOOKED] == [1, 2, 3, 4]
+    failed = [type(event.error) for event in events if event.step is Step.RETRYING]
+    assert failed == [BrokerUnreachable] * 3
+    assert (events[-1].step, events[-1].behind) == (Step.WAITING, 0)
+
+
+def test_while_records_may_wait_the_run_says_how_many_do() -> None:
+    topic, table = Topic([[("a", 1)]]), MemoryTable()
+
+    def grows(event: Event) -> bool:
+        if event.step is Step.WAITING:
+            topic.append(0, ("b", 2))
+        return event.behind == 3
+
+    events = announced(topic, table, until=grows, latency=timedelta(minutes=10))
+    told = [(event.step, event.behind) for event in events[-4:]]
+    assert told == [(Step.LOOKED, 2), (Step.WAITING, 2), (Step.LOOKED, 3), (Step.WAITING, 3)]
+
+
 records = st.lists(st.tuples(st.sampled_from("abcdef"), st.integers()), max_size=12)
 
 
@@ -73,6 +147,35 @@ def test_every_record_counts_once_whatever_the_crashes_and_the_cut_into_epochs(p
         assert numbers == list(range(1, len(numbers) + 1))
         for earlier, later in itertools.pairwise(table.commits):
             assert later.offsets.reaches(earlier.offsets)
+
+
+@given(records, st.integers(1, 4), st.lists(st.sampled_from(["before", "after", "neither"]), max_size=20))
+def test_every_record_counts_once_whatever_passes_before_and_after_commits(rows, bound, failures) -> None:
+    topic, table, left = Topic([rows]), MemoryTable(), iter(failures)
+    due: list[str] = []
+
+    def fails(when: str, epoch: Epoch) -> None:
+        if when == "before":
+            due[:] = [next(left, "neither")]
+        if due == [when]:
+            raise CommitUnknown(f"{when} the commit of epoch {epoch.number}")
+
+    patient(topic, table, fails, max_records=bound, attempts=len(failures) + 1)
+    assert sorted(table.rows) == topic.every
+    assert [position.epoch for position in table.commits] == list(range(1, len(table.commits) + 1))
+
+
+def test_a_run_that_was_replaced_while_it_waited_to_try_again_stops() -> None:
+    topic, table = Topic([[("a", n) for n in range(9)]]), MemoryTable()
+
+    def fails(when: str, epoch: Epoch) -> None:
+        if epoch.number == 2 and when == "before":
+            run(topic, table, owner="another")
+            raise BrokerUnreachable("for a moment")
+
+    with pytest.raises(Fenced, match=r"run another has committed epoch 3; this run .* after its epoch 1"):
+        patient(topic, table, fails)
+    assert sorted(table.rows) == topic.every
 
 
 def test_what_arrives_during_a_run_is_left_to_the_next() -> None:

@@ -32,7 +32,7 @@ def test_a_topic_with_another_id_was_made_again() -> None:
 
 
 def test_what_is_stored_of_the_old_one_gets_its_name_and_the_new_one_begins_at_its_beginning() -> None:
-    epoch = retirement("p", "run", POSITION, HELD, {"t": OLD})
+    epoch = retirement("p", "run", POSITION, HELD, {"t": OLD}, Offsets())
     assert (epoch.number, epoch.ranges, epoch.expected) == (8, (), POSITION)
     assert epoch.offsets.to_dict() == {OLD: {"0": 50, "1": 40}, "t": {"0": 2}, "u": {"0": 3}}
     assert epoch.since.to_dict() == {OLD: {"0": 10, "1": 0}, "t": {"0": 2}, "u": {"0": 0}}
@@ -43,11 +43,11 @@ def test_what_is_stored_of_the_old_one_gets_its_name_and_the_new_one_begins_at_i
 
 
 def test_a_topic_made_again_twice_keeps_both_names() -> None:
-    once = retirement("p", "run", POSITION, HELD, {"t": OLD}).position()
+    once = retirement("p", "run", POSITION, HELD, {"t": OLD}, Offsets()).position()
     again = replace(HELD, ids={"t": "newest", "u": "same"})
     names = recreated(once, again)
     assert names == {"t": "#new/t"}
-    twice = retirement("p", "run", once, again, names)
+    twice = retirement("p", "run", once, again, names, Offsets())
     assert twice.topics == {OLD: "old", "#new/t": "new", "t": "newest", "u": "same"}
 
 

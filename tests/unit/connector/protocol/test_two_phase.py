@@ -98,7 +98,7 @@ NO_ABORTED_ENTRY = (
     ("            yield Append(number, (Row(State.ABORTED, doubted.epoch, run),))\n", ""),
 )
 UNBOUNDED = (
-    ("Abort(before=known.number + 1)", "Abort(before=10**9)"),
+    ("Abort(before=known.over)", "Abort(before=10**9)"),
     ("            yield Abort(before=number + 1)", "            yield Abort(before=10**9)"),
 )
 ABORTS_DECIDED = (("elif doubted.state is State.BEGUN:", "elif doubted.state in (State.BEGUN, State.DECIDED):"),)
@@ -315,6 +315,13 @@ def recovering(
                 answer = {name: None if name in lost else Committed(at(action.epoch), 3) for name in action.prepared}
     except StopIteration as stop:
         return stop.value, asked
+
+
+def test_an_attempt_that_may_be_committed_is_never_over() -> None:
+    assert (LogHeld().over, DONE.over) == (1, DONE.number + 1)
+    assert BEGUN.over == SECOND.attempt
+    # Also where what was lost has been prepared again since, under the number of a later entry.
+    assert DECIDED.over == replace(DECIDED, number=9).over == SECOND.attempt
 
 
 def test_with_nothing_in_doubt_it_only_clears_up() -> None:

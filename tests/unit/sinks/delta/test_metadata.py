@@ -1,4 +1,5 @@
 import json
+import random
 from dataclasses import replace
 from datetime import datetime, timezone
 
@@ -6,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from connector.audit.claim import metadata
 from sinks.delta.metadata import CommitMetadata
 from sinks.errors import UnsupportedFormat
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
@@ -40,9 +42,32 @@ def test_a_field_of_a_later_version_is_ignored() -> None:
 
 
 def test_a_newer_major_version_is_refused() -> None:
-    fields = json.loads(METADATA.to_json()) | {"lakelock": 2}
-    with pytest.raises(UnsupportedFormat, match="format 2"):
+    fields = json.loads(METADATA.to_json()) | {"lakelock": 3}
+    with pytest.raises(UnsupportedFormat, match="format 3"):
         CommitMetadata.from_json(json.dumps(fields), pipeline="p")
+
+
+def test_of_ten_thousand_partitions_it_stays_small_and_comes_back_as_it_was() -> None:
+    chance = random.Random(1)
+    since = {TopicPartition("clicks", number): chance.randrange(10**9) for number in range(10_000)}
+    # A topic whose partitions aren't all there, beside one whose are.
+    since |= {TopicPartition("views", number): chance.randrange(10**9) for number in range(7, 50)}
+    many = replace(
+        METADATA,
+        offsets=Offsets({at: offset + 10**12 + chance.randrange(10**8) for at, offset in since.items()}),
+        since=Offsets(since),
+    )
+    text = many.to_json()
+    assert len(text) < 150_000
+    assert (json.loads(text)["lakelock"], json.loads(text)["epoch"]) == (2, 7)
+    assert CommitMetadata.from_json(text, pipeline="p") == many
+    audited = metadata(text, version=1, pipeline="p")
+    assert audited is not None
+    assert dict(audited.offsets) == dict(many.offsets)
+    assert dict(audited.since or {}) == since
+    for damaged in (text.replace('"packed":"', '"packed":"0'), text[: text.index('"packed"')] + '"packed":""}'):
+        assert CommitMetadata.from_json(damaged, pipeline="p") is None
+        assert metadata(damaged, version=1, pipeline="p") is None
 
 
 def test_another_pipelines_metadata_is_not_ours() -> None:

@@ -1,0 +1,140 @@
+"""What earlier releases have written (``tests/releases``) is read by this one, which goes on where they stood."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import sys
+import tarfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from releases.make import KEPT, READ, TOPIC, UNREAD, send
+
+from connector import Pipeline
+from connector.audit import audit
+from connector.config import parse
+from connector.log import FORMAT as LOG_FORMAT
+from connector.log import Log
+from sinks.delta.metadata import FORMAT
+from sinks.errors import UnsupportedFormat
+
+if TYPE_CHECKING:
+    from conftest import Broker
+    from pyspark.sql import SparkSession
+
+RELEASES = sorted((Path(__file__).parents[1] / "releases").glob("*.tar.gz"))
+SEVERAL = [file for file in RELEASES if not file.name.startswith("first")]
+"""Those that knew two-phase commit."""
+
+
+def named(file: Path) -> str:
+    return file.name.removesuffix(".tar.gz")
+
+
+@dataclass
+class Left:
+    """By a release, in a folder; Kafka has its topic again, under another id."""
+
+    folder: Path
+    bootstrap: str
+
+    def options(self, name: str) -> dict[str, Any]:
+        """Of a pipeline with one table."""
+        found = yaml.safe_load((self.folder / f"{name}.yaml").read_text())
+        found["source"]["kafka"]["bootstrap.servers"] = self.bootstrap
+        (sink,) = found["sinks"]
+        sink["path"] = str(self.folder / sink["path"])
+        return dict(found)
+
+    def commits(self) -> list[Path]:
+        return sorted(self.folder.glob("lake/*/_delta_log/*.json"))
+
+    def change(self, file: Path, old: str, new: str) -> None:
+        """In a commit, packed or not."""
+        lines = []
+        for line in file.read_text().splitlines():
+            action = json.loads(line)
+            text = action.get("commitInfo", {}).get("userMetadata")
+            if text is not None:
+                fields = json.loads(text)
+                if "packed" in fields:
+                    packed = zlib.decompress(base64.b85decode(fields["packed"])).decode().replace(old, new)
+                    fields["packed"] = base64.b85encode(zlib.compress(packed.encode())).decode()
+                action["commitInfo"]["userMetadata"] = json.dumps(fields, separators=(",", ":")).replace(old, new)
+            lines.append(json.dumps(action))
+        file.write_text("\n".join(lines) + "\n")
+        (file.parent / f".{file.name}.crc").unlink(missing_ok=True)
+
+
+@pytest.fixture
+def left(request: pytest.FixtureRequest, broker: Broker, tmp_path: Path) -> Iterator[Left]:
+    with tarfile.open(request.param) as kept:
+        kept.extractall(tmp_path, filter="data")
+    broker.create_topic(TOPIC, 2, KEPT)
+    try:
+        send(broker.bootstrap, json.loads((tmp_path / "records.json").read_text()))
+        left = Left(tmp_path, broker.bootstrap)
+        if (tmp_path / "append.yaml").exists():
+            known = Pipeline.from_options(left.options("append")).status().held.ids[TOPIC]
+            for file in left.commits():
+                left.change(file, (tmp_path / "topic_id").read_text(), known)
+        yield left
+    finally:
+        broker.delete_topic(TOPIC)
+
+
+@pytest.mark.parametrize("left", RELEASES, indirect=True, ids=named)
+def test_a_table_of_an_earlier_release_goes_on_where_it_stands(left: Left, spark: SparkSession) -> None:
+    everything = [(f"k{number % 4}", number) for number in range(READ + UNREAD)]
+    for name, wanted in (("append", everything), ("latest", list(dict(everything).items()))):
+        pipeline = Pipeline.from_options(left.options(name))
+        status = pipeline.status()
+        assert status.position is not None
+        assert (status.position.epoch, status.position.source) == (2, "commit")
+        assert status.offsets.to_dict() == {TOPIC: {"0": READ // 2, "1": READ // 2}}
+        assert pipeline.run().epochs == 1
+        rows = spark.read.format("delta").load(left.options(name)["sinks"][0]["path"]).select("k", "n").collect()
+        assert sorted(map(tuple, rows)) == sorted(wanted)
+        assert audit(parse(left.options(name))).ok
+
+
+@pytest.mark.classic("its runs are processes of their own")
+@pytest.mark.parametrize("left", SEVERAL, indirect=True, ids=named)
+def test_an_epoch_that_an_earlier_release_has_decided_is_committed(left: Left, spark: SparkSession) -> None:
+    """Without Kafka, from what was staged then. The log knows the tables by the names that the file gives them."""
+    command = [sys.executable, "-m", "connector", "recover", "both.yaml", "--json"]
+    file = left.folder / "both.yaml"
+    file.write_text(
+        yaml.safe_dump({**yaml.safe_load(file.read_text()), "source": left.options("append")["source"]}),
+        encoding="utf-8",
+    )
+    done = subprocess.run(command, cwd=left.folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["did"].startswith("committed")
+    everything = [(f"k{number % 4}", number) for number in range(READ)]
+    for name, wanted in (("both_rows", everything), ("both_latest", list(dict(everything).items()))):
+        rows = spark.read.format("delta").load(str(left.folder / "lake" / name)).select("k", "n").collect()
+        assert sorted(map(tuple, rows)) == sorted(wanted)
+
+
+@pytest.mark.parametrize("left", RELEASES[-1:], indirect=True, ids=named)
+def test_what_a_later_release_has_written_is_refused(left: Left, spark: SparkSession) -> None:
+    newest = [file for file in left.commits() if file.parent.parent.name == "append"][-1]
+    for written in range(1, FORMAT + 1):
+        left.change(newest, f'"lakelock":{written},', f'"lakelock":{FORMAT + 1},')
+    before = newest.parent.stat().st_mtime_ns
+    with pytest.raises(UnsupportedFormat, match=f"in format {FORMAT + 1}"):
+        Pipeline.from_options(left.options("append")).run()
+    assert newest.parent.stat().st_mtime_ns == before
+
+    log = str(left.folder / "lake" / "both_log")
+    spark.sql(f"UPDATE delta.`{log}` SET format = {LOG_FORMAT + 1}")
+    with pytest.raises(UnsupportedFormat, match=f"in format {LOG_FORMAT + 1}"):
+        Log(spark, path=log, name=None, pipeline="both", run="").read()

@@ -1,0 +1,60 @@
+"""The page of a real pipeline, from the real server."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from typing import TYPE_CHECKING
+
+import pytest
+from conftest import wait_until
+from typer.testing import CliRunner
+
+from connector import Pipeline
+from connector.cli import app
+
+if TYPE_CHECKING:
+    from conftest import Lake
+
+pytestmark = pytest.mark.classic("the server is a process of its own")
+
+
+def test_the_page_shows_a_pipeline_and_what_arrives_meanwhile(lake: Lake) -> None:
+    lake.topic.send_rows([("a", 1), ("b", 2)], partition=0)
+    lake.topic.send(("c", b"broken"), partition=1)
+    letters = {"dead_letters": {"path": str(lake.path("letters")), "max_share": 1}, "on_bad_record": "dead_letter"}
+    file = lake.file(**letters)
+    Pipeline.from_file(file).run()
+    command = [sys.executable, "-m", "connector", "ui", str(file), "--port", "0", "--every", "0.2"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as serving:
+        try:
+            assert serving.stdout is not None
+            url = serving.stdout.readline().split()[0]
+            assert url.startswith("http://127.0.0.1:")
+
+            def said(path: str) -> str:
+                with urllib.request.urlopen(f"{url}{path}", timeout=10) as answer:
+                    return " ".join(re.sub("<[^>]+>", " ", answer.read().decode()).split())
+
+            assert "not seen yet" in said("")
+            wait_until(lambda: "up to date" in said(""), seconds=90, what="the first look")
+            page = said("p/1")
+            assert f"{lake.topic.name} 0 2 2 0" in page
+            assert "run " + lake.metadata()[-1]["owner"] in page
+            assert re.search(r"Records that were set aside .* 1 &times; ", page)
+            lake.topic.send_rows([("d", 4)], partition=0)
+            wait_until(lambda: "append behind 1 1" in said(""), what="the new record")
+        finally:
+            serving.send_signal(signal.SIGTERM)
+            serving.communicate(timeout=60)
+    assert serving.returncode == 0
+
+
+def test_a_port_that_is_taken_is_said(lake: Lake) -> None:
+    port = lake.topic.broker.bootstrap.rpartition(":")[2]
+    result = CliRunner().invoke(app, ["ui", str(lake.file()), "--port", port])
+    assert result.exit_code == 2
+    assert "can't be listened on" in " ".join(result.output.split())

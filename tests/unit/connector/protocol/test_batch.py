@@ -1,0 +1,109 @@
+"""What of a streaming query's batch a sink doesn't hold yet."""
+
+from datetime import datetime, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from connector.protocol.batch import Batch, epoch_of
+from connector.protocol.recover import TopicsHeld
+from sinks.contract import Epoch, Position
+from sinks.errors import ConfigurationError, PositionMismatch, TopicRecreated
+from sinks.offsets import OffsetRange, Offsets, TopicPartition
+
+NOW = datetime(2026, 11, 1, tzinfo=timezone.utc)
+
+
+def offsets(*each: int) -> Offsets:
+    return Offsets({TopicPartition("t", number): offset for number, offset in enumerate(each)})
+
+
+def batch(number: int, start: Offsets, end: Offsets) -> Batch:
+    return Batch("q", number, start, end)
+
+
+def stands(epoch: int, at: Offsets) -> Position:
+    return Position(epoch, at, {"t": "id"})
+
+
+def planned(of: Batch, position: Position | None, *, ends: Offsets | None = None, topic_id: str = "id") -> Epoch | None:
+    held = TopicsHeld(Offsets(dict.fromkeys(of.end, 0)), ends or of.end, {"t": topic_id}, NOW)
+    return epoch_of(of, "p", "run", position, held, now=NOW)
+
+
+def test_the_first_batch_is_taken_whole_from_where_the_query_begins() -> None:
+    epoch = planned(batch(0, offsets(5, 0), offsets(9, 0)), None)
+    assert epoch is not None
+    assert epoch.ranges == (OffsetRange("t", 0, 5, 9),)
+    assert (epoch.number, epoch.offsets, epoch.since, epoch.batch) == (1, offsets(9, 0), offsets(5, 0), "q/0")
+
+
+def test_a_first_batch_without_records_still_says_where_the_pipeline_begins() -> None:
+    epoch = planned(batch(0, offsets(5), offsets(5)), None)
+    assert epoch is not None
+    assert (epoch.ranges, epoch.offsets) == ((), offsets(5))
+
+
+def test_a_batch_that_the_sink_holds_is_no_epoch() -> None:
+    assert planned(batch(3, offsets(5, 5), offsets(9, 9)), stands(4, offsets(9, 20))) is None
+
+
+def test_of_a_batch_across_the_position_the_rest_is_taken_and_no_offset_goes_back() -> None:
+    epoch = planned(batch(0, offsets(0, 0), offsets(9, 9)), stands(4, offsets(6, 20)))
+    assert epoch is not None
+    assert epoch.ranges == (OffsetRange("t", 0, 6, 9),)
+    assert epoch.offsets == offsets(9, 20)
+
+
+def test_a_partition_that_was_added_is_read_from_its_first_record() -> None:
+    epoch = planned(batch(3, offsets(5), offsets(5, 4)), stands(4, offsets(5)))
+    assert epoch is not None
+    assert epoch.ranges == (OffsetRange("t", 1, 0, 4),)
+
+
+def test_a_gap_is_refused_with_the_offsets_to_start_from() -> None:
+    with pytest.raises(PositionMismatch, match=r"\[4, 5\) would be missing") as refused:
+        planned(batch(3, offsets(5, 5), offsets(9, 9)), stands(4, offsets(4, 7)))
+    assert '{"t":{"0":4,"1":7}}' in refused.value.hint
+
+
+def test_a_later_batch_is_refused_where_nothing_was_written() -> None:
+    with pytest.raises(PositionMismatch, match="batch 3"):
+        planned(batch(3, offsets(5), offsets(9)), None)
+
+
+def test_a_topic_made_again_and_one_that_nobody_named_are_refused() -> None:
+    with pytest.raises(TopicRecreated):
+        planned(batch(3, offsets(5), offsets(9)), stands(4, offsets(5)), topic_id="another")
+    with pytest.raises(ConfigurationError, match=r"records of u, which source\.topics"):
+        planned(batch(3, Offsets(), Offsets({TopicPartition("u", 0): 3})), stands(4, offsets(5)))
+
+
+def test_the_view_is_complete_only_where_the_batch_reaches_what_kafka_holds() -> None:
+    of = batch(0, offsets(0), offsets(9))
+    part, whole = planned(of, None, ends=offsets(10)), planned(of, None)
+    assert part is not None
+    assert whole is not None
+    assert (part.read_to, part.backlog) == (None, {TopicPartition("t", 0)})
+    assert (whole.read_to, whole.backlog) == (NOW, frozenset())
+
+
+@given(st.lists(st.lists(st.integers(1, 30), min_size=1, max_size=6), min_size=1, max_size=4), st.data())
+def test_however_often_and_wherever_batches_are_cut_every_offset_is_taken_once(
+    cuts: list[list[int]], data: st.DataObject
+) -> None:
+    """Each list is a query with a checkpoint of its own, from the beginning; it says some of its batches twice."""
+    position: Position | None = None
+    taken: list[int] = []
+    for query in cuts:
+        start = 0
+        for number, size in enumerate(query):
+            of = batch(number, offsets(start), offsets(start + size))
+            for _ in range(data.draw(st.integers(1, 2))):
+                epoch = planned(of, position)
+                if epoch is not None:
+                    taken += [offset for each in epoch.ranges for offset in range(each.start, each.end)]
+                    position = epoch.position()
+            start += size
+    assert taken == list(range(max(sum(query) for query in cuts)))

@@ -1,0 +1,21 @@
+"""What a table gives up that goes back."""
+
+from connector.rewind import given_up
+from sinks.contract import Position
+from sinks.offsets import OffsetRange, Offsets, TopicPartition
+
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+STOOD = Position(1, Offsets({A0: 5}), {"a": "1"}, since=Offsets({A0: 2}))
+OLD_A0 = TopicPartition("#1/a", 0)
+
+
+def test_what_was_read_since() -> None:
+    stands = Position(2, Offsets({A0: 9, A1: 0, B0: 30}), {"a": "1", "b": "2"}, since=Offsets({A0: 2, A1: 0, B0: 20}))
+    assert given_up(stands, STOOD) == [OffsetRange("a", 0, 5, 9), OffsetRange("b", 0, 20, 30)]
+    assert given_up(stands, None) == [OffsetRange("a", 0, 2, 9), OffsetRange("b", 0, 20, 30)]
+    assert given_up(STOOD, STOOD) == []
+
+
+def test_offsets_of_a_topic_that_was_made_again_say_nothing_of_the_new_one() -> None:
+    stands = Position(3, Offsets({OLD_A0: 5, A0: 3}), {"#1/a": "1", "a": "2"}, since=Offsets({OLD_A0: 2, A0: 0}))
+    assert given_up(stands, STOOD) == [OffsetRange("#1/a", 0, 2, 5), OffsetRange("a", 0, 0, 3)]

@@ -1,0 +1,133 @@
+"""The page, without a server and without Spark."""
+
+from __future__ import annotations
+
+import re
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from boards import NOW, board
+from flask.testing import FlaskClient
+from typer.testing import CliRunner
+
+from connector.cli import app
+from connector.ui.board import Board, kept
+from connector.ui.page import page
+from connector.watch.look import Fault, Look
+
+
+def client(of: Board | None = None, host: str = "127.0.0.1") -> FlaskClient:
+    return page(of or board(), host=host, now=lambda: NOW + timedelta(seconds=30)).test_client()
+
+
+def text(path: str, of: Board | None = None) -> str:
+    answer = client(of).get(path)
+    assert answer.status_code == 200
+    return answer.text
+
+
+def words(html: str) -> str:
+    return " ".join(re.sub("<[^>]+>", " ", html).split())
+
+
+def test_all_pipelines_stand_there_in_words() -> None:
+    said = words(text("/"))
+    assert "4 pipelines, 1 with something wrong" in said
+    assert "flights behind 9 360" in said
+    assert "both epoch 10 in doubt" in said
+    assert "can&#39;t be read" in said
+    assert "new.yaml not seen yet" in said
+
+
+def test_a_pipeline_has_partitions_epochs_letters_and_sinks() -> None:
+    said = words(text("/p/1"))
+    assert "flights 2 902 1,022 120" in said
+    assert "lost: flights-0 [300, 320)" in said
+    assert "version 9 run 0f3c2b1a-0000" in said
+    assert "schema 41" in said
+    assert "Seen 30 s ago" in said
+    assert text("/p/1").count("<rect") == 9
+    assert "12 rows prepared, decided, to be committed" in words(text("/p/2"))
+
+
+@pytest.mark.parametrize("path", ["/", "/p/1", "/p/2", "/p/3", "/p/4"])
+def test_names_with_html_in_them_are_text(path: str) -> None:
+    html = text(path)
+    assert "<script>document" not in html
+    assert not re.search(r"<[^>]*\sonmouseover=[^>]*>", html.replace("&#34;", "").replace("&#39;", ""))
+    assert "&lt;script&gt;" in html or path in ("/p/4",)
+
+
+def test_a_page_needs_nothing_from_elsewhere() -> None:
+    for path in ("/", "/p/1"):
+        answer = client().get(path)
+        assert answer.headers["Content-Security-Policy"].startswith("default-src 'self';")
+        assert re.findall(r'(?:src|href)="(?!/|#)', answer.text) == []
+        assert " style=" not in answer.text
+        for asset in re.findall(r'(?:src|href)="(/static/[^"]+)"', answer.text):
+            assert client().get(asset).status_code == 200
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+def test_it_can_only_be_read(method: str) -> None:
+    for path in ("/", "/p/1", "/static/style.css", "/nowhere"):
+        answer = client().open(path, method=method)
+        assert (answer.status_code, answer.headers["Allow"]) == (405, "GET, HEAD")
+
+
+def test_what_is_not_there_is_not_found() -> None:
+    assert {client().get(path).status_code for path in ("/p/0", "/p/5", "/p/x", "/static/../page.py")} == {404}
+
+
+def test_a_name_that_was_pointed_at_this_machine_is_refused() -> None:
+    for host in ("evil.example", "evil.example:8642", "127.0.0.1.evil.example", "[", ""):
+        assert client().get("/", headers={"Host": host}).status_code in (400, 403), host
+    for host in ("127.0.0.1:8642", "localhost:8642", "[::1]:8642"):
+        assert client().get("/", headers={"Host": host}).status_code == 200, host
+    assert client(host="0.0.0.0").get("/", headers={"Host": "lake.example"}).status_code == 200
+
+
+def test_a_failed_round_is_shown_above_what_was_seen_before() -> None:
+    of = board()
+    of.failed(RuntimeError("no <Spark>"))
+    for path in ("/", "/p/1"):
+        said = text(path, of)
+        assert "no &lt;Spark&gt;" in said
+        assert "flights" in said
+
+
+def test_what_can_not_be_seen_this_time_stays_with_its_age() -> None:
+    before = board().seen.looks[0]
+    assert before is not None
+    failed = Look("flights.yaml", "flights", NOW + timedelta(minutes=1), faults=[Fault("no broker answered")])
+    after = kept(before, failed)
+    assert (after.status, after.at, after.faults) == (before.status, NOW, failed.faults)
+    mended = Look("flights.yaml", "flights", NOW + timedelta(minutes=2), before.status)
+    assert kept(after, mended) is mended
+    of = Board([Path("flights.yaml")])
+    of.saw(0, after)
+    said = words(text("/p/1", of))
+    assert "no broker answered" in said
+    assert "seen 30 s ago" in said
+
+
+def test_what_was_seen_long_ago_is_never_shown_as_how_it_stands() -> None:
+    said = words(page(board(), now=lambda: NOW + timedelta(hours=3)).test_client().get("/p/1").text)
+    assert "not seen for 3 h" in said
+    assert "flights behind" not in said
+
+
+def test_without_the_extra_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("connector.ui.server", "connector.ui.page"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, "flask", None)
+    result = CliRunner().invoke(app, ["ui", "pipeline.yaml"])
+    assert result.exit_code == 2
+    assert "needs flask" in result.output
+    assert "pip install 'lakelock[ui]'" in result.output
+
+
+def test_it_says_that_nothing_was_seen_yet() -> None:
+    assert "not seen yet" in words(text("/p/1", Board([Path("a.yaml")])))

@@ -1,0 +1,100 @@
+"""The epochs that commits tell of, without a table."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from connector.log import Entry
+from connector.protocol.two_phase import Row, State
+from connector.watch.past import of_commits, of_entries
+from sinks.contract import Epoch, Prepared
+from sinks.delta.metadata import CommitMetadata
+from sinks.delta.position import Commit, Written
+from sinks.offsets import OffsetRange, Offsets, TopicPartition
+
+START = datetime(2026, 11, 1, tzinfo=timezone.utc)
+
+
+def offsets(next_: int, topic: str = "t") -> Offsets:
+    return Offsets({TopicPartition(topic, 0): next_})
+
+
+def ours(version: int, epoch: int, next_: int, owner: str = "run-a", **changes: Any) -> Commit:
+    metadata = CommitMetadata("p", epoch, owner, offsets(next_), **{"since": offsets(0), **changes})
+    return Commit(version, START + timedelta(seconds=10 * version), "WRITE", {}, metadata.to_json(), Written(rows=5))
+
+
+def other(version: int, operation: str, /, **parameters: str) -> Commit:
+    return Commit(version, START + timedelta(seconds=10 * version), operation, parameters, None)
+
+
+CREATED = other(0, "CREATE TABLE")
+
+
+def test_an_epoch_is_what_its_commit_adds_to_the_one_before() -> None:
+    second, first = of_commits([ours(3, 2, 30), other(2, "OPTIMIZE"), ours(1, 1, 10), CREATED], "p", "lake/t")
+    assert (first.number, first.records, first.rows, first.since_last) == (1, 10, 5, None)
+    assert (second.records, second.since_last, second.commits) == (20, 20.0, {"lake/t": "version 3"})
+    assert second.ranges == (OffsetRange("t", 0, 10, 30),)
+    assert (first.notes, second.notes) == ((), ())
+
+
+def test_where_the_history_was_cut_it_is_not_guessed_what_the_oldest_epoch_read() -> None:
+    assert [each.records for each in of_commits([ours(8, 5, 50), ours(7, 4, 40)], "p", "t")] == [10, None]
+
+
+def test_after_a_restore_epochs_go_on_from_what_was_restored() -> None:
+    commits = [ours(4, 3, 25), other(3, "RESTORE", version="1"), ours(2, 2, 20), ours(1, 1, 10), CREATED]
+    third, second, first = of_commits(commits, "p", "t")
+    assert (third.records, third.notes) == (15, ("the table was restored before it, in version 3",))
+    assert (second.state, second.notes) == ("taken back", ("taken back by the RESTORE of version 3",))
+    assert first.state == "committed"
+
+
+def test_a_copy_of_our_metadata_in_a_commit_of_somebody_else_is_no_epoch() -> None:
+    found = of_commits([ours(2, 1, 10), ours(1, 1, 10), CREATED], "p", "t", lambda version: version == 1)
+    assert [each.commits for each in found] == [{"t": "version 1"}]
+
+
+def test_what_is_unusual_is_said() -> None:
+    gap = OffsetRange("t", 0, 10, 15)
+    commits = [
+        CREATED,
+        ours(1, 1, 10),
+        ours(2, 2, 20, lost=(gap,)),
+        ours(3, 3, 30, owner="run-b", lost=(gap,), delivery="idempotent"),
+        ours(4, 5, 40, batch="query/7", lost=(gap,), delivery="idempotent"),
+    ]
+    fifth, third, second, _ = of_commits(commits, "p", "t")
+    assert (second.lost, third.lost) == ((gap,), ())
+    assert third.notes == ("delivery changed from transactional to idempotent",)
+    assert fifth.notes == (
+        "epoch numbers from 4 to 4 have no commit",
+        "run run-a goes on after another run's epoch: two were active",
+        "batch query/7 of a streaming query",
+    )
+
+
+def entry(number: int, state: State, epoch: int, run: str = "run-a", **row: Any) -> Entry:
+    of = Epoch("both", epoch, "run-a", (OffsetRange("t", 0, 0, 8),), offsets(8), {}, None, None)
+    return Entry(number, Row(state, of, run, **row), START + timedelta(seconds=number))
+
+
+def test_an_epoch_of_several_sinks_has_the_commit_of_each_and_says_who_finished_it() -> None:
+    (found,) = of_entries(
+        [
+            entry(1, State.BEGUN, 1),
+            entry(2, State.DECIDED, 1, prepared={"a": Prepared(3, "", {}), "b": Prepared(4, "", {})}),
+            entry(3, State.DONE, 1, "run-b", reads={"a": {"version": 7}, "b": {"ends": {"out": {"0": 9}}}}),
+        ]
+    )
+    assert (found.state, found.records, found.rows, found.took) == ("done", 8, 7, 2.0)
+    assert found.commits == {"a": "version 7", "b": "transaction, up to out-0: 9"}
+    assert found.notes == ("finished by run run-b, after a crash",)
+
+
+def test_an_epoch_in_doubt_says_so() -> None:
+    (found,) = of_entries([entry(1, State.BEGUN, 1)])
+    assert (found.state, found.commits) == ("begun", {})
+    assert "in doubt" in found.notes[0]

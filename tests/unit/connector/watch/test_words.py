@@ -1,0 +1,37 @@
+from datetime import datetime, timezone
+
+import pytest
+
+from connector.protocol.recover import TopicsHeld
+from connector.status import Status
+from connector.watch.words import standing
+from sinks.contract import Position
+from sinks.offsets import OffsetRange, Offsets, TopicPartition
+
+AT = TopicPartition("t", 0)
+
+
+def stands(next_: int, beginning: int, end: int, topic_id: str = "id") -> Status:
+    held = TopicsHeld(Offsets({AT: beginning}), Offsets({AT: end}), {"t": topic_id}, datetime.now(timezone.utc))
+    position = Position(5, Offsets({AT: next_}), {"t": "id"}, "run")
+    return Status("p", "transactional", ["lake/t"], position, position.offsets, held)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "word"),
+    [
+        (stands(10, 0, 10), "good", "up to date"),
+        (stands(10, 0, 11), "waiting", "behind"),
+        (stands(10, 12, 20), "bad", "records gone"),
+        (stands(10, 0, 8), "bad", "log was cut"),
+        (stands(10, 0, 8, "another"), "bad", "topic made again"),
+    ],
+)
+def test_where_a_run_would_stop_it_is_bad(status: Status, kind: str, word: str) -> None:
+    assert standing(status) == (kind, word)
+
+
+def test_what_is_missing_is_named() -> None:
+    gone, cut = stands(10, 12, 20), stands(10, 0, 8)
+    assert (gone.gone, gone.cut) == ([OffsetRange("t", 0, 10, 12)], [])
+    assert (cut.gone, cut.cut) == ([], [OffsetRange("t", 0, 8, 10)])
