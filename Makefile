@@ -9,13 +9,14 @@ READY35 := .venv-spark35/.ready
 TESTS35 := tests/unit tests/integration tests/crash/test_kill.py
 QUICK35 := $(addprefix tests/integration/test_,spark35.py ansi.py pipeline.py delta_conformance.py) tests/unit/connector
 
-.PHONY: help setup demo jupyter test test-unit test-ui test-connect test-spark35 test-spark35-quick lint format docs notebooks bench log-store clean
+.PHONY: help setup demo jupyter test test-unit campaigns test-ui test-connect test-spark35 test-spark35-quick lint format docs notebooks bench log-store clean
 
 help:
 	@echo "make setup   .venv with lakelock, its development tools and the jars; afterwards .venv/bin/lakelock works"
 	@echo "make demo    real flights through a real broker into ./lake, killed in mid-epoch, and counted"
 	@echo "make jupyter the notebooks, to run and change them in a browser"
-	@echo "make test    all tests;  make test-unit: those that need no JVM"
+	@echo "make test    what shows every promise once, in 15 minutes;  make test-unit: the part that needs no JVM, in one"
+	@echo "make campaigns  what needs time: random kills, chaos, notebooks ..., an hour; ONLY=\"kills chaos\" for some of them"
 	@echo "make test-ui the page in a real Chromium, which has to be installed, with chromedriver"
 	@echo "make test-connect   those that use a Spark session, through Spark Connect"
 	@echo "make test-spark35  the tests with Spark 3.5 and Delta 3.3 (-quick: some of them); ONLY=\"tests/unit ...\" for some of them"
@@ -38,11 +39,17 @@ jupyter: $(READY)
 	$(BIN)/jupyter-lab notebooks
 
 # Two at a time, each with a broker and a Spark of its own: mostly they wait.
+PARALLEL := -n 2 --dist loadfile
+
 test: $(READY)
-	$(BIN)/pytest -n 2 --dist loadfile --durations 30
+	$(BIN)/pytest $(PARALLEL) --durations 30
 
 test-unit: $(READY)
-	$(BIN)/pytest tests/unit
+	$(BIN)/pytest $(PARALLEL) tests/unit
+
+# What each shows is in tests/suites.py, and in the table at the end.
+campaigns: $(READY)
+	$(BIN)/pytest $(PARALLEL) --campaigns "$(or $(ONLY),all)"
 
 # Needs chromium and chromedriver on the PATH.
 test-ui: $(READY)
@@ -50,15 +57,15 @@ test-ui: $(READY)
 
 # Each of the two with a server of its own.
 test-connect: $(READY)
-	$(BIN)/pytest --connect -n 2 --dist loadfile tests/integration
+	$(BIN)/pytest --connect $(PARALLEL) tests/integration
 
 # In an environment of its own. What needs Spark 4 is left out, with the reason: see the marker spark4.
 test-spark35: $(READY35)
-	$(BIN35)/pytest -n 2 --dist loadfile $(or $(ONLY),$(TESTS35))
+	$(BIN35)/pytest $(PARALLEL) $(or $(ONLY),$(TESTS35))
 
 # Before a change lands.
 test-spark35-quick: $(READY35)
-	$(BIN35)/pytest -n 2 --dist loadfile $(QUICK35)
+	$(BIN35)/pytest $(PARALLEL) $(QUICK35)
 
 $(READY35): pyproject.toml connector/jars/spark-3.5.xml connector/jars/kafka.xml
 	$(PYTHON) -m venv .venv-spark35

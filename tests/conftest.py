@@ -13,12 +13,15 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
+import suites
 import yaml
+from another_engine import query
 from pages import Reader
 
 from connector import Pipeline
@@ -28,6 +31,7 @@ from connector.spark import is_connect
 from connector.tuning import INTERPRETED
 
 if TYPE_CHECKING:
+    from kafka import KafkaProducer
     from pyspark.sql import DataFrame, SparkSession
 
     from connector.lab.broker import Broker
@@ -55,14 +59,25 @@ expressions make of records."""
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--connect", action="store_true", help="the tests' Spark session is one of Spark Connect")
+    suites.add_option(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    suites.configure(config)
+    read_aws_models_once()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell has its background jobs ignore Ctrl-C, and so would the commands that the tests start.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("--connect"):
         os.environ.update(ON_A_FREE_PORT)
+
+
+def read_aws_models_once() -> None:
+    """Else every client of S3 that a test makes decodes a megabyte of JSON."""
+    from botocore.loaders import JSONFileLoader
+
+    read = cache(JSONFileLoader().load_file)
+    pytest.MonkeyPatch().setattr(JSONFileLoader, "load_file", lambda _, path: read(path))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -101,7 +116,9 @@ def _own_spark(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fixture
         # A query's code runs a few times, and never comes again: to compile it takes longer than all the rest. What
         # plans the queries runs all the time, and is compiled well.
         **INTERPRETED,
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m",
+        # Room for the young, and for code: a heap that grows and code that is thrown away cost a tenth of all CPU time.
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -Xms1g -Xmn512m -XX:MetaspaceSize=384m "
+        "-XX:ReservedCodeCacheSize=512m",
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         # Hundreds of listing tasks are for large tables.
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
@@ -145,6 +162,14 @@ def wait_until(condition: Callable[[], object], seconds: float = 30, what: str =
         time.sleep(0.02)
 
 
+@cache
+def producer_of(bootstrap: str) -> KafkaProducer:
+    """One for all that a broker is sent: to connect takes longer than to send what a test sends."""
+    from kafka import KafkaProducer
+
+    return KafkaProducer(bootstrap_servers=bootstrap, acks="all")
+
+
 @dataclass
 class Topic:
     """A topic of one test."""
@@ -156,15 +181,12 @@ class Topic:
         self, *records: tuple[str | None, object], partition: int | None = None, at: datetime | None = None
     ) -> None:
         """(key, value): a value that isn't bytes or None is sent as JSON. ``at``: Kafka's timestamp, else now."""
-        from kafka import KafkaProducer
-
-        producer = KafkaProducer(bootstrap_servers=self.broker.bootstrap, acks="all")
+        producer = producer_of(self.broker.bootstrap)
         for key, value in records:
             encoded = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
             millis = None if at is None else int(at.timestamp() * 1000)
             producer.send(self.name, encoded, None if key is None else key.encode(), None, partition, millis)
         producer.flush()
-        producer.close()
 
     def delete_before(self, partition: int, offset: int) -> None:
         """As retention does."""
@@ -235,7 +257,8 @@ class Lake:
         return self.spark.read.format("delta").load(str(self.path(kind)))
 
     def rows(self, kind: str = "append") -> list[tuple[str, int]]:
-        return sorted(tuple(row) for row in self.frame(kind).select("k", "n").collect())
+        """By another engine than the one that wrote them."""
+        return sorted(query(self.path(kind), "SELECT k, n FROM t"))
 
     def commits(self, kind: str = "append") -> list[Mapping[str, Any]]:
         """Every commit's actions, from the log itself, oldest first: {"commitInfo": ..., "txn": ..., ...}."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Any
 
+from another_engine import query
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
@@ -139,19 +140,25 @@ class Table:
             self.position = committed.position
 
     def rows(self, *columns: str) -> dict[str, tuple[Any, ...]]:
-        names = ["`latest`", "`s.``x`", "b", *columns]
-        return self.rows_of(self.spark.read.format("delta").load(str(self.path)), *names)
+        """``columns``: further ones, in Spark's SQL."""
+        if columns:
+            return self.by_spark(self.spark.read.format("delta").load(str(self.path)), *columns)
+        return by_key(query(self.path, 'SELECT latest, "s.`x", b FROM t'))
 
     def live(self, *columns: str) -> dict[str, tuple[Any, ...]]:
         """With what is merged on read."""
         assert self.derivation.log is not None
-        return self.rows_of(self.derivation.log.live(), "`latest`", "`s.``x`", "b", *columns)
+        return self.by_spark(self.derivation.log.live(), *columns)
 
     @staticmethod
-    def rows_of(frame: DataFrame, *names: str) -> dict[str, tuple[Any, ...]]:
-        rows = [tuple(row) for row in frame.selectExpr(*names).collect()]
-        assert len({row[0] for row in rows}) == len(rows)
-        return {row[0]: row[1:] for row in rows}
+    def by_spark(frame: DataFrame, *columns: str) -> dict[str, tuple[Any, ...]]:
+        rows = frame.selectExpr("`latest`", "`s.``x`", "b", *columns).collect()
+        return by_key([tuple(row) for row in rows])
+
+
+def by_key(rows: Sequence[tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
+    assert len({row[0] for row in rows}) == len(rows)
+    return {row[0]: row[1:] for row in rows}
 
 
 KEYS = "abcdef"

@@ -10,21 +10,25 @@ from rich.console import Console
 from connector.lab.chaos import run_chaos
 from connector.lab.checker import Kind, Report, Verdict, judge, must_show
 from connector.lab.history import History
-from connector.lab.matrix import Cell, run_matrix
+from connector.lab.matrix import Cell, cells, run_matrix
 from connector.lab.page import page
 from connector.lab.steps import POINTS, run_steps
 
 LOST, DUPLICATED = {Kind.LOST}, {Kind.DUPLICATED}
 CELLS = {
     Cell("auto_commit", "append", "before_write"): LOST,
+    Cell("manual_commit", "append", "after_write"): DUPLICATED,
+    Cell("idempotent", "upsert", "after_write"): set(),
+    Cell("transactional", "append", "before_write"): set(),
+    Cell("transactional", "upsert", "after_write"): set(),
+}
+IN_THE_MATRIX = {
+    **CELLS,
     Cell("auto_commit", "append", "mid_write"): LOST,
     Cell("auto_commit", "upsert", "after_auto_commit"): LOST,
     Cell("auto_commit", "upsert", "after_write"): set(),
-    Cell("manual_commit", "append", "after_write"): DUPLICATED,
     Cell("manual_commit", "append", "in_recovery"): DUPLICATED,
-    Cell("idempotent", "upsert", "after_write"): set(),
     Cell("transactional", "append", "in_recovery"): set(),
-    Cell("transactional", "upsert", "after_write"): set(),
 }
 
 
@@ -34,8 +38,12 @@ def quiet() -> Console:
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[Cell, tuple[History, Report]]:
-    folder = tmp_path_factory.mktemp("matrix")
-    found = run_matrix(list(CELLS), folder, quiet())
+    """All of them share two processes: one that is killed, one that goes on."""
+    return crashed(list(CELLS), tmp_path_factory.mktemp("matrix"))
+
+
+def crashed(chosen: list[Cell], folder: Path) -> dict[Cell, tuple[History, Report]]:
+    found = run_matrix(chosen, folder, quiet())
     for history, report in found:
         kept = History.load(folder / "histories" / f"{history.delivery}-{history.sink}-{history.crash_point}.json")
         expects = must_show(history.delivery, history.sink, history.crash_point)
@@ -43,13 +51,30 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[Cell, tuple[History,
     return {Cell(history.delivery, history.sink, history.crash_point): (history, report) for history, report in found}
 
 
+def assert_held(history: History, report: Report) -> None:
+    assert report.verdict is Verdict.HELD, report.reasons
+    assert history.drained
+    assert len(history.versions) > 2
+
+
+def damage(report: Report) -> set[Kind]:
+    return {kind for kind, count in report.counts.items() if count}
+
+
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
 def test_what_each_delivery_loses_or_repeats(cell: Cell, found: dict[Cell, tuple[History, Report]]) -> None:
     history, report = found[cell]
-    assert report.verdict is Verdict.HELD, report.reasons
-    assert {kind for kind, count in report.counts.items() if count} == CELLS[cell]
-    assert history.drained
-    assert len(history.versions) > 2
+    assert_held(history, report)
+    assert damage(report) == CELLS[cell]
+
+
+@pytest.mark.matrix
+@pytest.mark.timeout(1800)
+def test_every_delivery_into_every_sink_at_every_crash_point(tmp_path: Path) -> None:
+    matrix = crashed(cells(), tmp_path)
+    for history, report in matrix.values():
+        assert_held(history, report)
+    assert {cell: damage(matrix[cell][1]) for cell in IN_THE_MATRIX} == IN_THE_MATRIX
 
 
 def test_the_page_shows_every_run(found: dict[Cell, tuple[History, Report]]) -> None:
@@ -60,18 +85,27 @@ def test_the_page_shows_every_run(found: dict[Cell, tuple[History, Report]]) -> 
 
 
 @pytest.mark.timeout(1800)
-def test_four_sinks_killed_before_and_after_the_decision(tmp_path: Path) -> None:
-    """`lakelock lab together` kills at the other steps too."""
-    killed_at = ("prepared", "decided", "mid_commit", "recovery_of_begun")
+@pytest.mark.parametrize(
+    "killed_at",
+    [
+        # The second one after the decision, and then in the middle of the commits, by the run that recovers it.
+        ("prepared", "recovery_of_decided"),
+        pytest.param(tuple(point.name for point in POINTS), marks=pytest.mark.steps),
+    ],
+    ids=["two", "all"],
+)
+def test_four_sinks_killed_before_and_after_the_decision(killed_at: tuple[str, ...], tmp_path: Path) -> None:
     assert set(killed_at) <= {point.name for point in POINTS}
     found = run_steps(tmp_path, quiet(), killed_at)
     assert found.keys() == set(killed_at)
     assert {point: verdict.to_dict() for point, verdict in found.items() if not verdict.held} == {}
     states = {point: {state for _, state, _ in verdict.states} for point, verdict in found.items()}
-    assert all("aborted" in states[point] for point in ("prepared", "recovery_of_begun"))
-    assert all("aborted" not in states[point] for point in ("decided", "mid_commit"))
+    for point in states:
+        undecided = point in ("begun", "read", "prepared", "recovery_of_begun")
+        assert ("aborted" in states[point]) is undecided, point
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(1800)
 def test_chaos_leaves_four_sinks_exact(tmp_path: Path) -> None:
     chaos = run_chaos(tmp_path, quiet(), seconds=40, faults=6, records=20_000, seed=12, together=True)
@@ -80,6 +114,7 @@ def test_chaos_leaves_four_sinks_exact(tmp_path: Path) -> None:
     assert chaos.audits["append"]["totals"]["expected"] >= chaos.sent
 
 
+@pytest.mark.chaos
 def test_chaos_leaves_every_table_exact(tmp_path: Path) -> None:
     chaos = run_chaos(tmp_path, quiet(), seconds=40, faults=10, records=20_000, seed=11)
     assert len(chaos.faults) == 10

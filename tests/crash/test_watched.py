@@ -196,6 +196,7 @@ def own() -> Iterator[Broker]:
         yield started
 
 
+@pytest.mark.watched
 def test_every_fault_is_found_in_the_metrics_alone(own: Broker, spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake(tmp_path, Topic(own, "flights"), spark)
     with socket.create_server(("127.0.0.1", 0)) as free:

@@ -207,7 +207,7 @@ def test_every_damage_to_a_history_is_counted_by_version(lake: Lake, topic: Topi
             "track_history_except_column_list": "note",
             "column_list": ["k", "n", "note"],
         },
-        {"track_history_column_list": "n"},
+        pytest.param({"track_history_column_list": "n"}, marks=pytest.mark.breadth),
     ],
 )
 def test_histories_that_a_pipeline_has_written_are_exact(sink: dict[str, Any], lake: Lake, topic: Topic) -> None:
@@ -231,10 +231,10 @@ def test_histories_that_a_pipeline_has_written_are_exact(sink: dict[str, Any], l
 @pytest.mark.parametrize(
     "sink",
     [
-        {},
+        pytest.param({}, marks=pytest.mark.breadth),
         {"deletes": "soft"},
         {"sequence_by": "coalesce(s, 39)", "apply_as_truncates": "op = 'T'"},
-        {"sequence_by": "coalesce(s, 39)", "ignore_null_updates": "n"},
+        pytest.param({"sequence_by": "coalesce(s, 39)", "ignore_null_updates": "n"}, marks=pytest.mark.breadth),
     ],
     ids=["offsets", "soft", "truncates", "nulls"],
 )
@@ -321,7 +321,11 @@ def at(minute: float) -> datetime:
 @pytest.mark.parametrize(
     ("window", "rows"),
     [
-        ({"size": "10 minutes"}, [("a", 0, 10, 2), ("a", 10, 20, 1), ("a", 30, 40, 1), ("b", 0, 10, 1)]),
+        pytest.param(
+            {"size": "10 minutes"},
+            [("a", 0, 10, 2), ("a", 10, 20, 1), ("a", 30, 40, 1), ("b", 0, 10, 1)],
+            marks=pytest.mark.breadth,
+        ),
         (
             {"size": "10 minutes", "slide": "5 minutes"},
             [("a", -5, 5, 1), ("a", 0, 10, 2), ("a", 5, 15, 2), ("a", 10, 20, 1), ("a", 25, 35, 1), ("a", 30, 40, 1),
@@ -361,7 +365,10 @@ def test_windows_hold_the_records_of_their_time(window: dict[str, Any], rows: li
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("window", [{"size": "4 minutes", "slide": "2 minutes"}, {"gap": "90 seconds"}])
+@pytest.mark.parametrize(
+    "window",
+    [{"gap": "90 seconds"}, pytest.param({"size": "4 minutes", "slide": "2 minutes"}, marks=pytest.mark.breadth)],
+)
 def test_windows_that_a_pipeline_has_written_are_exact(window: dict[str, Any], lake: Lake, topic: Topic) -> None:
     def number(n: int) -> tuple[str, dict[str, Any]]:
         minute = n - 9 if n % 7 == 0 else n

@@ -11,9 +11,12 @@ from pathlib import Path
 import pytest
 import yaml
 from conftest import Lake, Topic, lakelock
+from typer.testing import CliRunner
 
+from connector.cli import app
 from connector.jars import archive
 from connector.java import QUICK_START
+from connector.lab.pipelines import SHORT_LIVED
 
 pytestmark = pytest.mark.classic("its runs are processes of their own")
 
@@ -58,12 +61,21 @@ def test_a_broker_that_does_not_answer_is_reported_without_a_long_wait(tmp_path:
     assert "Traceback" not in done.stderr
 
 
-def test_run_check_and_status_from_a_file(lake: Lake, topic: Topic) -> None:
+def said(*arguments: object) -> str:
+    """The command in this process, with the session that is there: what it does is the same, and it starts at once."""
+    result = CliRunner().invoke(app, list(map(str, arguments)))
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_run_check_and_status_from_a_file(lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(lake.folder)
     topic.send_rows([("a", number) for number in range(10)], partition=0)
-    file = lake.file(sink={"path": "relative"})
-    checked = lakelock("check", file, cwd=lake.folder)
-    assert checked.returncode == 0, checked.stderr
-    assert "will be made" in checked.stdout
+    assert archive.find() is not None, "`lakelock jars` makes it"
+    # With this the JVM refuses to start where the archive of classes isn't for it and these jars.
+    strict = {**SHORT_LIVED, "spark.driver.extraJavaOptions": f"-Xshare:on {QUICK_START}"}
+    file = lake.file(sink={"path": "relative"}, spark=strict)
+    assert "will be made" in said("check", file)
     assert not (lake.folder / "relative").exists()
     ran = lakelock("run", file, "--set", "epoch.max_records=6", "--report", "report.json", cwd=lake.folder)
     assert ran.returncode == 0, ran.stderr
@@ -81,12 +93,11 @@ def test_run_check_and_status_from_a_file(lake: Lake, topic: Topic) -> None:
     assert report["offsets"] == {topic.name: {"0": 10, "1": 0}}
     assert (lake.folder / "relative" / "_delta_log").is_dir()
     topic.send_rows([("a", 10)], partition=1)
-    status = lakelock("status", file, "--json", cwd=lake.folder)
-    fields = json.loads(status.stdout)
+    fields = json.loads(said("status", file, "--json"))
     assert (fields["epoch"], fields["total_lag"]) == (2, 1)
     assert fields["offsets"] == {topic.name: {"0": 10, "1": 0}}
     assert fields["lag"] == {topic.name: {"0": 0, "1": 1}}
-    shown = lakelock("status", file, cwd=lake.folder).stdout
+    shown = said("status", file)
     assert topic.name in shown
     assert "last commit" in shown
 
@@ -107,12 +118,12 @@ def test_a_bad_record_is_one_paragraph_without_a_stack_trace(lake: Lake, topic: 
     assert "Traceback" not in done.stderr
     assert len(done.stderr.splitlines()) < 8
     aside = ["--set", "on_bad_record=dead_letter", "--set", f"dead_letters.path={lake.folder / 'letters'}"]
-    done = lakelock("run", file, *aside, "--report", lake.folder / "report.json")
-    assert ". 1 epochs, 0 rows written, 1 records set aside in " in done.stdout.splitlines()[-1]
+    last = said("run", file, *aside, "--report", lake.folder / "report.json").splitlines()[-1]
+    assert ". 1 epochs, 0 rows written, 1 records set aside in " in last
     assert json.loads((lake.folder / "report.json").read_text())["set_aside"] == 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.breadth)])
 def test_a_signal_ends_the_run_after_its_epoch(number: signal.Signals, lake: Lake, topic: Topic) -> None:
     topic.send_rows([("a", number) for number in range(2000)], partition=0)
     file = lake.file(epoch={"max_records": 20}, trigger={"interval": "1 second"})
@@ -152,13 +163,3 @@ def test_a_second_signal_abandons_the_epoch(lake: Lake, topic: Topic) -> None:
     assert position is not None
     lake.pipeline("upsert").run()
     assert lake.rows("upsert") == [("a", 199)]
-
-
-def test_the_jvm_of_a_run_takes_its_classes_from_the_archive_of_this_environment(lake: Lake, topic: Topic) -> None:
-    assert archive.find() is not None, "`lakelock jars` makes it"
-    topic.send_rows([("a", 0)])
-    # With this the JVM refuses to start where the archive isn't for it and these jars.
-    strict = {"spark.driver.extraJavaOptions": f"-Xshare:on {QUICK_START}"}
-    file = lake.file("append", spark=strict)
-    subprocess.run([sys.executable, "-m", "connector", "run", str(file)], capture_output=True, check=True)
-    assert lake.rows() == [("a", 0)]

@@ -63,7 +63,14 @@ def test_a_bad_record_is_kept_whole_with_its_coordinates_and_the_reason(lake: La
     assert letters(lake, "_timestamp IS NOT NULL AND _noted_at >= _timestamp") == [(True,)] * 3
 
 
-@pytest.mark.parametrize("step", [Step.READ, Step.WRITING, Step.COMMITTED])
+@pytest.mark.parametrize(
+    "step",
+    [
+        Step.WRITING,
+        pytest.param(Step.READ, marks=pytest.mark.breadth),
+        pytest.param(Step.COMMITTED, marks=pytest.mark.breadth),
+    ],
+)
 def test_a_crash_leaves_each_letter_once(step: Step, lake: Lake, topic: Topic) -> None:
     def die(event: Event) -> None:
         if event.step is step:
@@ -99,7 +106,7 @@ def test_too_many_stop_the_run_before_anything_is_written(lake: Lake, topic: Top
     assert lake.pipeline(**setting_aside(lake, dead_letters={"max_share": 0.3})).run().rows == 7
 
 
-@pytest.mark.parametrize("delivery", ["manual_commit", "auto_commit"])
+@pytest.mark.parametrize("delivery", ["manual_commit", pytest.param("auto_commit", marks=pytest.mark.breadth)])
 def test_the_weaker_deliveries_set_aside_too(delivery: str, lake: Lake, topic: Topic) -> None:
     send_whole(topic, (b"\xff", BAD, [("h", b"1")]), (None, b'{"k": "a", "n": 1}', []))
     lake.pipeline(name=topic.name, delivery=delivery, **setting_aside(lake)).run()

@@ -94,7 +94,9 @@ def held(lake: Lake, kind: str = "upsert") -> dict[int, tuple[str, str]]:
     return {row[0]: (row[1], str(row[2])) for row in lake.sql("SELECT id, name, amount FROM {t}", kind)}
 
 
-@pytest.mark.parametrize("schemas", [False, True], ids=["bare", "with schema"])
+@pytest.mark.parametrize(
+    "schemas", [pytest.param(False, id="bare", marks=pytest.mark.breadth), pytest.param(True, id="with schema")]
+)
 def test_inserts_updates_deletes_and_moves_of_keys_give_the_source_table(
     schemas: bool, lake: Lake, topic: Topic
 ) -> None:

@@ -22,14 +22,16 @@ from sinks.errors import BadRecord, GroupActive, OffsetsLost
 
 QUICK = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "1000", "auto.commit.interval.ms": "500"}
 WITHIN = 120.0
-IN_GROUP = [
+EVERY = [
     ("auto_commit", "append"),
-    ("auto_commit", "upsert"),
     ("manual_commit", "append"),
-    ("manual_commit", "upsert"),
     ("idempotent", "upsert"),
+    ("transactional", "upsert"),
+    *(
+        pytest.param(*each, marks=pytest.mark.breadth)
+        for each in [("auto_commit", "upsert"), ("manual_commit", "upsert"), ("transactional", "append")]
+    ),
 ]
-EVERY = [*IN_GROUP, ("transactional", "append"), ("transactional", "upsert")]
 
 
 def pipeline(
@@ -198,7 +200,9 @@ def test_commit_every_commits_that_many_records_at_once(
     assert committed(lake) == ends(lake)
 
 
-@pytest.mark.parametrize(("delivery", "kind"), [("manual_commit", "append"), ("idempotent", "upsert")])
+@pytest.mark.parametrize(
+    ("delivery", "kind"), [("manual_commit", "append"), pytest.param("idempotent", "upsert", marks=pytest.mark.breadth)]
+)
 def test_the_groups_offsets_dont_pass_a_bad_record(delivery: str, kind: str, lake: Lake, topic: Topic) -> None:
     topic.send_rows(some(0, 4), partition=0)
     topic.send(("k", b"no JSON"), partition=0)
@@ -256,7 +260,8 @@ def test_two_members_that_start_at_once_make_one_table_and_share_the_topic(lake:
         ("manual_commit", "append", Step.WRITING),
         ("idempotent", "upsert", Step.WRITING),
         ("auto_commit", "append", Step.PLANNED),  # not committed: left to the other member
-        ("auto_commit", "append", Step.WRITING),  # committed: nobody else's
+        # committed: nobody else's
+        pytest.param("auto_commit", "append", Step.WRITING, marks=pytest.mark.breadth),
     ],
 )
 def test_a_member_that_was_replaced_in_mid_batch(

@@ -46,6 +46,7 @@ def test_the_job_runs_as_nobody_in_particular() -> None:
     assert not re.search(r"^USER root", job, flags=re.M)
 
 
+@pytest.mark.breadth
 @pytest.mark.spark4("S3A's conditional writes")
 def test_the_pipeline_of_the_compose_file_runs(broker: Broker, s3: Store, tmp_path: Path) -> None:
     """The commands of ``prepare`` and ``connector``, on this machine."""

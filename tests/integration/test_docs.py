@@ -37,6 +37,7 @@ def test_every_target_of_make_that_a_page_names_is_there(page: str) -> None:
     assert named <= targets
 
 
+@pytest.mark.pages
 def test_the_commands_of_the_readme(reader: Reader, send: Send) -> None:
     send("flights", *((str(n), {**FLIGHT, "flight": n}) for n in range(30)))
     reader.follow("README.md", "Use it")
@@ -47,6 +48,7 @@ def test_the_commands_of_the_readme(reader: Reader, send: Send) -> None:
     assert "lake/new" in said["lakelock replay pipeline.yaml --from 2026-11-01T00:00:00Z --into lake/new"]
 
 
+@pytest.mark.pages
 def test_the_commands_on_sinks_that_move_together(reader: Reader, send: Send) -> None:
     """With the example, which has tables only, in place of the page's file."""
     send("transfers", *((str(n), {"id": n, "payer": "a", "payee": "b", "amount": n}) for n in range(30)))
@@ -59,6 +61,7 @@ def test_the_commands_on_sinks_that_move_together(reader: Reader, send: Send) ->
     assert "exact" in reader.said[-1]
 
 
+@pytest.mark.pages
 def test_the_examples_that_a_page_writes_are_valid(reader: Reader, send: Send) -> None:
     send("lines", ("1", {"line": "to be or not to be"}))
     send("flights", ("1", {**FLIGHT, "flight": 1, "tailnum": "N1"}))
@@ -67,6 +70,7 @@ def test_the_examples_that_a_page_writes_are_valid(reader: Reader, send: Send) -
         reader.run(f"lakelock check {command.split()[-1]}")
 
 
+@pytest.mark.demo
 @pytest.mark.timeout(900)
 def test_the_demo_counts_as_the_readme_shows(tmp_path: Path) -> None:
     def said_to(*arguments: str) -> str:
@@ -85,6 +89,7 @@ def test_the_demo_counts_as_the_readme_shows(tmp_path: Path) -> None:
     assert "put together into 1" in did
 
 
+@pytest.mark.pages
 @pytest.mark.classic("foreach_batch is refused there, see test_connect")
 def test_the_streaming_jobs_of_the_page(reader: Reader, send: Send) -> None:
     flights = ({"carrier": "UA", "flight": n % 7, "delay": n} for n in range(30))

@@ -216,6 +216,7 @@ def test_what_is_uploaded_is_what_runs_there(emr: Emr) -> None:
     assert "KAFKA isn't set" in errors
 
 
+@pytest.mark.breadth
 def test_a_job_is_run_by_spark_submit_from_what_was_submitted(emr: Emr, topic: Topic) -> None:
     """All but EMR itself: its own jars are ours, and its master is this machine."""
     topic.send_rows((f"k{number}", number) for number in range(300))

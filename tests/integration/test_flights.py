@@ -1,6 +1,8 @@
 """Real input: 336,776 flights, their hourly delays, aircraft and histories, against pandas."""
 
+from dataclasses import dataclass
 from importlib.resources import files
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,33 +18,45 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.compiled
+A_DAY, ALL = 900, 336_776
 
 
-@pytest.fixture(scope="module")
-def sent(broker: Broker) -> "pd.DataFrame":
+@dataclass
+class Flown:
+    """A topic of flights, and what is in it."""
+
+    source: dict[str, Any]
+    flights: "pd.DataFrame"
+
+
+@pytest.fixture(scope="module", params=[A_DAY, pytest.param(ALL, marks=pytest.mark.flights)])
+def flown(broker: Broker, request: pytest.FixtureRequest) -> Flown:
     import pandas as pd
 
-    broker.create_topic("all-flights", 4)
-    every = list(flights())
-    produce(broker.bootstrap, "all-flights", ((flight_key(flight), flight_value(flight)) for flight in every))
-    frame = pd.DataFrame(every)
+    topic = f"{request.param}-flights"
+    broker.create_topic(topic, 4)
+    sent = list(islice(flights(), request.param))
+    assert len(sent) == request.param
+    produce(broker.bootstrap, topic, ((flight_key(flight), flight_value(flight)) for flight in sent))
+    frame = pd.DataFrame(sent)
     frame["event_time"] = pd.to_datetime(frame["event_time"], utc=True)
-    return frame
+    return Flown({"topics": [topic], "kafka": {"bootstrap.servers": broker.bootstrap}}, frame)
 
 
-def run(example: str, broker: Broker, spark: "SparkSession", folder: Path) -> "DataFrame":
+def run(example: str, flown: Flown, spark: "SparkSession", folder: Path) -> "DataFrame":
     options: dict[str, Any] = yaml.safe_load(files("connector").joinpath("examples", f"{example}.yaml").read_text())
-    options["source"] = {"topics": ["all-flights"], "kafka": {"bootstrap.servers": broker.bootstrap}}
+    options["source"] = flown.source
     options["sinks"][0]["path"] = str(folder / example)
-    Pipeline.from_options({**options, "epoch": {"max_records": 120_000}}).run()
+    third = {"max_records": len(flown.flights) // 3 + 1}
+    Pipeline.from_options({**options, "epoch": third}).run()
     return spark.read.format("delta").load(str(folder / example))
 
 
-def test_hourly_delays_per_origin(sent: "pd.DataFrame", broker: Broker, spark: "SparkSession", tmp_path: Path) -> None:
-    found = run("hourly_delays", broker, spark, tmp_path)
+def test_hourly_delays_per_origin(flown: Flown, spark: "SparkSession", tmp_path: Path) -> None:
+    found = run("hourly_delays", flown, spark, tmp_path)
     columns = "origin, unix_seconds(window_start) AS start, flights, delayed, mean_delay, worst, aircraft"
     rows = {(row["origin"], row["start"]): row for row in found.selectExpr(*columns.split(", ")).collect()}
-    hours = sent.groupby(["origin", sent["event_time"].dt.floor("h")])
+    hours = flown.flights.groupby(["origin", flown.flights["event_time"].dt.floor("h")])
     assert len(rows) == hours.ngroups
     for (origin, hour), group in hours:
         row = rows[origin, int(hour.timestamp())]
@@ -55,31 +69,26 @@ def test_hourly_delays_per_origin(sent: "pd.DataFrame", broker: Broker, spark: "
         assert row["aircraft"] == pytest.approx(group["tailnum"].nunique(), rel=0.05)
 
 
-def test_distinct_aircraft_per_carrier(
-    sent: "pd.DataFrame", broker: Broker, spark: "SparkSession", tmp_path: Path
-) -> None:
+def test_distinct_aircraft_per_carrier(flown: Flown, spark: "SparkSession", tmp_path: Path) -> None:
     counted = {"about": "approx_count_distinct(tailnum)", "exactly": "collect_set(tailnum, 5000)"}
     path = str(tmp_path / "carriers")
     sink = {"type": "delta_aggregate", "path": path, "group_by": "carrier", "aggregates": counted}
-    kafka = {"topics": ["all-flights"], "kafka": {"bootstrap.servers": broker.bootstrap}}
     value = {"format": "json", "schema": "carrier STRING, tailnum STRING"}
-    Pipeline.from_options({"name": "carriers", "source": kafka, "value": value, "sinks": [sink]}).run()
+    Pipeline.from_options({"name": "carriers", "source": flown.source, "value": value, "sinks": [sink]}).run()
     rows = spark.read.format("delta").load(path).collect()
-    expected = sent.groupby("carrier")["tailnum"].agg(lambda tails: set(tails.dropna()))
+    expected = flown.flights.groupby("carrier")["tailnum"].agg(lambda tails: set(tails.dropna()))
     assert {row["carrier"]: set(row["exactly"]) for row in rows} == expected.to_dict()
     for row in rows:
         assert row["about"] == pytest.approx(len(expected[row["carrier"]]), rel=0.05)
 
 
-def test_history_of_aircraft_positions(
-    sent: "pd.DataFrame", broker: Broker, spark: "SparkSession", tmp_path: Path
-) -> None:
-    found = run("aircraft_history", broker, spark, tmp_path)
+def test_history_of_aircraft_positions(flown: Flown, spark: "SparkSession", tmp_path: Path) -> None:
+    found = run("aircraft_history", flown, spark, tmp_path)
     time = "unix_seconds({}.event_time)"
     columns = ["tailnum", "dest", time.format("__START_AT"), time.format("__END_AT")]
     versions = sorted((tuple(row) for row in found.selectExpr(*columns).collect()), key=str)
-    flown = sent.dropna(subset=["tailnum"]).sort_values(["tailnum", "event_time", "carrier", "flight"])
-    moved = flown[flown["dest"] != flown.groupby("tailnum")["dest"].shift()].copy()
+    rows = flown.flights.dropna(subset=["tailnum"]).sort_values(["tailnum", "event_time", "carrier", "flight"])
+    moved = rows[rows["dest"] != rows.groupby("tailnum")["dest"].shift()].copy()
     moved["start"] = moved["event_time"].map(lambda at: int(at.timestamp()))
     moved["end"] = moved.groupby("tailnum")["start"].shift(-1)
     expected = [

@@ -152,11 +152,15 @@ def test_a_key_of_its_own_format_names_the_row_that_a_tombstone_deletes(lake: La
         lake.pipeline("upsert", **options).run()
 
 
-@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-def test_compressed_topics(codec: str, lake: Lake, topic: Topic) -> None:
-    send(topic, *[(None, b'{"k": "a", "n": %d}' % n) for n in range(50)], codec=codec)
-    assert lake.pipeline().run().rows == 50
-    assert lake.pipeline(name=topic.name, delivery="manual_commit", sink={"path": str(lake.path("m"))}).run().rows == 50
+def test_compressed_topics(lake: Lake, topic: Topic) -> None:
+    codecs = ["gzip", "snappy", "lz4", "zstd"]
+    for codec in codecs:
+        send(topic, *[(None, b'{"k": "%s", "n": %d}' % (codec.encode(), n)) for n in range(50)], codec=codec)
+    expected = sorted((codec, n) for codec in codecs for n in range(50))
+    lake.pipeline().run()
+    assert lake.rows() == expected
+    lake.pipeline(name=topic.name, delivery="manual_commit", sink={"path": str(lake.path("m"))}).run()
+    assert lake.rows("m") == expected
 
 
 def test_messages_of_ten_megabytes(lake: Lake, topic: Topic) -> None:

@@ -16,8 +16,10 @@ from typing import Any
 
 import pytest
 from conftest import Lake, Store, Topic, wait_until
+from typer.testing import CliRunner
 
 from connector import Pipeline
+from connector.cli import app
 from connector.maintain import Cleared, maintain
 from connector.protocol.steps import Event, Step
 from connector.protocol.two_phase import Did
@@ -99,6 +101,7 @@ def test_what_killed_runs_left_is_removed_and_what_a_run_is_writing_is_not(lake:
     assert lake.rows("upsert") == [("a", 2), ("b", 3)]
 
 
+@pytest.mark.breadth
 def test_a_table_that_is_clustered_stays_so(lake: Lake, topic: Topic) -> None:
     for number in range(3):
         topic.send_rows((f"k{number}{n}", n) for n in range(4))
@@ -126,7 +129,7 @@ def test_nothing_is_removed_of_a_table_that_keeps_files_too_shortly(lake: Lake, 
 
 
 @pytest.mark.classic("its runs are processes of their own")
-@pytest.mark.parametrize("kind", ["append", "upsert"])
+@pytest.mark.parametrize("kind", ["append", pytest.param("upsert", marks=pytest.mark.breadth)])
 def test_a_run_goes_on_beside_it(kind: str, lake: Lake, topic: Topic) -> None:
     keys = 4
     committed: list[int] = []
@@ -288,6 +291,7 @@ def test_what_a_replaced_run_prepared_later_is_thrown_away_and_nothing_else(thre
     assert (recovered.did, three.numbers()) == (Did.ROLLED_FORWARD, [0, 1, 2])
 
 
+@pytest.mark.breadth
 def test_old_entries_of_the_log_are_removed_beside_a_run_and_nothing_is_forgotten_that_counts(three: Three) -> None:
     three.lake.topic.send_rows((("a", number) for number in range(10)), partition=0)
     three.pipeline().run()
@@ -316,12 +320,9 @@ def test_old_entries_of_the_log_are_removed_beside_a_run_and_nothing_is_forgotte
         snapshot_of(three.pipeline().config, three.lake.spark, 1)
 
 
-@pytest.mark.classic("its runs are processes of their own")
 def test_the_command_says_what_it_did(lake: Lake, topic: Topic) -> None:
     topic.send_rows((f"k{n}", n) for n in range(4))
     lake.pipeline("append", **SEVERAL_EPOCHS).run()
-    command = [sys.executable, "-m", "connector", "maintain", str(lake.file())]
-    said = subprocess.run([*command, "--dry-run"], capture_output=True, text=True, check=True).stdout
-    assert "would be put together" in said
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert "put together into 1" in said
+    command = ["maintain", str(lake.file())]
+    assert "would be put together" in CliRunner().invoke(app, [*command, "--dry-run"]).stdout
+    assert "put together into 1" in CliRunner().invoke(app, command).stdout

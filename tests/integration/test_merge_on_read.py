@@ -49,8 +49,13 @@ def log_of(table: Table) -> MergeOnRead:
 
 @pytest.mark.parametrize(
     "sink",
-    [{}, {"ignore_null_updates": True}, {"sequence_by": "seq"}, {"sequence_by": "seq", "ignore_null_updates": True}],
-    ids=["offset", "offset-nulls", "sequence", "sequence-nulls"],
+    [
+        {"ignore_null_updates": True},
+        {"sequence_by": "seq"},
+        pytest.param({}, marks=pytest.mark.draws),
+        pytest.param({"sequence_by": "seq", "ignore_null_updates": True}, marks=pytest.mark.draws),
+    ],
+    ids=["offset-nulls", "sequence", "offset", "sequence-nulls"],
 )
 @a_few(1)
 @given(seed=SEEDS, folds=st.booleans())
@@ -157,7 +162,16 @@ def start(*arguments: object) -> subprocess.Popen[str]:
 
 
 @pytest.mark.classic("its runs are processes of their own")
-@pytest.mark.parametrize("kill", [Step.COMMITTED, Step.FOLDING, Moment.MID_WRITE, Moment.BEFORE_COMMIT, Step.FOLDED])
+@pytest.mark.parametrize(
+    "kill",
+    [
+        Moment.BEFORE_COMMIT,
+        *(
+            pytest.param(kill, marks=pytest.mark.kills)
+            for kill in (Step.COMMITTED, Step.FOLDING, Moment.MID_WRITE, Step.FOLDED)
+        ),
+    ],
+)
 def test_killed_around_a_fold(kill: Step | Moment, lake: Lake, topic: Topic) -> None:
     topic.send_rows([("a", 0), ("b", 0)])
     lake.pipeline("upsert", **ON_READ).run()
@@ -290,6 +304,7 @@ def test_what_was_folded_is_forgotten_when_its_readers_are_done(
     assert current(lake) == [("a", 9), *((f"b{each}", each) for each in range(4))]
 
 
+@pytest.mark.breadth
 def test_a_letter_that_comes_late_does_not_bring_a_deleted_row_back(lake: Lake, topic: Topic) -> None:
     letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.folder / "letters")}}
     topic.send(("a", {"k": "a", "n": 1}), ("b", {"k": "b", "n": "?"}), ("c", {"k": "c", "n": "?"}), partition=0)
@@ -313,6 +328,7 @@ def test_several_sinks_need_a_table_that_is_folded(lake: Lake, topic: Topic) -> 
     assert current(lake) == [("a", 1)]
 
 
+@pytest.mark.breadth
 def test_many_records_are_folded_before_many_epochs_are(lake: Lake, topic: Topic) -> None:
     topic.send_rows([("a", 0)])
     lake.pipeline("upsert", **options(fold={"records": 3})).run()
@@ -324,6 +340,7 @@ def test_many_records_are_folded_before_many_epochs_are(lake: Lake, topic: Topic
     assert lake.rows("upsert") == [("a", 3), ("b", 1), ("c", 2)]
 
 
+@pytest.mark.breadth
 def test_a_column_that_the_file_does_not_name_keeps_its_values_for_readers_too(lake: Lake, topic: Topic) -> None:
     topic.send_rows([("a", 0)])
     lake.pipeline("upsert", **ON_READ).run()
@@ -419,6 +436,7 @@ def test_a_column_that_the_table_got_since_is_taken_by_the_log_too(lake: Lake, t
     assert lake.sql("SELECT k, more FROM {t} ORDER BY k", "upsert") == [("a", None), ("b", None), ("c", "x")]
 
 
+@pytest.mark.breadth
 def test_a_fold_reads_no_files_whose_keys_are_beyond_those_of_the_changes(lake: Lake, topic: Topic) -> None:
     topic.send_rows([("a", 0), ("b", 0)])
     lake.pipeline("upsert", **ON_READ).run()
@@ -448,6 +466,7 @@ def test_verify_audits_the_table_as_of_its_last_fold(lake: Lake, topic: Topic) -
     assert not verify(lake, "upsert", **changes).ok
 
 
+@pytest.mark.breadth
 def test_a_log_that_a_restore_has_passed_over_never_counts_again(lake: Lake, topic: Topic) -> None:
     for number in range(5):
         topic.send_rows([(f"k{number}", number)], partition=0)

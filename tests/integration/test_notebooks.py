@@ -36,6 +36,7 @@ def pictures(notebook: NotebookNode) -> list[int]:
     return [sum("image/png" in output.get("data", {}) for output in cell.get("outputs", ())) for cell in notebook.cells]
 
 
+@pytest.mark.notebooks
 @pytest.mark.parametrize("file", RUN, ids=lambda file: file.stem)
 def test_a_notebook_runs_and_says_what_is_kept_in_it(file: Path, tmp_path: Path) -> None:
     kept = nbformat.read(file, as_version=4)

@@ -39,10 +39,12 @@ class ObjectsConformance(TwoPhaseConformance["DataFrame"]):
         return [row["k"] for key in self.s3.visible("lake/words/") for row in read(self.s3, key)]
 
 
+@pytest.mark.breadth
 class TestParquet(ObjectsConformance):
     options: ClassVar = {"format": "parquet"}
 
 
+@pytest.mark.breadth
 class TestJsonLines(ObjectsConformance):
     options: ClassVar = {"format": "json_lines"}
 

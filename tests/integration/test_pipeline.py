@@ -2,7 +2,6 @@
 
 import itertools
 import threading
-import time
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -338,26 +337,23 @@ def test_there_are_as_few_epochs_as_the_latency_asked_for_allows(lake: Lake, top
     topic.send_rows(some(0, 1))
     lake.pipeline().run()  # a first epoch takes long, and who knows nothing else expects the next to
     stop, committed, left_waiting = threading.Event(), [], []
-
-    def send() -> None:
-        for number in range(1, 33):
-            time.sleep(0.25)
-            topic.send_rows(some(number, 1))
+    numbers = iter(range(1, 12))
 
     def observe(event: Event) -> None:
-        if event.step is Step.WAITING and event.behind:
-            left_waiting.append(event.behind)
+        if event.step is Step.WAITING:
+            if event.behind:
+                left_waiting.append(event.behind)
+            if (number := next(numbers, None)) is not None:
+                topic.send_rows(some(number, 1))
         if event.step is Step.COMMITTED:
             committed.append(event.epoch.number)
-            if event.epoch.offsets and sum(event.epoch.offsets.values()) == 33:
+            if event.epoch.offsets and sum(event.epoch.offsets.values()) == 12:
                 stop.set()
 
-    sender, late = threading.Thread(target=send), threading.Timer(90, stop.set)
-    sender.start()
+    late = threading.Timer(90, stop.set)
     late.start()
-    lake.pipeline(trigger={"target_latency": "20 seconds"}).run(stop=stop, observers=[observe])
+    lake.pipeline(trigger={"target_latency": "12 seconds"}).run(stop=stop, observers=[observe])
     late.cancel()
-    sender.join()
-    assert lake.rows() == sorted(some(0, 33))
+    assert lake.rows() == sorted(some(0, 12))
     # Nearly each look finds something to do; without a latency to wait for, as many of them are followed by an epoch.
     assert len(left_waiting) >= 2 * len(committed)

@@ -18,6 +18,7 @@ def rows(reader: Reader, file: str, *columns: str) -> list[tuple[Any, ...]]:
     return sorted(tuple(row) for row in connector.read(reader.names["spark"], file).select(*columns).collect())
 
 
+@pytest.mark.pages
 def test_a_table_follows_a_database_and_is_moved(reader: Reader, send: Send) -> None:
     def change(op: str, before: dict[str, Any] | None, after: dict[str, Any] | None) -> dict[str, Any]:
         return {"op": op, "before": before, "after": after, "ts_ms": 1, "source": {"connector": "postgresql", "lsn": 1}}
@@ -36,6 +37,7 @@ def test_a_table_follows_a_database_and_is_moved(reader: Reader, send: Send) -> 
     assert "1 epochs" in reader.said[-1]
 
 
+@pytest.mark.pages
 def test_orders_and_payments_are_in_one_epoch(reader: Reader, send: Send) -> None:
     send("orders", ("1", {"order_id": 1, "customer": "ann", "cents": 500}), ("2", {"order_id": 2, "cents": 700}))
     send("payments", ("1", {"order_id": 1, "cents": 500}), ("2", {"order_id": 2, "cents": 300}))
@@ -45,6 +47,7 @@ def test_orders_and_payments_are_in_one_epoch(reader: Reader, send: Send) -> Non
     assert "1 epochs" in reader.said[0]
 
 
+@pytest.mark.pages
 def test_a_backfill_with_another_logic_is_swapped_in(reader: Reader, send: Send) -> None:
     section = "Backfill: the same topic, another logic"
     send("sales", *(("a", {"shop": "a", "cents": cents, "day": "2026-11-01"}) for cents in (100, -40, 250)))
@@ -56,6 +59,7 @@ def test_a_backfill_with_another_logic_is_swapped_in(reader: Reader, send: Send)
     assert rows(reader, "daily.yaml", "shop", "cents") == [("a", 400)]
 
 
+@pytest.mark.pages
 @pytest.mark.spark4("on_new_column: add, of JSON, goes by VARIANT")
 def test_a_schema_changes(reader: Reader, send: Send) -> None:
     section = "Change a schema"

@@ -28,7 +28,12 @@ def three_epochs(lake: Lake, topic: Topic, kind: str = "append") -> None:
 
 
 @pytest.mark.parametrize(
-    ("to", "kind"), [("VERSION AS OF 1", "upsert"), ("VERSION AS OF 0", "append"), ("TIMESTAMP", "append")]
+    ("to", "kind"),
+    [
+        ("VERSION AS OF 1", "upsert"),
+        pytest.param("VERSION AS OF 0", "append", marks=pytest.mark.breadth),
+        pytest.param("TIMESTAMP", "append", marks=pytest.mark.breadth),
+    ],
 )
 def test_after_a_restore_the_pipeline_rewinds_with_its_table(to: str, kind: str, lake: Lake, topic: Topic) -> None:
     three_epochs(lake, topic, kind)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import subprocess
-import sys
 import tarfile
 import zlib
 from collections.abc import Iterator
@@ -15,10 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from another_engine import query
 from releases.make import KEPT, READ, TOPIC, UNREAD, send
+from typer.testing import CliRunner
 
 from connector import Pipeline
 from connector.audit import audit
+from connector.cli import app
 from connector.config import parse
 from connector.log import FORMAT as LOG_FORMAT
 from connector.log import Log
@@ -100,28 +101,27 @@ def test_a_table_of_an_earlier_release_goes_on_where_it_stands(left: Left, spark
         assert (status.position.epoch, status.position.source) == (2, "commit")
         assert status.offsets.to_dict() == {TOPIC: {"0": READ // 2, "1": READ // 2}}
         assert pipeline.run().epochs == 1
-        rows = spark.read.format("delta").load(left.options(name)["sinks"][0]["path"]).select("k", "n").collect()
-        assert sorted(map(tuple, rows)) == sorted(wanted)
+        assert sorted(query(left.options(name)["sinks"][0]["path"], "SELECT k, n FROM t")) == sorted(wanted)
         assert audit(parse(left.options(name))).ok
 
 
-@pytest.mark.classic("its runs are processes of their own")
 @pytest.mark.parametrize("left", SEVERAL, indirect=True, ids=named)
-def test_an_epoch_that_an_earlier_release_has_decided_is_committed(left: Left, spark: SparkSession) -> None:
+def test_an_epoch_that_an_earlier_release_has_decided_is_committed(
+    left: Left, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without Kafka, from what was staged then. The log knows the tables by the names that the file gives them."""
-    command = [sys.executable, "-m", "connector", "recover", "both.yaml", "--json"]
+    monkeypatch.chdir(left.folder)
     file = left.folder / "both.yaml"
     file.write_text(
         yaml.safe_dump({**yaml.safe_load(file.read_text()), "source": left.options("append")["source"]}),
         encoding="utf-8",
     )
-    done = subprocess.run(command, cwd=left.folder, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    done = CliRunner().invoke(app, ["recover", "both.yaml", "--json"])
+    assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["did"].startswith("committed")
     everything = [(f"k{number % 4}", number) for number in range(READ)]
     for name, wanted in (("both_rows", everything), ("both_latest", list(dict(everything).items()))):
-        rows = spark.read.format("delta").load(str(left.folder / "lake" / name)).select("k", "n").collect()
-        assert sorted(map(tuple, rows)) == sorted(wanted)
+        assert sorted(query(left.folder / "lake" / name, "SELECT k, n FROM t")) == sorted(wanted)
 
 
 @pytest.mark.parametrize("left", RELEASES[-1:], indirect=True, ids=named)

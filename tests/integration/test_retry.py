@@ -4,6 +4,7 @@ from itertools import islice
 from typing import Any
 
 import pytest
+from another_engine import query
 from conftest import Lake, Topic
 from kafka import KafkaConsumer, KafkaProducer
 from typer.testing import CliRunner
@@ -38,9 +39,8 @@ def setting_aside(lake: Lake, **changes: Any) -> dict[str, Any]:
 
 
 def letters(lake: Lake, *columns: str) -> list[tuple[Any, ...]]:
-    assert lake.spark is not None
-    table = lake.spark.read.format("delta").load(str(lake.folder / "letters"))
-    return [tuple(row) for row in table.orderBy("_offset", "_noted_at").selectExpr("_offset", *columns).collect()]
+    named = ", ".join(["_offset", *columns])
+    return query(lake.folder / "letters", f"SELECT {named} FROM t ORDER BY _offset, _noted_at")
 
 
 def send(topic: Topic, *values: str | None, key: bytes = b"k") -> None:

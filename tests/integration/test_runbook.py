@@ -52,6 +52,7 @@ def fails(*arguments: str) -> str:
     return result.output
 
 
+@pytest.mark.pages
 def test_no_commits_growing_lag_and_the_look_at_who_commits(flights: Reader, send: Send) -> None:
     for number, section in enumerate(("No commits", "Lag grows"), start=5):
         send("flights", ("1", {**UA, "delay": number}))
@@ -62,6 +63,7 @@ def test_no_commits_growing_lag_and_the_look_at_who_commits(flights: Reader, sen
     assert "0 epochs" in flights.said[-1]
 
 
+@pytest.mark.pages
 def test_lost_records_are_passed_only_when_it_is_said(flights: Reader, send: Send, broker: Broker) -> None:
     (partition,) = (at.partition for at, following in status().offsets.items() if following == 5)
     send("flights", *(("1", {**UA, "delay": delay}) for delay in (5, 6, 7)))
@@ -84,6 +86,7 @@ def test_bad_records_are_set_aside_and_sent_through_again(flights: Reader, send:
     assert table(flights) == [0, 1, 2, 3, 4, 5, 20_000]
 
 
+@pytest.mark.pages
 def test_a_topic_that_was_made_again_is_read_from_its_beginning(flights: Reader, send: Send, broker: Broker) -> None:
     broker.delete_topic("flights")
     broker.create_topic("flights", 2)
@@ -113,6 +116,7 @@ def test_an_epoch_in_doubt_is_settled(reader: Reader, send: Send) -> None:
     assert "exact" in reader.said[-1]
 
 
+@pytest.mark.pages
 def test_a_table_goes_back_and_reads_again(flights: Reader, send: Send) -> None:
     send("flights", ("1", {**UA, "delay": 5}))
     flights.run("lakelock run flights.yaml")
@@ -121,12 +125,14 @@ def test_a_table_goes_back_and_reads_again(flights: Reader, send: Send) -> None:
     assert table(flights) == list(range(6))
 
 
+@pytest.mark.pages
 def test_two_pipelines_share_a_table(flights: Reader, send: Send) -> None:
     send("more_flights", ("1", {**UA, "delay": 50}))
     flights.follow(PAGE, "Two pipelines on one table")
     assert table(flights) == [0, 1, 2, 3, 4, 50]
 
 
+@pytest.mark.pages
 def test_the_pipeline_moves_to_another_cluster(flights: Reader, send: Send) -> None:
     send("flights", ("1", {**UA, "delay": 5}))
     with Broker() as other:
@@ -160,6 +166,7 @@ def mirror(old: Broker, new: Broker, topic: str, since: Mapping[TopicPartition, 
     return mirrored
 
 
+@pytest.mark.pages
 def test_a_table_goes_on_in_the_cluster_that_its_topic_was_mirrored_to(
     flights: Reader, send: Send, broker: Broker
 ) -> None:
@@ -185,6 +192,7 @@ def test_a_table_goes_on_in_the_cluster_that_its_topic_was_mirrored_to(
         assert table(flights) == list(range(8))
 
 
+@pytest.mark.pages
 def test_what_was_lost_in_the_old_cluster_is_not_passed_by_a_move(flights: Reader, send: Send, broker: Broker) -> None:
     (partition,) = (at.partition for at, following in status().offsets.items() if following == 5)
     send("flights", *(("1", {**UA, "delay": delay}) for delay in (5, 6, 7)))

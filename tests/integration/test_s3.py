@@ -22,7 +22,6 @@ from sinks.staging import Staging
 
 pytestmark = pytest.mark.spark4("S3A's conditional writes")
 
-KINDS = ("append", "upsert")
 CHECKSUMS = "spark.databricks.delta.writeChecksumFile.enabled"
 RETRIES = {
     "attempts.maximum": "2",
@@ -165,7 +164,7 @@ def test_a_commit_whose_answer_was_lost_is_known_as_our_own(bucket: Bucket, topi
         assert len(commits) == 2
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [pytest.param("append", marks=pytest.mark.breadth), "upsert"])
 def test_a_store_that_fails_at_random_loses_and_doubles_nothing(kind: str, bucket: Bucket, topic: Topic) -> None:
     topic.send_rows(some(0, 20))
     failed = 0
@@ -208,11 +207,12 @@ with session(dict(pair.split("=", 1) for pair in pairs), name=number) as spark:
 
 
 @pytest.mark.classic("its runs are processes of their own")
-def test_three_drivers_at_once_lose_no_commit_and_with_deltas_own_log_store_they_do(
-    bucket: Bucket, tmp_path: Path
+@pytest.mark.parametrize("writers", [2, pytest.param(3, marks=pytest.mark.breadth)])
+def test_drivers_at_once_lose_no_commit_and_with_deltas_own_log_store_they_do(
+    writers: int, bucket: Bucket, tmp_path: Path
 ) -> None:
     """Each driver's every write came back as done. On s3a:// commits are conditional, on s3:// they are Delta's own."""
-    writers, turns = 3, 5
+    turns = 5
     tables = [f"s3a://{bucket.s3.bucket}/safe", f"s3://{bucket.s3.bucket}/unsafe"]
     with S3Proxy(bucket.s3.endpoint, change=slow_commits(0.15)) as proxy:
         options = {

@@ -24,7 +24,7 @@ learns = pytest.mark.spark4("on_new_column: add, of JSON, goes by VARIANT")
 
 
 @learns
-@pytest.mark.parametrize("kind", ["append", "upsert"])
+@pytest.mark.parametrize("kind", [pytest.param("append", marks=pytest.mark.breadth), "upsert"])
 def test_a_column_more_in_the_file_is_in_the_commit_of_the_first_rows(lake: Lake, topic: Topic, kind: str) -> None:
     topic.send(("a", {"k": "a", "n": 1}), ("b", {"k": "b", "n": 1}))
     lake.pipeline(kind).run()

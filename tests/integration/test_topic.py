@@ -10,7 +10,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -437,6 +436,7 @@ def test_a_client_that_says_it_has_committed_and_hasnt_is_not_believed(
     assert place.values() == []
 
 
+@pytest.mark.breadth
 def test_an_outcome_that_nobody_can_be_asked_about_is_unknown(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     with place.broker.proxy() as proxy:
         sink = place.sink(
@@ -462,26 +462,34 @@ def test_an_outcome_that_nobody_can_be_asked_about_is_unknown(place: Place, monk
     assert place.values() == ["a", "b"]
 
 
-def test_two_processes_that_commit_a_large_epoch_at_once_commit_it_once(place: Place) -> None:
-    epoch = place.epoch(30_000)
-    rows = place.spark.range(30_000).selectExpr(
+def test_two_processes_in_the_middle_of_one_large_epoch_commit_it_once(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    epoch = place.epoch(3_000)
+    rows = place.spark.range(3_000).selectExpr(
         "CAST(id AS STRING) AS k", "'t' AS _topic", "0 AS _partition", "id AS _offset", "now() AS _timestamp"
     )
     prepared = place.sink().prepare(epoch, rows)
     outcomes: list[Any] = []
+    real, half_sent = Transaction._acknowledged, threading.Event()
 
-    def run(sink: KafkaTopic, after: float) -> None:
-        time.sleep(after)
+    def acknowledged(self: Transaction, futures: Any) -> None:
+        real(self, futures)
+        half_sent.set()
+
+    def run(sink: KafkaTopic) -> None:
         with contextlib.suppress(SinkError):
             outcomes.append(sink.commit(epoch, prepared))
 
-    threads = [threading.Thread(target=run, args=(place.sink(), after)) for after in (0.0, 0.4)]
-    for each in threads:
-        each.start()
-    for each in threads:
+    monkeypatch.setattr(Transaction, "_acknowledged", acknowledged)
+    first, second = (threading.Thread(target=run, args=(place.sink(batch=500),)) for _ in range(2))
+    first.start()
+    assert half_sent.wait(60)
+    second.start()
+    for each in (first, second):
         each.join()
     assert len(outcomes) == 2
-    assert len(place.values()) == 30_000
+    assert len(place.values()) == 3_000
 
 
 def test_a_log_of_the_epoch_is_all_that_another_process_needs(place: Place) -> None:

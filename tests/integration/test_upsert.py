@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.mark.parametrize("delivery", ["transactional", "idempotent"])
+@pytest.mark.parametrize("delivery", [pytest.param("transactional", marks=pytest.mark.draws), "idempotent"])
 @a_few(1)
 @given(seed=SEEDS)
 def test_deletes_in_the_order_of_offsets(spark: SparkSession, tmp_path: Path, delivery: str, seed: int) -> None:
@@ -45,7 +45,7 @@ def test_soft_deletes_in_the_order_of_offsets(spark: SparkSession, tmp_path: Pat
     assert table.rows("_deleted", by) == Model(False, records=records).soft_rows()
 
 
-@pytest.mark.parametrize("delivery", ["transactional", "idempotent"])
+@pytest.mark.parametrize("delivery", ["transactional", pytest.param("idempotent", marks=pytest.mark.draws)])
 @a_few(1)
 @given(seed=SEEDS)
 def test_nulls_leave_older_values_in_the_order_of_offsets(
@@ -58,8 +58,8 @@ def test_nulls_leave_older_values_in_the_order_of_offsets(
         assert table.rows() == Model(False, True, records[:end]).rows()
 
 
-@pytest.mark.parametrize("delivery", ["transactional", "manual_commit"])
-@a_few(2)
+@pytest.mark.parametrize("delivery", ["transactional", pytest.param("manual_commit", marks=pytest.mark.draws)])
+@a_few(1)
 @given(seed=SEEDS)
 def test_deletes_and_truncates_in_the_order_of_a_sequence(
     spark: SparkSession, tmp_path: Path, delivery: str, seed: int
@@ -86,7 +86,7 @@ def test_soft_deletes_in_the_order_of_a_sequence(spark: SparkSession, tmp_path: 
     )
 
 
-@a_few(2)
+@a_few(1)
 @given(seed=SEEDS)
 def test_nulls_leave_older_values_in_the_order_of_a_sequence(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     epochs = by_sequence(seed)

@@ -48,10 +48,12 @@ def zipped(folder: Path, *rows: str) -> Path:
     return folder / "f.zip"
 
 
+@pytest.mark.flights
 def test_there_are_336776_flights(times: list[str]) -> None:
     assert len(times) == 336_776
 
 
+@pytest.mark.flights
 def test_they_come_in_the_order_of_their_event_time(times: list[str]) -> None:
     assert times == sorted(times)
     assert (times[0], times[-1]) == ("2013-01-01T05:15:00Z", "2013-12-31T23:59:00Z")
