@@ -39,7 +39,7 @@ jupyter: $(READY)
 	$(BIN)/jupyter-lab notebooks
 
 # Two at a time, each with a broker and a Spark of its own: mostly they wait.
-PARALLEL := -n 2 --dist loadfile
+PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 
 test: $(READY)
 	$(BIN)/pytest $(PARALLEL) --durations 30

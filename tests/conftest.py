@@ -182,6 +182,9 @@ class Topic:
     ) -> None:
         """(key, value): a value that isn't bytes or None is sent as JSON. ``at``: Kafka's timestamp, else now."""
         producer = producer_of(self.broker.bootstrap)
+        if partition not in {None, *(producer.partitions_for(self.name) or ())}:
+            producer_of.cache_clear()  # it knows the partitions of a while ago
+            producer = producer_of(self.broker.bootstrap)
         for key, value in records:
             encoded = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
             millis = None if at is None else int(at.timestamp() * 1000)

@@ -17,6 +17,7 @@ CAMPAIGNS = {
     "matrix": "every delivery into every sink, killed at every crash point, keeps its promise and no more",
     "chaos": "killed and paused runs, a dead broker, cut connections and second writers leave every table exact",
     "steps": "four sinks, killed at every step of two-phase commit and of its recovery, are exact and at one epoch",
+    "cluster": "on a standalone cluster a killed driver and a killed worker leave four sinks exact",
     "watched": "a disturbed run's metrics name every fault, and no other",
     "demo": "the demo counts what the README shows",
     "pages": "every command and every example of the documentation works as it stands",

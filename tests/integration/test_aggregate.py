@@ -68,6 +68,7 @@ def test_tumbling_windows_close(spark: "SparkSession", tmp_path: Path) -> None:
     assert position.clock.watermark.isoformat() == "2026-01-01T00:25:00+00:00"
 
 
+@pytest.mark.breadth
 def test_sessions_grow_together(spark: "SparkSession", tmp_path: Path) -> None:
     topic = ListedTopic([[(None, {"k": "a", "n": 1, "t": minute(m)}) for m in (1, 3, 20, 22, 10, 12, 40)]])
     bench = Bench(

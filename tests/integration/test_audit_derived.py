@@ -69,6 +69,7 @@ def change(k: str, s: int, n: int | None = None, op: str = "U", note: str | None
     return (k, {"k": k, "s": s, "n": n, "op": op, "note": note})
 
 
+@pytest.mark.breadth
 def test_an_upsert_by_sequence_with_deletes_and_truncates(lake: Lake, topic: Topic) -> None:
     topic.send(
         change("a", 15, 1), change("b", 11, 1), change("b", 12, op="D"), change("c", 12, op="D"), change("c", 14, 3),
@@ -199,6 +200,7 @@ def test_every_damage_to_a_history_is_counted_by_version(lake: Lake, topic: Topi
     assert (found.first["altered"].offset, found.first["lost"].key) == (0, {"k": "b"})
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize(
     "sink",
     [
@@ -326,10 +328,11 @@ def at(minute: float) -> datetime:
             [("a", 0, 10, 2), ("a", 10, 20, 1), ("a", 30, 40, 1), ("b", 0, 10, 1)],
             marks=pytest.mark.breadth,
         ),
-        (
+        pytest.param(
             {"size": "10 minutes", "slide": "5 minutes"},
             [("a", -5, 5, 1), ("a", 0, 10, 2), ("a", 5, 15, 2), ("a", 10, 20, 1), ("a", 25, 35, 1), ("a", 30, 40, 1),
              ("b", -5, 5, 1), ("b", 0, 10, 1)],
+            marks=pytest.mark.breadth,
         ),
         ({"gap": "5 minutes"}, [("a", 1, 6, 1), ("a", 6, 15.5, 2), ("a", 30, 35, 1), ("b", 1, 6, 1)]),
     ],
@@ -365,6 +368,7 @@ def test_windows_hold_the_records_of_their_time(window: dict[str, Any], rows: li
     }  # fmt: skip
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize(
     "window",
     [{"gap": "90 seconds"}, pytest.param({"size": "4 minutes", "slide": "2 minutes"}, marks=pytest.mark.breadth)],

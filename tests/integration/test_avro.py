@@ -357,6 +357,7 @@ with session({"spark.remote": "local[2]", **SHORT_LIVED}, name="connect") as spa
 """
 
 
+@pytest.mark.breadth
 def test_avro_is_read_through_spark_connect() -> None:
     here = Path(__file__).parent
     done = subprocess.run(

@@ -33,10 +33,16 @@ BAD = {
 }  # fmt: skip
 
 
-def test_a_malformed_record_stops_the_run_with_its_coordinates_and_its_start(lake: Lake, topic: Topic) -> None:
+@pytest.mark.parametrize(
+    "kinds", [["two objects", "binary", "tombstone"], pytest.param([*BAD], marks=pytest.mark.breadth)], ids=len
+)
+def test_a_malformed_record_stops_the_run_with_its_coordinates_and_its_start(
+    kinds: list[str], lake: Lake, topic: Topic
+) -> None:
     topic.send_rows([("k", number) for number in range(5)], partition=1)
     lake.pipeline().run()
-    for offset, (what, value) in enumerate(BAD.items(), start=0):
+    for offset, what in enumerate(kinds):
+        value = BAD[what]
         topic.send(("k", value), partition=0)
         pipeline = lake.pipeline(
             name=f"from-{offset}", source={"start": {topic.name: {"0": offset, "1": -1}}},

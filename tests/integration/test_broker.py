@@ -61,6 +61,7 @@ def alive(pid: int) -> bool:
     return True
 
 
+@pytest.mark.breadth
 def test_records_survive_a_kill_and_a_stop_of_the_broker(own: Broker) -> None:
     own.create_topic("kept", 3)
     sent: Records = [(b"k%d" % (number % 50), b"v%d" % number) for number in range(1000)]

@@ -40,31 +40,48 @@ with session({"spark.remote": "local[2]", **json.loads(sys.argv.pop(1))}, name="
 """
 
 
-def test_tables_two_at_once_and_a_consumer_group_work_through_spark_connect(lake: Lake, topic: Topic) -> None:
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(["upsert"], id="one"),
+        pytest.param(["append", "upsert", "group", "both"], marks=pytest.mark.breadth, id="all"),
+    ],
+)
+def test_tables_two_at_once_and_a_consumer_group_work_through_spark_connect(
+    names: list[str], lake: Lake, topic: Topic
+) -> None:
     topic.send_rows([(f"k{number % 7}", number) for number in range(100)])
-    bound = {"epoch": {"max_records": 60}}
-    files = [str(lake.file(kind, **bound)) for kind in ("append", "upsert")]
     group = {"name": topic.name, "delivery": "idempotent", "sink": {"path": str(lake.path("idempotent"))}}
-    files.append(str(lake.file("upsert", **bound, **group)))
     both = [
         {"type": "delta_append", "path": str(lake.path("one"))},
         {"type": "delta_upsert", "path": str(lake.path("two")), "key": "k"},
     ]
-    files.append(str(lake.file(**bound, name="both", sinks=both, coordinator={"path": str(lake.path("log"))})))
+    bound = {"epoch": {"max_records": 60}}
+    every = {
+        "append": lake.file("append", **bound),
+        "upsert": lake.file("upsert", **bound),
+        "group": lake.file("upsert", **bound, **group),
+        "both": lake.file(**bound, name="both", sinks=both, coordinator={"path": str(lake.path("log"))}),
+    }
+    files = [str(every[name]) for name in names]
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, json.dumps(SHORT_LIVED), *files],
         capture_output=True, text=True, timeout=240, check=False, env={**os.environ, **ON_A_FREE_PORT},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     lines = done.stdout.splitlines()
-    assert [line.split()[0] for line in lines[:8]] == ["2", "2", "2", "2", "0", "0", "0", "0"]
-    exact = {count: f"exact: {count} expected, {count} found" for count in (7, 100)}
-    assert lines[8:-1] == [exact[100], exact[7], exact[7], exact[100], exact[7]]
+    runs = len(files)
+    assert [line.split()[0] for line in lines[: 2 * runs]] == ["2"] * runs + ["0"] * runs
+    expected = {"append": [100], "upsert": [7], "group": [7], "both": [100, 7]}
+    exact = [f"exact: {count} expected, {count} found" for name in names for count in expected[name]]
+    assert lines[2 * runs : -1] == exact
     assert lines[-1].startswith("foreach_batch needs a classic Spark session")
-    assert len(lake.rows()) == 100
+    if "append" in names:
+        assert len(lake.rows()) == 100
     assert lake.rows("upsert") == [(f"k{key}", max(range(key, 100, 7))) for key in range(7)]
 
 
+@pytest.mark.breadth
 def test_errors_of_a_query_are_the_same_through_spark_connect(lake: Lake, topic: Topic) -> None:
     topic.send(("a", b"broken"), partition=0)
     file: Path = lake.file(spark={"spark.remote": "local[2]", **SHORT_LIVED})
@@ -96,6 +113,7 @@ with session({"spark.remote": "local[2]", **events}, name="connect") as spark:
 """
 
 
+@pytest.mark.breadth
 def test_a_server_keeps_no_secret_of_the_plans_that_it_shows(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", READS, str(tmp_path)], capture_output=True, text=True, timeout=240, check=False

@@ -85,6 +85,7 @@ def test_a_crash_leaves_each_letter_once(step: Step, lake: Lake, topic: Topic) -
     assert letters(lake, "_offset") == sorted(((n,) for n in range(12) if n % 3), key=str)
 
 
+@pytest.mark.breadth
 def test_an_upsert_sets_aside_what_names_no_row(lake: Lake, topic: Topic) -> None:
     send_whole(
         topic, (b"a", b'{"k": "a", "n": 1}', []), (b"b", b'{"k": "b", "n": 2}', []), (b"x", b'{"n": 3}', []),

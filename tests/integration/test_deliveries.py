@@ -23,13 +23,17 @@ from sinks.errors import BadRecord, GroupActive, OffsetsLost
 QUICK = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "1000", "auto.commit.interval.ms": "500"}
 WITHIN = 120.0
 EVERY = [
-    ("auto_commit", "append"),
     ("manual_commit", "append"),
     ("idempotent", "upsert"),
-    ("transactional", "upsert"),
     *(
         pytest.param(*each, marks=pytest.mark.breadth)
-        for each in [("auto_commit", "upsert"), ("manual_commit", "upsert"), ("transactional", "append")]
+        for each in [
+            ("auto_commit", "append"),
+            ("auto_commit", "upsert"),
+            ("manual_commit", "upsert"),
+            ("transactional", "append"),
+            ("transactional", "upsert"),
+        ]
     ),
 ]
 
@@ -181,7 +185,10 @@ def test_every_record_is_moved_once_when_nothing_crashes(delivery: str, kind: st
 
 @pytest.mark.parametrize(
     ("delivery", "kind", "every", "pieces"),
-    [("manual_commit", "append", {"records": 4}, [4, 4, 2]), ("idempotent", "upsert", "record", [1, 1, 1])],
+    [
+        ("manual_commit", "append", {"records": 4}, [4, 4, 2]),
+        pytest.param("idempotent", "upsert", "record", [1, 1, 1], marks=pytest.mark.breadth),
+    ],
 )
 def test_commit_every_commits_that_many_records_at_once(
     delivery: str, kind: str, every: object, pieces: list[int], lake: Lake, topic: Topic

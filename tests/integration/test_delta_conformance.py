@@ -54,6 +54,7 @@ class TestDeltaAppend(DeltaConformance):
     pass
 
 
+@pytest.mark.breadth
 class TestDeltaUpsert(DeltaConformance):
     def of(self, table: DeltaTable, commits: PipelineCommits) -> DeltaAppend | DeltaUpsert | DeltaHistory:
         return DeltaUpsert(table, commits, rule=UpsertRule(["k"]))

@@ -204,6 +204,7 @@ def of(path: str, session: "SparkSession", **options: Any) -> Table:
     return Table(session, path, {"sequence_by": "seq", **options})
 
 
+@pytest.mark.breadth
 def test_an_epoch_writes_only_the_versions_that_differ(session: "SparkSession", tmp_path: Path) -> None:
     table = of(str(tmp_path / "t"), session)
     first = [Change("x", seq, 0, seq, a=seq) for seq in range(5)] + [Change("y", 0, 0, 5)]
@@ -217,6 +218,7 @@ def test_an_epoch_writes_only_the_versions_that_differ(session: "SparkSession", 
     assert table.versions() == history_of(log, by_sequence=True, tracked="ab")
 
 
+@pytest.mark.breadth
 def test_a_delete_that_ended_a_version_outlives_its_tombstone(session: "SparkSession", tmp_path: Path) -> None:
     table = of(str(tmp_path / "t"), session, tombstone_retention="0 seconds")
     log = [Change("x", 1, 0, 0), Change("x", 5, 0, 1, "d")]
@@ -230,6 +232,7 @@ def test_a_delete_that_ended_a_version_outlives_its_tombstone(session: "SparkSes
     assert table.versions() == history_of([*log, *late], by_sequence=True, tracked="ab")
 
 
+@pytest.mark.breadth
 def test_a_tombstone_of_an_epoch_that_failed_does_not_count(session: "SparkSession", tmp_path: Path) -> None:
     table = of(str(tmp_path / "t"), session)
     table.write([Change("x", 1, 0, 0)])
@@ -251,6 +254,7 @@ def test_a_weaker_delivery_takes_no_harm_from_records_that_come_again(session: "
     assert table.versions() == history_of(log, by_sequence=True, tracked="ab")
 
 
+@pytest.mark.breadth
 def test_columns_and_paths_may_be_called_anything(session: "SparkSession", tmp_path: Path) -> None:
     path = str(tmp_path / "a `b` 'c' [d] {e} ; -- x%41")
     names = ["s", "t", "key", "event", "at", "a b", "dotted.name", "tick`ed", "quo'ted", "values", "before"]

@@ -238,6 +238,7 @@ class Killed(BaseException):
     """Nothing of the run goes on."""
 
 
+@pytest.mark.breadth
 def test_what_a_replaced_run_prepared_later_is_thrown_away_and_nothing_else(three: Three) -> None:
     """The one way in which leftovers outlive the next run: who was replaced wakes up, prepares, and is fenced."""
     three.lake.topic.send_rows([("a", 0), ("b", 1)], partition=0)

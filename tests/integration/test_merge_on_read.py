@@ -50,7 +50,7 @@ def log_of(table: Table) -> MergeOnRead:
 @pytest.mark.parametrize(
     "sink",
     [
-        {"ignore_null_updates": True},
+        pytest.param({"ignore_null_updates": True}, marks=pytest.mark.draws),
         {"sequence_by": "seq"},
         pytest.param({}, marks=pytest.mark.draws),
         pytest.param({"sequence_by": "seq", "ignore_null_updates": True}, marks=pytest.mark.draws),
@@ -83,6 +83,7 @@ def test_current_rows_are_those_of_all_records_and_the_table_those_of_the_last_f
     assert table.rows() == Model(sequenced, nulls, seen).rows() == table.live()
 
 
+@pytest.mark.draws
 @a_few(1)
 @given(seed=SEEDS)
 def test_rows_that_stay_when_they_are_deleted(spark: SparkSession, tmp_path: Path, seed: int) -> None:
@@ -130,6 +131,7 @@ def expected(sent: list[tuple[str | None, int | None]]) -> dict[str | None, tupl
     }
 
 
+@pytest.mark.breadth
 def test_an_epoch_is_one_append_and_the_table_changes_with_a_fold_only(lake: Lake, topic: Topic) -> None:
     seen: list[tuple[Step, int]] = []
 
@@ -282,6 +284,7 @@ def test_two_that_fold_at_once_fold_once(lake: Lake, topic: Topic) -> None:
     assert lake.rows("upsert") == [("a", 1), ("b", 1)]
 
 
+@pytest.mark.breadth
 def test_what_was_folded_is_forgotten_when_its_readers_are_done(
     lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -453,6 +456,7 @@ def test_a_fold_reads_no_files_whose_keys_are_beyond_those_of_the_changes(lake: 
     assert lake.rows("upsert") == [("a", 0), ("b", 0), ("x", 1), ("y", 1)]
 
 
+@pytest.mark.breadth
 def test_verify_audits_the_table_as_of_its_last_fold(lake: Lake, topic: Topic) -> None:
     changes = {**ON_READ, "on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.folder / "letters")}}
     for number in range(2):

@@ -49,6 +49,7 @@ class TestJsonLines(ObjectsConformance):
     options: ClassVar = {"format": "json_lines"}
 
 
+@pytest.mark.breadth
 class TestPartitioned(ObjectsConformance):
     options: ClassVar = {"format": "parquet", "partition_by": ["_offset"]}
 

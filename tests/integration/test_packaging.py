@@ -78,6 +78,7 @@ def test_the_metadata_names_pythons_and_extras(python: Path) -> None:
         assert named in told
 
 
+@pytest.mark.breadth
 @pytest.mark.classic("its runs are processes of their own")
 def test_it_runs_a_pipeline_away_from_the_checkout(python: Path, lake: Lake, topic: Topic) -> None:
     topic.send_rows([("a", 1), ("b", 2)])

@@ -45,7 +45,12 @@ def test_a_run_outlives_a_broker_that_is_away_and_ends_where_it_stays_away(
     topic = Topic(own, "flights")
     lake = Lake(tmp_path, topic)
     quick = {
-        "kafka": {"bootstrap.servers": own.bootstrap, "request.timeout.ms": "3000", "default.api.timeout.ms": "4000"}
+        "kafka": {
+            "bootstrap.servers": own.bootstrap,
+            "bootstrap.timeout.ms": "2000",
+            "request.timeout.ms": "2000",
+            "default.api.timeout.ms": "3000",
+        }
     }
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

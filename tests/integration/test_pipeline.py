@@ -279,6 +279,7 @@ KEYS = [
 ]  # fmt: skip
 
 
+@pytest.mark.breadth
 def test_a_key_may_be_of_any_type_that_can_be_compared(lake: Lake, topic: Topic) -> None:
     schema = ", ".join(f"c{index} {sql_type}" for index, (sql_type, _) in enumerate(KEYS))
     pipeline = lake.pipeline(

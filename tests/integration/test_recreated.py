@@ -110,6 +110,7 @@ def test_a_crash_in_between_changes_nothing(
     assert lake.rows("upsert") == [("a", 11), ("b", 8), ("c", 3), ("x", 0)]
 
 
+@pytest.mark.breadth
 def test_one_that_is_made_again_while_it_is_read_is_taken_in_too(lake: Lake, topic: Topic) -> None:
     """With soft deletes in the order of offsets: these have coordinates of their own."""
     sink = {"key": "k", "deletes": "soft"}

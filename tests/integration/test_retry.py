@@ -50,7 +50,12 @@ def send(topic: Topic, *values: str | None, key: bytes = b"k") -> None:
     producer.close()
 
 
-def test_what_is_right_now_gets_in_once_whatever_crashes(lake: Lake, topic: Topic) -> None:
+@pytest.mark.parametrize(
+    "crashes",
+    [[Step.COMMITTED], pytest.param([Step.READ, Step.COMMITTED], marks=pytest.mark.breadth)],
+    ids=["once", "twice"],
+)
+def test_what_is_right_now_gets_in_once_whatever_crashes(crashes: list[Step], lake: Lake, topic: Topic) -> None:
     send(topic, N % ("a", 0), S % ("b", 1), "{", S % ("c", -3), N % ("d", 4))
     lake.pipeline(**setting_aside(lake)).run()
     # A letter of an epoch that is never committed: its record is still to be read, and isn't tried.
@@ -58,7 +63,7 @@ def test_what_is_right_now_gets_in_once_whatever_crashes(lake: Lake, topic: Topi
     with pytest.raises(SystemExit):
         lake.pipeline(**setting_aside(lake)).run(observers=[dying_at(Step.READ)])
     mended = wide(lake, require="n >= 0")
-    for step in (Step.READ, Step.COMMITTED):
+    for step in crashes:
         with pytest.raises(SystemExit):
             lake.pipeline(**mended).retry_dead_letters(observers=[dying_at(step)])
         assert lake.rows() == [("a", 0), *([("b", 1)] if step is Step.COMMITTED else []), ("d", 4)]
@@ -78,6 +83,7 @@ def test_what_is_right_now_gets_in_once_whatever_crashes(lake: Lake, topic: Topi
         assert run[unmoved] == retried[unmoved]
 
 
+@pytest.mark.breadth
 def test_the_table_taken_back_takes_its_letters_along(lake: Lake, topic: Topic) -> None:
     send(topic, S % ("b", 1))
     lake.pipeline(**setting_aside(lake)).run()
@@ -94,7 +100,7 @@ def test_the_table_taken_back_takes_its_letters_along(lake: Lake, topic: Topic) 
     assert letters(lake, "epoch", "_retried_epoch") == [(0, 1, 4), (1, 5, None), (2, 3, 4)]
 
 
-@pytest.mark.parametrize("kind", ["upsert", "history"])
+@pytest.mark.parametrize("kind", ["upsert", pytest.param("history", marks=pytest.mark.breadth)])
 def test_a_letter_goes_in_where_it_belongs(kind: str, lake: Lake, topic: Topic) -> None:
     changes = {"sink": {"key": "k"}}
     send(topic, S % ("old", 1), S % ("gone", 2), S % ("new", 3), N % ("old", 4))
@@ -111,6 +117,7 @@ def test_a_letter_goes_in_where_it_belongs(kind: str, lake: Lake, topic: Topic) 
     ]  # fmt: skip
 
 
+@pytest.mark.breadth
 def test_of_a_run_and_a_retry_at_once_one_is_fenced(lake: Lake, topic: Topic) -> None:
     def overtake(event: Event) -> None:
         if event.step is Step.WRITING:

@@ -79,6 +79,7 @@ def test_lost_records_are_passed_only_when_it_is_said(flights: Reader, send: Sen
     assert status().position.lost == (OffsetRange("flights", partition, 5, 7),)
 
 
+@pytest.mark.pages
 def test_bad_records_are_set_aside_and_sent_through_again(flights: Reader, send: Send) -> None:
     send("flights", ("1", {**UA, "delay": 20_000}), ("1", {**UA, "delay": 5}))
     assert "offset" in fails("run", "flights.yaml")

@@ -108,6 +108,7 @@ def test_a_pipeline_on_s3_goes_on_where_its_table_stands(bucket: Bucket, topic: 
     assert not [key for key in bucket.s3.objects() if "_lakelock" in key]
 
 
+@pytest.mark.breadth
 def test_a_table_on_s3_that_was_restored_is_filled_again(bucket: Bucket, topic: Topic) -> None:
     topic.send_rows(some(0, 10))
     bucket.pipeline(epoch={"max_records": 5}).run()

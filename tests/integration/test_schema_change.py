@@ -111,6 +111,7 @@ def test_fields_that_cant_be_columns_are_bad_records(lake: Lake, topic: Topic) -
     ]  # fmt: skip
 
 
+@pytest.mark.breadth
 @learns
 def test_new_fields_are_learned_once_for_both_tables_of_two_phase_commit(lake: Lake, topic: Topic) -> None:
     sinks = [

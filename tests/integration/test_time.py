@@ -100,6 +100,7 @@ def test_a_run_that_was_planned_before_a_rewind_does_not_write(lake: Lake, topic
     assert counted(lake) == [(2, 3)]
 
 
+@pytest.mark.breadth
 def test_a_rewind_by_kafkas_timestamps_keeps_what_topics_of_old_have_left(lake: Lake, topic: Topic) -> None:
     """One was made again, one has left the pipeline: neither can be read again, and the table may not lose them."""
     gone = Topic(topic.broker, f"{topic.name}.gone")

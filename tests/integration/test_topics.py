@@ -109,6 +109,7 @@ def own() -> Iterator[Broker]:
         yield broker
 
 
+@pytest.mark.breadth
 def test_a_compacted_topic_has_gaps_and_no_loss(own: Broker, lake: Lake) -> None:
     compacted = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.001"}
     own.create_topic("compacted", 1, compacted)
@@ -143,6 +144,7 @@ def test_a_compacted_topic_has_gaps_and_no_loss(own: Broker, lake: Lake) -> None
     assert "lost" not in lake.metadata()[-1]
 
 
+@pytest.mark.breadth
 def test_a_broker_that_is_killed_and_comes_back_while_it_is_read_costs_time_only(own: Broker, lake: Lake) -> None:
     own.create_topic("restarted", 2)
     lake.topic = Topic(own, "restarted")

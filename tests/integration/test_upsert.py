@@ -73,6 +73,7 @@ def test_deletes_and_truncates_in_the_order_of_a_sequence(
         assert table.rows() == Model(True, records=seen).rows()
 
 
+@pytest.mark.draws
 @a_few(1)
 @given(seed=SEEDS)
 def test_soft_deletes_in_the_order_of_a_sequence(spark: SparkSession, tmp_path: Path, seed: int) -> None:
@@ -86,6 +87,7 @@ def test_soft_deletes_in_the_order_of_a_sequence(spark: SparkSession, tmp_path: 
     )
 
 
+@pytest.mark.draws
 @a_few(1)
 @given(seed=SEEDS)
 def test_nulls_leave_older_values_in_the_order_of_a_sequence(spark: SparkSession, tmp_path: Path, seed: int) -> None:
@@ -181,6 +183,7 @@ def test_a_late_update_does_not_bring_a_deleted_row_back(lake: Lake, topic: Topi
     assert lake.rows("upsert") == [("a", 6), ("b", 1), ("c", 7)]
 
 
+@pytest.mark.breadth
 def test_tombstones_expire(lake: Lake, topic: Topic) -> None:
     pipeline = lake.pipeline("upsert", **SEQUENCED, sink={**BY_SEQ, "tombstone_retention": "0 seconds"})
     send(topic, "a", None, 5, "D")
@@ -196,6 +199,7 @@ def test_tombstones_expire(lake: Lake, topic: Topic) -> None:
     assert lake.rows("upsert") == [("a", 4)]
 
 
+@pytest.mark.breadth
 def test_a_restore_takes_back_what_later_tombstones_count_for(lake: Lake, topic: Topic) -> None:
     send(topic, "a", 1, 1)
     send(topic, "b", 1, 1)
@@ -251,6 +255,7 @@ def crash_after(add: Callable[..., None]) -> Callable[..., None]:
     return added_and_gone
 
 
+@pytest.mark.breadth
 def test_an_idempotent_delivery_ignores_what_was_deleted_when_it_comes_again(
     lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -340,7 +345,7 @@ def test_several_rows_of_one_record_make_one_row_whatever_their_order(lake: Lake
         assert lake.rows("upsert") == [("a", 9)], number
 
 
-@pytest.mark.parametrize("key", ["a", "nobody"])
+@pytest.mark.parametrize("key", ["a", pytest.param("nobody", marks=pytest.mark.breadth)])
 def test_an_update_that_moved_its_key_is_refused_where_its_delete_is_known(key: str, lake: Lake, topic: Topic) -> None:
     pipeline = lake.pipeline("upsert", sink={"deletes": "soft"})
     topic.send_rows([("a", 1), ("b", 1)], partition=0)

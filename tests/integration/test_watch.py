@@ -33,6 +33,7 @@ def said(*arguments: object, code: int = 0) -> str:
     return result.stdout
 
 
+@pytest.mark.breadth
 def test_the_history_of_a_table_tells_epochs_and_a_restore(lake: Lake) -> None:
     file = written(lake, "letters", epoch={"max_records": 2})
     assert "no epoch yet" in said("history", file)
@@ -52,6 +53,7 @@ def test_the_history_of_a_table_tells_epochs_and_a_restore(lake: Lake) -> None:
     assert "restored before it, in version 3" in " ".join(said("history", file).split())
 
 
+@pytest.mark.breadth
 def test_the_history_of_several_sinks_has_the_commit_of_each(lake: Lake) -> None:
     sinks = [{"type": "delta_append", "path": str(lake.path(name))} for name in ("two", "one", "three")]
     file = written(lake, "both", sinks=sinks, coordinator={"path": str(lake.path("log"))})
@@ -62,6 +64,7 @@ def test_the_history_of_several_sinks_has_the_commit_of_each(lake: Lake) -> None
     assert list(epoch["commits"]) == [sink["path"] for sink in sinks]
 
 
+@pytest.mark.breadth
 def test_the_history_of_a_table_merged_on_read_is_that_of_its_changes(lake: Lake) -> None:
     sink = {"type": "delta_upsert", "path": str(lake.path("upsert")), "key": "k", "merge": "on_read"}
     file = written(lake, "late", sinks=[{**sink, "fold": {"epochs": 100}}])
