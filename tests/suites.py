@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import hypothesis
 import pytest
+from hypothesis import HealthCheck, Phase
 from rich.console import Console
 from rich.table import Table
 
@@ -28,11 +31,23 @@ CAMPAIGNS = {
 }
 """Each is a pytest marker of this name, and what its tests show."""
 
+LAW = "law"
+"""Marks a property test on Spark: one example in `make test`, several in the campaign ``draws``."""
+_EXAMPLES = "LAKELOCK_TEST_EXAMPLES"
+
 SLOW_SECONDS = 20.0
 """A test of `make test` that takes longer is named at the end. Two minutes of tests are as many as forty fast ones."""
 
 _SHARED = "seconds of session fixtures"
 """The property of a report with the time that went into what all tests of a process share, as its Spark session."""
+
+
+def draws() -> hypothesis.settings:
+    """Of a law: a few rich examples, one unless the environment says more. A MERGE takes too long to shrink them."""
+    return hypothesis.settings(
+        max_examples=int(os.environ.get(_EXAMPLES, "1")), deadline=None, database=None, phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
 
 
 def add_option(parser: pytest.Parser) -> None:
@@ -42,7 +57,11 @@ def add_option(parser: pytest.Parser) -> None:
 def configure(config: pytest.Config) -> None:
     for name, shows in CAMPAIGNS.items():
         config.addinivalue_line("markers", f"{name}: campaign: {shows}")
-    config.pluginmanager.register(Suite(chosen(config.getoption("--campaigns"))))
+    config.addinivalue_line("markers", f"{LAW}: one random example in `make test`, several in the campaign draws")
+    campaigns = chosen(config.getoption("--campaigns"))
+    if "draws" in campaigns:
+        os.environ.setdefault(_EXAMPLES, "3")
+    config.pluginmanager.register(Suite(campaigns))
 
 
 def chosen(option: str | None) -> Sequence[str]:
@@ -83,7 +102,8 @@ class Suite:
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         def wanted(item: pytest.Item) -> bool:
             its = {name for name in CAMPAIGNS if item.get_closest_marker(name)}
-            return bool(its & {*self.campaigns}) if self.campaigns else not its
+            drawn = {"draws"} if item.get_closest_marker(LAW) else set()
+            return bool((its | drawn) & {*self.campaigns}) if self.campaigns else not its
 
         config.hook.pytest_deselected(items=[item for item in items if not wanted(item)])
         items[:] = [item for item in items if wanted(item)]
@@ -107,7 +127,8 @@ class Suite:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         shared = sum(float(str(value)) for name, value in report.user_properties if name == _SHARED)
         self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0) + max(0, report.duration - shared)
-        for name in set(self.campaigns) & report.keywords.keys():
+        drawn = {"draws"} if LAW in report.keywords else set()
+        for name in (report.keywords.keys() | drawn) & {*self.campaigns}:
             ran = self.ran.setdefault(name, Ran())
             ran.seconds += report.duration
             ran.failed += report.failed

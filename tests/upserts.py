@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections import Counter
 from collections.abc import Sequence
@@ -13,7 +12,6 @@ from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Any
 
 from another_engine import query
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
 from connector.config import parse
@@ -167,13 +165,6 @@ _THIS_RUN = SystemRandom().randrange(2**31)
 SEEDS = st.integers(0, 2**31).map(lambda number: number ^ _THIS_RUN)
 """An example holds six keys with every kind of change: a MERGE costs seconds, so there are a few rich ones instead of
 many. The smallest, which hypothesis tries first, would show nothing; and each run is to try others."""
-
-
-def a_few(examples: int) -> Any:
-    return settings(
-        max_examples=int(os.environ.get("LAKELOCK_TEST_EXAMPLES", examples)), deadline=None, database=None,
-        suppress_health_check=list(HealthCheck), phases=[Phase.generate],
-    )  # fmt: skip
 
 
 def numbered(records: Sequence[Record]) -> list[Record]:

@@ -1,7 +1,6 @@
 """Aggregates, with and without windows: one row per group, exact under replay and disorder."""
 
 import itertools
-import os
 import re
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -10,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from bench import Bench, ListedTopic
 from fakes import Crash
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from suites import draws
 
 from connector.protocol.steps import Event, Step
 from sinks.errors import BadRecord, ConfigurationError, PositionMismatch
@@ -20,7 +20,6 @@ from sinks.offsets import Offsets, TopicPartition
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-EXAMPLES = int(os.environ.get("LAKELOCK_TEST_EXAMPLES", "1"))
 SCHEMA = "k STRING, n INT, t TIMESTAMP"
 
 
@@ -179,6 +178,7 @@ CUTS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=2)
 CRASHES = st.sampled_from([None, Step.READ, Step.WRITING])
 
 
+@pytest.mark.law
 @pytest.mark.parametrize(
     "window",
     [
@@ -196,10 +196,7 @@ def test_any_records_in_any_epochs_give_the_same_table(window: Any, spark: "Spar
         options["window"] = {"time": "t", "idle_after": "365 days", **window}
     number = itertools.count()
 
-    @settings(
-        max_examples=EXAMPLES, deadline=None, database=None, phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )  # fmt: skip
+    @draws()
     @given(PARTITIONS, CUTS, CRASHES)
     def check(partitions: Any, cuts: Any, crash: Step | None) -> None:
         folder = tmp_path / str(next(number))

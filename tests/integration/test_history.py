@@ -1,6 +1,5 @@
 """Histories: one row per version of a key's row, the same from whatever order the events come in."""
 
-import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -10,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from conftest import Lake, Topic, own_session
-from hypothesis import Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from suites import draws
 
 from connector import Pipeline
 from connector.config import parse
@@ -25,7 +25,6 @@ from sinks.offsets import OffsetRange, Offsets, TopicPartition
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-EXAMPLES = int(os.environ.get("LAKELOCK_TEST_EXAMPLES", "1"))
 AT = datetime(2026, 1, 1, tzinfo=timezone.utc)
 RECORDS = (
     "k STRING, a INT, b INT, seq INT, op STRING, _tombstone BOOLEAN, _topic STRING, _partition INT, _offset BIGINT, "
@@ -161,6 +160,7 @@ def logs_of(random: Random, *, by_sequence: bool) -> list[list[Change]]:
     return logs
 
 
+@pytest.mark.law
 @pytest.mark.parametrize(
     ("tracked", "order"),
     [
@@ -180,7 +180,7 @@ def test_a_history_depends_on_its_events_alone(
         options["track_history_column_list"] = ["a"]
 
     # An epoch costs the same for one key as for twelve: few examples, with many keys each.
-    @settings(max_examples=EXAMPLES, deadline=None, database=None, phases=[Phase.explicit, Phase.generate])
+    @draws()
     @given(seed=st.integers(0, 2**32))
     def check(seed: int) -> None:
         random = Random(seed)

@@ -15,7 +15,8 @@ from audits import verify
 from conftest import Lake, Topic, own_session
 from hypothesis import given
 from hypothesis import strategies as st
-from upserts import SEEDS, Model, Record, Table, a_few, by_offset, by_sequence
+from suites import draws
+from upserts import SEEDS, Model, Record, Table, by_offset, by_sequence
 
 from connector import Pipeline, read
 from connector.lab.faults import Moment, wait_for
@@ -47,6 +48,7 @@ def log_of(table: Table) -> MergeOnRead:
     return table.derivation.log
 
 
+@pytest.mark.law
 @pytest.mark.parametrize(
     "sink",
     [
@@ -57,7 +59,7 @@ def log_of(table: Table) -> MergeOnRead:
     ],
     ids=["offset-nulls", "sequence", "offset", "sequence-nulls"],
 )
-@a_few(1)
+@draws()
 @given(seed=SEEDS, folds=st.booleans())
 def test_current_rows_are_those_of_all_records_and_the_table_those_of_the_last_fold(
     spark: SparkSession, tmp_path: Path, sink: dict[str, Any], seed: int, folds: bool
@@ -83,8 +85,9 @@ def test_current_rows_are_those_of_all_records_and_the_table_those_of_the_last_f
     assert table.rows() == Model(sequenced, nulls, seen).rows() == table.live()
 
 
+@pytest.mark.law
 @pytest.mark.draws
-@a_few(1)
+@draws()
 @given(seed=SEEDS)
 def test_rows_that_stay_when_they_are_deleted(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     records, epochs = by_offset(seed)

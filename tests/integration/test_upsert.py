@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from conftest import Lake, Topic, own_session
 from hypothesis import given
-from upserts import SEEDS, Model, Record, Table, a_few, by_offset, by_sequence
+from suites import draws
+from upserts import SEEDS, Model, Record, Table, by_offset, by_sequence
 
 from connector.member import GroupMember
 from connector.protocol.steps import Step
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("delivery", [pytest.param("transactional", marks=pytest.mark.draws), "idempotent"])
-@a_few(1)
+@draws()
 @given(seed=SEEDS)
 def test_deletes_in_the_order_of_offsets(spark: SparkSession, tmp_path: Path, delivery: str, seed: int) -> None:
     records, epochs = by_offset(seed)
@@ -34,7 +36,8 @@ def test_deletes_in_the_order_of_offsets(spark: SparkSession, tmp_path: Path, de
         assert table.rows() == Model(False, records=records[:end]).rows()
 
 
-@a_few(1)
+@pytest.mark.law
+@draws()
 @given(seed=SEEDS)
 def test_soft_deletes_in_the_order_of_offsets(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     records, epochs = by_offset(seed)
@@ -45,8 +48,9 @@ def test_soft_deletes_in_the_order_of_offsets(spark: SparkSession, tmp_path: Pat
     assert table.rows("_deleted", by) == Model(False, records=records).soft_rows()
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("delivery", ["transactional", pytest.param("idempotent", marks=pytest.mark.draws)])
-@a_few(1)
+@draws()
 @given(seed=SEEDS)
 def test_nulls_leave_older_values_in_the_order_of_offsets(
     spark: SparkSession, tmp_path: Path, delivery: str, seed: int
@@ -58,8 +62,9 @@ def test_nulls_leave_older_values_in_the_order_of_offsets(
         assert table.rows() == Model(False, True, records[:end]).rows()
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("delivery", ["transactional", pytest.param("manual_commit", marks=pytest.mark.draws)])
-@a_few(1)
+@draws()
 @given(seed=SEEDS)
 def test_deletes_and_truncates_in_the_order_of_a_sequence(
     spark: SparkSession, tmp_path: Path, delivery: str, seed: int
@@ -73,8 +78,9 @@ def test_deletes_and_truncates_in_the_order_of_a_sequence(
         assert table.rows() == Model(True, records=seen).rows()
 
 
+@pytest.mark.law
 @pytest.mark.draws
-@a_few(1)
+@draws()
 @given(seed=SEEDS)
 def test_soft_deletes_in_the_order_of_a_sequence(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     epochs = by_sequence(seed, "uuud")
@@ -87,8 +93,9 @@ def test_soft_deletes_in_the_order_of_a_sequence(spark: SparkSession, tmp_path: 
     )
 
 
+@pytest.mark.law
 @pytest.mark.draws
-@a_few(1)
+@draws()
 @given(seed=SEEDS)
 def test_nulls_leave_older_values_in_the_order_of_a_sequence(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     epochs = by_sequence(seed)
