@@ -184,7 +184,7 @@ CRASHES = st.sampled_from([None, Step.READ, Step.WRITING])
     [
         pytest.param(WINDOWS[0], id="groups", marks=pytest.mark.draws),
         pytest.param(WINDOWS[1], id="tumbling", marks=pytest.mark.draws),
-        pytest.param(WINDOWS[2], id="sliding"),
+        pytest.param(WINDOWS[2], id="sliding", marks=pytest.mark.draws),
         pytest.param(WINDOWS[3], id="sessions"),
     ],
 )

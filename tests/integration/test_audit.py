@@ -164,6 +164,7 @@ def test_gaps_of_aborted_transactions_are_no_records_and_a_row_from_there_is_une
     assert any("compacted" in note for note in found.notes)
 
 
+@pytest.mark.breadth
 def test_a_consumer_delivery_claims_what_its_group_has_committed(lake: Lake, topic: Topic) -> None:
     from kafka import KafkaAdminClient
     from kafka.structs import OffsetAndMetadata, TopicPartition

@@ -102,6 +102,7 @@ def test_run_check_and_status_from_a_file(lake: Lake, topic: Topic, monkeypatch:
     assert "last commit" in shown
 
 
+@pytest.mark.breadth
 def test_a_bad_record_is_one_paragraph_without_a_stack_trace(lake: Lake, topic: Topic) -> None:
     topic.send(("a", b"broken"), partition=0)
     file = lake.file()
@@ -123,7 +124,8 @@ def test_a_bad_record_is_one_paragraph_without_a_stack_trace(lake: Lake, topic: 
     assert json.loads((lake.folder / "report.json").read_text())["set_aside"] == 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.breadth)])
+@pytest.mark.breadth
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_run_after_its_epoch(number: signal.Signals, lake: Lake, topic: Topic) -> None:
     topic.send_rows([("a", number) for number in range(2000)], partition=0)
     file = lake.file(epoch={"max_records": 20}, trigger={"interval": "1 second"})
@@ -143,6 +145,7 @@ def test_a_signal_ends_the_run_after_its_epoch(number: signal.Signals, lake: Lak
     assert len(lake.rows()) == epochs * 20
 
 
+@pytest.mark.breadth
 def test_a_second_signal_abandons_the_epoch(lake: Lake, topic: Topic) -> None:
     topic.send_rows([("a", number) for number in range(200)], partition=0)
     file = lake.file("upsert", epoch={"max_records": 20}, trigger={"interval": "1 second"})

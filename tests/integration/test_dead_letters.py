@@ -130,6 +130,7 @@ def test_a_transform_sees_no_bad_record_and_a_record_is_set_aside_as_a_whole(lak
     ]  # fmt: skip
 
 
+@pytest.mark.breadth
 def test_sinks_that_move_together_share_the_letters_of_the_decoder(lake: Lake, topic: Topic) -> None:
     sinks = [
         {"type": "delta_append", "path": str(lake.path("one"))},
@@ -188,6 +189,7 @@ def noise(chance: random.Random) -> bytes:
     return text.replace(b"0.5", chance.choice([b"1e999", b"1e-99999999", b"9" * 500, b'0.5, "x": 1', b"NaN"]))
 
 
+@pytest.mark.draws
 def test_of_noise_every_record_is_a_row_or_a_letter(lake: Lake, topic: Topic) -> None:
     chance = random.Random(7)
     count = 5_000

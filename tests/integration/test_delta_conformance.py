@@ -116,6 +116,7 @@ class TestTwoPhaseAppend(TwoPhaseDeltaConformance):
     pass
 
 
+@pytest.mark.breadth
 class TestTwoPhaseUpsert(TwoPhaseDeltaConformance):
     def of(self, table: DeltaTable, commits: PipelineCommits) -> DeltaAppend | DeltaUpsert:
         return DeltaUpsert(table, commits, rule=UpsertRule(["k"]))

@@ -165,7 +165,7 @@ def logs_of(random: Random, *, by_sequence: bool) -> list[list[Change]]:
     ("tracked", "order"),
     [
         ("a", "sequence"),
-        ("ab", "offset"),
+        pytest.param("ab", "offset", marks=pytest.mark.draws),
         pytest.param("ab", "sequence", marks=pytest.mark.draws),
         pytest.param("a", "offset", marks=pytest.mark.draws),
     ],

@@ -49,6 +49,7 @@ def aged(folder: Path, name: str, age: timedelta) -> Path:
     return file
 
 
+@pytest.mark.breadth
 def test_small_files_are_put_together_and_the_pipeline_goes_on(lake: Lake, topic: Topic) -> None:
     topic.send_rows((f"k{n}", n) for n in range(8))
     lake.pipeline("append", **SEVERAL_EPOCHS).run()
@@ -129,7 +130,8 @@ def test_nothing_is_removed_of_a_table_that_keeps_files_too_shortly(lake: Lake, 
 
 
 @pytest.mark.classic("its runs are processes of their own")
-@pytest.mark.parametrize("kind", ["append", pytest.param("upsert", marks=pytest.mark.breadth)])
+@pytest.mark.breadth
+@pytest.mark.parametrize("kind", ["append", "upsert"])
 def test_a_run_goes_on_beside_it(kind: str, lake: Lake, topic: Topic) -> None:
     keys = 4
     committed: list[int] = []

@@ -85,7 +85,6 @@ def test_current_rows_are_those_of_all_records_and_the_table_those_of_the_last_f
     assert table.rows() == Model(sequenced, nulls, seen).rows() == table.live()
 
 
-@pytest.mark.law
 @pytest.mark.draws
 @draws()
 @given(seed=SEEDS)
@@ -100,6 +99,7 @@ def test_rows_that_stay_when_they_are_deleted(spark: SparkSession, tmp_path: Pat
     assert table.rows("_deleted", DELETED_BY) == expected
 
 
+@pytest.mark.breadth
 def test_aggregates_are_those_of_all_records(lake: Lake, topic: Topic) -> None:
     aggregates = {"records": "count(1)", "total": "sum(n)", "last": "last(n)", "mean": "avg(n)"}
     changes = {"sink": {"merge": "on_read", "group_by": "k", "aggregates": aggregates, "fold": {"epochs": 2}}}
@@ -200,6 +200,7 @@ def test_killed_around_a_fold(kill: Step | Moment, lake: Lake, topic: Topic) -> 
     assert lake.rows("upsert") == current(lake) == [("a", 2), ("c", 1)]
 
 
+@pytest.mark.breadth
 def test_a_crash_between_the_first_epoch_and_the_start_of_the_log(
     lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:

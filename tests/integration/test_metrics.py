@@ -63,6 +63,7 @@ def test_a_run_tells_what_is_committed_and_what_is_not(lake: Lake, topic: Topic,
         scraped(port)
 
 
+@pytest.mark.breadth
 def test_a_run_that_writes_and_commits_nothing_looks_ill_and_a_slow_one_does_not(
     lake: Lake, topic: Topic, port: int
 ) -> None:

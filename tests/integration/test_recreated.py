@@ -73,7 +73,8 @@ def test_its_records_are_taken_in_beside_the_old_ones(lake: Lake, topic: Topic) 
         assert any(f"Rows of {gone} came from a topic that was made again" in note for note in found.notes)
 
 
-@pytest.mark.parametrize("crash", ["before the commit", pytest.param("after it", marks=pytest.mark.breadth)])
+@pytest.mark.breadth
+@pytest.mark.parametrize("crash", ["before the commit", "after it"])
 def test_a_crash_in_between_changes_nothing(
     crash: str, lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,6 +100,7 @@ def test_a_topic_that_was_made_again_is_read_from_its_beginning(flights: Reader,
     assert table(flights) == list(range(6))
 
 
+@pytest.mark.pages
 def test_an_epoch_in_doubt_is_settled(reader: Reader, send: Send) -> None:
     class Killed(BaseException):
         pass

@@ -207,13 +207,13 @@ with session(dict(pair.split("=", 1) for pair in pairs), name=number) as spark:
 """
 
 
+@pytest.mark.breadth
 @pytest.mark.classic("its runs are processes of their own")
-@pytest.mark.parametrize("writers", [2, pytest.param(3, marks=pytest.mark.breadth)])
-def test_drivers_at_once_lose_no_commit_and_with_deltas_own_log_store_they_do(
-    writers: int, bucket: Bucket, tmp_path: Path
+def test_three_drivers_at_once_lose_no_commit_and_with_deltas_own_log_store_they_do(
+    bucket: Bucket, tmp_path: Path
 ) -> None:
     """Each driver's every write came back as done. On s3a:// commits are conditional, on s3:// they are Delta's own."""
-    turns = 5
+    writers, turns = 3, 5
     tables = [f"s3a://{bucket.s3.bucket}/safe", f"s3://{bucket.s3.bucket}/unsafe"]
     with S3Proxy(bucket.s3.endpoint, change=slow_commits(0.15)) as proxy:
         options = {

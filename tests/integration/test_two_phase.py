@@ -231,9 +231,8 @@ def test_an_epoch_is_never_mixed_from_two_versions_of_the_file(lake: Lake) -> No
     assert lake.rows("append")[-1] == ("d", 50)
 
 
-@pytest.mark.parametrize(
-    "step", [Step.DECIDED, *(pytest.param(step, marks=pytest.mark.breadth) for step in (Step.BEGUN, Step.PREPARED))]
-)
+@pytest.mark.breadth
+@pytest.mark.parametrize("step", [Step.BEGUN, Step.PREPARED, Step.DECIDED])
 def test_a_run_that_was_replaced_stops_wherever_it_is(lake: Lake, step: Step) -> None:
     lake.topic.send_rows(ROWS, partition=0)
     options = two_tables(lake, epoch={"max_records": 2})

@@ -36,7 +36,7 @@ def test_deletes_in_the_order_of_offsets(spark: SparkSession, tmp_path: Path, de
         assert table.rows() == Model(False, records=records[:end]).rows()
 
 
-@pytest.mark.law
+@pytest.mark.draws
 @draws()
 @given(seed=SEEDS)
 def test_soft_deletes_in_the_order_of_offsets(spark: SparkSession, tmp_path: Path, seed: int) -> None:
@@ -48,8 +48,8 @@ def test_soft_deletes_in_the_order_of_offsets(spark: SparkSession, tmp_path: Pat
     assert table.rows("_deleted", by) == Model(False, records=records).soft_rows()
 
 
-@pytest.mark.law
-@pytest.mark.parametrize("delivery", ["transactional", pytest.param("idempotent", marks=pytest.mark.draws)])
+@pytest.mark.draws
+@pytest.mark.parametrize("delivery", ["transactional", "idempotent"])
 @draws()
 @given(seed=SEEDS)
 def test_nulls_leave_older_values_in_the_order_of_offsets(
@@ -78,7 +78,6 @@ def test_deletes_and_truncates_in_the_order_of_a_sequence(
         assert table.rows() == Model(True, records=seen).rows()
 
 
-@pytest.mark.law
 @pytest.mark.draws
 @draws()
 @given(seed=SEEDS)
@@ -93,7 +92,6 @@ def test_soft_deletes_in_the_order_of_a_sequence(spark: SparkSession, tmp_path: 
     )
 
 
-@pytest.mark.law
 @pytest.mark.draws
 @draws()
 @given(seed=SEEDS)
