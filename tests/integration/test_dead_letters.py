@@ -9,8 +9,10 @@ import pytest
 from audits import verify
 from conftest import Lake, Topic
 from kafka import KafkaProducer
+from typer.testing import CliRunner
 
 from connector.audit import audit
+from connector.cli import app
 from connector.config import parse
 from connector.protocol.steps import Event, Step
 from sinks.errors import BadRecord, ConfigurationError, TooManyDeadLetters
@@ -61,6 +63,8 @@ def test_a_bad_record_is_kept_whole_with_its_coordinates_and_the_reason(lake: La
     assert details[0] == (1, "its value: not one JSON object that fits value.schema")
     assert details[2] == (3, "breaks the rule n >= 0")
     assert letters(lake, "_timestamp IS NOT NULL AND _noted_at >= _timestamp") == [(True,)] * 3
+    shown = CliRunner().invoke(app, ["dead-letters", str(lake.file(**setting_aside(lake)))])
+    assert all(reason in shown.stdout for reason in ("value", "tombstone", "rule")), shown.output
 
 
 @pytest.mark.parametrize(

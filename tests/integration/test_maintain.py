@@ -77,6 +77,7 @@ def test_small_files_are_put_together_and_the_pipeline_goes_on(lake: Lake, topic
     assert (again.small, lake.version()) == (0, version)
 
 
+@pytest.mark.breadth
 def test_what_killed_runs_left_is_removed_and_what_a_run_is_writing_is_not(lake: Lake, topic: Topic) -> None:
     for number in range(3):
         topic.send_rows([("a", number)])
@@ -240,7 +241,6 @@ class Killed(BaseException):
     """Nothing of the run goes on."""
 
 
-@pytest.mark.breadth
 def test_what_a_replaced_run_prepared_later_is_thrown_away_and_nothing_else(three: Three) -> None:
     """The one way in which leftovers outlive the next run: who was replaced wakes up, prepares, and is fenced."""
     three.lake.topic.send_rows([("a", 0), ("b", 1)], partition=0)

@@ -99,15 +99,20 @@ def test_rows_that_stay_when_they_are_deleted(spark: SparkSession, tmp_path: Pat
     assert table.rows("_deleted", DELETED_BY) == expected
 
 
-@pytest.mark.breadth
-def test_aggregates_are_those_of_all_records(lake: Lake, topic: Topic) -> None:
+BATCHES: list[list[tuple[str | None, int | None]]] = [
+    [("a", 1), (None, 2)], [("a", 3), ("b", None)], [("a", 5), (None, 7), ("c", 1)], [("b", 9)]
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("batches", [BATCHES[:3], pytest.param(BATCHES, marks=pytest.mark.breadth)], ids=len)
+def test_aggregates_are_those_of_all_records(
+    batches: list[list[tuple[str | None, int | None]]], lake: Lake, topic: Topic
+) -> None:
     aggregates = {"records": "count(1)", "total": "sum(n)", "last": "last(n)", "mean": "avg(n)"}
     changes = {"sink": {"merge": "on_read", "group_by": "k", "aggregates": aggregates, "fold": {"epochs": 2}}}
     sent: list[tuple[str | None, int | None]] = []
     folded = 0
-    for number, rows in enumerate(
-        [[("a", 1), (None, 2)], [("a", 3), ("b", None)], [("a", 5), (None, 7), ("c", 1)], [("b", 9)]]
-    ):
+    for number, rows in enumerate(batches):
         topic.send(*((key, {"k": key, "n": value}) for key, value in rows))
         sent += rows
         file = lake.file("aggregate", epoch={"max_records": 2}, **changes)
