@@ -110,6 +110,7 @@ def test_a_row_whose_key_was_deleted_by_a_tombstone_is_resurrected(lake: Lake, t
     assert found.first["resurrected"].key == {"k": "a"}
 
 
+@pytest.mark.breadth
 def test_what_retention_removed_is_named_and_no_fault(lake: Lake, topic: Topic) -> None:
     from kafka import KafkaAdminClient
     from kafka.structs import TopicPartition
@@ -273,6 +274,7 @@ def test_where_nothing_can_be_compared_it_says_so(lake: Lake, topic: Topic) -> N
         verify(lake)
 
 
+@pytest.mark.breadth
 def test_the_command_says_exact_or_not_and_ends_so(lake: Lake, topic: Topic) -> None:
     topic.send_rows(some(0, 10), partition=0)
     lake.pipeline("upsert").run()

@@ -115,6 +115,7 @@ def test_an_upsert_by_sequence_with_deletes_and_truncates(lake: Lake, topic: Top
     }  # fmt: skip
 
 
+@pytest.mark.breadth
 def test_soft_deleted_rows_stay_with_the_values_of_their_latest_update(lake: Lake, topic: Topic) -> None:
     topic.send(
         change("a", 0, 1), change("b", 0, 1), ("b", None), change("c", 0, 1), change("c", 0, op="D", n=5),
@@ -209,7 +210,7 @@ def test_every_damage_to_a_history_is_counted_by_version(lake: Lake, topic: Topi
             "track_history_except_column_list": "note",
             "column_list": ["k", "n", "note"],
         },
-        pytest.param({"track_history_column_list": "n"}, marks=pytest.mark.breadth),
+        {"track_history_column_list": "n"},
     ],
 )
 def test_histories_that_a_pipeline_has_written_are_exact(sink: dict[str, Any], lake: Lake, topic: Topic) -> None:
@@ -234,7 +235,7 @@ def test_histories_that_a_pipeline_has_written_are_exact(sink: dict[str, Any], l
     "sink",
     [
         pytest.param({}, marks=pytest.mark.breadth),
-        {"deletes": "soft"},
+        pytest.param({"deletes": "soft"}, marks=pytest.mark.breadth),
         {"sequence_by": "coalesce(s, 39)", "apply_as_truncates": "op = 'T'"},
         pytest.param({"sequence_by": "coalesce(s, 39)", "ignore_null_updates": "n"}, marks=pytest.mark.breadth),
     ],
@@ -257,6 +258,7 @@ def test_upserts_that_a_pipeline_has_written_are_exact(sink: dict[str, Any], lak
     assert found.totals["found"] == lake.frame("upsert").count() > 2
 
 
+@pytest.mark.breadth
 def test_a_history_in_the_order_of_offsets(lake: Lake, topic: Topic) -> None:
     topic.send(change("a", 0, 1), change("a", 0, 1), ("a", None), ("a", None), change("a", 0, 1), partition=1)
     options = {"schema": CHANGES, "sink": {"key": "k", "column_list": ["k", "n"]}}
@@ -396,6 +398,7 @@ def test_windows_that_a_pipeline_has_written_are_exact(window: dict[str, Any], l
     assert verify(lake, "aggregate", **options).totals["altered"] > 3
 
 
+@pytest.mark.breadth
 def test_what_only_the_removed_records_could_tell_is_unchecked(lake: Lake, topic: Topic) -> None:
     from kafka import KafkaAdminClient
     from kafka.structs import TopicPartition

@@ -111,7 +111,8 @@ def test_too_many_stop_the_run_before_anything_is_written(lake: Lake, topic: Top
     assert lake.pipeline(**setting_aside(lake, dead_letters={"max_share": 0.3})).run().rows == 7
 
 
-@pytest.mark.parametrize("delivery", ["manual_commit", pytest.param("auto_commit", marks=pytest.mark.breadth)])
+@pytest.mark.breadth
+@pytest.mark.parametrize("delivery", ["manual_commit", "auto_commit"])
 def test_the_weaker_deliveries_set_aside_too(delivery: str, lake: Lake, topic: Topic) -> None:
     send_whole(topic, (b"\xff", BAD, [("h", b"1")]), (None, b'{"k": "a", "n": 1}', []))
     lake.pipeline(name=topic.name, delivery=delivery, **setting_aside(lake)).run()

@@ -248,6 +248,7 @@ def test_a_member_that_joins_in_mid_batch_repeats_nothing_and_loses_nothing(lake
     assert sorted(range_.partition for ranges in last for range_ in ranges) == [0, 1]
 
 
+@pytest.mark.breadth
 def test_two_members_that_start_at_once_make_one_table_and_share_the_topic(lake: Lake, topic: Topic) -> None:
     topic.send_rows(some(0, 40))
     moving = pipeline(lake, "manual_commit", commit_every={"records": 10})
@@ -344,6 +345,7 @@ def test_transactional_publishes_its_offsets_and_never_reads_them_back(lake: Lak
     assert committed(lake, group) == ends(lake)
 
 
+@pytest.mark.breadth
 def test_no_delivery_takes_over_from_members_that_are_still_there_and_a_stop_leaves_all_in_order(
     lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -370,6 +372,7 @@ def test_no_delivery_takes_over_from_members_that_are_still_there_and_a_stop_lea
     assert lake.rows() == sorted(some(0, 15))
 
 
+@pytest.mark.breadth
 def test_retention_that_passed_the_groups_offset_stops_the_run_and_names_the_range(lake: Lake, topic: Topic) -> None:
     topic.send_rows(some(0, 5), partition=0)
     pipeline(lake, "manual_commit").run()

@@ -360,6 +360,7 @@ def test_late_updates_and_deletes_go_in_where_they_belong(lake: Lake, topic: Top
     ]
 
 
+@pytest.mark.breadth
 def test_columns_that_are_not_tracked_make_no_version(lake: Lake, topic: Topic) -> None:
     pipeline = customers(lake, sink={"track_history_except_column_list": "name"})
     topic.send(customer(1, "Ann", "Rome", 10), customer(1, "Anna", "Rome", 20), customer(1, "Anna", "Oslo", 40))
@@ -370,6 +371,7 @@ def test_columns_that_are_not_tracked_make_no_version(lake: Lake, topic: Topic) 
     assert periods(lake) == [(1, "Ann", "Rome", 10, 15), (1, "Anna", "Rome", 20, 40), (1, "Anna", "Oslo", 40, None)]
 
 
+@pytest.mark.breadth
 def test_without_a_sequence_the_offset_is_the_time(lake: Lake, topic: Topic) -> None:
     pipeline = customers(lake, sink={"sequence_by": None})
     topic.send(customer(1, "Ann", "Rome", 9), customer(1, "Ann", "Oslo", 8), ("1", None), partition=1)

@@ -226,6 +226,7 @@ def test_a_crash_between_the_first_epoch_and_the_start_of_the_log(
     assert [each["epoch"] for each in lake.metadata(f"upsert/{FOLDER}")] == [2, 3]
 
 
+@pytest.mark.breadth
 def test_a_restored_table_takes_the_pipeline_back_and_nothing_of_the_log_counts(lake: Lake, topic: Topic) -> None:
     for number in range(3):
         topic.send_rows([("a", number), (f"b{number}", number)])
@@ -432,6 +433,7 @@ def test_a_table_restored_while_a_run_appends_stops_that_run(lake: Lake, topic: 
     assert lake.rows("upsert") == current(lake) == [("a", 1), ("b", 2), ("c", 3)]
 
 
+@pytest.mark.breadth
 def test_a_column_that_the_table_got_since_is_taken_by_the_log_too(lake: Lake, topic: Topic) -> None:
     topic.send_rows([("a", 0)])
     lake.pipeline("upsert", **ON_READ).run()

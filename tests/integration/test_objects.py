@@ -85,7 +85,7 @@ def download(s3: "Store", folder: Path) -> str:
     return str(folder / "lake")
 
 
-@pytest.mark.parametrize("partition_by", [(), ("P 1", "p2")])
+@pytest.mark.parametrize("partition_by", [pytest.param((), marks=pytest.mark.breadth), ("P 1", "p2")])
 def test_parquet_holds_the_very_values(
     spark: "SparkSession", s3: "Store", tmp_path: Path, partition_by: tuple[str, ...]
 ) -> None:
@@ -104,6 +104,7 @@ def quoted(name: str) -> str:
     return f"`{name}`"
 
 
+@pytest.mark.breadth
 def test_lines_hold_the_very_values(spark: "SparkSession", s3: "Store", tmp_path: Path) -> None:
     rows = spark.sql(ROWS).drop("größe")
     commit(objects(spark, s3, "json_lines"), rows)

@@ -221,6 +221,7 @@ def test_a_table_of_the_catalog_is_written_by_its_name(lake: Lake, topic: Topic)
     lake.spark.sql(f"DROP TABLE {name}")
 
 
+@pytest.mark.breadth
 def test_a_table_that_a_person_made_with_more_columns_is_written(lake: Lake, topic: Topic) -> None:
     lake.sql(
         "CREATE TABLE {t} (note STRING, n INT, k STRING, _topic STRING, _partition INT, _offset BIGINT, "
@@ -236,6 +237,7 @@ def test_a_table_that_a_person_made_with_more_columns_is_written(lake: Lake, top
     assert lake.sql("SELECT count(*) FROM {t} WHERE note = 'mine'", "upsert") == [(3,)]
 
 
+@pytest.mark.breadth
 def test_a_row_that_a_person_put_in_is_replaced_by_the_first_update(lake: Lake, topic: Topic) -> None:
     topic.send_rows([("a", 1)])
     lake.pipeline("upsert").run()

@@ -50,6 +50,7 @@ def test_after_a_restore_the_pipeline_rewinds_with_its_table(to: str, kind: str,
     assert lake.pipeline(kind).run().epochs == 0
 
 
+@pytest.mark.breadth
 def test_the_status_after_a_restore_says_so(lake: Lake, topic: Topic) -> None:
     three_epochs(lake, topic)
     lake.sql("RESTORE TABLE {t} TO VERSION AS OF 2")
@@ -257,6 +258,7 @@ def test_a_conflict_with_somebody_elses_commit_is_tried_again(lake: Lake, topic:
     assert lake.rows("upsert") == [(f"k{n}", n + 100) for n in range(10)]
 
 
+@pytest.mark.breadth
 def test_a_moved_table_goes_on(lake: Lake, topic: Topic) -> None:
     three_epochs(lake, topic)
     moved = Path(shutil.move(lake.path(), lake.folder / "moved"))

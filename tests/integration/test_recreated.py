@@ -23,6 +23,7 @@ def old_name(lake: Lake, topic: Topic, kind: str) -> str:
     return name
 
 
+@pytest.mark.breadth
 def test_one_with_more_records_is_not_taken_for_the_old_one_either(lake: Lake, topic: Topic) -> None:
     topic.send_rows([("a", 1), ("b", 2)], partition=0)
     lake.pipeline("upsert").run()
@@ -133,6 +134,7 @@ def test_one_that_is_made_again_while_it_is_read_is_taken_in_too(lake: Lake, top
     assert pipeline.run().epochs == 0
 
 
+@pytest.mark.breadth
 def test_a_history_by_a_sequence_goes_on(lake: Lake, topic: Topic) -> None:
     sink = {"key": ["k"], "sequence_by": "s"}
     pipeline = {"schema": "k STRING, n INT, s INT", "sink": sink}

@@ -23,8 +23,9 @@ def columns(lake: Lake, kind: str = "append") -> dict[str, str]:
 learns = pytest.mark.spark4("on_new_column: add, of JSON, goes by VARIANT")
 
 
+@pytest.mark.breadth
 @learns
-@pytest.mark.parametrize("kind", [pytest.param("append", marks=pytest.mark.breadth), "upsert"])
+@pytest.mark.parametrize("kind", ["append", "upsert"])
 def test_a_column_more_in_the_file_is_in_the_commit_of_the_first_rows(lake: Lake, topic: Topic, kind: str) -> None:
     topic.send(("a", {"k": "a", "n": 1}), ("b", {"k": "b", "n": 1}))
     lake.pipeline(kind).run()
@@ -159,6 +160,7 @@ def test_ignored_and_failing(lake: Lake, topic: Topic) -> None:
     assert lake.sql("SELECT k, n, at.city FROM {t} ORDER BY k") == [("a", 1, None), ("b", 2, None)]
 
 
+@pytest.mark.breadth
 def test_the_case_of_a_name_is_no_difference(lake: Lake, topic: Topic) -> None:
     topic.send(
         ("a", b'{"K": "a", "N": 1}'), ("b", b'{"k": "b", "n": 2}'), ("c", b'{"N": 3, "k": "c"}'),

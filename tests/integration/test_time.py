@@ -75,6 +75,7 @@ def test_a_rewind_to_a_version_goes_on_from_there(lake: Lake, topic: Topic) -> N
         totals(lake).rewind(to_version=99, confirm=yes)
 
 
+@pytest.mark.breadth
 def test_a_rewind_to_before_the_first_record_starts_over(lake: Lake, topic: Topic) -> None:
     send(topic, 1, 2)
     totals(lake).run()

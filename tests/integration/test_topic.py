@@ -492,6 +492,7 @@ def test_two_processes_in_the_middle_of_one_large_epoch_commit_it_once(
     assert len(place.values()) == 3_000
 
 
+@pytest.mark.breadth
 def test_a_log_of_the_epoch_is_all_that_another_process_needs(place: Place) -> None:
     epoch, sink = place.epoch(2), place.sink()
     logged = sink.prepare(epoch, place.rows("ab"))

@@ -107,6 +107,7 @@ def test_nulls_leave_older_values_in_the_order_of_a_sequence(spark: SparkSession
         assert table.rows() == Model(True, True, seen).rows()
 
 
+@pytest.mark.breadth
 def test_a_delete_that_leaves_no_row_in_the_first_epoch_is_remembered(spark: SparkSession, tmp_path: Path) -> None:
     table = Table(own_session(spark), tmp_path, sequence_by="seq")
     table.write([Record("a", "u", 1, 1, seq=1), Record("a", "d", None, None, seq=3, offset=1)])
@@ -343,6 +344,7 @@ def test_the_table_has_the_columns_that_are_listed(lake: Lake, topic: Topic) -> 
     assert lake.frame("b").columns == columns[:6]
 
 
+@pytest.mark.breadth
 def test_several_rows_of_one_record_make_one_row_whatever_their_order(lake: Lake, topic: Topic) -> None:
     for number, order in enumerate(("7, 9, 8", "9, 8, 7")):
         topic.send(("a", {"k": "a", "n": 1}), partition=0)
@@ -364,7 +366,7 @@ def test_an_update_that_moved_its_key_is_refused_where_its_delete_is_known(key: 
         pipeline.run()
 
 
-@pytest.mark.parametrize("kind", ["upsert", "aggregate"])
+@pytest.mark.parametrize("kind", ["upsert", pytest.param("aggregate", marks=pytest.mark.breadth)])
 def test_the_first_epoch_of_a_new_table_is_inserted_and_reads_the_table_as_a_merge_does(
     kind: str, lake: Lake, topic: Topic
 ) -> None:
