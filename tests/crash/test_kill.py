@@ -68,7 +68,7 @@ def test_killed_inside_the_write(moment: Moment, kind: str, lake: Lake, topic: T
     topic.send_rows(records())
     file = lake.file(kind, epoch={"max_records": EPOCH // 2})
     hit, version = False, 2
-    # The commit's last moment lasts a millisecond. Where it is missed, or the kill comes too late, the next one is tried.
+    # The commit's last moment lasts a millisecond: where it is missed, or the kill comes late, the next one is tried.
     for _ in range(6):
         run = start("connector", "run", file)
         seen = wait_for(moment, lake.path(kind), version, going_on=lambda run=run: run.poll() is None)
