@@ -45,9 +45,8 @@ def dialects(spark: SparkSession) -> Iterator[Iterator[str]]:
     spark.conf.set(ANSI, str(before))
 
 
-@pytest.mark.parametrize(
-    "kind", ["aggregate", *(pytest.param(kind, marks=pytest.mark.breadth) for kind in SINKS if kind != "aggregate")]
-)
+@pytest.mark.breadth
+@pytest.mark.parametrize("kind", SINKS)
 def test_tables_and_letters_are_the_same_with_ansi_arithmetic_and_without(
     kind: str, dialects: Iterator[str], lake: Lake, topic: Topic
 ) -> None:

@@ -206,6 +206,7 @@ ODD = (
 )
 
 
+@pytest.mark.breadth
 def test_maps_nested_values_nan_and_odd_names_are_compared(lake: Lake, topic: Topic) -> None:
     value = {
         "key": "v", "_x y": {"a": 1, "b": 2}, "d": "NaN", "e_offset": 1.5, "claim": "2026-01-31T01:02:03.456Z",

@@ -69,6 +69,7 @@ def test_hourly_delays_per_origin(flown: Flown, spark: "SparkSession", tmp_path:
         assert row["aircraft"] == pytest.approx(group["tailnum"].nunique(), rel=0.05)
 
 
+@pytest.mark.flights
 def test_distinct_aircraft_per_carrier(flown: Flown, spark: "SparkSession", tmp_path: Path) -> None:
     counted = {"about": "approx_count_distinct(tailnum)", "exactly": "collect_set(tailnum, 5000)"}
     path = str(tmp_path / "carriers")
@@ -82,6 +83,7 @@ def test_distinct_aircraft_per_carrier(flown: Flown, spark: "SparkSession", tmp_
         assert row["about"] == pytest.approx(len(expected[row["carrier"]]), rel=0.05)
 
 
+@pytest.mark.flights
 def test_history_of_aircraft_positions(flown: Flown, spark: "SparkSession", tmp_path: Path) -> None:
     found = run("aircraft_history", flown, spark, tmp_path)
     time = "unix_seconds({}.event_time)"

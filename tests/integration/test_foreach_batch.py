@@ -157,6 +157,7 @@ def test_a_batch_ends_where_the_query_says_though_its_last_offsets_are_no_record
     assert str(audit(lake.pipeline().config)).startswith("exact")
 
 
+@pytest.mark.breadth
 def test_after_a_restore_a_batch_that_would_leave_a_gap_is_refused_with_the_way_on(lake: Lake, topic: Topic) -> None:
     assert lake.spark is not None
     topic.send_rows(numbered(10), partition=0)

@@ -322,6 +322,7 @@ def periods(lake: Lake) -> list[tuple[Any, ...]]:
     return lake.sql("SELECT id, name, city, __START_AT, __END_AT FROM {t} ORDER BY id, __START_AT", "history")
 
 
+@pytest.mark.breadth
 def test_each_change_is_a_version_with_its_time(lake: Lake, topic: Topic) -> None:
     topic.send(customer(1, "Ann", "Rome", 10), customer(2, "Bob", "Oslo", 10), customer(1, "Ann", "Paris", 20))
     customers(lake).run()
@@ -341,6 +342,7 @@ def test_each_change_is_a_version_with_its_time(lake: Lake, topic: Topic) -> Non
     ]  # fmt: skip
 
 
+@pytest.mark.breadth
 def test_late_updates_and_deletes_go_in_where_they_belong(lake: Lake, topic: Topic) -> None:
     topic.send(customer(1, "Ann", "Rome", 10), customer(1, "Ann", "Paris", 40), partition=0)
     # The delete comes before the update that it ends.
@@ -385,6 +387,7 @@ def test_without_a_sequence_the_offset_is_the_time(lake: Lake, topic: Topic) -> 
     assert periods(lake) == expected
 
 
+@pytest.mark.breadth
 def test_the_weaker_deliveries_write_histories_too(lake: Lake, topic: Topic) -> None:
     topic.send(customer(1, "Ann", "Rome", 10), customer(1, "", "", 30, "delete"), customer(1, "Ann", "Oslo", 20))
     customers(lake, name=topic.name, delivery="idempotent").run()

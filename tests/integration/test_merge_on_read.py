@@ -331,6 +331,7 @@ def test_a_letter_that_comes_late_does_not_bring_a_deleted_row_back(lake: Lake, 
     assert current(lake, **ON_READ, **letters) == [("a", 1)]
 
 
+@pytest.mark.breadth
 def test_several_sinks_need_a_table_that_is_folded(lake: Lake, topic: Topic) -> None:
     for number in range(2):
         topic.send_rows([("a", number)])

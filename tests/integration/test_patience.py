@@ -38,6 +38,7 @@ def lines(log: Path, event: str) -> list[dict[str, object]]:
     return [each for each in found if each["event"] == event]
 
 
+@pytest.mark.breadth
 @pytest.mark.classic("the run is a process of its own")
 def test_a_run_outlives_a_broker_that_is_away_and_ends_where_it_stays_away(
     own: Broker, spark: object, tmp_path: Path
