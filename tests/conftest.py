@@ -46,6 +46,14 @@ os.environ.pop("AWS_PROFILE", None)
 hypothesis.settings.register_profile("patient", deadline=None)
 hypothesis.settings.load_profile("patient")
 
+MANY_TESTS = " ".join([
+    # Room for the young, and for code: a heap that grows and code that is thrown away cost a tenth of all CPU time.
+    "-XX:+UseSerialGC -Xms1g -Xmn512m -XX:MetaspaceSize=384m -XX:ReservedCodeCacheSize=512m",
+    # Four times the defaults: to compile well what hardly comes again took a third of all CPU time.
+    "-XX:Tier4InvocationThreshold=20000 -XX:Tier4MinInvocationThreshold=2400",
+    "-XX:Tier4CompileThreshold=60000 -XX:Tier4BackEdgeThreshold=160000",
+])  # fmt: skip
+"""How Java runs a session that has hundreds of small queries."""
 SCHEMA = "k STRING, n INT"
 ON_A_FREE_PORT = {"SPARK_TESTING": "1"}
 """The environment in which a Spark Connect server takes a free port: two on one machine would take the same."""
@@ -116,9 +124,7 @@ def _own_spark(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fixture
         # A query's code runs a few times, and never comes again: to compile it takes longer than all the rest. What
         # plans the queries runs all the time, and is compiled well.
         **INTERPRETED,
-        # Room for the young, and for code: a heap that grows and code that is thrown away cost a tenth of all CPU time.
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -Xms1g -Xmn512m -XX:MetaspaceSize=384m "
-        "-XX:ReservedCodeCacheSize=512m",
+        "spark.driver.extraJavaOptions": MANY_TESTS,
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         # Hundreds of listing tasks are for large tables.
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",

@@ -176,7 +176,7 @@ def test_start_at_offsets_and_at_a_time(lake: Lake, topic: Topic) -> None:
     lake.pipeline(source={"start": offsets}).run()
     assert lake.rows() == sorted(some(4, 6))
     now = datetime.now(timezone.utc)
-    topic.send_rows(some(20, 5), partition=0)
+    topic.send_rows(some(20, 5), partition=0, at=now + timedelta(seconds=1))
     by_time = {"start": {"timestamp": now}}
     lake.pipeline("upsert", source=by_time).run()
     assert lake.rows("upsert") == latest(some(20, 5))
