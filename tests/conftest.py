@@ -31,7 +31,6 @@ from connector.spark import is_connect
 from connector.tuning import INTERPRETED
 
 if TYPE_CHECKING:
-    from kafka import KafkaProducer
     from pyspark.sql import DataFrame, SparkSession
 
     from connector.lab.broker import Broker
@@ -168,14 +167,6 @@ def wait_until(condition: Callable[[], object], seconds: float = 30, what: str =
         time.sleep(0.02)
 
 
-@cache
-def producer_of(bootstrap: str) -> KafkaProducer:
-    """One for all that a broker is sent: to connect takes longer than to send what a test sends."""
-    from kafka import KafkaProducer
-
-    return KafkaProducer(bootstrap_servers=bootstrap, acks="all")
-
-
 @dataclass
 class Topic:
     """A topic of one test."""
@@ -187,15 +178,16 @@ class Topic:
         self, *records: tuple[str | None, object], partition: int | None = None, at: datetime | None = None
     ) -> None:
         """(key, value): a value that isn't bytes or None is sent as JSON. ``at``: Kafka's timestamp, else now."""
-        producer = producer_of(self.broker.bootstrap)
-        if partition not in {None, *(producer.partitions_for(self.name) or ())}:
-            producer_of.cache_clear()  # it knows the partitions of a while ago
-            producer = producer_of(self.broker.bootstrap)
+        from kafka import KafkaProducer
+
+        # One that is kept asks for its broker again and again when that is gone, and takes a processor for it.
+        producer = KafkaProducer(bootstrap_servers=self.broker.bootstrap, acks="all")
         for key, value in records:
             encoded = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
             millis = None if at is None else int(at.timestamp() * 1000)
             producer.send(self.name, encoded, None if key is None else key.encode(), None, partition, millis)
         producer.flush()
+        producer.close()
 
     def delete_before(self, partition: int, offset: int) -> None:
         """As retention does."""
