@@ -128,3 +128,10 @@ def test_what_was_delivered_is_counted_as_the_table_counts_it() -> None:
     topic, group, table = Topic([[("a", 1), ("b", 2)]]), Group(), Table(guarded=True)
     table.write(topic.every)
     assert run("idempotent", topic, group, table) == Delivered(epochs=1, rows=0)
+
+
+@pytest.mark.parametrize("delivery", sorted(DELIVERIES))
+def test_a_delivery_says_how_many_batches_and_rows_it_has_written(delivery: str) -> None:
+    topic = Topic([[(f"k{n}", n) for n in range(7)]])
+    done = run(delivery, topic, Group(), Table(guarded=delivery == "idempotent"), max_records=3)
+    assert (done.epochs, done.rows) == (3, 7)

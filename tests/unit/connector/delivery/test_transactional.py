@@ -339,3 +339,39 @@ def test_a_run_that_was_replaced_between_two_intervals_is_fenced() -> None:
         deliver(work, interval=timedelta(milliseconds=1), stop=stop)
     assert caught.value.owner == "winner"
     assert [record.key for record in table.rows] == ["a", "b"]
+
+
+class Waits(threading.Event):
+    """Notes for how long it is waited for, and ends the run then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds: list[float | None] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.seconds.append(timeout)
+        return True
+
+
+def test_between_two_rounds_it_waits_for_what_is_left_of_the_interval() -> None:
+    topic, stop = Topic([[("a", 1)]]), Waits()
+    writer = MemoryAppend(MemoryTable())
+    work = Work(
+        "p", "run", topic, writer.position, lambda epoch, _: writer.write(epoch, topic.read(epoch)), 3, Group(),
+        lambda event: None,
+    )  # fmt: skip
+    deliver(work, interval=timedelta(seconds=60), stop=stop)
+    (waited,) = stop.seconds
+    assert waited is not None
+    assert 50 < waited <= 60
+
+
+def test_rows_that_a_sink_cannot_count_are_not_counted() -> None:
+    topic, writer = Topic([[("a", 1), ("b", 2)]]), MemoryAppend(MemoryTable())
+
+    def run_epoch(epoch: Epoch, behind: int) -> Committed:
+        return replace(writer.write(epoch, topic.read(epoch)), rows=None)
+
+    work = Work("p", "run", topic, writer.position, run_epoch, 1, Group(), lambda event: None)
+    done = deliver(work, interval=None, stop=threading.Event())
+    assert (done.epochs, done.rows, done.behind) == (2, 0, 0)

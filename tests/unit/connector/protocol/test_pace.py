@@ -58,3 +58,14 @@ def test_an_epoch_that_takes_longer_than_asked_for_is_followed_by_the_next_at_on
 
 def test_a_start_does_not_wait_for_what_may_have_waited_long() -> None:
     assert not Pace(timedelta(seconds=10), epoch_takes=1.0).after_look(5, waiting=True).can_wait(5)
+
+
+def test_what_an_epoch_takes_grows_at_once_and_shrinks_slowly() -> None:
+    pace = Pace(timedelta(seconds=10), epoch_takes=4.0)
+    assert pace.after_epoch(8.0).epoch_takes == 8.0
+    assert pace.after_epoch(0.0).epoch_takes == 3.0
+
+
+@pytest.mark.parametrize(("target", "poll"), [(2, 0.2), (10, 1), (600, 1)])
+def test_it_looks_ten_times_within_the_latency_and_every_second_at_least(target: int, poll: float) -> None:
+    assert Pace(timedelta(seconds=target)).poll == timedelta(seconds=poll)

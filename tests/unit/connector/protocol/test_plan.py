@@ -55,6 +55,17 @@ def test_planning_on_and_on_reads_every_offset_once_and_then_stops(backlog, boun
     assert sorted(seen) == sorted((at, start + i) for at, (start, more) in backlog.items() for i in range(more))
 
 
+def test_an_epoch_may_have_a_single_record_and_has_to_have_one() -> None:
+    position, ends = Offsets.from_dict({"t": {"0": 3}}), Offsets.from_dict({"t": {"0": 9}})
+    assert [(range_.start, range_.end) for range_ in plan(position, ends, 1)] == [(3, 4)]
+    with pytest.raises(ValueError, match="at least 1, not 0"):
+        plan(position, ends, 0)
+
+
+def test_a_partition_that_kafka_does_not_name_is_not_read() -> None:
+    assert plan(Offsets.from_dict({"t": {"0": 3, "1": 5}}), Offsets.from_dict({"t": {"1": 5}}), 10) == ()
+
+
 def test_a_topic_that_has_appeared_since_the_round_began_is_left_to_the_next() -> None:
     now = datetime(2026, 1, 1, tzinfo=timezone.utc)
     target = TopicsHeld(Offsets.from_dict({"t": {"0": 0}}), Offsets.from_dict({"t": {"0": 9}}), {"t": "id"}, now)

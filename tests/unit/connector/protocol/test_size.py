@@ -52,3 +52,8 @@ def test_an_epoch_that_was_not_full_says_nothing_unless_it_took_too_long() -> No
 
 def test_costs_above_the_target_dont_shrink_it_to_nothing() -> None:
     assert settled(1e-6, 60, size=EpochSize.first(MOST, TARGET)).records == LEAST
+
+
+def test_the_first_epoch_has_no_more_than_the_bound_and_with_a_target_no_more_than_is_safe() -> None:
+    assert EpochSize.first(10, TARGET).records == 10
+    assert EpochSize.first(MOST, TARGET).records == FIRST

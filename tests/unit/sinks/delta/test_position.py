@@ -114,6 +114,13 @@ def test_a_cleaned_log_leaves_it_to_the_rows() -> None:
     assert history.find() == FromRows()
 
 
+def test_the_choice_goes_back_to_version_0() -> None:
+    history = History(("WRITE", epoch(1)), ("WRITE", epoch(2)), ("RESTORE", None, {"version": None, "timestamp": "x"}))
+    standing = history.find()
+    assert isinstance(standing, FromRows)
+    assert [own.commit.version for own in standing.candidates] == [0, 1]
+
+
 def test_a_restore_to_a_time_leaves_the_choice_to_the_rows() -> None:
     history = History(
         ("CREATE TABLE", None),
