@@ -45,14 +45,9 @@ os.environ.pop("AWS_PROFILE", None)
 hypothesis.settings.register_profile("patient", deadline=None)
 hypothesis.settings.load_profile("patient")
 
-MANY_TESTS = " ".join([
-    # Room for the young, and for code: a heap that grows and code that is thrown away cost a tenth of all CPU time.
-    "-XX:+UseSerialGC -Xms1g -Xmn512m -XX:MetaspaceSize=384m -XX:ReservedCodeCacheSize=512m",
-    # Four times the defaults: to compile well what hardly comes again took a third of all CPU time.
-    "-XX:Tier4InvocationThreshold=20000 -XX:Tier4MinInvocationThreshold=2400",
-    "-XX:Tier4CompileThreshold=60000 -XX:Tier4BackEdgeThreshold=160000",
-])  # fmt: skip
-"""How Java runs a session that has hundreds of small queries."""
+MANY_TESTS = "-XX:+UseSerialGC -Xms1g -Xmn512m -XX:MetaspaceSize=384m -XX:ReservedCodeCacheSize=512m"
+"""Java's options for hundreds of small queries. Room for the young, and for code: a heap that grows, and code that is
+thrown away, cost a tenth of all CPU time."""
 SCHEMA = "k STRING, n INT"
 ON_A_FREE_PORT = {"SPARK_TESTING": "1"}
 """The environment in which a Spark Connect server takes a free port: two on one machine would take the same."""

@@ -231,13 +231,14 @@ def test_histories_that_a_pipeline_has_written_are_exact(sink: dict[str, Any], l
     assert found.totals["found"] == lake.frame("history").count() > 30
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize(
     "sink",
     [
-        pytest.param({}, marks=pytest.mark.breadth),
-        pytest.param({"deletes": "soft"}, marks=pytest.mark.breadth),
+        {},
+        {"deletes": "soft"},
         {"sequence_by": "coalesce(s, 39)", "apply_as_truncates": "op = 'T'"},
-        pytest.param({"sequence_by": "coalesce(s, 39)", "ignore_null_updates": "n"}, marks=pytest.mark.breadth),
+        {"sequence_by": "coalesce(s, 39)", "ignore_null_updates": "n"},
     ],
     ids=["offsets", "soft", "truncates", "nulls"],
 )
@@ -422,6 +423,7 @@ def test_what_only_the_removed_records_could_tell_is_unchecked(lake: Lake, topic
     assert "No group can be recomputed" in found.notes[0]
 
 
+@pytest.mark.breadth
 def test_what_is_written_but_not_committed_yet_is_ahead_in_every_kind_of_table(lake: Lake, topic: Topic) -> None:
     topic.send(change("a", 1, 1), change("c", 1, 1), ("a", None), change("b", 1, 1), change("a", 1, 2), partition=0)
     topic.send(change("d", 1, 1), partition=1)

@@ -49,6 +49,7 @@ def test_a_wrong_fileends_with_2_at_once_without_a_stack_trace(tmp_path: Path) -
     assert time.monotonic() - started < 10
 
 
+@pytest.mark.breadth
 def test_a_broker_that_does_not_answer_is_reported_without_a_long_wait(tmp_path: Path) -> None:
     file = tmp_path / "p.yaml"
     lakelock("init", file)

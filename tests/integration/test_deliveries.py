@@ -262,15 +262,14 @@ def test_two_members_that_start_at_once_make_one_table_and_share_the_topic(lake:
     assert [metadata["epoch"] for metadata in lake.metadata()] == [1]
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize(
     ("delivery", "kind", "block_at"),
     [
-        pytest.param("manual_commit", "append", Step.WRITING, marks=pytest.mark.breadth),
+        ("manual_commit", "append", Step.WRITING),
         ("idempotent", "upsert", Step.WRITING),
-        # not committed: left to the other member
-        pytest.param("auto_commit", "append", Step.PLANNED, marks=pytest.mark.breadth),
-        # committed: nobody else's
-        pytest.param("auto_commit", "append", Step.WRITING, marks=pytest.mark.breadth),
+        ("auto_commit", "append", Step.PLANNED),  # not committed: left to the other member
+        ("auto_commit", "append", Step.WRITING),  # committed: nobody else's
     ],
 )
 def test_a_member_that_was_replaced_in_mid_batch(

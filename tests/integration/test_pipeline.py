@@ -93,6 +93,7 @@ def test_an_epoch_in_which_every_update_is_stale_still_moves_the_position(lake: 
     assert lake.pipeline("upsert").run().epochs == 0
 
 
+@pytest.mark.breadth
 def test_other_peoples_commits_in_between_change_nothing(lake: Lake, topic: Topic) -> None:
     topic.send_rows(some(0, 10))
     lake.pipeline("upsert").run()

@@ -38,6 +38,7 @@ def avro(registry: RegistryServer, **more: Any) -> dict[str, Any]:
     return {"value": {"format": "avro", "registry": {"url": registry.url}}, **more}
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize("kind", ["append", "upsert"])
 def test_a_schema_that_changes_while_the_run_goes_on(
     lake: Lake, topic: Topic, registry: RegistryServer, kind: str

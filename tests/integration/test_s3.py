@@ -165,7 +165,8 @@ def test_a_commit_whose_answer_was_lost_is_known_as_our_own(bucket: Bucket, topi
         assert len(commits) == 2
 
 
-@pytest.mark.parametrize("kind", [pytest.param("append", marks=pytest.mark.breadth), "upsert"])
+@pytest.mark.breadth
+@pytest.mark.parametrize("kind", ["append", "upsert"])
 def test_a_store_that_fails_at_random_loses_and_doubles_nothing(kind: str, bucket: Bucket, topic: Topic) -> None:
     topic.send_rows(some(0, 20))
     failed = 0
