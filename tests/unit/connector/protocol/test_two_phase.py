@@ -13,6 +13,7 @@ from connector.protocol.two_phase import (
     Abort,
     Append,
     AskPositions,
+    Begin,
     Commit,
     Did,
     Found,
@@ -353,6 +354,17 @@ def test_what_was_decided_is_committed_whatever_of_it_is_there(a: int, b: int, f
     assert {position.epoch for position in recovered.positions.values() if position} == {2}
     assert [type(each) for each in asked] == [ReadLog, AskPositions, Commit, Append, Abort]
     assert recovered.number == 5
+    assert asked[-1] == Abort(before=6), "all but what a later entry begins"
+
+
+def test_what_could_not_be_prepared_is_aborted_and_everything_before_it() -> None:
+    steps = run_epoch(SECOND, 3, "file", None)
+    epoch = replace(SECOND, attempt=4)
+    assert steps.send(None) == Begin(Append(4, (Row(State.BEGUN, epoch, epoch.owner),)), Prepare(epoch))
+    assert steps.send(OSError("no room")) == Append(5, (Row(State.ABORTED, epoch, epoch.owner),))
+    assert steps.send(None) == Abort(before=6)
+    with pytest.raises(OSError, match="no room"):
+        steps.send(None)
 
 
 def test_what_is_gone_is_read_again_and_decided_again() -> None:
