@@ -54,7 +54,6 @@ class TestDeltaAppend(DeltaConformance):
     pass
 
 
-@pytest.mark.breadth
 class TestDeltaUpsert(DeltaConformance):
     def of(self, table: DeltaTable, commits: PipelineCommits) -> DeltaAppend | DeltaUpsert | DeltaHistory:
         return DeltaUpsert(table, commits, rule=UpsertRule(["k"]))
