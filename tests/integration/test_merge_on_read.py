@@ -402,7 +402,6 @@ def test_nothing_to_fold_where_epochs_are_merged(lake: Lake) -> None:
         lake.pipeline("upsert").fold()
 
 
-@pytest.mark.breadth
 def test_a_table_with_a_name_has_a_view_for_its_current_rows(lake: Lake, topic: Topic) -> None:
     assert lake.spark is not None
     name = f"t_{topic.name[2:]}"
