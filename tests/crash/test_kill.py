@@ -75,6 +75,7 @@ def test_killed_inside_the_write(moment: Moment, kind: str, lake: Lake, topic: T
         assert run.poll() is None, "it was done before it could be killed"
         os.killpg(run.pid, signal.SIGKILL)
         run.wait()
+        assert not seen or lake.version(kind) in (version - 1, version)
         landed = lake.version(kind) >= version
         hit = seen and landed is (moment is Moment.AFTER_COMMIT)
         if hit:
