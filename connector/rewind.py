@@ -74,18 +74,12 @@ def planned(
     ranges, again_made = given_up(position, found.stood), recreated(position, held)
     gone = [each for each in ranges if each.at not in held.ends or each.topic in again_made]
     if gone:
-        raise _unreadable(found, gone, "Their topics aren't read any more, or were made again since")
+        raise _unreadable(found, gone)
+    # Before the first epoch it stood where that one began.
+    stood = found.stood or replace(position, offsets=position.since)
     resumption = resume(
-        found.stood, held, topics.starting(held), topics.remaining(held), continue_on_data_loss=continue_on_data_loss
+        stood, held, topics.starting(held), topics.remaining(held), continue_on_data_loss=continue_on_data_loss
     )
-    stored = found.stood.offsets if found.stood else Offsets()
-    late = [
-        replace(each, end=min(each.end, resumption.offsets[each.at]))
-        for each in ranges
-        if each.at not in stored and each.start < resumption.offsets[each.at]
-    ]
-    if late:
-        raise _unreadable(found, late, "Kafka no longer holds them, or `source.start` begins behind them")
     again = sum(max(0, position.offsets.get(at, 0) - offset) for at, offset in resumption.offsets.items())
     return Rewind(position, found, resumption.offsets, again)
 
@@ -104,12 +98,13 @@ def given_up(position: Position, stood: Position | None) -> list[OffsetRange]:
     ]
 
 
-def _unreadable(target: Target, ranges: Sequence[OffsetRange], why: str) -> OffsetsLost:
+def _unreadable(target: Target, ranges: Sequence[OffsetRange]) -> OffsetsLost:
     return OffsetsLost(
         f"Records would be lost on the way back to version {target.version}: the table holds "
-        f"{', '.join(map(str, ranges))}, that version doesn't, and no run would read them again. {why}.",
-        hint="Go back less far (`lakelock history FILE` names the versions), put the topic back into `source.topics`, "
-        "or let `source.start` begin earlier. To do without those records: RESTORE TABLE, by hand.",
+        f"{', '.join(map(str, ranges))}, that version doesn't, and no run would read them again. Their "
+        "topics aren't read any more, or were made again since.",
+        hint="Go back less far (`lakelock history FILE` names the versions), or put the topic back into "
+        "`source.topics`. To do without those records: RESTORE TABLE, by hand.",
     )
 
 
@@ -121,8 +116,8 @@ def rewind(plan: Rewind, table: DeltaTable, work: Work, *, restored: Callable[[]
     restore(table, plan.target.version)
     restored()
     stands = work.position()
-    if stands is None or not plan.target.stood:
-        return stands
+    if stands is None:
+        return None
     return work.run_epoch(Epoch.of_no_records(stands, pipeline=work.pipeline, owner=work.owner), 0).position
 
 
@@ -138,9 +133,9 @@ class Until:
         last = self.topics.at(self.time, held)
         return replace(held, ends=Offsets({at: min(end, last[at]) for at, end in held.ends.items()}))
 
-    def starting(self, held: TopicsHeld) -> Callable[[frozenset[str]], Offsets]:
+    def starting(self, held: TopicsHeld) -> Callable[[], Offsets]:
         start = self.topics.starting(held)
-        return lambda topics: Offsets({at: min(offset, held.ends[at]) for at, offset in start(topics).items()})
+        return lambda: Offsets({at: min(offset, held.ends[at]) for at, offset in start().items()})
 
     def remaining(self, held: TopicsHeld) -> Remaining:
         return self.topics.remaining(held)

@@ -116,8 +116,7 @@ class KafkaSource:
             # Beginnings last: retention may pass an offset in between, never the other way round.
             ends = self._ask(self._consumer.end_offsets, partitions.all)
             beginnings = self._ask(self._consumer.beginning_offsets, partitions.all)
-        matched = isinstance(self._options.topics, TopicPattern)
-        return TopicsHeld(_offsets(beginnings), _offsets(ends), partitions.ids, asked_at, matched)
+        return TopicsHeld(_offsets(beginnings), _offsets(ends), partitions.ids, asked_at)
 
     def _ask(
         self, question: Callable[..., dict[KafkaPartition, int]], partitions: list[KafkaPartition]
@@ -135,14 +134,9 @@ class KafkaSource:
                 raise KafkaTimeoutError("the offsets of some partitions")
             time.sleep(0.05)
 
-    def starting(self, held: TopicsHeld) -> Callable[[frozenset[str]], Offsets]:
-        """The configured start as offsets, for topics without a stored position."""
-
-        def start(topics: frozenset[str]) -> Offsets:
-            wanted = {at: offset for at, offset in held.ends.items() if at.topic in topics}
-            return Offsets(self._start(self._options.start, wanted, held)) if wanted else Offsets()
-
-        return start
+    def starting(self, held: TopicsHeld) -> Callable[[], Offsets]:
+        """The configured start as offsets, for a pipeline without a position."""
+        return lambda: Offsets(self._start(self._options.start, held.ends, held))
 
     def _start(self, start: Start, ends: Mapping[TopicPartition, int], held: TopicsHeld) -> dict[TopicPartition, int]:
         if isinstance(start, FromOffsets):

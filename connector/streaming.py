@@ -123,7 +123,16 @@ class _Query:
         position = work.position()
         self._refuse_replaced(work, position)
         held = work.topics.look()
-        epoch = epoch_of(batch, work.pipeline, work.owner, position, held, now=datetime.now(timezone.utc))
+        epoch = epoch_of(
+            batch,
+            work.pipeline,
+            work.owner,
+            position,
+            held,
+            work.topics.remaining(held),
+            now=datetime.now(timezone.utc),
+            continue_on_data_loss=work.continue_on_data_loss,
+        )
         if epoch is None:
             log.info("pipeline %s: batch %s is there already", work.pipeline, batch)
             return

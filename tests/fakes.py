@@ -33,9 +33,8 @@ class Topic:
         beginnings = {at: self.deleted_up_to.get(at.partition, 0) for at in ends}
         return TopicsHeld(Offsets(beginnings), Offsets(ends), {"t": self.id}, datetime.now(timezone.utc))
 
-    def starting(self, held: TopicsHeld) -> Callable[[frozenset[str]], Offsets]:
-        chosen = held.beginnings if self.start == "earliest" else held.ends
-        return lambda topics: chosen if topics else Offsets()
+    def starting(self, held: TopicsHeld) -> Callable[[], Offsets]:
+        return lambda: held.beginnings if self.start == "earliest" else held.ends
 
     def remaining(self, held: TopicsHeld) -> Remaining:
         return lambda partitions: {at: Remains(held.beginnings[at] + self.ahead) for at in partitions}

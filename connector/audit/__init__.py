@@ -65,12 +65,13 @@ def audit(
             known = forms(config)
             table = AuditedTable(spark, config.sinks[0])
             pinned = table.pin(version)
-            found = table.metadata(config.name, pinned)
+            first, found = table.metadata(config.name, pinned)
             stored = (at.topic for at in (found.offsets if found else ()))
             held = topics.held(topics.named(config.source.topics, stored))
             refuse_recreated(found, held)
             claim, notes = claimed(
                 found,
+                first,
                 delivery=config.delivery,
                 partitions=held.ends,
                 committed={at: offset for at, offset in committed.items() if at.topic in held.ids},

@@ -127,6 +127,8 @@ class Claim:
     since: Next
     offsets: Next
     lost: tuple[Range, ...] = ()
+    unknown: tuple[str, ...] = ()
+    """Why the table can't be called exact, whatever is found: sentences."""
 
     @property
     def commits_later(self) -> bool:
@@ -160,6 +162,7 @@ class Held:
 
 def claimed(
     found: Metadata | None,
+    first: Metadata | None = None,
     *,
     delivery: str,
     partitions: Iterable[At],
@@ -170,9 +173,10 @@ def claimed(
 ) -> tuple[Claim, list[str]]:
     """The claim, and notes on what had to be assumed.
 
-    ``found`` is the pipeline's newest commit, ``delivery`` the pipeline file's, which counts where there is no such
-    commit. ``committed`` are the offsets of the consumer group, which say nothing about an ``older_version`` of the
-    table. ``rows`` asks for the coordinates of the table's rows: called only where nothing else tells.
+    ``found`` is the pipeline's newest commit, ``first`` the oldest that the history has; ``delivery`` is the pipeline
+    file's, which counts where there is no such commit. ``committed`` are the offsets of the consumer group, which say
+    nothing about an ``older_version`` of the table. ``rows`` asks for the coordinates of the table's rows: called only
+    where nothing else tells.
     ``from_earliest``: the pipeline file says ``start: earliest``.
     """
     notes = []
@@ -184,10 +188,17 @@ def claimed(
 
     starts: dict[At, int] = {}
     ends: dict[At, int] = {}
+    unknown: list[str] = []
     for at in sorted({*partitions, *(found.offsets if found else ()), *(since or ()), *extents}):
         extent = extents.get(at, Extent(0, 0))
-        # A partition that was added later is read from its beginning.
-        starts[at] = since.get(at, 0) if since is not None else 0 if from_earliest else extent.first
+        # What was added later has to be there from offset 0 on, whatever a later commit says of where it began.
+        begins = since.get(at, 0) if since is not None else 0 if from_earliest else extent.first
+        starts[at] = 0 if _was_added(at, found, first) else begins
+        if starts[at] < begins:
+            unknown.append(
+                f"{at.topic}-{at.partition} was added after the first epoch and is in the table from offset {begins} "
+                "on: no commit says why the records before aren't."
+            )
         ends[at] = max(
             starts[at],
             found.offsets.get(at, 0) if found else 0,
@@ -195,16 +206,26 @@ def claimed(
             extent.next if by_rows else 0,
         )
     if found is None:
-        notes.append(
-            f"The table's history has no commit of this pipeline{'' if by_group or extents else ', and no rows of it'}."
-        )
+        rows_too = "" if by_group or extents else ", and the table no rows of its topics"
+        notes.append(f"The table's history has no commit of this pipeline{rows_too}.")
+        if rows_too:
+            unknown.append("Nothing says that this pipeline has written the table.")
     if by_rows and extents:
         why = "The consumer group's offsets don't apply to an older version of the table: t" if older_version else "T"
         notes.append(f"{why}he claim is taken to end at the last coordinates of the table's rows.")
     if since is None and any(ends.values()):
         assumed = "offset 0, as source.start is earliest" if from_earliest else "the first coordinates of its rows"
         notes.append(f"Where the pipeline began isn't known; taken: {assumed}. What was lost before that doesn't show.")
-    return Claim(delivery, starts, ends, found.lost if found else ()), notes
+        if any(starts.values()):
+            unknown.append("Where the pipeline began isn't known.")
+    return Claim(delivery, starts, ends, found.lost if found else (), tuple(unknown)), notes
+
+
+def _was_added(at: At, found: Metadata | None, first: Metadata | None) -> bool:
+    """Whether the first epoch didn't know this partition, of the same topic or of one that it didn't know either."""
+    if found is None or first is None or first.epoch != 1 or first.since is None or at in first.since:
+        return False
+    return at.topic not in first.topics or first.topics[at.topic] == found.topics.get(at.topic)
 
 
 @dataclass(frozen=True)

@@ -86,8 +86,9 @@ class AuditedTable:
             )
         return version
 
-    def metadata(self, pipeline: str, version: int) -> Metadata | None:
-        """Of the commits that led to ``version``, the pipeline's with the highest epoch; None without any.
+    def metadata(self, pipeline: str, version: int) -> tuple[Metadata | None, Metadata | None]:
+        """Of the commits that led to ``version``, the pipeline's with the lowest and the highest epoch; None without
+        any.
 
         Metadata may be a stale copy that a session left in somebody's commit. Two things give it away: an epoch below
         the newest, and a base version from before the last RESTORE.
@@ -105,13 +106,18 @@ class AuditedTable:
         row = (
             self._history.where(F.expr(ours))
             .where((F.expr(field("pipeline")) == pipeline) & F.expr(f"{field('lakelock')} IS NOT NULL"))
-            .selectExpr(f"try_cast({field('epoch')} AS BIGINT) AS epoch", "-version AS version", "userMetadata")
-            .agg(F.max(F.struct("epoch", "version", "userMetadata")).alias("newest"))
+            .selectExpr(f"try_cast({field('epoch')} AS BIGINT) AS epoch", "version", "userMetadata")
+            .agg(
+                F.min(F.struct("epoch", "version", "userMetadata")).alias("first"),
+                F.max_by(F.struct("version", "userMetadata"), F.struct("epoch", -F.col("version"))).alias("newest"),
+            )
             .first()
         )
-        if row is None or row["newest"] is None:
-            return None
-        return metadata(row["newest"]["userMetadata"], version=-row["newest"]["version"], pipeline=pipeline)
+        first, newest = (row["first"], row["newest"]) if row is not None else (None, None)
+        return tuple(  # type: ignore[return-value]
+            metadata(found["userMetadata"], version=found["version"], pipeline=pipeline) if found is not None else None
+            for found in (first, newest)
+        )
 
     def _restores(self, version: int) -> dict[int, int]:
         """Version of each RESTORE up to ``version`` -> the version that it went back to."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 from rich.console import Console
@@ -74,6 +75,21 @@ class PartitionAudit:
         return {"topic": self.topic, "partition": self.partition, **self.counts, "first": first}
 
 
+class Verdict(Enum):
+    EXACT = "exact"
+    NOT_EXACT = "not exact"
+    UNKNOWN = "unknown"
+    """Nothing is off, but what was found can't show that nothing is missing."""
+
+    @property
+    def exit_code(self) -> int:
+        return {Verdict.EXACT: 0, Verdict.NOT_EXACT: 1, Verdict.UNKNOWN: 4}[self]
+
+    @property
+    def color(self) -> str:
+        return {Verdict.EXACT: "green", Verdict.NOT_EXACT: "red", Verdict.UNKNOWN: "yellow"}[self]
+
+
 @dataclass(frozen=True)
 class Audit:
     """What a table holds, next to what it claims to hold.
@@ -101,10 +117,26 @@ class Audit:
         return {name: sum(part.counts[name] for part in self.partitions) for name in COUNTS}
 
     @property
-    def ok(self) -> bool:
-        """Nothing is off, as far as it could be checked."""
+    def verdict(self) -> Verdict:
         totals = self.totals
-        return not any(totals[fault] for fault in FAULTS)
+        if any(totals[fault] for fault in FAULTS):
+            return Verdict.NOT_EXACT
+        return Verdict.UNKNOWN if self.unknown else Verdict.EXACT
+
+    @property
+    def ok(self) -> bool:
+        """Nothing is off, and enough could be checked to say so."""
+        return self.verdict is Verdict.EXACT
+
+    @property
+    def unknown(self) -> Sequence[str]:
+        """Why the table can't be called exact, although nothing is off."""
+        claimed = sum(end - self.claim.since[at] for at, end in self.claim.offsets.items())
+        gone = sum(part.end - part.start for part in self.unchecked)
+        left = sum(part.end - part.start for part in self.claim.lost)
+        if claimed and claimed <= gone + left:
+            return (*self.claim.unknown, "Kafka no longer holds any of the records that the table claims to hold.")
+        return self.claim.unknown
 
     @property
     def first(self) -> dict[str, Place]:
@@ -122,7 +154,9 @@ class Audit:
 
             pipeline, table, version, delivery
             claim       {"since": {topic: {partition: offset}}, "offsets": the same, "lost": [range, ...]}
-            ok          whether nothing is off; then the exit code is 0
+            verdict     "exact", "not exact" or "unknown"; the exit code is then 0, 1 or 4
+            unknown     [sentence, ...]: why nothing can be called exact
+            ok          whether the verdict is "exact"
             totals      {"expected": rows, "found": ..., "lost", "duplicated", "stale", "resurrected", "altered",
                         "unexpected", "ahead", "unchecked"; of records that are set aside "records", "letters",
                         "letters_lost", "letters_duplicated", "letters_altered", "letters_unexpected",
@@ -139,6 +173,8 @@ class Audit:
             "version": self.version,
             "delivery": self.claim.delivery,
             "claim": self.claim.to_dict(),
+            "verdict": self.verdict.value,
+            "unknown": list(self.unknown),
             "ok": self.ok,
             "totals": self.totals,
             "partitions": [part.to_dict() for part in self.partitions],
@@ -159,7 +195,8 @@ class Audit:
         if off:
             return f"NOT EXACT: {off}; {counted}"
         span = sum(part.end - part.start for part in self.unchecked)
-        return f"exact: {counted}" + (f"; {span:,} offsets could not be checked" if span else "")
+        checked = f"{counted}; {span:,} offsets could not be checked" if span else counted
+        return f"UNKNOWN: {' '.join(self.unknown)} {checked}" if self.unknown else f"exact: {checked}"
 
 
 def _words(kind: str) -> str:
@@ -212,4 +249,4 @@ def show(audit: Audit, console: Console) -> None:
         console.print(f"unchecked: {gap}, no longer in Kafka", soft_wrap=True)
     for note in audit.notes:
         console.print(f"note: {escape(note)}", soft_wrap=True)
-    console.print(f"[bold {'green' if audit.ok else 'red'}]{escape(str(audit))}[/]", soft_wrap=True)
+    console.print(f"[bold {audit.verdict.color}]{escape(str(audit))}[/]", soft_wrap=True)

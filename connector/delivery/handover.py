@@ -90,7 +90,7 @@ def _handed_over(work: Work, delivery: str, position: Position | None, held: Top
         expected=position,
         offsets=Offsets({**stored, **offsets}),
         topics={**before.topics, **held.ids},
-        since=Offsets({**offsets, **before.since}),
+        since=before.since if position else offsets,
         lost=lost,
         delivery=delivery,
     )

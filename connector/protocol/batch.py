@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from connector.protocol.plan import next_epoch
-from connector.protocol.recover import Resumption, TopicsHeld, refuse_recreated
+from connector.protocol.recover import Remaining, TopicsHeld, refuse_recreated, without_lost
 from sinks.contract import Epoch, Position
 from sinks.errors import ConfigurationError, PositionMismatch
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
@@ -40,12 +40,21 @@ class Batch:
 
 
 def epoch_of(
-    batch: Batch, pipeline: str, owner: str, position: Position | None, held: TopicsHeld, *, now: datetime
+    batch: Batch,
+    pipeline: str,
+    owner: str,
+    position: Position | None,
+    held: TopicsHeld,
+    remaining: Remaining,
+    *,
+    now: datetime,
+    continue_on_data_loss: bool = False,
 ) -> Epoch | None:
     """The epoch with what the sink doesn't hold of the batch; None: it holds all of it.
 
     Raises TopicRecreated; PositionMismatch where records between the sink's position and the batch would be missing;
-    ConfigurationError where the batch has a topic that the pipeline doesn't name.
+    OffsetsLost where Kafka has removed records of the batch: a query with ``failOnDataLoss`` false would leave them
+    out in silence; ConfigurationError where the batch has a topic that the pipeline doesn't name.
     """
     unknown = batch.end.topics - held.ids.keys()
     if unknown:
@@ -64,7 +73,8 @@ def epoch_of(
     offsets: dict[TopicPartition, int] = {}
     gaps = []
     for at in batch.end:
-        offsets[at] = position.offsets.get(at, batch.begins(at)) if position else batch.begins(at)
+        # As in a run: a partition that isn't in the position stands at offset 0.
+        offsets[at] = position.offsets.get(at, 0) if position else batch.begins(at)
         if offsets[at] < batch.begins(at):
             gaps.append(OffsetRange(at.topic, at.partition, offsets[at], batch.begins(at)))
     if gaps:
@@ -80,12 +90,20 @@ def epoch_of(
             f"{_starting(batch.end.topics, position, batch)}.",
         )
     whole = sum(each - offsets[at] for at, each in batch.end.items() if each > offsets[at])
+    there = replace(held, ends=batch.end)
+    resumption = without_lost(
+        Offsets({at: next_ for at, next_ in offsets.items() if next_ < batch.end[at]}),
+        position,
+        there,
+        remaining,
+        continue_on_data_loss=continue_on_data_loss,
+    )
     epoch = next_epoch(
         pipeline,
         owner,
         position,
-        Resumption(Offsets(offsets)),
-        replace(held, ends=batch.end, ids=_of(batch.end.topics, held.ids)),
+        replace(resumption, offsets=Offsets({**offsets, **resumption.offsets})),
+        replace(there, ids=_of(batch.end.topics, held.ids)),
         max_records=max(1, whole),
         now=now,
     )
@@ -108,5 +126,7 @@ def _of(topics: frozenset[str], ids: Mapping[str, str]) -> dict[str, str]:
 def _starting(topics: frozenset[str], position: Position | None, batch: Batch) -> str:
     """Spark wants every partition named."""
     stored = position.offsets if position else Offsets()
-    starts = {at: stored.get(at, batch.begins(at)) for at in {**batch.end, **stored} if at.topic in topics}
+    starts = {
+        at: stored.get(at, 0) if position else batch.begins(at) for at in {**batch.end, **stored} if at.topic in topics
+    }
     return f".option(\"startingOffsets\", '{Offsets(starts).to_json()}')"

@@ -34,7 +34,7 @@ def next_epoch(
     if not ranges and position is not None and not refresh and not resumption.lost:
         return None
     # Topics that left the pipeline keep their offsets: taken in again, they go on where they stood.
-    stored, since = (position.offsets, position.since) if position else (Offsets(), Offsets())
+    stored = position.offsets if position else Offsets()
     read = next_.advance(ranges)
     complete = read.reaches(target.ends)
     return Epoch(
@@ -46,7 +46,8 @@ def next_epoch(
         topics={**(position.topics if position else {}), **target.ids},
         read_to=target.asked_at if complete else position.read_to if position else None,
         expected=position,
-        since=Offsets({**next_, **since}),
+        # What appears later begins at 0, which needn't be said.
+        since=position.since if position else next_,
         lost=(*(position.lost if position else ()), *resumption.lost),
         clock=position.clock.carried() if position else Clock(),
         backlog=frozenset(at for at, end in target.ends.items() if read.get(at, 0) < end),

@@ -23,8 +23,6 @@ class TopicsHeld:
     """Topic name -> topic id."""
     asked_at: datetime
     """Taken before Kafka was asked: all that it held by then lies before ``ends``."""
-    matched: bool = False
-    """The topics were found by a pattern: one that the position doesn't know has appeared since."""
 
 
 @dataclass(frozen=True)
@@ -51,43 +49,53 @@ class Resumption:
 def resume(
     position: Position | None,
     held: TopicsHeld,
-    start: Callable[[frozenset[str]], Offsets],
+    start: Callable[[], Offsets],
     remaining: Remaining,
     *,
     continue_on_data_loss: bool = False,
 ) -> Resumption:
     """The next offset of every partition.
 
-    ``start`` gives the configured starting offsets of topics that have no stored position at all. A partition that
-    was added to a topic with a stored position is read from its beginning, whatever ``start`` says: all that is in
-    it came after. So is a topic that has appeared since, to match a pattern. ``remaining`` is asked for what is left
-    of partitions that have lost records.
+    Without a position ``start`` gives the configured starting offsets. Once there is a position, ``start`` has no say:
+    a partition that isn't in it has appeared since, and stands at offset 0. What Kafka has removed of it meanwhile is
+    lost like any other record. ``remaining`` is asked for what is left of partitions that have lost records.
 
     Raises TopicRecreated; OffsetsLost where Kafka's log ends before the stored offset, or starts behind it (the
     latter unless ``continue_on_data_loss``).
     """
-    stored = position.offsets if position else Offsets()
-    refuse_recreated(position.topics if position else {}, held.ids)
+    if position is None:
+        started = start()
+        return Resumption(Offsets({at: started.get(at, beginning) for at, beginning in held.beginnings.items()}))
+    refuse_recreated(position.topics, held.ids)
+    resumed = Offsets({at: position.offsets.get(at, 0) for at in held.beginnings})
+    for at, next_ in resumed.items():
+        if next_ > held.ends[at]:
+            raise _log_was_cut(at, next_, held)
+    return without_lost(resumed, position, held, remaining, continue_on_data_loss=continue_on_data_loss)
 
-    unknown = frozenset() if position and held.matched else held.beginnings.topics - stored.topics
-    started = start(unknown)
-    resumed: dict[TopicPartition, int] = {}
-    lost: list[OffsetRange] = []
-    for at, beginning in held.beginnings.items():
-        wanted = stored.get(at, started.get(at, beginning))
-        if at in stored and wanted > held.ends[at]:
-            raise _log_was_cut(at, wanted, held)
-        if at in stored and wanted < beginning:
-            lost.append(OffsetRange(at.topic, at.partition, wanted, beginning))
-        resumed[at] = wanted
+
+def without_lost(
+    offsets: Offsets,
+    position: Position | None,
+    held: TopicsHeld,
+    remaining: Remaining,
+    *,
+    continue_on_data_loss: bool,
+) -> Resumption:
+    """``offsets``, moved to where Kafka can still be read. Raises OffsetsLost unless that is wanted."""
+    lost = [
+        OffsetRange(at.topic, at.partition, next_, held.beginnings[at])
+        for at, next_ in offsets.items()
+        if next_ < held.beginnings[at]
+    ]
     if not lost:
-        return Resumption(Offsets(resumed))
+        return Resumption(offsets)
     remains = remaining([gap.at for gap in lost])
     if not continue_on_data_loss:
         raise _retention_passed(lost, held, remains, position)
     # What is left out on purpose is lost as well.
     skipped = [replace(gap, end=max(gap.end, min(remains[gap.at].start, held.ends[gap.at]))) for gap in lost]
-    return Resumption(Offsets({**resumed, **{gap.at: gap.end for gap in skipped}}), tuple(skipped))
+    return Resumption(Offsets({**offsets, **{gap.at: gap.end for gap in skipped}}), tuple(skipped))
 
 
 def refuse_recreated(stored: Mapping[str, str], current: Mapping[str, str]) -> None:

@@ -34,11 +34,11 @@ def retirement(
     pipeline: str, owner: str, position: Position, held: TopicsHeld, names: Mapping[str, str], starts: Offsets
 ) -> Epoch:
     """The epoch after which the old topics have these names, and the new ones are to be read from ``starts``, or from
-    their beginning."""
+    offset 0: what Kafka has removed of them meanwhile is lost, and the next epoch's plan says so."""
 
     def moved(offsets: Offsets) -> Offsets:
         old = {TopicPartition(names.get(at.topic, at.topic), at.partition): offset for at, offset in offsets.items()}
-        new = {at: starts.get(at, beginning) for at, beginning in held.beginnings.items() if at.topic in names}
+        new = {at: starts.get(at, 0) for at in held.beginnings if at.topic in names}
         return Offsets({**old, **new})
 
     epoch = Epoch.of_no_records(position, pipeline=pipeline, owner=owner)

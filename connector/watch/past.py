@@ -208,7 +208,7 @@ def in_words(reads: Mapping[str, Any]) -> str:
 def _ranges(before: CommitMetadata | None, after: CommitMetadata) -> tuple[OffsetRange, ...]:
     def start(at: TopicPartition) -> int:
         known = before.offsets.get(at) if before is not None else None
-        return known if known is not None else after.since.get(at, after.offsets[at])
+        return known if known is not None else after.since.get(at, 0)
 
     return tuple(
         OffsetRange(at.topic, at.partition, start(at), end)

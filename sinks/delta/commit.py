@@ -27,7 +27,7 @@ from sinks.contract import Committed, Epoch, Position
 from sinks.delta.clauses import NOT_NEW
 from sinks.delta.log import DeltaLog
 from sinks.delta.metadata import CommitMetadata
-from sinks.delta.position import Cloned, Commit, FromRows, Own, Standing, find, from_rows, lineage
+from sinks.delta.position import Cloned, Commit, FromRows, Own, Standing, Unwritten, find, from_rows, lineage
 from sinks.delta.table import DeltaTable
 from sinks.errors import CommitSkipped, CommitUnknown, Fenced, LakelockError, NotADeltaTable, PositionMismatch
 from sinks.raised import raised
@@ -130,6 +130,8 @@ class PipelineCommits:
                     return None
                 return Position(epoch, rows, version=newest, refresh_after=_LONG_AGO, source="rows")
             standing = found
+        if isinstance(standing, Unwritten):
+            return self._before(standing.first, newest, log.highest_txn(self._pipeline))
         epoch = standing.metadata.epoch
         restored_to = epoch if standing.restored and how == "commit" else None
         if standing.restored or how == "cloned":
@@ -137,6 +139,18 @@ class PipelineCommits:
             how = "restored" if how == "commit" else how
         found_at = self._position(standing.commit, standing.metadata)
         return replace(found_at, epoch=epoch, version=newest, source=how, restored_to=restored_to)
+
+    def _before(self, first: Own, newest: int, highest: int) -> Position:
+        """Where the pipeline stood before its first epoch, once higher numbers are taken."""
+        began = first.metadata
+        return replace(
+            self._position(first.commit, CommitMetadata(self._pipeline, highest, began.owner, began.since)),
+            topics=began.topics,
+            since=began.since,
+            version=newest,
+            source="restored",
+            restored_to=0,
+        )
 
     def lineage(self) -> Iterator[tuple[Commit, CommitMetadata]]:
         """The commits that led to what the table holds, newest first, as far back as its history goes."""
@@ -272,7 +286,7 @@ class PipelineCommits:
             pipeline=self._pipeline,
         )
 
-    def _in_source(self, clone: Cloned) -> Own | FromRows:
+    def _in_source(self, clone: Cloned) -> Own | FromRows | Unwritten:
         """What the source's history says of the cloned version; its rows tell where it can't be read any more."""
         from pyspark.errors import PySparkException
 

@@ -63,6 +63,14 @@ class Cloned:
 
 
 @dataclass(frozen=True)
+class Unwritten:
+    """The table was restored to before the pipeline's first epoch, which this commit is: the pipeline stands where that
+    epoch began."""
+
+    first: Own
+
+
+@dataclass(frozen=True)
 class FromRows:
     """Only the rows can tell: the history has been cleaned, or holds no commit of ours."""
 
@@ -71,7 +79,7 @@ class FromRows:
     oldest first. The first whose offsets reach the rows' coordinates is the one: up to the next, no row was added."""
 
 
-Standing = Own | Cloned | FromRows
+Standing = Own | Cloned | FromRows | Unwritten
 
 
 def find(
@@ -104,7 +112,23 @@ def find(
             return Cloned(str(commit.parameters["source"]), int(commit.parameters["sourceVersion"] or 0))
         else:
             version -= 1
-    return FromRows()
+    # With all of its history the table says that the pipeline had no commit yet: not that it was cleaned away.
+    first = _first_own(newest, commit_at, is_own, pipeline) if restored and version < 0 else None
+    return Unwritten(first) if first is not None and first.metadata.since else FromRows()
+
+
+def _first_own(
+    newest: int,
+    commit_at: Callable[[int], Commit | None],
+    is_own: Callable[[int, CommitMetadata], bool],
+    pipeline: str,
+) -> Own | None:
+    for version in range(newest):
+        commit = commit_at(version)
+        metadata = CommitMetadata.from_json(commit.user_metadata, pipeline=pipeline) if commit else None
+        if commit is not None and metadata is not None and is_own(version, metadata):
+            return Own(metadata, commit, restored=True)
+    return None
 
 
 def lineage(

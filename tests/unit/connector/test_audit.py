@@ -103,6 +103,7 @@ def test_without_a_commit_the_rows_tell(from_earliest: bool, since: int) -> None
     claim, notes = claim_of(None, rows=lambda: {P0: Extent(7, 20)}, from_earliest=from_earliest)
     assert (claim.since, claim.offsets) == ({P0: since, P1: 0}, {P0: 20, P1: 0})
     assert len(notes) == 3
+    assert claim.unknown == (() if from_earliest else ("Where the pipeline began isn't known.",))
 
 
 def test_what_kafka_no_longer_holds_is_cut_off_and_named() -> None:
@@ -145,8 +146,8 @@ def counted(kind: str, count: int, offset: int | None = None, *, at: At | None =
     return {"kind": kind, "topic": at and at.topic, "partition": at and at.partition, "count": count, "first": first}
 
 
-def verdict(*found: dict, gone: tuple[Range, ...] = ()) -> Audit:
-    claim = Claim("transactional", {P0: 2, P1: 0}, {P0: 400_000, P1: 9})
+def verdict(*found: dict, gone: tuple[Range, ...] = (), unknown: tuple[str, ...] = ()) -> Audit:
+    claim = Claim("transactional", {P0: 2, P1: 0}, {P0: 400_000, P1: 9}, unknown=unknown)
     return Audit("p", "lake/t", 3, claim, partitions(found, claim), gone, ("a note",))
 
 
@@ -156,6 +157,35 @@ def test_an_exact_table_has_one_line_that_says_so() -> None:
     assert str(exact) == "exact: 336,776 expected, 336,776 found"
     part = verdict(counted("expected", 1), counted("found", 1), gone=(Range("t", 0, 0, 1000),))
     assert str(part) == "exact: 1 expected, 1 found; 1,000 offsets could not be checked"
+
+
+def test_what_nothing_shows_is_unknown_and_what_is_off_is_said_all_the_same() -> None:
+    found = counted("expected", 1), counted("found", 1)
+    reason = "Where the pipeline began isn't known."
+    unknown = verdict(*found, unknown=(reason,))
+    assert (unknown.ok, unknown.verdict.exit_code) == (False, 4)
+    assert str(unknown) == f"UNKNOWN: {reason} 1 expected, 1 found"
+    assert unknown.to_dict()["unknown"] == [reason]
+    assert verdict(*found, counted("lost", 1, 5), unknown=(reason,)).verdict.exit_code == 1
+    nothing_left = verdict(gone=(Range("t", 0, 2, 400_000), Range("t", 1, 0, 9)))
+    assert (nothing_left.verdict.value, len(nothing_left.unknown)) == ("unknown", 1)
+
+
+def test_what_was_added_later_is_claimed_from_zero_whatever_a_commit_says() -> None:
+    """A pipeline that skipped the first records of a partition must not be believed that it began there."""
+    first = meta(epoch=1, since={P0: 2}, offsets={P0: 3})
+    claim, _ = claim_of(meta(since={P0: 2, P1: 4}), first=first)
+    assert claim.since == {P0: 2, P1: 0}
+    assert "t-1 was added after the first epoch and is in the table from offset 4 on" in claim.unknown[0]
+    for backed in (first, meta(epoch=7, since={P0: 2}), None, meta(epoch=1, topics={"t": "another"}, since={P0: 2})):
+        kept, _ = claim_of(meta(since={P0: 2, P1: 4} if backed is not first else {P0: 2}), first=backed)
+        assert (kept.since[P0], kept.unknown) == (2, ())
+
+
+def test_a_table_without_commits_and_rows_of_the_pipeline_claims_nothing() -> None:
+    claim, notes = claim_of(None)
+    assert claim.unknown == ("Nothing says that this pipeline has written the table.",)
+    assert notes == ["The table's history has no commit of this pipeline, and the table no rows of its topics."]
 
 
 def test_records_that_are_set_aside_are_counted_beside_the_rows() -> None:

@@ -188,8 +188,8 @@ class Source:
         ends = Offsets({TopicPartition(*at): self._client.end(at) for at in self._client.log})
         return TopicsHeld(Offsets(dict.fromkeys(ends, 0)), ends, {"t": "id"}, datetime.now(timezone.utc))
 
-    def starting(self, held: TopicsHeld) -> Callable[[frozenset[str]], Offsets]:
-        return lambda topics: Offsets()
+    def starting(self, held: TopicsHeld) -> Callable[[], Offsets]:
+        return Offsets
 
     def remaining(self, held: TopicsHeld) -> Remaining:
         return lambda partitions: {at: Remains(held.beginnings[at]) for at in partitions}

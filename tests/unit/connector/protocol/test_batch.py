@@ -1,5 +1,6 @@
 """What of a streaming query's batch a sink doesn't hold yet."""
 
+from collections.abc import Collection
 from datetime import datetime, timezone
 
 import pytest
@@ -7,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connector.protocol.batch import Batch, epoch_of
-from connector.protocol.recover import TopicsHeld
+from connector.protocol.recover import Remains, TopicsHeld
 from sinks.contract import Epoch, Position
-from sinks.errors import ConfigurationError, PositionMismatch, TopicRecreated
+from sinks.errors import ConfigurationError, OffsetsLost, PositionMismatch, TopicRecreated
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 NOW = datetime(2026, 11, 1, tzinfo=timezone.utc)
@@ -27,9 +28,21 @@ def stands(epoch: int, at: Offsets) -> Position:
     return Position(epoch, at, {"t": "id"})
 
 
-def planned(of: Batch, position: Position | None, *, ends: Offsets | None = None, topic_id: str = "id") -> Epoch | None:
-    held = TopicsHeld(Offsets(dict.fromkeys(of.end, 0)), ends or of.end, {"t": topic_id}, NOW)
-    return epoch_of(of, "p", "run", position, held, now=NOW)
+def planned(
+    of: Batch,
+    position: Position | None,
+    *,
+    beginnings: Offsets | None = None,
+    ends: Offsets | None = None,
+    topic_id: str = "id",
+    continue_: bool = False,
+) -> Epoch | None:
+    held = TopicsHeld(beginnings or Offsets(dict.fromkeys(of.end, 0)), ends or of.end, {"t": topic_id}, NOW)
+
+    def remaining(partitions: Collection[TopicPartition]) -> dict[TopicPartition, Remains]:
+        return {at: Remains(held.beginnings[at]) for at in partitions}
+
+    return epoch_of(of, "p", "run", position, held, remaining, now=NOW, continue_on_data_loss=continue_)
 
 
 def test_the_first_batch_is_taken_whole_from_where_the_query_begins() -> None:
@@ -60,6 +73,28 @@ def test_a_partition_that_was_added_is_read_from_its_first_record() -> None:
     epoch = planned(batch(3, offsets(5), offsets(5, 4)), stands(4, offsets(5)))
     assert epoch is not None
     assert epoch.ranges == (OffsetRange("t", 1, 0, 4),)
+
+
+def test_a_partition_that_the_position_lacks_stands_at_zero_wherever_the_batch_begins() -> None:
+    """As after a RESTORE to before the partition was added."""
+    with pytest.raises(PositionMismatch, match=r"t-1: .*wants offset 0 next, .*\[0, 3\) would be missing") as refused:
+        planned(batch(3, offsets(5, 3), offsets(5, 4)), stands(4, offsets(5)))
+    assert '{"t":{"0":5,"1":0}}' in refused.value.hint
+
+
+def test_records_of_a_batch_that_kafka_has_removed_are_no_silent_gap() -> None:
+    """Spark reads a partition that was added from its oldest record, and with failOnDataLoss false from any."""
+    of, gone = batch(3, offsets(5), offsets(9, 40)), offsets(7, 30)
+    with pytest.raises(OffsetsLost, match=r"t-0.*\[5, 7\) is missing.*t-1.*\[0, 30\) is missing"):
+        planned(of, stands(4, offsets(5)), beginnings=gone)
+    epoch = planned(of, stands(4, offsets(5)), beginnings=gone, continue_=True)
+    assert epoch is not None
+    assert epoch.ranges == (OffsetRange("t", 0, 7, 9), OffsetRange("t", 1, 30, 40))
+    assert epoch.lost == (OffsetRange("t", 0, 5, 7), OffsetRange("t", 1, 0, 30))
+
+
+def test_what_the_sink_holds_of_a_batch_may_be_gone_from_kafka() -> None:
+    assert planned(batch(3, offsets(5), offsets(9)), stands(4, offsets(9)), beginnings=offsets(12)) is None
 
 
 def test_a_gap_is_refused_with_the_offsets_to_start_from() -> None:

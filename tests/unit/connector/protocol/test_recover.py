@@ -22,9 +22,8 @@ def at(offsets: dict, topics: dict | None = None) -> Position:
     return Position(3, Offsets.from_dict(offsets), topics or {topic: f"id-{topic}" for topic in offsets})
 
 
-def never(topics: frozenset[str]) -> Offsets:
-    assert not topics
-    return Offsets()
+def never() -> Offsets:
+    raise AssertionError("a pipeline with a position asked where to start")
 
 
 def left(*remains: object) -> Remaining:
@@ -44,24 +43,35 @@ def test_a_stored_position_wins_over_the_configured_start() -> None:
 
 def test_without_a_position_the_configured_start_is_used() -> None:
     start = Offsets.from_dict({"t": {"0": 7}})
-    assert resume(None, held({"t": {"0": 0}}, {"t": {"0": 9}}), lambda topics: start, left()).offsets == start
+    assert resume(None, held({"t": {"0": 0}}, {"t": {"0": 9}}), lambda: start, left()).offsets == start
 
 
-def test_the_start_is_asked_only_for_topics_without_a_position() -> None:
-    asked = []
-
-    def start(topics: frozenset[str]) -> Offsets:
-        asked.append(topics)
-        return Offsets.from_dict({"new": {"0": 4}})
-
-    kafka = held({"t": {"0": 0}, "new": {"0": 0}}, {"t": {"0": 9}, "new": {"0": 9}})
-    assert resume(at({"t": {"0": 5}}), kafka, start, left()).offsets.to_dict() == {"new": {"0": 4}, "t": {"0": 5}}
-    assert asked == [frozenset({"new"})]
+APPEARED = [
+    pytest.param({"t": {"0": 0, "1": 0}}, {"t": {"0": 5, "1": 0}}, id="a partition"),
+    pytest.param({"t": {"0": 0}, "u": {"0": 0}}, {"t": {"0": 5}, "u": {"0": 0}}, id="a topic"),
+]
 
 
-def test_an_added_partition_is_read_from_its_beginning() -> None:
-    found = resume(at({"t": {"0": 5}}), held({"t": {"0": 0, "1": 2}}, {"t": {"0": 9, "1": 9}}), never, left())
-    assert found.offsets.to_dict() == {"t": {"0": 5, "1": 2}}
+@pytest.mark.parametrize(("beginnings", "goes_on"), APPEARED)
+def test_what_has_appeared_since_stands_at_zero(beginnings: dict, goes_on: dict) -> None:
+    ends = {topic: dict.fromkeys(parts, 9) for topic, parts in beginnings.items()}
+    assert resume(at({"t": {"0": 5}}), held(beginnings, ends), never, left()).offsets.to_dict() == goes_on
+
+
+@pytest.mark.parametrize(
+    ("beginnings", "gap"),
+    [
+        pytest.param({"t": {"0": 0, "1": 4}}, OffsetRange("t", 1, 0, 4), id="a partition"),
+        pytest.param({"t": {"0": 0}, "u": {"0": 4}}, OffsetRange("u", 0, 0, 4), id="a topic"),
+    ],
+)
+def test_what_has_appeared_and_expired_before_it_was_seen_is_lost(beginnings: dict, gap: OffsetRange) -> None:
+    ends = {topic: dict.fromkeys(parts, 9) for topic, parts in beginnings.items()}
+    stands, kafka = at({"t": {"0": 5}}), held(beginnings, ends)
+    with pytest.raises(OffsetsLost, match=r"wants offset 0 next, Kafka holds \[4, 9\), so \[0, 4\) is missing"):
+        resume(stands, kafka, never, left(4))
+    found = resume(stands, kafka, never, left(4), continue_on_data_loss=True)
+    assert (found.offsets[gap.at], found.lost) == (4, (gap,))
 
 
 def test_a_topic_that_was_made_again_is_refused() -> None:

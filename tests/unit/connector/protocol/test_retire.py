@@ -31,11 +31,12 @@ def test_a_topic_with_another_id_was_made_again() -> None:
     assert recreated(replace(POSITION, topics={"t": "new", "gone": "x"}), HELD) == {}
 
 
-def test_what_is_stored_of_the_old_one_gets_its_name_and_the_new_one_begins_at_its_beginning() -> None:
+def test_what_is_stored_of_the_old_one_gets_its_name_and_the_new_one_stands_at_zero() -> None:
+    """Although Kafka holds it from offset 2 on: what it has removed since is lost, and has to be said."""
     epoch = retirement("p", "run", POSITION, HELD, {"t": OLD}, Offsets())
     assert (epoch.number, epoch.ranges, epoch.expected) == (8, (), POSITION)
-    assert epoch.offsets.to_dict() == {OLD: {"0": 50, "1": 40}, "t": {"0": 2}, "u": {"0": 3}}
-    assert epoch.since.to_dict() == {OLD: {"0": 10, "1": 0}, "t": {"0": 2}, "u": {"0": 0}}
+    assert epoch.offsets.to_dict() == {OLD: {"0": 50, "1": 40}, "t": {"0": 0}, "u": {"0": 3}}
+    assert epoch.since.to_dict() == {OLD: {"0": 10, "1": 0}, "t": {"0": 0}, "u": {"0": 0}}
     assert epoch.topics == {OLD: "old", "t": "new", "u": "same"}
     assert epoch.lost == (OffsetRange(OLD, 0, 20, 30), OffsetRange("u", 0, 1, 2))
     assert epoch.clock.watermark == NOW
