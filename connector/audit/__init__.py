@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -80,7 +81,10 @@ def audit(
                 from_earliest=config.source.start == "earliest",
             )
             cut = bounds(claim, held)
-            others = {topic: other for topic, other in table.others(config.name).items() if topic not in held.ids}
+            written = table.others(config.name)
+            if found is None:
+                claim = _of_another(claim, config.name, {written[topic] for topic in held.ids if topic in written})
+            others = {topic: other for topic, other in written.items() if topic not in held.ids}
             beside = _letters(config, spark)
             apart = config.on_bad_record == "dead_letter"
             # Deletes that aren't committed yet show in Kafka only.
@@ -128,6 +132,20 @@ def audit(
         )
     grouped = isinstance(config.sinks[0], DeltaAggregateSink)
     return Audit(config.name, table.label, pinned, claim, parts, unchecked(cut), notes, grouped)
+
+
+def _of_another(claim: Claim, pipeline: str, others: set[str]) -> Claim:
+    """``others``: pipelines whose commits the table has, of the same topics."""
+    if not others:
+        return claim
+    named = " and ".join(sorted(repr(other) for other in others))
+    return replace(
+        claim,
+        unknown=(
+            *claim.unknown,
+            f"The table's history has commits of pipeline {named}, and none of {pipeline!r}: was `name:` changed?",
+        ),
+    )
 
 
 def _committed(topics: Topics, config: PipelineConfig) -> dict[At, int]:

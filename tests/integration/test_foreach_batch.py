@@ -176,6 +176,24 @@ def test_after_a_restore_a_batch_that_would_leave_a_gap_is_refused_with_the_way_
         stream(lake, lakes(lake, "upsert"))
 
 
+def test_a_restore_to_before_a_partition_was_added_leaves_no_gap(lake: Lake, topic: Topic) -> None:
+    assert lake.spark is not None
+    topic.send_rows(numbered(3), partition=0)
+    stream(lake, lakes(lake))
+    topic.broker.add_partitions(topic.name, 3)
+    topic.send_rows(numbered(7), partition=2)
+    stream(lake, lakes(lake))
+    assert lake.rows() == sorted(numbered(3) + numbered(7))
+    lake.sql("RESTORE TABLE {t} TO VERSION AS OF 1")
+    topic.send_rows([("x", 10)], partition=2)
+    with pytest.raises(
+        StreamingQueryException, match=r"-2: the table wants offset 0 next, .*\[0, 7\) would be missing"
+    ):
+        stream(lake, lakes(lake))
+    lake.pipeline().run()
+    assert lake.rows() == sorted([*numbered(3), *numbered(7), ("x", 10)])
+
+
 def test_rows_that_the_query_has_made_itself_are_committed_with_the_coordinates_of_their_records(
     lake: Lake, topic: Topic
 ) -> None:

@@ -6,10 +6,13 @@ import shutil
 import threading
 from pathlib import Path
 
+import another_engine
 import pytest
+from audits import verify
 from conftest import Lake, Topic
 
 from connector import Fenced
+from connector.audit.verdict import Verdict
 from connector.protocol.steps import Event, Step
 from sinks.errors import CommitSkipped, PositionMismatch, SchemaMismatch, TopicRecreated, UnsupportedFormat
 
@@ -105,6 +108,34 @@ def test_with_a_cleaned_log_the_rows_and_the_checkpoint_say_where_it_stands(
     pipeline.run()
     assert lake.rows(kind) == sorted(some(0, 40))
     assert lake.metadata(kind)[-1]["epoch"] == 4
+
+
+def test_a_topic_without_rows_stands_at_zero_where_only_rows_tell(lake: Lake, topic: Topic) -> None:
+    """Not where `start` would begin today: its records came after the pipeline had begun."""
+    other = Topic(topic.broker, f"{topic.name}.other")
+    topic.broker.create_topic(other.name, 1)
+    source = {"topics": [topic.name, other.name], "start": "latest"}
+    lake.pipeline(source=source).run()
+    topic.send_rows(some(0, 4), partition=0)
+    lake.pipeline(source=source).run()
+    assert lake.rows() == some(0, 4)
+    copy = lake.folder / "copy"
+    lake.sql(f"CREATE TABLE delta.`{copy}` USING delta AS SELECT * FROM {{t}}")
+    other.send_rows(some(10, 3))
+    changes = {"sink": {"path": str(copy)}, "source": source}
+    assert (found := verify(lake, **changes)).verdict is Verdict.EXACT, str(found)
+    lake.pipeline(**changes).run()
+    assert another_engine.query(copy, "SELECT k, n FROM t ORDER BY n") == some(0, 4) + some(10, 3)
+    assert (found := verify(lake, **changes)).verdict is Verdict.EXACT, str(found)
+
+
+def test_verify_doesnt_know_of_a_table_that_another_pipeline_has_written(lake: Lake, topic: Topic) -> None:
+    topic.send_rows(some(0, 3))
+    lake.pipeline().run()
+    assert verify(lake).ok
+    renamed = verify(lake, name="renamed")
+    assert renamed.verdict is Verdict.UNKNOWN
+    assert "has commits of pipeline" in str(renamed)
 
 
 def test_an_idle_pipeline_writes_its_position_again_before_the_log_is_cleaned(lake: Lake, topic: Topic) -> None:

@@ -4,9 +4,11 @@ import json
 from datetime import datetime, timedelta, timezone
 
 import pytest
+from audits import verify
 from conftest import Lake, Topic
 from typer.testing import CliRunner
 
+from connector.audit.claim import At
 from connector.cli import app
 from connector.protocol.steps import Event, Step
 from sinks.errors import OffsetsLost
@@ -40,6 +42,31 @@ def test_it_goes_on_a_stated_time_ahead_of_the_oldest_record(lake: Lake, topic: 
     lake.pipeline(source={"on_data_loss": {"continue": "3 minutes"}}).run()
     assert lake.rows() == some(0, 2) + some(7, 3)
     assert lake.metadata()[-1]["lost"] == [[topic.name, 0, 2, 7]]
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+def test_what_expires_before_the_first_look_is_lost_like_any_record(start: str, lake: Lake, topic: Topic) -> None:
+    """Of a partition that was added, and of a topic that appears under a pattern."""
+    appears = Topic(topic.broker, f"{topic.name}.b")
+    source = {"topics": f"{topic.name}([.]b)?", "start": start}
+    topic.send_rows(some(0, 2), partition=0)
+    lake.pipeline(source=source).run()
+    began = 2 if start == "latest" else 0
+    topic.broker.add_partitions(topic.name, 3)
+    topic.broker.create_topic(appears.name, 1)
+    for each, partition in ((topic, 2), (appears, 0)):
+        each.send_rows(some(10, 5), partition=partition)
+        each.delete_before(partition, 4)
+    with pytest.raises(OffsetsLost, match=r"up to 8 in 2 partitions.*wants offset 0 next, Kafka holds \[4, 5\)"):
+        lake.pipeline(source=source).run()
+    lake.pipeline(source={**source, "on_data_loss": "continue"}).run()
+    assert lake.rows() == some(began, 2 - began) + some(14, 1) * 2
+    stored = lake.metadata()[-1]
+    assert stored["lost"] == [[topic.name, 2, 0, 4], [appears.name, 0, 0, 4]]
+    assert stored["since"] == {topic.name: {"0": began, "1": 0}}
+    found = verify(lake, source=source)
+    assert found.ok
+    assert (found.claim.since[At(topic.name, 2)], len(found.claim.lost)) == (0, 2)
 
 
 def test_lost_ranges_are_found_for_ever(lake: Lake, topic: Topic) -> None:
