@@ -82,10 +82,10 @@ class Assembly:
         if self.config.two_phase:
             self._refuse_unfolded()
             return
-        found = letters_table(self.config, self.spark)
-        position = self.table.derivation.sink.position() if found is not None else None
-        if found is not None and position is not None and position.restored_to is not None:
-            found.take_back(position.offsets, position.restored_to, position.epoch)
+        if letters_table(self.config, self.spark) is not None:
+            position = self.table.derivation.sink.position()
+            if position is not None:
+                self.reopen_letters(position)
         log = self.table.derivation.log
         if log is None:
             return
@@ -93,6 +93,12 @@ class Assembly:
             log.close(self.run)
         else:
             log.make_ready()
+
+    def reopen_letters(self, position: Position) -> None:
+        """Letters that have gone through in epochs which a RESTORE has taken back are open again."""
+        found = letters_table(self.config, self.spark)
+        if found is not None and position.restored_to is not None:
+            found.take_back(position.offsets, position.restored_to, position.epoch)
 
     def _refuse_unfolded(self) -> None:
         for output in self.outputs:
@@ -138,6 +144,7 @@ class Assembly:
             starts=self.starts,
             fold=folding.after if folding else None,
             settle=coordinator.settle if coordinator else None,
+            restored=None if coordinator else self.reopen_letters,
             patience=Patience(self.config.retry.attempts, self.config.retry.longest_wait),
         )
 

@@ -328,6 +328,17 @@ def rewind(
 
 
 @app.command()
+def accept(file: File, set_: Set, debug: Debug = False) -> None:
+    """Go on with a table that somebody else has replaced (CREATE OR REPLACE, INSERT OVERWRITE), as it is now.
+
+    The pipeline keeps its offsets, and reads nothing again: `rewind` and `replay` do. Writes one epoch of no records.
+    """
+    with reported(debug):
+        position = Pipeline.from_file(file, set_, debug=debug).accept()
+        out.print(f"done: epoch {position.epoch} takes the table as it is, and the next run goes on from there.")
+
+
+@app.command()
 def replay(
     file: File,
     set_: Set,

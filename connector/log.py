@@ -16,7 +16,8 @@ from connector.protocol.two_phase import LogHeld, Row, State
 from connector.spark import from_ddl
 from sinks.contract import Epoch, Position, Prepared
 from sinks.delta.append import DeltaAppend
-from sinks.delta.commit import PipelineCommits, past_conflicts
+from sinks.delta.commit import PipelineCommits
+from sinks.delta.conflicts import past_conflicts
 from sinks.delta.metadata import CommitMetadata
 from sinks.delta.table import DeltaTable
 from sinks.errors import Fenced, UnsupportedFormat

@@ -154,7 +154,12 @@ def outputs(config: PipelineConfig, spark: SparkSession, records: DataFrame, sta
                 rows = decode(records)
                 if isinstance(sink, DeltaPlace):
                     table = tables[index]
-                    commits = PipelineCommits(table, pipeline=config.name, topics=config.source.topics)
+                    commits = PipelineCommits(
+                        table,
+                        pipeline=config.name,
+                        topics=config.source.topics,
+                        stops_at_changes=config.on_foreign_delete == "stop",
+                    )
                     found.append(Table(decode, derive(config.alone(index), table, commits, rows), table, commits))
                 else:
                     found.append(_other(config.alone(index), sink, decode, rows, spark, staging))

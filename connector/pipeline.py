@@ -119,6 +119,29 @@ class Pipeline:
                 rewind(plan, it.table.table, work, restored=it.look_back)
             return plan
 
+    def accept(self, *, observers: Sequence[Observer] = ()) -> Position:
+        """Take a table that somebody else has replaced (TableReplaced) for what the pipeline has written: an epoch of
+        no records, after which the next run goes on from the offsets that the pipeline had.
+
+        What `lakelock verify` finds to be missing stays missing, and is named by it. Raises ConfigurationError where
+        nothing was replaced.
+        """
+        self._needs_one_table("accept", "one of several sinks has to be where the others are")
+        with self._assembled() as it:
+            it.make_ready()
+            position = it.table.derivation.sink.position()
+            if position is None or not position.replaced:
+                raise ConfigurationError("Nobody has replaced the table: there is nothing to accept.")
+            log = it.table.derivation.log
+            if log is not None:
+                log.close(it.run)
+                position = it.table.derivation.sink.position() or position
+            if position.replaced:
+                nothing = Epoch.of_no_records(position, pipeline=self.config.name, owner=it.run)
+                work = it.work(_all(observers), topics=it.source)
+                position = work.run_epoch(replace(nothing, delivery=position.delivery), 0).position
+            return position
+
     def replay(
         self,
         into: str,

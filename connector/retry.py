@@ -36,7 +36,7 @@ from connector.delivery.work import behind
 from connector.epoch import Reading, run_epoch
 from connector.letters import Letters, letters_place
 from connector.parts import Table
-from connector.protocol.recover import TopicsHeld
+from connector.protocol.recover import TopicsHeld, refuse_replaced
 from connector.protocol.steps import Event, Observer, Step
 from sinks.contract import Epoch, Position
 from sinks.delta.dead_letters import DeadLetters
@@ -114,6 +114,7 @@ def retry(
     position = sink.position()
     if position is None or not letters.exists():
         return Retried()
+    refuse_replaced(position)
     if position.delivery != "transactional":
         raise ConfigurationError(
             f"The table is written by delivery: {position.delivery}: its offsets are in a consumer group.",

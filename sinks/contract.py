@@ -57,6 +57,8 @@ class Position:
     """How the position was found: ``commit``, ``restored``, ``cloned`` or ``rows``."""
     restored_to: int | None = field(default=None, compare=False)
     """The epoch that it was restored to, where it was and nothing was committed since."""
+    replaced: str = field(default="", compare=False)
+    """How somebody else has replaced what the pipeline had written, if so: then the sink doesn't hold it."""
 
 
 @dataclass(frozen=True)

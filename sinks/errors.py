@@ -25,6 +25,7 @@
     |   +-- RegistryUnreachable     exit 1   the schema registry gave no good answer in time (transient)
     +-- SinkError                   exit 1   the table
         +-- PositionMismatch        exit 1   the table holds another position than the epoch expects
+        +-- TableReplaced           exit 1   the table's rows, or the table itself, were replaced by somebody else
         +-- CommitSkipped           exit 1   the store reported success but the epoch isn't in the table
         +-- CommitUnknown           exit 1   whether the commit landed could not be found out (transient)
         +-- KeyMoved                exit 1   a key turned up in a second partition
@@ -165,6 +166,20 @@ class SinkError(LakelockError):
 
 class PositionMismatch(SinkError):
     """The table holds another position than the one that the epoch was planned from."""
+
+
+class TableReplaced(SinkError):
+    """Somebody else has replaced all rows of the table, or the table: what the pipeline had written isn't there."""
+
+    @classmethod
+    def by(cls, how: str, table: str = "the table") -> TableReplaced:
+        """``how``: in words, see ``Position.replaced``."""
+        return cls(
+            f"What the pipeline had written to {table} was replaced by somebody else: {how}. Nothing was written.",
+            hint="To have the rows again: `lakelock rewind FILE --to-version N` to a version before (`lakelock history "
+            "FILE` names them), or `lakelock replay FILE --into PATH` for a new table from Kafka. If the table is "
+            "right as it is now, and the pipeline is to go on from its offsets: `lakelock accept FILE`.",
+        )
 
 
 class CommitSkipped(SinkError):

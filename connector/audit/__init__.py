@@ -86,6 +86,7 @@ def audit(
                 claim = _of_another(claim, config.name, {written[topic] for topic in held.ids if topic in written})
             others = {topic: other for topic, other in written.items() if topic not in held.ids}
             beside = _letters(config, spark)
+            foreign = table.foreign(pinned)
             apart = config.on_bad_record == "dead_letter"
             # Deletes that aren't committed yet show in Kafka only.
             keyed = not isinstance(config.sinks[0], DeltaAppendSink)
@@ -124,6 +125,7 @@ def audit(
         topics.close()
     parts = partitions(counted, claim)
     notes += told
+    notes += foreign
     notes += _notes(claim, cut, others, held.compacted, sum(part.counts["unchecked"] for part in parts))
     if not apart and any(part.counts["lost"] for part in parts):
         notes.append(

@@ -40,7 +40,13 @@ class AuditedTable:
 
         try:
             return self._spark.sql(f"DESCRIBE HISTORY {self._sql}").selectExpr(
-                "version", "timestamp", "operation", "operationParameters", "userMetadata"
+                "version",
+                "timestamp",
+                "operation",
+                "operationParameters",
+                "userMetadata",
+                "operationMetrics",
+                "userName",
             )
         except AnalysisException as error:
             if not re.search(
@@ -119,6 +125,32 @@ class AuditedTable:
             for found in (first, newest)
         )
 
+    def foreign(self, version: int) -> list[str]:
+        """Commits that led to ``version``, no pipeline's, which have taken away or changed rows: in words, oldest
+        first."""
+        from pyspark.sql import functions as F
+
+        segments = lineage(version, self._restores(version))
+        led = " OR ".join(f"version > {after} AND version <= {upto}" for after, upto in segments)
+        overwrites = "(operation LIKE '%REPLACE TABLE%' OR lower(operationParameters['mode']) = 'overwrite')"
+        rows = (
+            self._history.where(F.expr(led))
+            .where(f"operation IN ('DELETE', 'UPDATE', 'MERGE', 'TRUNCATE') OR {overwrites}")
+            .where("get_json_object(userMetadata, '$.lakelock') IS NULL AND version > 0")
+            .select("version", "operation", "timestamp", "operationParameters", "operationMetrics", "userName")
+            .orderBy("version")
+            .collect()
+        )
+        return [
+            f"Version {row['version']} is somebody else's {row['operation']}"
+            + (f" by {row['userName']}" if row["userName"] else "")
+            + f" ({row['timestamp']:%Y-%m-%d %H:%M:%S}"
+            + (f", where {where}" if (where := (row["operationParameters"] or {}).get("predicate")) else "")
+            + "): "
+            + _taken(row["operationMetrics"] or {})
+            for row in rows
+        ]
+
     def _restores(self, version: int) -> dict[int, int]:
         """Version of each RESTORE up to ``version`` -> the version that it went back to."""
         return {
@@ -178,3 +210,11 @@ class AuditedTable:
             .collect()
         )
         return {At(row["_topic"], row["_partition"]): Extent(row["first"], row["next"]) for row in rows}
+
+
+def _taken(metrics: Mapping[str, str]) -> str:
+    deleted = int(metrics.get("numDeletedRows") or metrics.get("numTargetRowsDeleted") or 0)
+    changed = int(metrics.get("numUpdatedRows") or metrics.get("numTargetRowsUpdated") or 0)
+    said = [f"{deleted:,} rows deleted"] if deleted else []
+    said += [f"{changed:,} rows changed"] if changed else []
+    return f"{', '.join(said) or 'rows replaced'}. What it took away counts as lost, what it changed as altered."

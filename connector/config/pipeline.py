@@ -110,6 +110,9 @@ class PipelineConfig(Options):
     """SQL that is true of every record that is right; a null is not true."""
     on_bad_record: Literal["fail", "dead_letter"] = "fail"
     """A record that isn't right stops the run, or is set aside whole, in ``dead_letters``."""
+    on_foreign_delete: Literal["allow", "stop"] = "allow"
+    """Whether a run goes on after somebody else's DELETE, UPDATE or MERGE in the table. ``lakelock verify`` names them
+    either way. A table that was replaced as a whole always stops the run."""
     on_new_column: OnNewColumn | None = None
     """What becomes of columns that records have and the table lacks. Left out: what ``value`` declares has to be in the
     table, and of what it doesn't nothing is wanted."""

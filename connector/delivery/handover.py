@@ -17,7 +17,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 
 from connector.delivery.work import Work
-from connector.protocol.recover import TopicsHeld, refuse_recreated, resume
+from connector.protocol.recover import TopicsHeld, refuse_recreated, refuse_replaced, resume
 from connector.protocol.steps import Event, Step
 from sinks.contract import Epoch, Position
 from sinks.errors import Fenced, GroupActive, PositionMismatch
@@ -36,6 +36,7 @@ def hand_over(work: Work, delivery: str) -> Position:
     deadline = time.monotonic() + EMPTY_WITHIN_SECONDS
     while True:
         position, held = work.position(), work.topics.look()
+        refuse_replaced(position)
         if position is not None and _stands(position, delivery):
             refuse_recreated(position.topics, held.ids)
             return position

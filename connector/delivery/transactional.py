@@ -47,6 +47,8 @@ class _Run:
         self._stop = stop
         self._size = EpochSize.first(work.max_records, work.target_duration)
         self._pace = Pace(work.target_latency) if work.target_latency is not None else None
+        self._looked_back: int | None = None
+        """Version of the table at which what belongs to a RESTORE was done."""
         self.epochs = self.rows = 0
         self.last: Position | None = None
         """As far as this run has seen or brought the table."""
@@ -68,7 +70,7 @@ class _Run:
         # Kafka first: what waits is to be seen also where Spark doesn't answer any more.
         held = self._look() if last is not None else None
         # From the table, never from memory: somebody may have restored it since.
-        position = work.position()
+        position = self._position()
         if last is None and position is not None and position.delivery != TRANSACTIONAL:
             position = hand_over(work, TRANSACTIONAL)
         self._refuse_replaced(position)
@@ -113,7 +115,7 @@ class _Run:
                 committed = work.run_epoch(epoch, left)
             except OffsetsLost:
                 # Nothing of the epoch is written: from the start again, which finds, and names, what is missing.
-                position, held = work.position(), work.topics.look()
+                position, held = self._position(), work.topics.look()
                 passed = any(held.beginnings.get(range_.at, range_.end) > range_.start for range_ in epoch.ranges)
                 if not passed and not (position and recreated(position, held)):
                     raise
@@ -134,6 +136,15 @@ class _Run:
             work.settle()
         self.last = position
         self.behind = behind(position.offsets, held) if position is not None else None
+
+    def _position(self) -> Position | None:
+        """From the table. A RESTORE may come under a run: whatever belongs to it is done wherever it is found."""
+        position = self._work.position()
+        restored = position is not None and position.restored_to is not None and position.version != self._looked_back
+        if position is not None and restored and self._work.restored is not None:
+            self._work.restored(position)
+            self._looked_back = position.version
+        return position
 
     def _look(self) -> TopicsHeld:
         held = self._work.topics.look()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from connector.protocol.plan import next_epoch
-from connector.protocol.recover import Remaining, TopicsHeld, refuse_recreated, without_lost
+from connector.protocol.recover import Remaining, TopicsHeld, refuse_recreated, refuse_replaced, without_lost
 from sinks.contract import Epoch, Position
 from sinks.errors import ConfigurationError, PositionMismatch
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
@@ -62,6 +62,7 @@ def epoch_of(
             f"The batch holds records of {', '.join(sorted(unknown))}, which source.topics doesn't name.",
             hint="Name the topics that the query subscribes to.",
         )
+    refuse_replaced(position)
     refuse_recreated(position.topics if position else {}, held.ids)
     if position is None and batch.number > 0:
         raise PositionMismatch(

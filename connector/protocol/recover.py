@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sinks.contract import Position
-from sinks.errors import OffsetsLost, TopicRecreated
+from sinks.errors import OffsetsLost, TableReplaced, TopicRecreated
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 
@@ -60,12 +60,13 @@ def resume(
     a partition that isn't in it has appeared since, and stands at offset 0. What Kafka has removed of it meanwhile is
     lost like any other record. ``remaining`` is asked for what is left of partitions that have lost records.
 
-    Raises TopicRecreated; OffsetsLost where Kafka's log ends before the stored offset, or starts behind it (the
-    latter unless ``continue_on_data_loss``).
+    Raises TableReplaced; TopicRecreated; OffsetsLost where Kafka's log ends before the stored offset, or starts behind
+    it (the latter unless ``continue_on_data_loss``).
     """
     if position is None:
         started = start()
         return Resumption(Offsets({at: started.get(at, beginning) for at, beginning in held.beginnings.items()}))
+    refuse_replaced(position)
     refuse_recreated(position.topics, held.ids)
     resumed = Offsets({at: position.offsets.get(at, 0) for at in held.beginnings})
     for at, next_ in resumed.items():
@@ -96,6 +97,12 @@ def without_lost(
     # What is left out on purpose is lost as well.
     skipped = [replace(gap, end=max(gap.end, min(remains[gap.at].start, held.ends[gap.at]))) for gap in lost]
     return Resumption(Offsets({**offsets, **{gap.at: gap.end for gap in skipped}}), tuple(skipped))
+
+
+def refuse_replaced(position: Position | None) -> None:
+    """Offsets belong to rows: where somebody has replaced those, going on would make a gap that nothing shows."""
+    if position is not None and position.replaced:
+        raise TableReplaced.by(position.replaced)
 
 
 def refuse_recreated(stored: Mapping[str, str], current: Mapping[str, str]) -> None:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta.clauses import Change, Merge
-from sinks.delta.commit import PipelineCommits, merge_epoch, past_conflicts, without_position
+from sinks.delta.commit import PipelineCommits, merge_epoch, without_position
+from sinks.delta.conflicts import past_conflicts
 from sinks.delta.table import DeltaTable
 from sinks.raised import identifier, raise_sql, struct_sql
 

@@ -35,6 +35,6 @@ class DeltaAppend:
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
         # Options of one write, not of the session: nothing else can pick them up.
         writer = rows.writeTo(self._table.sql)
-        for name, value in {**options(epoch), **evolution(self._table)}.items():
+        for name, value in {**options(self._table, epoch), **evolution(self._table)}.items():
             writer = writer.option(name, value)
         return self._commits.commit(epoch, writer.append)

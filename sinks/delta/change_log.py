@@ -54,7 +54,7 @@ class ChangeLog:
         # Whatever number of partitions a small epoch was read from, it is one file.
         rows = rows.coalesce(1 + epoch.span // _RECORDS_PER_FILE)
         writer = rows.writeTo(self.table.sql)
-        for name, value in options(epoch).items():
+        for name, value in options(self.table, epoch).items():
             writer = writer.option(name, value)
         return commits.commit(epoch, writer.append)
 
@@ -67,7 +67,7 @@ class ChangeLog:
         commits = self._find()
         assert commits is not None
         anew = replace(epoch, expected=commits.position())
-        writer = no_rows.write.format("delta").mode("overwrite").options(**options(anew))
+        writer = no_rows.write.format("delta").mode("overwrite").options(**options(table, anew))
         assert table.path is not None
         return commits.commit(anew, lambda: writer.save(table.path))
 

@@ -17,88 +17,72 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Container, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, TypeVar
-
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
+from typing import TYPE_CHECKING
 
 from sinks.contract import Committed, Epoch, Position
-from sinks.delta.clauses import NOT_NEW
+from sinks.delta.conflicts import first_line, past_conflicts
 from sinks.delta.log import DeltaLog
 from sinks.delta.metadata import CommitMetadata
-from sinks.delta.position import Cloned, Commit, FromRows, Own, Standing, Unwritten, find, from_rows, lineage
+from sinks.delta.past_commits import PastCommits
+from sinks.delta.position import (
+    Cloned,
+    Commit,
+    FromRows,
+    Own,
+    Standing,
+    Unwritten,
+    another_table,
+    changes_rows,
+    find,
+    from_rows,
+    how_replaced,
+    in_words,
+    lineage,
+    replaces,
+)
 from sinks.delta.table import DeltaTable
-from sinks.errors import CommitSkipped, CommitUnknown, Fenced, LakelockError, NotADeltaTable, PositionMismatch
-from sinks.raised import raised
+from sinks.errors import (
+    CommitSkipped,
+    CommitUnknown,
+    Fenced,
+    LakelockError,
+    NotADeltaTable,
+    PositionMismatch,
+    TableReplaced,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_CONFLICTS = (
-    "CONCURRENT_APPEND",
-    "CONCURRENT_DELETE",
-    "METADATA_CHANGED",
-    "PROTOCOL_CHANGED",
-    "CONCURRENT_WRITE",
-)
 _CONF = {
     "txnAppId": "spark.databricks.delta.write.txnAppId",
     "txnVersion": "spark.databricks.delta.write.txnVersion",
     "userMetadata": "spark.databricks.delta.commitInfo.userMetadata",
 }
-_FIRST_LOOK = 20
 _READ_AGAIN_SECONDS = 60.0
 _LONG_AGO = datetime.min.replace(tzinfo=timezone.utc)
-
-
-@dataclass
-class _History:
-    """The table's commits, read in growing steps: mostly the newest few are enough."""
-
-    table: DeltaTable
-    _commits: dict[int, Commit] = field(default_factory=dict)
-    _limit: int = 0
-    _complete: bool = False
-
-    def newest(self) -> Commit:
-        if not self._commits:
-            self._read(_FIRST_LOOK)
-        return self._commits[max(self._commits)]
-
-    def at(self, version: int) -> Commit | None:
-        """None once Delta has cleaned the log there."""
-        newest = self.newest().version
-        while version not in self._commits and not self._complete and version <= newest:
-            self._read(max(self._limit * 8, newest - version + _FIRST_LOOK))
-        return self._commits.get(version)
-
-    def after(self, version: int | None) -> list[Commit]:
-        """Commits newer than ``version``, newest first; all that the first look shows where it is None."""
-        newest = self.newest().version
-        oldest = max(self._commits) - _FIRST_LOOK if version is None else version
-        commits = (self.at(number) for number in range(newest, max(oldest, -1), -1))
-        return [commit for commit in commits if commit is not None]
-
-    def _read(self, limit: int) -> None:
-        read = self.table.history(limit)
-        self._commits = {commit.version: commit for commit in read}
-        self._limit, self._complete = limit, len(read) < limit
 
 
 class PipelineCommits:
     """The commits of one pipeline in one table."""
 
-    def __init__(self, table: DeltaTable, *, pipeline: str, topics: Container[str]) -> None:
+    def __init__(
+        self, table: DeltaTable, *, pipeline: str, topics: Container[str], stops_at_changes: bool = False
+    ) -> None:
+        """``stops_at_changes``: rows that somebody else has deleted or changed count as replaced."""
         self._table = table
         self._pipeline = pipeline
         self._topics = topics
+        self._stops_at_changes = stops_at_changes
         self._log_retention = timedelta(days=30)
         self._known: tuple[Position, float] | None = None
         """What the table's newest version said, and when it was read (monotonic, in seconds)."""
 
     def position(self) -> Position | None:
         """Read from the table; None where it isn't there, or no epoch was ever committed to it."""
+        self._refuse_another()
         detail, log = self._table.detail(), self._table.log
         if detail is None or log is None:
             return None
@@ -114,11 +98,37 @@ class PipelineCommits:
         self._known = (found, time.monotonic()) if found is not None else None
         return found
 
+    def _refuse_another(self, *, surely: bool = False) -> None:
+        """Raises TableReplaced where the folder is another table's now, or gone.
+
+        As long as the last commit that this run knows is there all is well, which is asked without a Spark job.
+        ``surely``: by the table's id, whatever is there.
+        """
+        known, log = self._known[0] if self._known is not None else None, self._table.log
+        if log is None or (not surely and (known is None or known.version is None or log.has(known.version))):
+            return
+        before = self._table.detail()
+        self._known = None
+        self._table.forget()
+        now = self._table.detail()
+        # Else Delta has cleaned its log so far.
+        if now is None or before is None or now.id != before.id:
+            raise TableReplaced.by(
+                another_table(before.id if before else "", now.id if now else ""), repr(self._table.label)
+            )
+
+    @property
+    def _table_id(self) -> str:
+        detail = self._table.detail()
+        return detail.id if detail is not None else ""
+
     def _read(self, log: DeltaLog) -> Position | None:
-        history = _History(self._table)
+        history = PastCommits(self._table)
         newest = history.newest().version
         standing = self._standing(log, history, newest)
-        how = "commit"
+        if isinstance(standing, Own) and standing.metadata.table != self._table_id:
+            self._table.forget()  # a RESTORE brings back the id, too
+        how, replaced = "commit", how_replaced(standing, self._table_id)
         if isinstance(standing, Cloned):
             standing, how = self._in_source(standing), "cloned"
         if isinstance(standing, FromRows):
@@ -128,7 +138,9 @@ class PipelineCommits:
                 epoch = log.highest_txn(self._pipeline)
                 if not rows and not epoch:
                     return None
-                return Position(epoch, rows, version=newest, refresh_after=_LONG_AGO, source="rows")
+                # What was replaced before the pipeline's first epoch was never its own.
+                replaced = replaced if epoch else ""
+                return Position(epoch, rows, version=newest, refresh_after=_LONG_AGO, source="rows", replaced=replaced)
             standing = found
         if isinstance(standing, Unwritten):
             return self._before(standing.first, newest, log.highest_txn(self._pipeline))
@@ -138,7 +150,7 @@ class PipelineCommits:
             epoch = max(epoch, log.highest_txn(self._pipeline))
             how = "restored" if how == "commit" else how
         found_at = self._position(standing.commit, standing.metadata)
-        return replace(found_at, epoch=epoch, version=newest, source=how, restored_to=restored_to)
+        return replace(found_at, epoch=epoch, version=newest, source=how, restored_to=restored_to, replaced=replaced)
 
     def _before(self, first: Own, newest: int, highest: int) -> Position:
         """Where the pipeline stood before its first epoch, once higher numbers are taken."""
@@ -155,7 +167,7 @@ class PipelineCommits:
     def lineage(self) -> Iterator[tuple[Commit, CommitMetadata]]:
         """The commits that led to what the table holds, newest first, as far back as its history goes."""
         if self._table.detail() is not None:
-            history = _History(self._table)
+            history = PastCommits(self._table)
             yield from lineage(history.newest().version, history.at, pipeline=self._pipeline)
 
     def is_own(self, version: int, metadata: CommitMetadata) -> bool:
@@ -165,7 +177,7 @@ class PipelineCommits:
 
     def at(self, version: int) -> Own | None:
         """The commit that says where the pipeline stood at a version of the table."""
-        log, history = self._table.log, _History(self._table)
+        log, history = self._table.log, PastCommits(self._table)
         if log is None or not 0 <= version <= history.newest().version:
             return None
         standing = self._standing(log, history, version)
@@ -176,6 +188,7 @@ class PipelineCommits:
         return past_conflicts(lambda: self._attempt(epoch, write))
 
     def _attempt(self, epoch: Epoch, write: Callable[[], None]) -> Committed:
+        self._refuse_another()
         already = self._refuse_changed(epoch)
         if already is not None:
             return already
@@ -185,12 +198,14 @@ class PipelineCommits:
             # An error is no proof that nothing was committed: the answer may have been lost.
             try:
                 landed = self._find(epoch)
+                if landed is None:
+                    self._refuse_another(surely=True)
             except LakelockError:
                 raise
             except Exception:
                 raise CommitUnknown(
                     f"Epoch {epoch.number} may or may not have been committed to {self._table.label!r}: the write "
-                    f"failed ({_first_line(error)}) and the table can't be read.",
+                    f"failed ({first_line(error)}) and the table can't be read.",
                     hint="Run the pipeline again: it reads the position from the table and goes on from there.",
                 ) from error
             if landed is None:
@@ -198,6 +213,7 @@ class PipelineCommits:
             return landed
         landed = self._find(epoch)
         if landed is None:
+            self._refuse_another(surely=True)
             raise CommitSkipped(
                 f"Delta reported success for epoch {epoch.number}, but no commit of it stands in "
                 f"{self._table.label!r}: a higher number was taken under the name {self._pipeline!r}, and Delta skips "
@@ -223,7 +239,7 @@ class PipelineCommits:
         base = self._base(epoch)
         if not self.committed_after(base):
             return None
-        for commit in _History(self._table).after(base):
+        for commit in PastCommits(self._table).after(base):
             metadata = self._own(commit)
             if metadata is not None:
                 if metadata.owner != epoch.owner:
@@ -234,6 +250,8 @@ class PipelineCommits:
                     f"expected {_describe(epoch.expected)} in {self._table.label!r}, found epoch {metadata.epoch} "
                     f"with {metadata.offsets.to_json()}"
                 )
+            if base is not None and self._stops(commit):
+                raise TableReplaced.by(in_words(commit), repr(self._table.label))
             if base is not None and commit.operation in ("RESTORE", "CLONE"):
                 raise PositionMismatch(
                     f"expected {_describe(epoch.expected)} in {self._table.label!r}, found a {commit.operation} at "
@@ -248,7 +266,7 @@ class PipelineCommits:
         landed = self._next(base, epoch) if base is not None else None
         if landed is not None:
             return landed
-        history = _History(self._table)
+        history = PastCommits(self._table)
         for commit in history.after(base):
             metadata = CommitMetadata.from_json(commit.user_metadata, pipeline=self._pipeline)
             if metadata is None or metadata.epoch < epoch.number:
@@ -278,13 +296,17 @@ class PipelineCommits:
         metadata = CommitMetadata.from_json(commit.user_metadata, pipeline=self._pipeline)
         return metadata if metadata is not None and self.is_own(commit.version, metadata) else None
 
-    def _standing(self, log: DeltaLog, history: _History, version: int) -> Standing:
+    def _standing(self, log: DeltaLog, history: PastCommits, version: int) -> Standing:
         return find(
             version,
             history.at,
             lambda at, metadata: log.holds_txn(at, self._pipeline, metadata.epoch),
             pipeline=self._pipeline,
+            stops=self._stops,
         )
+
+    def _stops(self, commit: Commit) -> bool:
+        return replaces(commit) or (self._stops_at_changes and changes_rows(commit))
 
     def _in_source(self, clone: Cloned) -> Own | FromRows | Unwritten:
         """What the source's history says of the cloned version; its rows tell where it can't be read any more."""
@@ -299,7 +321,7 @@ class PipelineCommits:
                 log = table.log
                 if log is None:
                     return FromRows()
-                standing = self._standing(log, _History(table), standing.version)
+                standing = self._standing(log, PastCommits(table), standing.version)
         except (PySparkException, NotADeltaTable):
             return FromRows()
         return standing
@@ -330,31 +352,18 @@ def fenced(epoch: Epoch, label: str, *, owner: str, number: int) -> Fenced:
     )
 
 
-Result = TypeVar("Result")
-
-
-def past_conflicts(write: Callable[[], Result]) -> Result:
-    """Again where another commit got in between: OPTIMIZE, another pipeline, a person's UPDATE. It left nothing."""
-    attempts = Retrying(
-        retry=retry_if_exception(is_conflict),
-        stop=stop_after_attempt(6),
-        wait=wait_random_exponential(multiplier=0.2, max=5),
-        reraise=True,
-    )
-    return attempts(write)
-
-
 def without_position(epoch: Epoch, rows: int | None) -> Committed:
     """Of a write that keeps no offsets: nothing but the consumer group knows where it stands."""
     return Committed(Position(epoch.number, epoch.offsets, owner=epoch.owner, delivery=epoch.delivery), rows)
 
 
-def options(epoch: Epoch) -> dict[str, str]:
+def options(table: DeltaTable, epoch: Epoch) -> dict[str, str]:
     """What makes a Delta write the commit of this epoch: number (the fence) and metadata (the position)."""
+    detail = table.detail()
     return {
         "txnAppId": epoch.pipeline,
         "txnVersion": str(epoch.number),
-        "userMetadata": CommitMetadata.of(epoch).to_json(),
+        "userMetadata": CommitMetadata.of(epoch, detail.id if detail else "").to_json(),
     }
 
 
@@ -367,28 +376,12 @@ def merge_epoch(table: DeltaTable, epoch: Epoch, rows: DataFrame, view: str, mer
     conf = table.spark.conf
     rows.createOrReplaceTempView(view)
     try:
-        for name, value in options(epoch).items():
+        for name, value in options(table, epoch).items():
             conf.set(_CONF[name], value)
         table.spark.sql(merge).collect()
     finally:
         for name in _CONF.values():
             conf.unset(name)
-
-
-def is_conflict(error: BaseException) -> bool:
-    """Another commit got in between, which has nothing to do with the pipeline's position."""
-    if isinstance(error, LakelockError):
-        return False
-    found = raised(error)
-    if found is not None:
-        return bool(found["kind"] == NOT_NEW)
-    text = _first_line(error).upper().replace("EXCEPTION", "")
-    return any(conflict in text or conflict.replace("_", "") in text for conflict in _CONFLICTS)
-
-
-def _first_line(error: BaseException) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return " ".join([type(error).__name__, *lines[:2]])[:500]
 
 
 def _describe(position: Position | None) -> str:

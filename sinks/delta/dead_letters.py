@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from sinks.contract import Epoch
-from sinks.delta.commit import past_conflicts
+from sinks.delta.conflicts import past_conflicts
 from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.offsets import Offsets
 from sinks.raised import literal
@@ -123,7 +123,8 @@ class DeadLetters:
         reopened = {"_retried_epoch": "NULL", "_retried_at": "NULL"}
         self._update(reopened, f"_retried_epoch > {int(restored_to)} AND {_passed(offsets)}")
         again = {"_retry": "NULL", "_retried_epoch": f"{int(highest) + 1}L", "_retried_at": "current_timestamp()"}
-        self._update(again, f"_retried_epoch IS NULL AND epoch <= {int(highest)} AND {_passed(offsets, not_='NOT ')}")
+        # A partition that the offsets don't name is read again from offset 0.
+        self._update(again, f"_retried_epoch IS NULL AND epoch <= {int(highest)} AND NOT {_passed(offsets)}")
 
     def _update(self, values: dict[str, str], where: str) -> int:
         sets = ", ".join(f"{name} = {value}" for name, value in values.items())
@@ -156,13 +157,13 @@ def identified(letters: DataFrame) -> DataFrame:
     return rows.dropDuplicates([*IDENTITY])
 
 
-def _passed(offsets: Offsets, *, not_: str = "") -> str:
-    """SQL: whether a record lies before these offsets; of a partition that isn't among them none does, or doesn't."""
+def _passed(offsets: Offsets) -> str:
+    """SQL: whether a record lies before these offsets; of a partition that isn't among them none does."""
     each = (
-        f"(_topic = {literal(at.topic)} AND _partition = {at.partition} AND {not_}_offset < {offset})"
+        f"(_topic = {literal(at.topic)} AND _partition = {at.partition} AND _offset < {offset})"
         for at, offset in offsets.items()
     )
-    return f"({' OR '.join(each) or 'false'})"
+    return f"coalesce({' OR '.join(each) or 'false'}, false)"
 
 
 def _time(at: datetime) -> str:

@@ -27,7 +27,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from sinks.contract import Committed, Epoch, Position
-from sinks.delta.commit import PipelineCommits, merge_epoch, past_conflicts, without_position
+from sinks.delta.commit import PipelineCommits, merge_epoch, without_position
+from sinks.delta.conflicts import past_conflicts
 from sinks.delta.kept import kept
 from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.delta.tombstones import Tombstones

@@ -40,9 +40,11 @@ class CommitMetadata:
     delivery: str = "transactional"
     clock: Clock = field(default_factory=Clock)
     batch: str = ""
+    table: str = ""
+    """Delta's id of the table that the commit was made for: another one of that name isn't it."""
 
     @classmethod
-    def of(cls, epoch: Epoch) -> CommitMetadata:
+    def of(cls, epoch: Epoch, table: str = "") -> CommitMetadata:
         base = epoch.expected.version if epoch.expected else None
         return cls(
             epoch.pipeline,
@@ -57,6 +59,7 @@ class CommitMetadata:
             epoch.delivery,
             epoch.clock,
             epoch.batch,
+            table,
         )
 
     @classmethod
@@ -109,6 +112,8 @@ class CommitMetadata:
             fields["clock"] = self.clock.to_dict()
         if self.batch:
             fields["batch"] = self.batch
+        if self.table:
+            fields["table"] = self.table
         text = _text(fields)
         if len(text) <= _MUCH:
             return text
@@ -148,6 +153,7 @@ class CommitMetadata:
                 delivery=str(fields.get("delivery", "transactional")),
                 clock=Clock.from_dict(fields.get("clock", {})),
                 batch=str(fields.get("batch", "")),
+                table=str(fields.get("table", "")),
                 lost=tuple(OffsetRange(*gap) for gap in fields.get("lost", ())),
             )
         except (KeyError, TypeError, ValueError, AttributeError, zlib.error):

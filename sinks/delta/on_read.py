@@ -35,7 +35,7 @@ from sinks.contract import Committed, Epoch, Position
 from sinks.delta.change_log import ChangeLog
 from sinks.delta.commit import PipelineCommits, fenced
 from sinks.delta.table import DeltaTable
-from sinks.errors import Fenced, PositionMismatch
+from sinks.errors import Fenced, PositionMismatch, TableReplaced
 from sinks.raised import identifier, literal, problem
 from sinks.types import sql_type
 
@@ -97,8 +97,10 @@ class Standing:
 
     @property
     def position(self) -> Position | None:
-        if self.goes_on or self.table is None:
-            return self.log if self.goes_on else None
+        if self.table is None:
+            return None
+        if self.goes_on and self.log is not None:
+            return replace(self.log, replaced=self.table.replaced)
         # Numbers only grow: those that the log has taken aren't free.
         return replace(self.table, epoch=max(self.table.epoch, self.log.epoch if self.log else 0))
 
@@ -194,6 +196,8 @@ class MergeOnRead:
         found = self.standing()
         if not found.unfolded or found.table is None or found.log is None:
             return None
+        if found.table.replaced:
+            raise TableReplaced.by(found.table.replaced, repr(self._of.label))
         try:
             return self._fold(found.table, found.log, owner, found.log.epoch)
         except Fenced:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from sinks.contract import Committed, Epoch
 from sinks.delta.append import evolution
 from sinks.delta.clauses import Merge
-from sinks.delta.commit import past_conflicts, without_position
+from sinks.delta.commit import without_position
+from sinks.delta.conflicts import past_conflicts
 from sinks.delta.merge import SOURCE, UpsertRule
 from sinks.delta.table import DeltaTable
 from sinks.delta.upsert import Merges, about_moved_keys

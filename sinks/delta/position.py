@@ -42,6 +42,31 @@ class Commit:
     parameters: Mapping[str, str | None]
     user_metadata: str | None
     written: Written = Written()
+    user: str | None = None
+    """Who made it, where the platform says so."""
+
+
+_REPLACING = ("REPLACE", "CREATE OR REPLACE", "TRUNCATE")
+
+
+def replaces(commit: Commit) -> bool:
+    """Whether this commit left no row of those before it, for another reason than that they were to be deleted."""
+    named = any(commit.operation.startswith(operation) for operation in _REPLACING)
+    said = {name: (value or "").strip('"').lower() for name, value in commit.parameters.items()}
+    overwrites = said.get("mode") == "overwrite" or said.get("outputMode") == "complete"
+    partly = said.get("predicate") or said.get("isDynamicPartitionOverwrite") == "true"
+    return named or (overwrites and not partly)
+
+
+def changes_rows(commit: Commit) -> bool:
+    """Whether this commit has, or may have, taken away or changed rows, and isn't that of a pipeline."""
+    return commit.operation in ("DELETE", "UPDATE", "MERGE") and '"lakelock"' not in (commit.user_metadata or "")
+
+
+def in_words(commit: Commit) -> str:
+    by = f" by {commit.user}" if commit.user else ""
+    mode = " (overwrite)" if commit.operation == "WRITE" else ""
+    return f"version {commit.version}, {commit.operation}{mode}{by} at {commit.timestamp:%Y-%m-%d %H:%M:%S} UTC"
 
 
 @dataclass(frozen=True)
@@ -52,6 +77,8 @@ class Own:
     commit: Commit
     restored: bool
     """A RESTORE lies in between: higher epoch numbers may have been taken."""
+    replaced: Commit | None = None
+    """Somebody else's newest commit since that this one was planned which replaced what the pipeline had written."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +87,8 @@ class Cloned:
 
     source: str
     version: int
+    replaced: Commit | None = None
+    """The newest commit since that has replaced all rows."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +103,8 @@ class Unwritten:
 class FromRows:
     """Only the rows can tell: the history has been cleaned, or holds no commit of ours."""
 
+    replaced: Commit | None = None
+    """The newest commit of the history that has replaced all rows of the table."""
     candidates: tuple[Own, ...] = ()
     """After ``RESTORE ... TO TIMESTAMP``, which leaves no version behind: the commits that it may have gone back to,
     oldest first. The first whose offsets reach the rows' coordinates is the one: up to the next, no row was added."""
@@ -82,39 +113,59 @@ class FromRows:
 Standing = Own | Cloned | FromRows | Unwritten
 
 
+def how_replaced(standing: Standing, table_id: str) -> str:
+    """How somebody else has replaced what the pipeline had written, in words; empty: nobody has."""
+    if isinstance(standing, Unwritten):
+        return ""
+    if standing.replaced is not None:
+        return in_words(standing.replaced)
+    made_for = standing.metadata.table if isinstance(standing, Own) else ""
+    return another_table(made_for, table_id) if made_for and made_for != table_id else ""
+
+
+def another_table(before: str, now: str) -> str:
+    made = f"Delta's id is {now}" if now else "there is none now"
+    return f"the table was removed, or made again under its name ({made}, it was {before})"
+
+
 def find(
     newest: int,
     commit_at: Callable[[int], Commit | None],
     is_own: Callable[[int, CommitMetadata], bool],
     *,
     pipeline: str,
+    stops: Callable[[Commit], bool] = replaces,
 ) -> Standing:
     """Walk back from version ``newest``.
 
     ``commit_at`` gives the entry of a version, None once the log was cleaned. ``is_own`` tells whether the commit of
-    that version really took the epoch: user metadata alone can be a stale copy in anybody's commit.
+    that version really took the epoch: user metadata alone can be a stale copy in anybody's commit. ``stops``: whether
+    the pipeline doesn't go on after a commit of somebody else.
 
     Raises PositionMismatch where a RESTORE slipped in under an epoch that was being written, UnsupportedFormat.
     """
     version, restored = newest, False
+    replaced: Commit | None = None
     while version >= 0 and (commit := commit_at(version)) is not None:
         metadata = CommitMetadata.from_json(commit.user_metadata, pipeline=pipeline)
         if metadata is not None and is_own(version, metadata):
             _refuse_overtaken(metadata, commit, commit_at)
-            return Own(metadata, commit, restored)
+            return Own(metadata, commit, restored, replaced or _replaced_under(metadata, commit, commit_at, stops))
+        if replaced is None and stops(commit):
+            replaced = commit
         if commit.operation == "RESTORE":
             restored = True
             target = commit.parameters.get("version")
             if target is None:
-                return FromRows(_own_before(version, commit_at, is_own, pipeline))
+                return FromRows(replaced, _own_before(version, commit_at, is_own, pipeline))
             version = int(target)
         elif commit.operation == "CLONE":
-            return Cloned(str(commit.parameters["source"]), int(commit.parameters["sourceVersion"] or 0))
+            return Cloned(str(commit.parameters["source"]), int(commit.parameters["sourceVersion"] or 0), replaced)
         else:
             version -= 1
     # With all of its history the table says that the pipeline had no commit yet: not that it was cleaned away.
     first = _first_own(newest, commit_at, is_own, pipeline) if restored and version < 0 else None
-    return Unwritten(first) if first is not None and first.metadata.since else FromRows()
+    return Unwritten(first) if first is not None and first.metadata.since else FromRows(replaced)
 
 
 def _first_own(
@@ -170,6 +221,19 @@ def _own_before(
         if metadata is not None and is_own(earlier, metadata):
             found.append(Own(metadata, commit, restored=True))
     return tuple(reversed(found))
+
+
+def _replaced_under(
+    metadata: CommitMetadata,
+    commit: Commit,
+    commit_at: Callable[[int], Commit | None],
+    stops: Callable[[Commit], bool],
+) -> Commit | None:
+    """A commit that replaced all rows between the version that an epoch was planned on and the epoch's own."""
+    if metadata.base is None:
+        return None
+    between = (commit_at(version) for version in range(commit.version - 1, metadata.base, -1))
+    return next((found for found in between if found is not None and stops(found)), None)
 
 
 def _refuse_overtaken(metadata: CommitMetadata, commit: Commit, commit_at: Callable[[int], Commit | None]) -> None:

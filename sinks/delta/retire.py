@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sinks.contract import Committed, Epoch
-from sinks.delta.commit import PipelineCommits, merge_epoch, past_conflicts
+from sinks.delta.commit import PipelineCommits, merge_epoch
+from sinks.delta.conflicts import past_conflicts
 from sinks.delta.table import DeltaTable
 from sinks.raised import identifier, literal, struct_sql
 

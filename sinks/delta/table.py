@@ -36,6 +36,8 @@ class Detail:
 
     location: str
     properties: Mapping[str, str]
+    id: str = ""
+    """Delta's own: a table that was dropped and made again, or replaced, has another."""
 
     @property
     def log_retention(self) -> timedelta:
@@ -90,12 +92,16 @@ class DeltaTable:
     def detail(self) -> Detail | None:
         """None where there is no table yet; raises NotADeltaTable where there is something else.
 
-        Asked once: where a table is, and how long it keeps its log, doesn't change during a run. Not by ``DESCRIBE
-        DETAIL``, which reads the table's whole list of files to count them.
+        Asked once, until it is ``forgotten``: where a table is, and how long it keeps its log, doesn't change during a
+        run, unless it is replaced.
         """
         if self._detail is None:
             self._detail = self._ask_detail()
         return self._detail
+
+    def forget(self) -> None:
+        """Ask anew: it may be another table now."""
+        self._detail = None
 
     def exists(self) -> bool:
         """``detail`` of a table that may lie inside another one's folder: Delta would take its path for a partition of
@@ -122,6 +128,7 @@ class DeltaTable:
         try:
             described = self.spark.sql(f"DESCRIBE TABLE EXTENDED {self.sql}").collect()
             properties = self.spark.sql(f"SHOW TBLPROPERTIES {self.sql}").collect()
+            detail = self.spark.sql(f"DESCRIBE DETAIL {self.sql}").select("format", "id").first()
         except AnalysisException as error:
             if "DELTA_MISSING_DELTA_TABLE" in str(error):
                 if self.path is None or self._holds_files():
@@ -134,7 +141,8 @@ class DeltaTable:
         information = {row["col_name"]: row["data_type"] for row in described}
         if information.get("Provider", "").lower() != "delta":
             raise self._not_delta()
-        return Detail(information["Location"], {row["key"]: row["value"] for row in properties})
+        table_id = detail["id"] if detail is not None and detail["format"] == "delta" else None
+        return Detail(information["Location"], {row["key"]: row["value"] for row in properties}, table_id or "")
 
     def _holds_files(self) -> bool:
         files = self.spark.read.format("binaryFile").option("recursiveFileLookup", "true")
@@ -266,7 +274,7 @@ class DeltaTable:
             self.spark.sql(f"DESCRIBE HISTORY {self.sql} LIMIT {int(limit)}")
             .selectExpr(
                 "version", "unix_millis(timestamp) AS millis", "operation", "operationParameters", "userMetadata",
-                "operationMetrics",
+                "operationMetrics", "userName",
             )
             .collect()
         )  # fmt: skip
@@ -278,6 +286,7 @@ class DeltaTable:
                 dict(row["operationParameters"] or {}),
                 row["userMetadata"],
                 written(row["operation"], row["operationMetrics"] or {}),
+                row["userName"],
             )
             for row in rows
         ]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from sinks.contract import Committed, Epoch, Position, Prepared, Sink
 from sinks.delta.table import DeltaTable
 from sinks.delta.upsert import about_moved_keys
-from sinks.errors import Fenced, PositionMismatch, PreparedLost
+from sinks.errors import Fenced, PositionMismatch, PreparedLost, TableReplaced
 from sinks.staging import Staging
 
 if TYPE_CHECKING:
@@ -48,7 +48,10 @@ class TwoPhaseDelta:
         """Of this process's last commit: the sink itself looks whether anything came after it."""
 
     def position(self) -> Position | None:
-        return self._sink.position()
+        stands = self._sink.position()
+        if stands is not None and stands.replaced:
+            raise TableReplaced.by(stands.replaced, repr(self._table.label))
+        return stands
 
     def prepare(self, epoch: Epoch, rows: DataFrame) -> Prepared:
         staging = self._staging
@@ -58,7 +61,7 @@ class TwoPhaseDelta:
         return prepared
 
     def commit(self, epoch: Epoch, prepared: Prepared) -> Committed:
-        stands, self._last = self._last or self._sink.position(), None
+        stands, self._last = self._last or self.position(), None
         if stands is not None and stands.epoch >= epoch.number:
             if (stands.epoch, stands.owner) == (epoch.number, epoch.owner):
                 return _readable(Committed(stands, rows=0, already=True))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from sinks.delta.commit import is_conflict, past_conflicts
+from sinks.delta.conflicts import is_conflict, past_conflicts
 from sinks.delta.table import DeltaTable
 from sinks.settings import with_settings
 

@@ -1,5 +1,6 @@
 """`lakelock dead-letters --retry`: what is right by now gets in, once, whatever crashes; and letters in a topic."""
 
+import threading
 from itertools import islice
 from typing import Any
 
@@ -98,6 +99,34 @@ def test_the_table_taken_back_takes_its_letters_along(lake: Lake, topic: Topic) 
     lake.pipeline(**wide(lake)).run()
     assert lake.rows() == [("b", 1), ("c", 2)]
     assert letters(lake, "epoch", "_retried_epoch") == [(0, 1, 4), (1, 5, None), (2, 3, 4)]
+
+
+def test_the_table_taken_back_under_a_run_takes_its_letters_along(lake: Lake, topic: Topic) -> None:
+    """Also those of a partition that was added after the version that it went back to: they are read once more."""
+    send(topic, S % ("b", 1))
+    lake.pipeline(**setting_aside(lake)).run()
+    before = lake.version()
+    assert lake.pipeline(**wide(lake)).retry_dead_letters().through == 1
+    topic.broker.add_partitions(topic.name, 3)
+    topic.send((None, b"{"), partition=2)
+    stop, rounds = threading.Event(), []
+
+    def behind_its_back(event: Event) -> None:
+        if event.step is Step.WAITING:
+            rounds.append(event)
+            if len(rounds) == 1:
+                lake.sql(f"RESTORE TABLE {{t}} TO VERSION AS OF {before}")
+                send(topic, N % ("d", 4))
+            if len(rounds) == 3:
+                stop.set()
+
+    lake.pipeline(**setting_aside(lake, trigger={"interval": "1 second"})).run(stop=stop, observers=[behind_its_back])
+    assert lake.rows() == [("d", 4)]
+    # Both are open, and each once: one was reopened, the other closed and, read once more, bad again.
+    stands = letters(lake, "_topic", "_partition", "_retried_epoch")
+    assert [row[1:] for row in stands if row[-1] is None] == [(topic.name, 0, None), (topic.name, 2, None)]
+    assert lake.pipeline(**wide(lake)).retry_dead_letters().through == 1
+    assert lake.rows() == [("b", 1), ("d", 4)]
 
 
 @pytest.mark.parametrize("kind", ["upsert", pytest.param("history", marks=pytest.mark.breadth)])

@@ -1,0 +1,142 @@
+"""A table that somebody else has replaced, between two runs or under one: nothing is written to what it is now."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from another_engine import query
+from audits import counts, verify
+from conftest import Lake, Topic
+from typer.testing import CliRunner
+
+from connector.cli import app
+from connector.protocol.steps import Event, Step
+from sinks.errors import TableReplaced
+
+
+def some(first: int, count: int) -> list[tuple[str, int]]:
+    return [(f"k{number}", number) for number in range(first, first + count)]
+
+
+REPLACED = [
+    ("CREATE OR REPLACE TABLE {t} USING delta AS SELECT * FROM {t} WHERE n = 0", "CREATE OR REPLACE TABLE AS SELECT"),
+    ("INSERT OVERWRITE {t} SELECT * FROM {t} WHERE n = 0", r"WRITE \(overwrite\)"),
+]
+
+
+@pytest.mark.parametrize(("statement", "operation"), REPLACED)
+def test_a_table_that_was_replaced_between_two_runs_stops_the_next(
+    statement: str, operation: str, lake: Lake, topic: Topic
+) -> None:
+    topic.send_rows(some(0, 5))
+    lake.pipeline().run()
+    lake.sql(statement)
+    topic.send_rows(some(5, 2))
+    with pytest.raises(TableReplaced, match=rf"version 2, {operation}.* UTC") as stopped:
+        lake.pipeline().run()
+    for way_on in ("rewind", "replay", "accept"):
+        assert f"lakelock {way_on} FILE" in stopped.value.hint
+    with pytest.raises(TableReplaced):
+        lake.pipeline().check()
+    assert lake.rows() == some(0, 1)
+    found = verify(lake)
+    assert counts(found)["lost"] == 4
+    file = lake.file()
+    if "OVERWRITE" in statement:
+        done = CliRunner().invoke(app, ["accept", str(file)])
+        assert (done.exit_code, "takes the table as it is" in done.stdout) == (0, True), done.output
+        again = CliRunner().invoke(app, ["accept", str(file)])
+        assert (again.exit_code, "nothing to accept" in again.stderr) == (2, True), again.output
+        kept = some(0, 1)
+    else:
+        lake.pipeline().rewind(to_version=1, confirm=lambda _: True)
+        kept = some(0, 5)
+    lake.pipeline().run()
+    assert lake.rows() == sorted(kept + some(5, 2))
+
+
+def test_a_part_that_is_overwritten_and_a_table_of_old_that_is_filled_are_no_replacement(
+    lake: Lake, topic: Topic
+) -> None:
+    lake.sql("CREATE TABLE {t} (k STRING, n INT, _topic STRING, _partition INT, _offset BIGINT, _timestamp TIMESTAMP) "
+             "USING delta")  # fmt: skip
+    lake.sql("INSERT OVERWRITE {t} (k, n) VALUES ('old', 1)")
+    topic.send_rows(some(0, 3))
+    lake.pipeline().run()
+    part = lake.frame().where("n = 0").selectExpr("'mine' AS k", "* EXCEPT (k)")
+    part.write.format("delta").mode("overwrite").option("replaceWhere", "n = 0").save(str(lake.path()))
+    topic.send_rows(some(3, 1))
+    lake.pipeline().run()
+    assert lake.rows() == sorted([("old", 1), ("mine", 0), *some(1, 3)])
+
+
+def test_a_persons_delete_is_allowed_and_named_unless_it_is_to_stop_the_run(lake: Lake, topic: Topic) -> None:
+    topic.send_rows(some(0, 5))
+    lake.pipeline().run()
+    lake.sql("DELETE FROM {t} WHERE n < 2")
+    topic.send_rows(some(5, 1))
+    with pytest.raises(TableReplaced, match="version 2, DELETE"):
+        lake.pipeline(on_foreign_delete="stop").run()
+    lake.pipeline().run()
+    assert lake.rows() == some(2, 4)
+    lake.pipeline(on_foreign_delete="stop").run()
+    found = verify(lake)
+    assert counts(found)["lost"] == 2
+    assert any(
+        note.startswith("Version 2 is somebody else's DELETE") and "2 rows deleted" in note for note in found.notes
+    ), found.notes
+
+
+@pytest.mark.parametrize("made_again", ["no", "empty", "filled"])
+def test_a_table_that_is_removed_under_a_run_stops_it(made_again: str, lake: Lake, topic: Topic) -> None:
+    """And nothing of the run becomes the new table's truth."""
+    topic.send_rows(some(0, 5))
+    lake.pipeline().run()
+    topic.send_rows(some(5, 2))
+
+    def behind_its_back(event: Event) -> None:
+        if event.step is Step.PLANNED:
+            replace_folder(lake, made_again)
+
+    with pytest.raises(TableReplaced, match="removed, or made again"):
+        lake.pipeline().run(observers=[behind_its_back])
+    assert left(lake) == {"no": [], "empty": [], "filled": [("mine", 1)]}[made_again]
+
+
+@pytest.mark.parametrize("made_again", ["no", "empty"])
+def test_between_two_rounds_too(made_again: str, lake: Lake, topic: Topic) -> None:
+    topic.send_rows(some(0, 5))
+    rounds: list[Event] = []
+
+    def behind_its_back(event: Event) -> None:
+        if event.step is Step.WAITING:
+            rounds.append(event)
+            if len(rounds) == 1:
+                replace_folder(lake, made_again)
+                topic.send_rows(some(5, 2))
+
+    with pytest.raises(TableReplaced, match="removed, or made again"):
+        lake.pipeline(trigger={"interval": "1 second"}).run(observers=[behind_its_back])
+    assert left(lake) == []
+
+
+def replace_folder(lake: Lake, made_again: str) -> None:
+    """As another process does it: Spark's session hears nothing of it."""
+    import pyarrow as pa
+    from deltalake import write_deltalake
+
+    shutil.rmtree(lake.path())
+    if made_again != "no":
+        rows: dict[str, Any] = {
+            "k": pa.array(["mine"]), "n": pa.array([1], pa.int64()), "_topic": pa.array([None], pa.string()),
+            "_partition": pa.array([None], pa.int32()), "_offset": pa.array([None], pa.int64()),
+            "_timestamp": pa.array([None], pa.timestamp("us", "UTC")),
+        }  # fmt: skip
+        table = pa.table(rows)
+        write_deltalake(str(lake.path()), table if made_again == "filled" else table.slice(0, 0))
+
+
+def left(lake: Lake) -> list[tuple[Any, ...]]:
+    folder: Path = lake.path()
+    return query(folder, "SELECT k, n FROM t") if (folder / "_delta_log").exists() else []
