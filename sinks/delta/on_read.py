@@ -169,7 +169,8 @@ class MergeOnRead:
             self._refuse_changed(epoch)
             return self._log.append(epoch, rows)
         committed = self._table.write(epoch, self._reduce.of(rows))
-        started = self._log.start(epoch, rows)
+        # What stands, which may be an earlier try of this run that had read less.
+        started = self._log.start(Epoch.that_left(committed.position, pipeline=self._pipeline), rows)
         self._goes_on, self._folded = True, committed.position
         self.publish_view()
         return replace(committed, position=started.position)

@@ -21,10 +21,12 @@ from upserts import SEEDS, Model, Record, Table, by_offset, by_sequence
 from connector import Pipeline, read
 from connector.lab.faults import Moment, wait_for
 from connector.protocol.steps import Event, Step
+from sinks.contract import Epoch
 from sinks.delta import on_read
 from sinks.delta.change_log import FOLDER, ChangeLog
 from sinks.delta.on_read import MergeOnRead
 from sinks.errors import ConfigurationError, Fenced, KeyMoved, PositionMismatch
+from sinks.offsets import Offsets, TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -504,3 +506,20 @@ def test_a_log_that_a_restore_has_passed_over_never_counts_again(lake: Lake, top
     topic.send_rows([("k9", 9)], partition=0)
     lake.pipeline("upsert", **ON_READ).run()
     assert current(lake) == [*expected, ("k9", 9)]
+
+
+def test_a_first_epoch_that_landed_late_starts_the_log_where_the_table_stands(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """An earlier try of this run, which got no answer, had read less."""
+    table = Table(own_session(spark), tmp_path, merge="on_read")
+    records = [Record(key, "u", 1, 1, 0, offset=offset) for offset, key in enumerate("abcd")]
+    late = Epoch("p", 1, "me", (), Offsets({TopicPartition("t", 0): 2}), {}, None, None)
+    log = log_of(table)
+    log._table.write(late, log._reduce.of(table.derivation.reduce(table.frame(records[:2]), late)))
+    table.write(records)
+    assert table.position is not None
+    assert table.position.offsets == late.offsets
+    table.write(records[2:])
+    assert log.standing().goes_on
+    assert sorted(table.live()) == ["a", "b", "c", "d"]
