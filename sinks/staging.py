@@ -12,7 +12,8 @@ import hashlib
 import json
 import re
 import uuid
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sinks.contract import Prepared
 from sinks.errors import PreparedLost
@@ -88,7 +89,8 @@ class Staging:
         return [f"{self._folder}/{name}" for name in names if (of := _NAME.fullmatch(name)) and int(of[1]) < before]
 
 
-class _Files(NamedTuple):
+@dataclass(frozen=True)
+class _Files:
     """Of a folder: how many, and a hash of their names, each of which is Spark's own."""
 
     count: int
