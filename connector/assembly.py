@@ -22,7 +22,7 @@ from connector.parts import Output, Table, letters, letters_table, letters_topic
 from connector.patience import Patience
 from connector.protocol.recover import TopicsHeld
 from connector.protocol.steps import Observer
-from connector.rewind import Unpublished
+from connector.rewind import Unpublished, suspect, undo
 from connector.source import KafkaSource, no_records
 from connector.spark import is_connect, session
 from connector.tuning import tuned
@@ -30,7 +30,7 @@ from sinks.contract import Committed, Epoch, Position, Prepared
 from sinks.delta.retire import retire
 from sinks.delta.table import DeltaTable
 from sinks.delta.tombstones import Tombstones
-from sinks.errors import ConfigurationError, LakelockError
+from sinks.errors import ConfigurationError, LakelockError, TopicRecreated
 from sinks.offsets import OffsetRange, Offsets
 from sinks.s3a import require_conditional_writes
 
@@ -124,7 +124,7 @@ class Assembly:
         def run_one(epoch: Epoch, offsets_behind: int) -> Committed:
             sink = self.table.derivation.sink
             with tuned(self.spark, self.config.spark_options, appended=epoch.span if sink.appends else None):
-                return run_epoch(epoch, reading, write=sink.write, observe=observe, behind=offsets_behind)
+                return run_epoch(epoch, reading, write=self._write, observe=observe, behind=offsets_behind)
 
         folding = self.folding(observe)
         return Work(
@@ -148,6 +148,20 @@ class Assembly:
             patience=Patience(self.config.retry.attempts, self.config.retry.longest_wait),
         )
 
+    def _write(self, epoch: Epoch, rows: DataFrame) -> Committed:
+        """Spark reads within the write, so only after the commit it is known that no topic was made again meanwhile.
+        Where one was, the commit is undone."""
+        committed = self.table.derivation.sink.write(epoch, rows)
+        try:
+            self.source.refuse_replaced(epoch)
+        except TopicRecreated as error:
+            if self.config.merged_on_read is not None:  # a log that is restored would count no more at all
+                raise suspect(self.table.table, committed, error) from None
+            undo(self.table.table, self.table.commits, committed, error)
+            self.look_back()
+            raise
+        return committed
+
     def reading(self, outputs: Mapping[str, Output]) -> Reading:
         clock = self.config.clock
         if self.config.of_rows and self.read is None:
@@ -163,6 +177,7 @@ class Assembly:
             with_new_columns=partial(
                 with_new_columns, self.config, no_records(self.spark), [output.label for output in self.outputs]
             ),
+            refuse_replaced=self.source.refuse_replaced,
         )
 
     def folding(self, observe: Observer) -> Folding | None:

@@ -1,12 +1,14 @@
 """The coordinator's log: a small Delta table, one commit per entry, for everybody to query.
 
 An entry is committed as every epoch of a table is: with its number as Delta's ``txn``, and proven to stand. So of two
-runs that append the same number one succeeds, and the other is told (``Fenced``). Several pipelines may share a log.
+runs that append the same number one succeeds, and the other is told (``Fenced``). Two appends of one run differ too:
+one that got no answer may land after the run has looked (``CommitUnknown``). Several pipelines may share a log.
 """
 
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Container, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
@@ -20,7 +22,7 @@ from sinks.delta.commit import PipelineCommits
 from sinks.delta.conflicts import past_conflicts
 from sinks.delta.metadata import CommitMetadata
 from sinks.delta.table import DeltaTable
-from sinks.errors import Fenced, UnsupportedFormat
+from sinks.errors import CommitUnknown, Fenced, UnsupportedFormat
 from sinks.offsets import OffsetRange, Offsets
 from sinks.raised import literal
 
@@ -159,6 +161,7 @@ class Log:
 
     def append(self, number: int, rows: Sequence[Row]) -> None:
         """Entry ``number``, one commit. Raises Fenced where another run has it, CommitUnknown."""
+        this = uuid.uuid4().hex
         entry = Epoch(
             pipeline=self._pipeline,
             number=number,
@@ -168,10 +171,11 @@ class Log:
             topics={},
             read_to=None,
             expected=self._stands,
+            batch=this,  # which append of this run it is
         )
         frame = self._frame([_values(self._pipeline, number, row) for row in rows])
         try:
-            self._stands = self._sink.write(entry, frame).position
+            stands = self._sink.write(entry, frame).position
         except Fenced as fenced:
             raise Fenced(
                 f"Pipeline {self._pipeline!r} was replaced: run {fenced.owner} has gone on in its log "
@@ -182,6 +186,15 @@ class Log:
                 hint="Two runs of one pipeline were active. Nothing is lost: the other run goes on from the same "
                 "offsets.",
             ) from None
+        if stands.batch != this:
+            # Sent before, and given up because no answer came. It may say that an epoch counts which this one gives up.
+            raise CommitUnknown(
+                f"In the log {self.label!r} of pipeline {self._pipeline!r} an earlier append of this run has landed "
+                f"late as entry {number}. This append, of epoch {rows[-1].epoch.number} as {rows[-1].state.value}, "
+                "was not made.",
+                hint="Run the pipeline again: it goes on from what the log says.",
+            )
+        self._stands = stands
 
     def _frame(self, rows: list[dict[str, Any]]) -> DataFrame:
         """``createDataFrame`` would make this session the active one, and this may be a thread of ours."""

@@ -15,11 +15,11 @@ from connector.delivery.work import Topics, Work
 from connector.protocol.recover import Remaining, TopicsHeld, resume
 from connector.protocol.retire import recreated
 from connector.source import KafkaSource
-from sinks.contract import Epoch, Position
+from sinks.contract import Committed, Epoch, Position
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.rewind import Target, restore
 from sinks.delta.table import DeltaTable
-from sinks.errors import ConfigurationError, OffsetsLost
+from sinks.errors import ConfigurationError, OffsetsLost, SinkError, TopicRecreated
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 
@@ -119,6 +119,24 @@ def rewind(plan: Rewind, table: DeltaTable, work: Work, *, restored: Callable[[]
     if stands is None:
         return None
     return work.run_epoch(Epoch.of_no_records(stands, pipeline=work.pipeline, owner=work.owner), 0).position
+
+
+def undo(table: DeltaTable, commits: PipelineCommits, committed: Committed, why: TopicRecreated) -> None:
+    """Take back an epoch that was read while its topic was made again. Raises SinkError where somebody else has
+    committed since."""
+    version = committed.position.version
+    if version is None or commits.committed_after(version):
+        raise suspect(table, committed, why)
+    restore(table, version - 1)
+
+
+def suspect(table: DeltaTable, committed: Committed, why: TopicRecreated) -> SinkError:
+    epoch, version = committed.position.epoch, committed.position.version
+    return SinkError(
+        f"{why.message} It happened while epoch {epoch} was being read, which is committed to {table.label!r}: its "
+        "rows may be the new topic's.",
+        hint=f"Before any other run, RESTORE the table to what it was before epoch {epoch} (version {version}).",
+    )
 
 
 @dataclass(frozen=True)

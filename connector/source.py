@@ -25,8 +25,9 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_expone
 
 from connector.config import FromOffsets, FromTimestamp, Source, Start, TopicPattern
 from connector.decode.records import HEADER_TYPE
-from connector.protocol.recover import Remaining, Remains, TopicsHeld
+from connector.protocol.recover import Remaining, Remains, TopicsHeld, refuse_recreated
 from connector.spark import local_frame
+from sinks.contract import Epoch
 from sinks.errors import BrokerUnreachable, ConfigurationError, SourceError, TopicMissing
 from sinks.kafka import ANSWER_WITHIN_MS, answering, client_options, not_authorized, spark_reader
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
@@ -117,6 +118,18 @@ class KafkaSource:
             ends = self._ask(self._consumer.end_offsets, partitions.all)
             beginnings = self._ask(self._consumer.beginning_offsets, partitions.all)
         return TopicsHeld(_offsets(beginnings), _offsets(ends), partitions.ids, asked_at)
+
+    def refuse_replaced(self, epoch: Epoch) -> None:
+        """Raises TopicRecreated where a topic that the epoch reads isn't the one any more that it was planned on.
+
+        To be asked after the read. One that is gone was not made again: what was read of it was its own.
+        """
+        names = sorted({range_.topic for range_ in epoch.ranges} & epoch.topics.keys())
+        if names:
+            with answering(self._servers):
+                found = self._admin.describe_topics(names)
+            now = {topic["name"]: self._id(topic) for topic in found if topic["error_code"] != _UNKNOWN_TOPIC}
+            refuse_recreated({name: epoch.topics[name] for name in names}, now)
 
     def _ask(
         self, question: Callable[..., dict[KafkaPartition, int]], partitions: list[KafkaPartition]
@@ -260,13 +273,18 @@ class KafkaSource:
                 continue  # gone since they were listed
             if topic["error_code"] == _UNKNOWN_TOPIC:
                 raise self._missing(name)
-            if topic["error_code"] == TopicAuthorizationFailedError.errno:
-                raise not_authorized(f"Kafka at {self._servers}", "Topic", f"topic {name!r}")
-            if topic["error_code"]:
-                raise SourceError(f"Kafka refuses to describe topic {name!r}: error {topic['error_code']}.")
-            ids[name] = str(topic["topic_id"])
+            ids[name] = self._id(topic)
             partitions += [KafkaPartition(name, part["partition_index"]) for part in topic["partitions"]]
         return _Partitions(ids, partitions)
+
+    def _id(self, topic: Mapping[str, Any]) -> str:
+        """Of a topic as it was described."""
+        name, error = topic["name"], topic["error_code"]
+        if error == TopicAuthorizationFailedError.errno:
+            raise not_authorized(f"Kafka at {self._servers}", "Topic", f"topic {name!r}")
+        if error:
+            raise SourceError(f"Kafka refuses to describe topic {name!r}: error {error}.")
+        return str(topic["topic_id"])
 
     def _matching(self, pattern: TopicPattern) -> list[str]:
         there = self._admin.list_topics()

@@ -272,6 +272,15 @@ class Lake:
         return len(list((self.path(kind) / "_delta_log").glob("*.json"))) - 1
 
 
+def forget_history(table: Path) -> None:
+    """As Delta cleans its log: nothing is left but the newest checkpoint, and what comes after it."""
+    log = table / "_delta_log"
+    checkpoint = max(log.glob("*.checkpoint*.parquet")).name[:20]
+    for file in [*log.glob("*.json"), *log.glob("*.crc"), *log.glob(".*.crc")]:
+        if file.name.lstrip(".")[:20] < checkpoint:
+            file.unlink(missing_ok=True)
+
+
 Send = Callable[..., None]
 
 

@@ -22,7 +22,7 @@ from connector.protocol.retire import of_unknown_id, recreated, retirement
 from connector.protocol.size import EpochSize
 from connector.protocol.steps import Event, Step
 from sinks.contract import Epoch, Position
-from sinks.errors import Fenced, LakelockError, OffsetsLost
+from sinks.errors import Fenced, LakelockError, OffsetsLost, TopicRecreated
 from sinks.offsets import Offsets
 
 log = logging.getLogger("lakelock.delivery")
@@ -113,7 +113,7 @@ class _Run:
             begun = time.monotonic()
             try:
                 committed = work.run_epoch(epoch, left)
-            except OffsetsLost:
+            except (OffsetsLost, TopicRecreated):
                 # Nothing of the epoch is written: from the start again, which finds, and names, what is missing.
                 position, held = self._position(), work.topics.look()
                 passed = any(held.beginnings.get(range_.at, range_.end) > range_.start for range_ in epoch.ranges)

@@ -37,9 +37,10 @@ that it knows, and every attempt that anybody may still decide on or commit was 
 
 A crash in a recovery leaves one of the states above, with at most an ``aborted`` or a second ``decided`` more.
 
-Should what was prepared be gone (somebody removed it), the epoch is read from Kafka again, over the ranges that are in
-the log. It has to give the very same rows, by count and checksum: what was committed elsewhere already was made from
-those (``Diverged``). The new receipts are decided once more, so that of two runs only one goes on with them.
+Should what was prepared be gone, or a file of it (somebody removed it), the epoch is read from Kafka again, over the
+ranges that are in the log. It has to give the very same rows, by count and checksum: what was committed elsewhere
+already was made from those (``Diverged``). The new receipts are decided once more, so that of two runs only one goes on
+with them.
 """
 
 from __future__ import annotations

@@ -5,9 +5,10 @@ rows, and the two numbers say which of them counts:
 
 * *log > table*: the log goes on. The pipeline stands where the log does; what is unfolded are its epochs > the table's.
 * *log = table*, with the same offsets: as before, and everything is folded.
-* *log < table*, other offsets, no log, or a table that was restored: the log is of another time, and nothing in it
-  counts. The pipeline stands where the table does. The next epoch is merged into the table, and then the log started
-  with its number, empty. A crash in between leaves *log < table*, so the next epoch does the same.
+* *log < table*, other offsets, no log, a table that was restored, or one without a commit of its own in its history
+  (which was cleaned, and may hide a RESTORE; a run folds before): the log is of another time, and nothing in it counts.
+  The pipeline stands where the table does. The next epoch is merged into the table, and then the log started with its
+  number, empty. A crash in between leaves *log < table*, so the next epoch does the same.
 
 *Folding* is the MERGE of the unfolded changes, with the log's number and offsets: after it log = table. It takes
 nothing away from the log, so a crash on either side of its commit leaves a table that is right, as is the view. Of two
@@ -85,7 +86,7 @@ class Standing:
         """Whether the log counts."""
         if self.table is None or self.log is None:
             return False
-        if self.table.source not in ("commit", "rows") or self.log.source != "commit":
+        if self.table.source != "commit" or self.log.source != "commit":
             return False
         same = self.log.epoch == self.table.epoch and self.log.offsets == self.table.offsets
         return self.log.epoch > self.table.epoch or same
@@ -171,7 +172,8 @@ class MergeOnRead:
             self._refuse_changed(epoch)
             return self._log.append(epoch, rows)
         committed = self._table.write(epoch, self._reduce.of(rows))
-        started = self._log.start(epoch, rows)
+        # What stands, which may be an earlier try of this run that had read less.
+        started = self._log.start(Epoch.that_left(committed.position, pipeline=self._pipeline), rows)
         self._goes_on, self._folded = True, committed.position
         self.publish_view()
         return replace(committed, position=started.position)

@@ -9,7 +9,7 @@ from pathlib import Path
 import another_engine
 import pytest
 from audits import verify
-from conftest import Lake, Topic
+from conftest import Lake, Topic, forget_history
 
 from connector import Fenced
 from connector.audit.verdict import Verdict
@@ -95,11 +95,7 @@ def test_with_a_cleaned_log_the_rows_and_the_checkpoint_say_where_it_stands(
     three_epochs(lake, topic, kind)
     lake.sql("ALTER TABLE {t} SET TBLPROPERTIES ('delta.checkpointInterval' = '1')", kind)
     lake.sql("UPDATE {t} SET n = n WHERE k = 'k0'", kind)
-    log = lake.path(kind) / "_delta_log"
-    checkpoint = max(log.glob("*.checkpoint*.parquet")).name[:20]
-    for file in [*log.glob("*.json"), *log.glob("*.crc"), *log.glob(".*.crc")]:
-        if file.name.lstrip(".")[:20] < checkpoint:
-            file.unlink(missing_ok=True)
+    forget_history(lake.path(kind))
     topic.send_rows(some(30, 10))
     pipeline = lake.pipeline(kind)
     status = pipeline.status()

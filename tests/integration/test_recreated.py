@@ -3,9 +3,10 @@
 import pytest
 from conftest import Lake, Topic
 
+from connector import Pipeline
 from connector.audit import audit
 from connector.config import parse
-from connector.protocol.steps import Event, Step
+from connector.protocol.steps import Event, Observer, Step
 from sinks.errors import TopicRecreated
 
 ON = {"on_recreated_topic": "continue"}
@@ -132,6 +133,45 @@ def test_one_that_is_made_again_while_it_is_read_is_taken_in_too(lake: Lake, top
     gone = old_name(lake, topic, "upsert")
     assert rows == [("a", 5, False, topic.name, gone), ("b", 2, True, gone, topic.name)]
     assert pipeline.run().epochs == 0
+
+
+def made_again_at_the_write(topic: Topic, rows: list[tuple[str, int]]) -> Observer:
+    """Once it was planned what to read, and before Spark reads it: with as many records as the old one had, or more."""
+    done: list[Event] = []
+
+    def observe(event: Event) -> None:
+        if event.step is Step.WRITING and not done:
+            done.append(event)
+            make_again(topic)
+            topic.send_rows(rows, partition=0)
+
+    return observe
+
+
+def test_what_was_read_of_it_as_if_it_were_the_old_one_is_taken_back(lake: Lake, topic: Topic) -> None:
+    topic.send_rows([("a", 1), ("b", 2)], partition=0)
+    lake.pipeline().run()
+    topic.send_rows([("c", 3)], partition=0)
+    new = [(f"k{number}", number) for number in range(4)]
+    with pytest.raises(TopicRecreated):
+        lake.pipeline().run(observers=[made_again_at_the_write(topic, new)])
+    assert lake.rows() == [("a", 1), ("b", 2)]
+    topic.send_rows([("k4", 4)], partition=0)
+    newer = [(f"n{number}", number) for number in range(6)]
+    assert lake.pipeline(source=ON).run(observers=[made_again_at_the_write(topic, newer)]).epochs == 3
+    assert lake.rows() == sorted([("a", 1), ("b", 2), *newer])
+
+
+@pytest.mark.breadth
+def test_of_several_sinks_none_gets_what_was_read_of_it(lake: Lake, topic: Topic) -> None:
+    tables = [{"type": "delta_append", "path": str(lake.path(name))} for name in ("append", "other")]
+    options = {**lake.options(), "sinks": tables, "coordinator": {"path": str(lake.path("log"))}}
+    topic.send_rows([("a", 1), ("b", 2)], partition=0)
+    with pytest.raises(TopicRecreated):
+        Pipeline.from_options(options).run(observers=[made_again_at_the_write(topic, [("x", 1), ("y", 2)])])
+    assert (lake.rows(), lake.rows("other")) == ([], [])
+    Pipeline.from_options(options).run()
+    assert lake.rows() == lake.rows("other") == [("x", 1), ("y", 2)]
 
 
 @pytest.mark.breadth

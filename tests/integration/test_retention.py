@@ -5,7 +5,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 from audits import verify
-from conftest import Lake, Topic
+from conftest import Lake, Topic, forget_history
 from typer.testing import CliRunner
 
 from connector.audit.claim import At
@@ -82,11 +82,7 @@ def test_lost_ranges_are_found_for_ever(lake: Lake, topic: Topic) -> None:
     lake.sql("ALTER TABLE {t} SET TBLPROPERTIES ('delta.checkpointInterval' = '1')")
     topic.send_rows(some(12, 1), partition=0)
     lake.pipeline().run()
-    log = lake.path() / "_delta_log"
-    newest = max(log.glob("*.checkpoint*.parquet")).name[:20]
-    for file in [*log.glob("*.json"), *log.glob("*.crc"), *log.glob(".*.crc")]:
-        if file.name.lstrip(".")[:20] < newest:
-            file.unlink(missing_ok=True)
+    forget_history(lake.path())
     file = lake.file()
     fields = json.loads(CliRunner().invoke(app, ["status", str(file), "--json"]).stdout)
     assert fields["lost"] == [[topic.name, 0, 4, 6]]

@@ -1,7 +1,13 @@
 """What a table gives up that goes back."""
 
-from connector.rewind import given_up
-from sinks.contract import Position
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from connector.rewind import given_up, undo
+from sinks.contract import Committed, Position
+from sinks.errors import SinkError, TopicRecreated
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -19,3 +25,12 @@ def test_what_was_read_since() -> None:
 def test_offsets_of_a_topic_that_was_made_again_say_nothing_of_the_new_one() -> None:
     stands = Position(3, Offsets({OLD_A0: 5, A0: 3}), {"#1/a": "1", "a": "2"}, since=Offsets({OLD_A0: 2, A0: 0}))
     assert given_up(stands, STOOD) == [OffsetRange("#1/a", 0, 2, 5), OffsetRange("a", 0, 0, 3)]
+
+
+def test_an_epoch_that_others_have_built_on_is_left_and_named() -> None:
+    committed = Committed(Position(7, Offsets(), version=12), 1)
+    table: Any = SimpleNamespace(label="lake.flights")
+    commits: Any = SimpleNamespace(committed_after=lambda version: version == 12)
+    with pytest.raises(SinkError, match=r"epoch 7 .* committed to 'lake.flights'") as found:
+        undo(table, commits, committed, TopicRecreated("Topic 't' was deleted and made again."))
+    assert "version 12" in found.value.hint

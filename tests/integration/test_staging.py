@@ -1,0 +1,42 @@
+"""Staged rows are all there, or it is said that they aren't."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sinks.errors import PreparedLost
+from sinks.staging import Staging
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_rows_of_which_a_file_is_gone_are_lost(spark: SparkSession, tmp_path: Path) -> None:
+    staging = Staging(spark, str(tmp_path / "staged"))
+    prepared = staging.put(spark.range(0, 30, 1, 3).toDF("n"), 1)
+    assert sorted(row[0] for row in staging.get(prepared).collect()) == list(range(30))
+    first, *others = sorted((tmp_path / "staged").glob("*/part-*"))
+    assert len(others) == 2
+    spark.conf.set("spark.sql.files.ignoreMissingFiles", "true")
+    try:
+        staged = staging.get(prepared)
+        first.rename(tmp_path / first.name)
+        with pytest.raises(Exception, match=first.name):
+            staged.collect()
+    finally:
+        spark.conf.unset("spark.sql.files.ignoreMissingFiles")
+    with pytest.raises(PreparedLost, match="2 of its 3 files"):
+        staging.get(prepared)
+    (tmp_path / first.name).rename(first)
+    assert staging.get(prepared).count() == 30
+    (first.parent / "_SUCCESS").unlink()
+    assert staging.get(prepared).count() == 30
+    shutil.copy(first, first.with_name("part-of-another.parquet"))
+    with pytest.raises(PreparedLost, match="or others"):
+        staging.get(prepared)
+    none = staging.put(spark.range(0).toDF("n"), 2)
+    assert (none.rows, staging.get(none).count()) == (0, 0)
