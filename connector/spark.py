@@ -19,6 +19,7 @@ from connector.jars.built_for import installed
 from connector.tuning import TUNING
 from sinks.errors import ConfigurationError
 from sinks.s3a import LOG_STORES
+from sinks.settings import AS_WRITTEN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -105,6 +106,7 @@ def session(
     try:
         if is_connect(spark):
             _needed_by_connect(spark)
+        _take_as_written(spark)
         yield spark
     finally:
         spark.stop()
@@ -125,6 +127,7 @@ def isolated(active: SparkSession) -> Iterator[SparkSession]:
         with suppress(PySparkException):  # where it may not be set, as on a serverless cluster
             theirs = clone.conf.get(_PLANS, "")
             clone.conf.set(_PLANS, f"{theirs}|{_IN_PLANS}" if theirs else _IN_PLANS)
+        _take_as_written(clone)
         try:
             yield clone
         finally:
@@ -144,7 +147,17 @@ def isolated(active: SparkSession) -> Iterator[SparkSession]:
             own.conf.set(name, value)
     own.catalog.setCurrentCatalog(active.catalog.currentCatalog())
     own.catalog.setCurrentDatabase(active.catalog.currentDatabase())
+    _take_as_written(own)
     yield own
+
+
+def _take_as_written(spark: SparkSession) -> None:
+    """Whatever the pipeline file says under ``spark:``."""
+    from pyspark.errors import PySparkException
+
+    with suppress(PySparkException):  # where it may not be set, as on a serverless cluster: literals don't need it
+        for name, value in AS_WRITTEN.items():
+            spark.conf.set(name, value)
 
 
 def is_connect(spark: SparkSession) -> bool:

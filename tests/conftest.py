@@ -22,6 +22,7 @@ import pytest
 import suites
 import yaml
 from another_engine import query
+from hostile import PLANTED
 from pages import Reader
 
 from connector import Pipeline
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 # Before Spark starts: its workers have the environment of that moment. For moto any will do; never real ones.
 os.environ.update(AWS_ACCESS_KEY_ID="testing", AWS_SECRET_ACCESS_KEY="testing", AWS_DEFAULT_REGION="us-east-1")
+os.environ.update(PLANTED)
 os.environ.pop("AWS_SESSION_TOKEN", None)
 os.environ.pop("AWS_PROFILE", None)
 
