@@ -141,6 +141,7 @@ def spark(_own_spark: SparkSession, request: pytest.FixtureRequest) -> SparkSess
     """The active session: pipelines use it as it is."""
     for option, value in CODE["compiled" if request.node.get_closest_marker("compiled") else "interpreted"].items():
         _own_spark.conf.set(option, value)
+    _own_spark.conf.set("spark.sql.variable.substitute", "true")  # as in a user's
     # A test before, with a session of its own, may have made that one the active one. This makes it so again.
     _own_spark.createDataFrame([], "nothing INT")
     return _own_spark

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 from hypothesis import strategies as st
 
@@ -17,6 +18,12 @@ PIECES = (
 )  # fmt: skip
 TEXTS = st.lists(st.sampled_from(PIECES) | st.text(max_size=4), max_size=3).map("".join)
 """No half of a character: JSON and Kafka have none either."""
+
+
+def texts(seed: int, count: int) -> list[str]:
+    """Other ones in each run, for a test that is too slow for many examples."""
+    random = Random(seed)
+    return ["".join(random.choice(PIECES) for _ in range(random.randint(1, 3))) for _ in range(count)]
 
 
 def shown(folder: Path) -> list[Path]:
