@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 import pytest
 from another_engine import query
+from bench import Bench, ListedTopic
 from conftest import Lake, Store, Topic, own_session
 from hostile import PLANTED, SUBSTITUTED, shown, texts
 from hypothesis import given
@@ -85,7 +86,7 @@ def test_a_value_is_the_same_in_the_next_query(spark: SparkSession) -> None:
     assert [sql for sql, found in zip(again, same, strict=True) if not found] == []
 
 
-V = "v ${x} '\\ /* -- {} `"
+V = "v.w ${x} '\\ /* -- {} `"
 QUOTED, IN_OTHERS = "`" + V.replace("`", "``") + "`", f'"{V}"'
 DDL = f"k STRING, {QUOTED} STRING, n INT"
 TOTALS = {"records": "count(1)", "highest": f"max({QUOTED})", "latest": f"last({QUOTED})"}
@@ -148,6 +149,9 @@ def sinks(lake: Lake, s3: Store) -> dict[str, dict[str, Any]]:
     }  # fmt: skip
 
 
+TRANSFORM = f"SELECT k, {QUOTED}, n, _headers FROM records"
+
+
 def pipeline_into(kinds: Sequence[str], lake: Lake, s3: Store, **changes: Any) -> dict[str, Any]:
     letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.path("letters"))}}
     options = lake.options(schema=DDL, headers=True, **letters, **changes)
@@ -195,18 +199,21 @@ def objects(s3: Store) -> list[Row]:
 
 @pytest.mark.law
 @pytest.mark.parametrize(
-    ("kinds", "epochs"),
+    ("kinds", "epochs", "transform"),
     [
-        (("append", "history", "aggregate"), 1),
-        pytest.param(("append", "upsert", "history", "aggregate", "objects", "topic"), 3, marks=pytest.mark.draws),
+        (("append", "history", "aggregate"), 1, TRANSFORM),
+        pytest.param(
+            ("append", "upsert", "history", "aggregate", "objects", "topic"), 3, None, marks=pytest.mark.draws
+        ),
     ],
     ids=["tables", "all"],
 )
 @draws()
 @given(seed=SEEDS)
 def test_every_sink_holds_what_records_hold(
-    lake: Lake, s3: Store, tmp_path_factory: pytest.TempPathFactory, kinds: Sequence[str], epochs: int, seed: int
-) -> None:
+    lake: Lake, s3: Store, tmp_path_factory: pytest.TempPathFactory, kinds: Sequence[str], epochs: int,
+    transform: str | None, seed: int,
+) -> None:  # fmt: skip
     topic = Topic(lake.topic.broker, f"t-{uuid.uuid4().hex[:12]}")
     s3 = replace(s3, bucket=topic.name)
     s3.client.create_bucket(Bucket=s3.bucket)
@@ -215,7 +222,7 @@ def test_every_sink_holds_what_records_hold(
     lake = Lake(tmp_path_factory.mktemp("lake"), topic, lake.spark)
     records = drawn(seed)
     send(topic, records)
-    options = pipeline_into(kinds, lake, s3, epoch={"max_records": -(-len(records) // epochs)})
+    options = pipeline_into(kinds, lake, s3, transform=transform, epoch={"max_records": -(-len(records) // epochs)})
     Pipeline.from_options(options).run()
     good = [(each.key, each.text, n) for n, each in enumerate(records) if each.good]
     for kind in kinds:
@@ -258,6 +265,33 @@ def test_what_is_merged_on_read_holds_it_too(
         assert rows_of(lake, kind) == TABLES[kind](good)
         assert audit(parse(options)).ok
     assert not shown(lake.folder)
+
+
+@pytest.mark.breadth
+def test_sessions_of_a_column_of_any_name(spark: SparkSession, tmp_path: Path) -> None:
+    times = [f"2026-01-01T00:{minute:02}:00Z" for minute in (1, 3, 20)]
+    topic = ListedTopic([[(None, {"v.w": text, "t": time}) for text in SUBSTITUTED for time in times]])
+    bench = Bench(
+        spark, tmp_path, topic, "`v.w` STRING, t TIMESTAMP",
+        sink={"type": "delta_aggregate", "group_by": "v.w", "aggregates": {"records": "count(*)"},
+              "window": {"time": "t", "gap": "9 minutes", "allowed_lateness": "1 hour"}},
+    )  # fmt: skip
+    for end in (4, len(SUBSTITUTED) * len(times)):
+        bench.run(end)
+    found = bench.rows("`v.w`, records")
+    assert sorted(found) == sorted((text, count) for text in SUBSTITUTED for count in (1, 2))
+
+
+@pytest.mark.breadth
+def test_a_record_is_refused_as_a_whole_whatever_its_columns_are_called(lake: Lake, topic: Topic, s3: Store) -> None:
+    """A transform may make several rows of it."""
+    topic.send(("a", {"k": "a", V: "${x}", "n": 1}), ("b", {V: "no key", "n": 2}))
+    options = pipeline_into(["upsert"], lake, s3, transform=TRANSFORM)
+    del options["coordinator"]
+    Pipeline.from_options(options).run()
+    assert rows_of(lake, "upsert") == [("a", "${x}", 1)]
+    assert query(lake.path("letters"), "SELECT reason FROM t") == [("no_key",)]
+    assert audit(parse(options)).ok
 
 
 @pytest.mark.spark4("on_new_column: add, of JSON, goes by VARIANT")
