@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -187,6 +188,20 @@ def _numbers(version: str) -> tuple[int, int]:
 
 def from_ddl(text: str) -> DataType:
     """Columns in Spark's DDL. Raises PySparkException where it is none."""
+    from pyspark.sql.types import StructType
+
+    if "${" not in text:
+        return _parsed(text)
+    # Spark Connect has the user's session parse it, which would expand ``${env:NAME}`` in a name.
+    aside = next(char for char in map(chr, range(0xE000, 0xF900)) if char not in text)
+    parsed = _parsed(text.replace("${", f"{aside}{{"))
+    if not isinstance(parsed, StructType):
+        return parsed
+    named = json.dumps(parsed.jsonValue(), ensure_ascii=False).replace(aside, "$")
+    return StructType.fromJson(json.loads(named))
+
+
+def _parsed(text: str) -> DataType:
     from pyspark.sql import SparkSession
     from pyspark.sql import functions as F
     from pyspark.sql.types import StructType
