@@ -13,7 +13,7 @@ from connector.decode.records import PROBLEM, RAW
 from sinks.contract import Epoch
 from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.errors import ConfigurationError, TooManyDeadLetters
-from sinks.raised import literal
+from sinks.raised import identifier, literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -163,5 +163,5 @@ def _good(rows: DataFrame, *, whole: bool) -> DataFrame:
     good = rows.where(f"{PROBLEM} IS NULL")
     if whole:
         bad = rows.where(f"{PROBLEM} IS NOT NULL").select(*_RECORD)
-        good = good.join(bad, list(_RECORD), "left_anti").select(*rows.columns)
+        good = good.join(bad, list(_RECORD), "left_anti").select(*map(identifier, rows.columns))
     return good.drop(PROBLEM)

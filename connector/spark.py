@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -19,6 +20,7 @@ from connector.jars.built_for import installed
 from connector.tuning import TUNING
 from sinks.errors import ConfigurationError
 from sinks.s3a import LOG_STORES
+from sinks.settings import AS_WRITTEN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -105,6 +107,7 @@ def session(
     try:
         if is_connect(spark):
             _needed_by_connect(spark)
+        _take_as_written(spark)
         yield spark
     finally:
         spark.stop()
@@ -125,6 +128,7 @@ def isolated(active: SparkSession) -> Iterator[SparkSession]:
         with suppress(PySparkException):  # where it may not be set, as on a serverless cluster
             theirs = clone.conf.get(_PLANS, "")
             clone.conf.set(_PLANS, f"{theirs}|{_IN_PLANS}" if theirs else _IN_PLANS)
+        _take_as_written(clone)
         try:
             yield clone
         finally:
@@ -144,7 +148,17 @@ def isolated(active: SparkSession) -> Iterator[SparkSession]:
             own.conf.set(name, value)
     own.catalog.setCurrentCatalog(active.catalog.currentCatalog())
     own.catalog.setCurrentDatabase(active.catalog.currentDatabase())
+    _take_as_written(own)
     yield own
+
+
+def _take_as_written(spark: SparkSession) -> None:
+    """Whatever the pipeline file says under ``spark:``."""
+    from pyspark.errors import PySparkException
+
+    with suppress(PySparkException):  # where it may not be set, as on a serverless cluster: literals don't need it
+        for name, value in AS_WRITTEN.items():
+            spark.conf.set(name, value)
 
 
 def is_connect(spark: SparkSession) -> bool:
@@ -174,6 +188,20 @@ def _numbers(version: str) -> tuple[int, int]:
 
 def from_ddl(text: str) -> DataType:
     """Columns in Spark's DDL. Raises PySparkException where it is none."""
+    from pyspark.sql.types import StructType
+
+    if "${" not in text:
+        return _parsed(text)
+    # Spark Connect has the user's session parse it, which would expand ``${env:NAME}`` in a name.
+    aside = next(char for char in map(chr, range(0xE000, 0xF900)) if char not in text)
+    parsed = _parsed(text.replace("${", f"{aside}{{"))
+    if not isinstance(parsed, StructType):
+        return parsed
+    named = json.dumps(parsed.jsonValue(), ensure_ascii=False).replace(aside, "$")
+    return StructType.fromJson(json.loads(named))
+
+
+def _parsed(text: str) -> DataType:
     from pyspark.sql import SparkSession
     from pyspark.sql import functions as F
     from pyspark.sql.types import StructType

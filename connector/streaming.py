@@ -28,6 +28,7 @@ from sinks.contract import Position
 from sinks.errors import ConfigurationError, Fenced, LakelockError, PreparedLost
 from sinks.offsets import OffsetRange, TopicPartition
 from sinks.raised import literal, raise_sql
+from sinks.settings import AS_WRITTEN, with_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -74,7 +75,9 @@ class _Batches:
                     "server's.",
                     hint="Start the query in a session without spark.remote, or run the pipeline: `lakelock run FILE`.",
                 )
-            self._of(rows.sparkSession).commit(rows, batch_of(rows.sparkSession, self._checkpoint, number))
+            # The session is the query's: what else the user does in it goes by the user's settings.
+            with with_settings(rows.sparkSession, AS_WRITTEN):
+                self._of(rows.sparkSession).commit(rows, batch_of(rows.sparkSession, self._checkpoint, number))
         except LakelockError as error:
             # All that Spark shows of an error is its text, below a long trace.
             error.args = (f"{error.message} {error.hint}".strip(),)

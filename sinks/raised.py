@@ -18,8 +18,11 @@ def identifier(name: str) -> str:
 
 
 def literal(text: str) -> str:
-    """A string literal of Spark SQL."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    """A string literal of Spark SQL. One that isn't plain is written as its bytes: sessions differ in what a backslash
+    means, and expand ``${env:NAME}`` in every statement and expression, inside literals too."""
+    if text.isprintable() and not set(text) & set("'\\$"):
+        return f"'{text}'"
+    return f"CAST(X'{text.encode('utf-8', 'surrogatepass').hex()}' AS STRING)"
 
 
 def struct_sql(fields: Mapping[str, str]) -> str:

@@ -10,6 +10,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+AS_WRITTEN = {"spark.sql.variable.substitute": "false"}
+"""Else Spark expands ``${env:NAME}`` and the like in every statement and expression, quoted names included, for which
+there is no other way to be written."""
+
+
 @contextmanager
 def with_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
     """As these for the block, and after it as they were."""

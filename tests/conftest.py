@@ -22,6 +22,7 @@ import pytest
 import suites
 import yaml
 from another_engine import query
+from hostile import PLANTED
 from pages import Reader
 
 from connector import Pipeline
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 # Before Spark starts: its workers have the environment of that moment. For moto any will do; never real ones.
 os.environ.update(AWS_ACCESS_KEY_ID="testing", AWS_SECRET_ACCESS_KEY="testing", AWS_DEFAULT_REGION="us-east-1")
+os.environ.update(PLANTED)
 os.environ.pop("AWS_SESSION_TOKEN", None)
 os.environ.pop("AWS_PROFILE", None)
 
@@ -139,6 +141,7 @@ def spark(_own_spark: SparkSession, request: pytest.FixtureRequest) -> SparkSess
     """The active session: pipelines use it as it is."""
     for option, value in CODE["compiled" if request.node.get_closest_marker("compiled") else "interpreted"].items():
         _own_spark.conf.set(option, value)
+    _own_spark.conf.set("spark.sql.variable.substitute", "true")  # as in a user's
     # A test before, with a session of its own, may have made that one the active one. This makes it so again.
     _own_spark.createDataFrame([], "nothing INT")
     return _own_spark

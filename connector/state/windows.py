@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from connector.clock import LATE, TIME
 from connector.config import Window
 from sinks.clock import Clock
-from sinks.raised import literal
+from sinks.raised import identifier, literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -64,7 +64,7 @@ def in_sessions(rows: DataFrame, groups: Sequence[str]) -> DataFrame:
     from pyspark.sql import Window as Over
     from pyspark.sql import functions as F
 
-    order = Over.partitionBy(*(F.col(name) for name in groups)).orderBy(START)
+    order = Over.partitionBy(*(F.col(identifier(name)) for name in groups)).orderBy(START)
     until_here = order.rowsBetween(Over.unboundedPreceding, -1)
     begins = F.expr(f"CASE WHEN _before IS NULL OR {START} >= _before THEN 1 ELSE 0 END")
     return (

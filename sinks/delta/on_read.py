@@ -36,9 +36,9 @@ from sinks.contract import Committed, Epoch, Position
 from sinks.delta.change_log import ChangeLog
 from sinks.delta.commit import PipelineCommits, fenced
 from sinks.delta.table import DeltaTable
+from sinks.delta.values import digits_sql, value_sql
 from sinks.errors import Fenced, PositionMismatch, TableReplaced
-from sinks.raised import identifier, literal, problem
-from sinks.types import sql_type
+from sinks.raised import identifier, problem
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -276,14 +276,19 @@ class MergeOnRead:
         """SQL of a range of keys that all changes are in. Where new keys are higher than old ones, or the table is
         clustered by them, most of its files needn't be read; one query on the changes tells."""
         keys = [name for name in self._key if _has_exact_text(changes.schema[name].dataType)]
-        ends = [f"CAST({end}({identifier(name)}) AS STRING)" for name in keys for end in ("min", "max")]
+        kinds = [changes.schema[name].dataType for name in keys]
+        ends = [
+            digits_sql(f"{end}({identifier(name)})", kind)
+            for name, kind in zip(keys, kinds, strict=True)
+            for end in ("min", "max")
+        ]
         found = changes.selectExpr(*ends).first() if keys else None
         ranges = []
-        for index, name in enumerate(keys):
+        for index, (name, kind) in enumerate(zip(keys, kinds, strict=True)):
             least, greatest = (found[2 * index], found[2 * index + 1]) if found else (None, None)
             if least is not None and greatest is not None:
-                column, kind = f"t.{identifier(name)}", sql_type(changes.schema[name].dataType)
-                low, high = (f"CAST({literal(end)} AS {kind})" for end in (least, greatest))
+                column = f"t.{identifier(name)}"
+                low, high = (value_sql(end, kind) for end in (least, greatest))
                 ranges.append(f"({column} IS NULL OR {column} BETWEEN {low} AND {high})")
         return " AND ".join(ranges)
 

@@ -31,10 +31,10 @@ from sinks.delta.kept import kept
 from sinks.delta.merge import COLUMNS, DELETED_BY, SOURCE, UpsertRule, deleted_sql, key_sql, moved_sql, upserting
 from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.delta.tombstones import Tombstones
+from sinks.delta.values import digits_sql, value_sql
 from sinks.errors import KeyMoved
 from sinks.offsets import Offsets
 from sinks.raised import identifier, literal, raise_sql, raised, struct_sql
-from sinks.types import sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -225,7 +225,7 @@ class Merges:
                 "added",
                 "truncates",
                 *(
-                    f"{_as_text(f'highest.{identifier(name)}', of)} AS {identifier(name)}"
+                    f"{digits_sql(f'highest.{identifier(name)}', of)} AS {identifier(name)}"
                     for name, of in fields.items()
                 ),
             )
@@ -233,25 +233,8 @@ class Merges:
         )
         if found is None or found["offset"] is None:
             return (found["added"] if found else 0), False, None
-        pairs = (f"{literal(name)}, {_from_text(found[name], of)}" for name, of in fields.items())
+        pairs = (f"{literal(name)}, {value_sql(found[name], of)}" for name, of in fields.items())
         return found["added"], found["truncates"], f"named_struct({', '.join(pairs)})"
-
-
-def _as_text(value: str, kind: DataType) -> str:
-    """SQL of a value as text from which it can be read again exactly."""
-    from pyspark.sql.types import BinaryType, TimestampType
-
-    if isinstance(kind, TimestampType):  # its text depends on the session's zone, and has two hours of one name
-        return f"CAST(unix_micros({value}) AS STRING)"
-    return f"hex({value})" if isinstance(kind, BinaryType) else f"CAST({value} AS STRING)"
-
-
-def _from_text(text: str, kind: DataType) -> str:
-    from pyspark.sql.types import BinaryType, TimestampType
-
-    if isinstance(kind, TimestampType):
-        return f"timestamp_micros({int(text)})"
-    return f"unhex({literal(text)})" if isinstance(kind, BinaryType) else f"CAST({literal(text)} AS {sql_type(kind)})"
 
 
 @contextmanager
