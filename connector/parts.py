@@ -31,6 +31,7 @@ from connector.transform import transform
 from sinks.contract import TwoPhaseSink
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.dead_letters import DeadLetters
+from sinks.delta.kept import merging
 from sinks.delta.table import DeltaTable
 from sinks.delta.two_phase import TwoPhaseDelta
 from sinks.errors import ConfigurationError, LakelockError
@@ -145,9 +146,7 @@ def outputs(config: PipelineConfig, spark: SparkSession, records: DataFrame, sta
         for index, sink in enumerate(config.sinks):
             if isinstance(sink, DeltaPlace):
                 own = stack.enter_context(isolated(spark)) if config.two_phase and not is_connect(spark) else spark
-                if own is not spark and isinstance(sink, DeltaUpsertSink):
-                    # What it merges is staged, and stays as it is: no need for Delta to put it aside once more.
-                    own.conf.set("spark.databricks.delta.merge.materializeSource", "none")
+                merging(own, staged=own is not spark and isinstance(sink, DeltaUpsertSink))
                 tables[index] = DeltaTable(own, path=sink.path, name=sink.table, on_new_column=config.on_new_column)
         for index, (sink, decode) in enumerate(zip(config.sinks, decoders(config, spark, tables), strict=True)):
             with _about(index):
