@@ -153,7 +153,7 @@ class Assembly:
         Where one was, the commit is undone."""
         committed = self.table.derivation.sink.write(epoch, rows)
         try:
-            self.source.refuse_replaced(epoch)
+            self.source.refuse_recreated(epoch)
         except TopicRecreated as error:
             if self.config.merged_on_read is not None:  # a log that is restored would count no more at all
                 raise suspect(self.table.table, committed, error) from None
@@ -177,7 +177,7 @@ class Assembly:
             with_new_columns=partial(
                 with_new_columns, self.config, no_records(self.spark), [output.label for output in self.outputs]
             ),
-            refuse_replaced=self.source.refuse_replaced,
+            refuse_recreated=self.source.refuse_recreated,
         )
 
     def folding(self, observe: Observer) -> Folding | None:

@@ -50,7 +50,7 @@ class Reading:
     """None: a record that isn't right stops the run."""
     with_new_columns: Callable[[Mapping[str, Output]], Mapping[str, Output]] = lambda outputs: outputs
     """The outputs again, of records that have got more columns. Raises SchemaMismatch."""
-    refuse_replaced: Callable[[Epoch], None] = lambda _: None
+    refuse_recreated: Callable[[Epoch], None] = lambda _: None
     """Asked after a read: whether the topics are still those that the epoch was planned on. Raises TopicRecreated."""
     set_aside: int = 0
     """Dead letters of the epoch that was read last."""
@@ -142,7 +142,7 @@ def run_epoch(
         with ExitStack() as stack, _about_the_records():
             clocked, reduced = reading.reduced(epoch, stack)
             (rows,) = reduced.values()
-            reading.refuse_replaced(clocked)  # of records that are here already, as polled ones are: nothing is written
+            reading.refuse_recreated(clocked)  # of records that are here already, as polled ones are: nothing is written
             observe(Event(Step.READ, clocked, behind=behind, letters=reading.set_aside))
             observe(Event(Step.WRITING, clocked, behind=behind))
             return clocked, write(clocked, rows)
@@ -171,7 +171,7 @@ def prepare_epoch(
             observe(Event(Step.WRITING, clocked, behind=behind))
             prepare = {name: partial(sink.prepare, clocked, reduced[name]) for name, sink in sinks.items()}
             prepared = of_each(prepare, at_once=at_once)
-            reading.refuse_replaced(clocked)
+            reading.refuse_recreated(clocked)
             return clocked, prepared
 
     return reading.with_all_schemas(epoch, once)

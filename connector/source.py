@@ -119,7 +119,7 @@ class KafkaSource:
             beginnings = self._ask(self._consumer.beginning_offsets, partitions.all)
         return TopicsHeld(_offsets(beginnings), _offsets(ends), partitions.ids, asked_at)
 
-    def refuse_replaced(self, epoch: Epoch) -> None:
+    def refuse_recreated(self, epoch: Epoch) -> None:
         """Raises TopicRecreated where a topic that the epoch reads isn't the one any more that it was planned on.
 
         To be asked after the read. One that is gone was not made again: what was read of it was its own.
