@@ -1,0 +1,145 @@
+"""Whatever happens to topic and table: what a run leaves, the auditor's claim, and Kafka tell one story.
+
+The run and the auditor share no code. So a record that was sent after the pipeline had begun, and that the table's
+position has passed, is in the table or among what is named as lost; and the claim that the auditor makes out of the
+commits begins where the pipeline really began, whatever was added, expired, restored or replaced since.
+"""
+
+from dataclasses import dataclass, field, replace
+from threading import Event
+
+from fakes import Group, Topic
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from connector.audit.claim import At, Metadata, claimed, metadata
+from connector.delivery.transactional import deliver
+from connector.delivery.work import Work
+from sinks.contract import Committed, Epoch, Position
+from sinks.delta.metadata import CommitMetadata
+from sinks.errors import OffsetsLost, TableReplaced
+from sinks.memory import MemoryAppend, MemoryTable, Record
+from sinks.offsets import Offsets, TopicPartition
+
+partition = st.integers(0, 3)
+actions = st.one_of(
+    st.tuples(st.just("send"), partition, st.integers(1, 4)),
+    st.tuples(st.just("add"), st.just(0), st.just(0)),
+    st.tuples(st.just("expire"), partition, st.integers(0, 9)),
+    st.tuples(st.just("run"), st.sampled_from(["earliest", "latest"]), st.booleans()),
+    st.tuples(st.just("restore"), st.integers(0, 9), st.just(0)),
+    st.tuples(st.just("replace"), st.just(0), st.just(0)),
+)
+
+
+@dataclass
+class World:
+    topic: Topic
+    table: MemoryTable = field(default_factory=MemoryTable)
+    began: Offsets | None = None
+    """Where the first run has begun."""
+    kept: list[tuple[tuple[Record, ...], Position]] = field(default_factory=list)
+    """Versions of the table that it can be restored to."""
+    replaced: bool = False
+
+    def send(self, at: int, count: int) -> None:
+        if at < len(self.topic.partitions):
+            self.topic.append(at, *(("k", number) for number in range(count)))
+
+    def add(self, *_: object) -> None:
+        self.topic.partitions.append([])
+
+    def expire(self, at: int, upto: int) -> None:
+        if at < len(self.topic.partitions):
+            before = self.topic.deleted_up_to.get(at, 0)
+            self.topic.deleted_up_to[at] = max(before, min(upto, len(self.topic.partitions[at])))
+
+    def restore(self, to: int, *_: object) -> None:
+        if self.kept:
+            rows, stood = self.kept[to % len(self.kept)]
+            highest = self.table.position.epoch if self.table.position else 0
+            self.table.rows, self.table.position = rows, replace(stood, epoch=highest)
+            self.replaced = False
+
+    def replace(self, *_: object) -> None:
+        """Somebody else's overwrite, as the sink tells of it."""
+        if self.table.position is not None:
+            self.table.rows, self.replaced = (), True
+
+    def run(self, start: str, goes_on: bool) -> bool:
+        """Whether it came to its end."""
+        self.topic.start = start
+        if self.began is None:
+            held = self.topic.look()
+            self.began = held.beginnings if start == "earliest" else held.ends
+        sink = MemoryAppend(self.table)
+
+        def position() -> Position | None:
+            stands = sink.position()
+            return replace(stands, replaced="by somebody") if stands and self.replaced else stands
+
+        def run_epoch(epoch: Epoch, behind: int) -> Committed:
+            committed = sink.write(epoch, self.topic.read(epoch))
+            self.kept.append((self.table.rows, committed.position))
+            return committed
+
+        work = Work(
+            "p", "run", self.topic, position, run_epoch, 3, Group(), lambda event: None, continue_on_data_loss=goes_on
+        )
+        try:
+            deliver(work, interval=None, stop=Event())
+        except OffsetsLost:
+            return False
+        except TableReplaced:
+            assert self.replaced
+            return False
+        assert not self.replaced
+        return True
+
+    @property
+    def ever_sent(self) -> list[tuple[TopicPartition, int]]:
+        """After the pipeline had begun: of what was added later, everything."""
+        return [
+            (TopicPartition("t", number), offset)
+            for number, records in enumerate(self.topic.partitions)
+            for offset in range((self.began or Offsets()).get(TopicPartition("t", number), 0), len(records))
+        ]
+
+
+def as_committed(position: Position) -> Metadata:
+    epoch = Epoch.that_left(position, pipeline="p")
+    found = metadata(CommitMetadata.of(epoch).to_json(), version=0, pipeline="p")
+    assert found is not None
+    return found
+
+
+@given(st.lists(actions, max_size=25))
+def test_what_is_neither_in_the_table_nor_named_as_lost_was_never_passed(drawn: list[tuple]) -> None:
+    world = World(Topic([[], []]))
+    for what, *given_ in [*drawn, ("run", "earliest", True)]:
+        ended = getattr(world, what)(*given_)
+        stands = world.table.position
+        if stands is None or world.replaced:
+            continue
+        rows = [(record.at, record.offset) for record in world.table.rows]
+        assert len(rows) == len(set(rows))
+        lost = {(gap.at, offset) for gap in stands.lost for offset in range(gap.start, gap.end)}
+        passed = {(at, offset) for at, offset in world.ever_sent if offset < stands.offsets.get(at, 0)}
+        assert passed - lost == set(rows)
+        if what == "run" and ended:
+            assert {at for at, _ in world.ever_sent} <= stands.offsets.keys()
+            event("lost" if lost else "complete")
+        first = as_committed(world.kept[0][1])
+        claim, _ = claimed(
+            as_committed(stands),
+            first,
+            delivery="transactional",
+            partitions=[At(*at) for at in world.topic.look().ends],
+            committed={},
+            rows=dict,
+            older_version=False,
+            from_earliest=False,
+        )
+        assert world.began is not None
+        assert claim.since == {at: world.began.get(TopicPartition(*at), 0) for at in claim.since}
+        assert claim.unknown == ()
