@@ -24,7 +24,7 @@ from sinks.offsets import Offsets, TopicPartition
 partition = st.integers(0, 3)
 actions = st.one_of(
     st.tuples(st.just("send"), partition, st.integers(1, 4)),
-    st.tuples(st.just("add"), st.just(0), st.just(0)),
+    st.tuples(st.just("add"), st.integers(0, 4), st.integers(0, 4)),
     st.tuples(st.just("expire"), partition, st.integers(0, 9)),
     st.tuples(st.just("run"), st.sampled_from(["earliest", "latest"]), st.booleans()),
     st.tuples(st.just("restore"), st.integers(0, 9), st.just(0)),
@@ -46,8 +46,11 @@ class World:
         if at < len(self.topic.partitions):
             self.topic.append(at, *(("k", number) for number in range(count)))
 
-    def add(self, *_: object) -> None:
+    def add(self, count: int, gone: int) -> None:
+        """A partition, of whose first records some expire before anybody looks."""
         self.topic.partitions.append([])
+        self.send(len(self.topic.partitions) - 1, count)
+        self.expire(len(self.topic.partitions) - 1, gone)
 
     def expire(self, at: int, upto: int) -> None:
         if at < len(self.topic.partitions):
