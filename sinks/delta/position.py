@@ -60,6 +60,8 @@ class Cloned:
 
     source: str
     version: int
+    at: datetime
+    """When: what its source committed later is not of what was cloned."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,8 @@ def find(
                 return FromRows(_own_before(version, commit_at, is_own, pipeline))
             version = int(target)
         elif commit.operation == "CLONE":
-            return Cloned(str(commit.parameters["source"]), int(commit.parameters["sourceVersion"] or 0))
+            source, of = commit.parameters["source"], commit.parameters["sourceVersion"]
+            return Cloned(str(source), int(of or 0), commit.timestamp)
         else:
             version -= 1
     return FromRows()
