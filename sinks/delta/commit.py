@@ -309,7 +309,8 @@ class PipelineCommits:
         return replaces(commit) or (self._stops_at_changes and changes_rows(commit))
 
     def _in_source(self, clone: Cloned) -> Own | FromRows | Unwritten:
-        """What the source's history says of the cloned version; its rows tell where it can't be read any more."""
+        """What the source's history says of the cloned version; the rows tell where it can't be read any more, or where
+        another table has the source's name by now: its version came after the clone, or doesn't reach the rows."""
         from pyspark.errors import PySparkException
 
         standing: Standing = clone
@@ -321,8 +322,14 @@ class PipelineCommits:
                 log = table.log
                 if log is None:
                     return FromRows()
-                standing = self._standing(log, PastCommits(table), standing.version)
+                history, cloned = PastCommits(table), standing
+                version = history.at(cloned.version)
+                if version is None or version.timestamp > cloned.at:
+                    return FromRows()
+                standing = self._standing(log, history, cloned.version)
         except (PySparkException, NotADeltaTable):
+            return FromRows()
+        if isinstance(standing, Own) and not standing.metadata.offsets.reaches(self._table.coordinates(self._topics)):
             return FromRows()
         return standing
 

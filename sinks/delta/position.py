@@ -87,6 +87,8 @@ class Cloned:
 
     source: str
     version: int
+    at: datetime
+    """When: what its source committed later is not of what was cloned."""
     replaced: Commit | None = None
     """The newest commit since that has replaced all rows."""
 
@@ -160,7 +162,8 @@ def find(
                 return FromRows(replaced, _own_before(version, commit_at, is_own, pipeline))
             version = int(target)
         elif commit.operation == "CLONE":
-            return Cloned(str(commit.parameters["source"]), int(commit.parameters["sourceVersion"] or 0), replaced)
+            source, of = commit.parameters["source"], commit.parameters["sourceVersion"]
+            return Cloned(str(source), int(of or 0), commit.timestamp, replaced)
         else:
             version -= 1
     # With all of its history the table says that the pipeline had no commit yet: not that it was cleaned away.

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import threading
+import uuid
 from pathlib import Path
 
 import another_engine
@@ -74,6 +75,34 @@ def test_a_shallow_clone_goes_on_from_where_its_source_stood(kind: str, lake: La
         assert lake.spark is not None
         rows = lake.spark.read.format("delta").load(str(path)).select("k", "n").collect()
         assert sorted(tuple(row) for row in rows) == sorted(some(0, 40))
+
+
+@pytest.mark.parametrize("made", ["before the clone", "after it"])
+def test_another_table_that_got_the_name_of_a_clones_source_says_nothing(made: str, lake: Lake, topic: Topic) -> None:
+    """Made before, it had come less far; made after, further."""
+    assert lake.spark is not None
+    name, clone, other = f"default.t{uuid.uuid4().hex[:12]}", str(lake.folder / "clone"), str(lake.folder / "other")
+    topic.send_rows(some(0, 10))
+    if made == "before the clone":
+        lake.pipeline(sink={"path": other}).run()
+        topic.send_rows(some(10, 10))
+    lake.pipeline().run()
+    lake.sql(f"CREATE TABLE {name} USING delta LOCATION '{lake.path()}'")
+    lake.sql(f"CREATE TABLE delta.`{clone}` SHALLOW CLONE {name}")
+    lake.sql(f"DROP TABLE {name}")
+    topic.send_rows(some(20, 10))
+    if made == "after it":
+        lake.pipeline(sink={"path": other}).run()
+    lake.sql(f"CREATE TABLE {name} USING delta LOCATION '{other}'")
+    cloned = lake.pipeline(sink={"path": clone})
+    position = cloned.status().position
+    cloned.run()
+    lake.sql(f"DROP TABLE {name}")
+    lake.pipeline().run()
+    rows = [tuple(row) for row in lake.spark.read.format("delta").load(clone).select("k", "n").collect()]
+    assert sorted(rows) == lake.rows()
+    assert position is not None
+    assert position.source == "rows"
 
 
 @pytest.mark.parametrize("kind", ["append"])
