@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from connector import jars, java
 from connector.jars import archive
 from connector.jars.built_for import installed
+from connector.spark_properties import start_jvm
 from connector.tuning import TUNING
 from sinks.errors import ConfigurationError
 from sinks.s3a import LOG_STORES
@@ -101,6 +102,8 @@ def session(
     for key, value in settings.items():
         builder = builder.config(key, value)
     with warnings.catch_warnings(), _sigint_kept():
+        if not submitted and not settings.get("spark.remote", os.environ.get("SPARK_REMOTE", "")).startswith("sc://"):
+            start_jvm(settings)
         # Spark Connect warns of every setting that only the start of the server, which has them, can take.
         warnings.filterwarnings("ignore", message="Failed to set")
         spark = builder.getOrCreate()

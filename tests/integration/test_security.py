@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -250,3 +251,47 @@ def test_no_secret_is_printed_or_written_anywhere(locked_lake: Lake, place: Secu
     assert {".json", ".parquet", ".yaml"} <= {each.suffix for each in written}
     assert any(each.is_relative_to(folder / "events") for each in written)
     assert [each for each in written if MARK.encode() in each.read_bytes()] == []
+
+
+IN_A_PROCESS = """
+import os, sys, pathlib
+from connector.spark import session
+
+def read_by_others():
+    for process in pathlib.Path("/proc").iterdir():
+        if process.name.isdigit():
+            for name in ("cmdline", "environ"):
+                try:
+                    yield (process / name).read_bytes()
+                except OSError:
+                    pass
+
+secret, log = sys.stdin.read().split()
+options = {
+    "spark.hadoop.fs.s3a.secret.key": secret, "spark.hadoop.fs.s3a.access.key": "AKIA = 1#", "spark.master": "local[1]",
+    "spark.eventLog.enabled": "true", "spark.eventLog.compress": "false", "spark.eventLog.dir": log, "spark.sql.shuffle.partitions": "3",
+}
+for again in range(2):
+    with session(options, name="secret") as spark:
+        assert spark.range(3).count() == 3
+        hadoop = spark.sparkContext.getConf()
+        assert hadoop.get("spark.hadoop.fs.s3a.secret.key") == secret
+        assert hadoop.get("spark.hadoop.fs.s3a.access.key") == "AKIA = 1#"
+        assert spark.conf.get("spark.sql.shuffle.partitions") == "3"
+        assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+        print(sum(secret.encode() in text for text in read_by_others()))
+"""
+
+
+def test_no_other_user_of_the_machine_reads_the_settings_of_the_jvm(tmp_path: Path) -> None:
+    secret = f"hunter2-{uuid.uuid4().hex}"
+    (tmp_path / "log").mkdir()
+    ran = subprocess.run(
+        [sys.executable, "-c", IN_A_PROCESS], input=f"{secret} {tmp_path / 'log'}", capture_output=True, text=True,
+        check=False, env={**os.environ, "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    assert (ran.returncode, ran.stdout.split()) == (0, ["0", "0"]), ran.stderr
+    logs = [file.read_text(errors="replace") for file in (tmp_path / "log").rglob("*") if file.is_file()]
+    assert any("spark.hadoop.fs.s3a.secret.key" in text for text in logs)
+    assert not any(secret in text for text in (*logs, ran.stderr))
+    assert not list(tmp_path.rglob("spark.properties"))

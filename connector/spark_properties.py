@@ -1,0 +1,71 @@
+"""The start of a JVM whose settings aren't on its command line, where every user of the machine could read them.
+
+They are in a file that only its owner can read, and that is gone as soon as the JVM has started.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+_FILE = "--properties-file"
+_REMOTE = "SPARK_REMOTE"
+_OF_CLIENTS = ("spark.remote", "spark.api.mode")
+
+
+def start_jvm(settings: Mapping[str, str]) -> None:
+    """Start PySpark's JVM with these settings; one that runs already stays as it is.
+
+    Spark's own ``spark-defaults.conf`` counts beneath them. Where the user has named another file of properties in
+    PYSPARK_SUBMIT_ARGS, nothing is done: PySpark starts its JVM by itself later.
+    """
+    from pyspark import SparkContext
+
+    given, remote = os.environ.get(_ARGUMENTS), os.environ.get(_REMOTE)
+    if given is not None and _FILE in given:
+        return
+    # The JVM of a Spark Connect server on this machine is one like any other: it must not take itself for a client's.
+    os.environ.pop(_REMOTE, None)
+    own = {name: value for name, value in settings.items() if name not in _OF_CLIENTS}
+    with TemporaryDirectory(prefix="lakelock-") as folder:
+        file = Path(folder) / "spark.properties"
+        file.touch(mode=0o600)
+        file.write_text(f"{_spark_defaults()}\n{as_properties(own)}", encoding="utf-8")
+        os.environ[_ARGUMENTS] = f"{_FILE} {shlex.quote(str(file))} {given or 'pyspark-shell'}"
+        try:
+            # Connecting to the JVM starts it.
+            SparkContext.setSystemProperty("lakelock.connected", "true")
+        finally:
+            _put_back(_ARGUMENTS, given)
+            _put_back(_REMOTE, remote)
+
+
+def _put_back(name: str, value: str | None) -> None:
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
+
+
+def as_properties(settings: Mapping[str, str]) -> str:
+    """A file of Java's Properties."""
+    return "".join(f"{_escaped(name)}={_escaped(value)}\n" for name, value in settings.items())
+
+
+def _escaped(text: str) -> str:
+    special = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
+    return re.sub(r"[\\=:#! \n\r\t\f]", lambda found: special.get(found[0], f"\\{found[0]}"), text)
+
+
+def _spark_defaults() -> str:
+    """What Spark would read if no other file were named."""
+    import pyspark
+
+    home = os.environ.get("SPARK_HOME") or str(Path(pyspark.__file__).parent)
+    file = Path(os.environ.get("SPARK_CONF_DIR") or f"{home}/conf") / "spark-defaults.conf"
+    return file.read_text(encoding="utf-8") if file.is_file() else ""
