@@ -333,7 +333,7 @@ def custom_sink(sink: CustomSink, spark: SparkSession, staging: str) -> TwoPhase
     # A folder of this sink alone, whatever is in its name.
     own = f"{staging}/{hashlib.sha256(sink.name.encode()).hexdigest()[:16]}"
     try:
-        found: TwoPhaseSink[DataFrame] = made(spark, name=sink.name, staging=own, **sink.options)
+        found: TwoPhaseSink[DataFrame] = made(spark, name=sink.name, staging=own, **sink.arguments)
     except TypeError as error:
         raise ConfigurationError(
             f"sinks[0].options: {sink.sink} doesn't take them: {error}.",

@@ -211,7 +211,8 @@ def _resolve(value: object, path: tuple[str | int, ...], faults: list[str], nowh
 
     resolved = _REFERENCE.sub(look_up, value)
     of_service = ("registry" in path or path[:2] == ("metrics", "push")) and path[-1] in REFERENCED_SECRETS
-    may_be_secret = path[:2] == ("source", "kafka") or path[:1] == ("spark",) or of_service
+    of_own_class = path[:1] == ("sinks",) and path[2:3] == ("options",)
+    may_be_secret = path[:2] == ("source", "kafka") or path[:1] == ("spark",) or of_service or of_own_class
     return SecretStr(resolved) if may_be_secret else resolved
 
 

@@ -7,7 +7,16 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StrictBool, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    SecretStr,
+    StrictBool,
+    field_validator,
+    model_validator,
+)
 
 from connector.config.kinds import Duration, Options, Text, as_model, topic_name
 
@@ -314,11 +323,26 @@ class CustomSink(Options):
     sink: Annotated[str, Field(pattern=r"^[\w.]+:\w+$")]
     """The class: module:Class, a ``sinks.contract.TwoPhaseSink``."""
     options: Mapping[str, Any] = Field(default_factory=dict)
-    """Its own options, as keyword arguments."""
+    """Its own options, as keyword arguments. What came from ``${env:NAME}`` or ``${file:/path}`` is never printed."""
 
     @property
     def place(self) -> str:
         return self.name
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The options with the secrets in clear: hand them on, never print them."""
+        clear = _in_clear(self.options)
+        assert isinstance(clear, dict)
+        return clear
+
+
+def _in_clear(value: object) -> object:
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    if isinstance(value, Mapping):
+        return {name: _in_clear(item) for name, item in value.items()}
+    return [_in_clear(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 WINDOW_COLUMNS = ("window_start", "window_end", "window_closed")

@@ -107,6 +107,21 @@ def test_secrets_come_from_the_environment_and_from_files_and_are_not_shown(
         assert "swordfish" not in shown
 
 
+def test_the_secrets_of_a_class_of_your_own_are_not_shown_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PASSWORD", "hunter2")
+    given = {"login": {"password": "${env:PASSWORD}"}, "hosts": ["a", "b:${env:PASSWORD}"], "port": 1}
+    config = parse(
+        options(
+            sinks=[{"type": "custom", "name": "mine", "sink": "my.module:Mine", "options": given}],
+            coordinator={"path": "lake/log"},
+        )
+    )
+    (sink,) = config.sinks
+    assert sink.arguments == {"login": {"password": "hunter2"}, "hosts": ["a", "b:hunter2"], "port": 1}
+    for shown in (repr(config), str(config), config.model_dump_json()):
+        assert "hunter2" not in shown
+
+
 @pytest.mark.parametrize(
     ("place", "option"),
     [
