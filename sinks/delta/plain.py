@@ -14,8 +14,9 @@ from sinks.delta.append import evolution
 from sinks.delta.clauses import Merge
 from sinks.delta.commit import past_conflicts, without_position
 from sinks.delta.merge import SOURCE, UpsertRule
+from sinks.delta.moved import about_moved_keys
 from sinks.delta.table import DeltaTable
-from sinks.delta.upsert import Merges, about_moved_keys
+from sinks.delta.upsert import Merges
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
