@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, TypeVar
 from connector.clock import LATE, TIME, Timing, clocked, problem_with_time, timed
 from connector.coordinator import of_each
 from connector.decode.records import PROBLEM, RAW, TOMBSTONE, told
+from connector.derive.fit import problem_with_values, refuse_values
 from connector.letters import Letters
 from connector.parts import Output
 from connector.protocol.steps import Event, Observer, Step
 from sinks.contract import Committed, Epoch, Prepared, TwoPhaseSink
 from sinks.delta.kept import kept
+from sinks.delta.limits import HINT, row_refused
 from sinks.errors import BadRecord, LakelockError, OffsetsLost, PositionMismatch
 from sinks.kafka import reader_refused
 from sinks.offsets import OffsetRange
@@ -74,6 +76,8 @@ class Reading:
         leading = next(iter(decoded.values()))  # all have the same problems: they differ in what a tombstone deletes
         if self.letters is not None and PROBLEM in leading.columns:
             rows = self._sorted_out(self.letters, leading, rows, epoch)
+        else:
+            rows = {name: refuse_values(frame, self.outputs[name].unfit(frame)) for name, frame in rows.items()}
         if self.timing is not None:
             for name, output in self.outputs.items():
                 rows[name] = output.derivation.prepare(timed(rows[name], self.timing.column), epoch)
@@ -118,6 +122,9 @@ class Reading:
         """With the problems that the sink has with a row, where it can have any."""
         output = self.outputs[name]
         problems = [output.derivation.problem] if output.derivation.problem is not None else []
+        unfit = output.unfit(rows)
+        if unfit:
+            problems.append(problem_with_values(unfit))
         if not output.decode.takes_tombstones and TOMBSTONE in rows.columns:
             problems.append(f"CASE WHEN {TOMBSTONE} THEN {told('tombstone', 'has no value (a tombstone)')} END")
         if self.timing is not None:
@@ -198,7 +205,7 @@ def _explained(error: Exception) -> Exception | None:
                 "Kafka's retention removed records while the epoch was being read; nothing of it was written.",
                 hint="Run the pipeline again: it says which offsets are missing and how to go on.",
             )
-        return reader_refused(error)
+        return row_refused(error) or reader_refused(error)
     if fields["kind"] == "unknown_schema":
         return _SchemaToAskFor(fields["part"], fields["id"])
     where = f"{fields.get('topic')}-{fields.get('partition')}, offset {fields.get('offset')}"
@@ -208,6 +215,12 @@ def _explained(error: Exception) -> Exception | None:
             "written.",
             hint="Is it the query's own checkpoint? Rows have to be made of the batch's records, without aggregations, "
             "stream-stream joins or other operators with a state, and to keep the coordinates of their records.",
+        )
+    if fields["kind"] == "broken":
+        return BadRecord(
+            f"The row of {fields['key']} would be refused by its table: {fields['detail']}. Nothing of this epoch was "
+            "written.",
+            hint=HINT,
         )
     if fields["kind"] == "null_key" and fields.get("tombstone"):
         return BadRecord(
@@ -268,5 +281,7 @@ def _explained(error: Exception) -> Exception | None:
 _HINTS = {
     "value": "Make value.schema fit the record (a STRING takes any value), or have the producer mend it.",
     "key": "Make the option key fit Kafka's key, or have the producer mend it.",
+    "unfit": "Have `transform:` give another value, or write to a table that can hold this one: not partitioned by the "
+    "column, or without its constraint.",
     "rule": "Have the producer mend it, or loosen the rule in the option require; a null never meets a rule.",
 }

@@ -29,6 +29,8 @@ from connector.own import own_class
 from connector.spark import is_connect, isolated
 from connector.transform import transform
 from sinks.contract import TwoPhaseSink
+from sinks.delta import limits
+from sinks.delta.append import DeltaAppend
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.dead_letters import DeadLetters
 from sinks.delta.kept import merging
@@ -36,6 +38,7 @@ from sinks.delta.table import DeltaTable
 from sinks.delta.two_phase import TwoPhaseDelta
 from sinks.errors import ConfigurationError, LakelockError
 from sinks.evolution import narrowed
+from sinks.limits import Limit, of_partition
 from sinks.raised import identifier
 from sinks.staging import Staging
 
@@ -96,9 +99,21 @@ class Table:
         """Whether it is there; raises SchemaMismatch where it doesn't take the rows."""
         detail = self.table.detail()
         if detail is not None:
+            columns, carried = self.derivation.columns, self.derivation.carried
             self.derivation.check()
-            self.table.check(detail, self.derivation.columns)
+            merged = not isinstance(self.derivation.sink, DeltaAppend)
+            self.table.check(detail, columns, limits.faults(detail, self.table.schema, columns, carried, merged=merged))
         return detail is not None
+
+    def unfit(self, rows: DataFrame) -> Sequence[Limit]:
+        """What the table can't hold of decoded records."""
+        detail = self.table.detail()
+        if detail is None:
+            return ()
+        there = self.table.schema
+        found = limits.of_values(detail, there, rows.schema, self.derivation.carried)
+        whole = isinstance(self.derivation.sink, DeltaAppend)
+        return [*found, *limits.of_rows(detail, rows, there)] if whole else found
 
     def two_phase(self, pipeline: str) -> TwoPhaseSink[DataFrame]:
         return TwoPhaseDelta(self.table, self.derivation.sink, pipeline=pipeline)
@@ -111,6 +126,7 @@ class Other:
     decode: Decoder
     derivation: Derivation
     sink: TwoPhaseSink[DataFrame]
+    partition_by: Sequence[str] = ()
 
     @property
     def label(self) -> str:
@@ -126,6 +142,9 @@ class Other:
 
     def check(self) -> bool:
         return True
+
+    def unfit(self, rows: DataFrame) -> Sequence[Limit]:
+        return [limit for name in self.partition_by for limit in of_partition(name, rows.schema[name].dataType)]
 
     def two_phase(self, _: str) -> TwoPhaseSink[DataFrame]:
         return self.sink
@@ -308,7 +327,7 @@ def _other(
         return Other(decode, as_is(config, rows), topic)
     if isinstance(sink, CustomSink):
         return Other(decode, as_is(config, rows), custom_sink(sink, spark, staging))
-    return Other(decode, as_is(config, rows), s3_objects(spark, sink, pipeline=config.name))
+    return Other(decode, as_is(config, rows), s3_objects(spark, sink, pipeline=config.name), sink.partition_by)
 
 
 def s3_objects(spark: SparkSession, sink: S3ObjectsSink, *, pipeline: str) -> S3Objects:

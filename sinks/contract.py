@@ -122,6 +122,11 @@ class Epoch:
         )
 
     @property
+    def passed(self) -> Offsets:
+        """The offsets that the epoch goes on from, behind all records that the sink holds."""
+        return self.expected.offsets if self.expected is not None else Offsets()
+
+    @property
     def span(self) -> int:
         """Offsets that it reads: no fewer than its records."""
         return sum(range_.span for range_ in self.ranges)

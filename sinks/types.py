@@ -49,3 +49,12 @@ def names(data_type: DataType) -> list[str]:
     if isinstance(data_type, MapType):
         return names(data_type.keyType) + names(data_type.valueType)
     return []
+
+
+def is_utf8(column: str) -> str:
+    """SQL: whether these bytes are text. Spark puts a replacement character for whatever isn't, without a word."""
+    from pyspark.sql import functions as F
+
+    if hasattr(F, "is_valid_utf8"):
+        return f"is_valid_utf8(CAST({column} AS STRING))"
+    return f"(encode(decode({column}, 'UTF-8'), 'UTF-8') = {column})"  # before Spark 4

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from connector.decode.exact import exact
 from connector.decode.format import UNKNOWN, problem_of
 from connector.decode.learn import learned
-from connector.decode.text import NOT_UTF8, is_utf8
+from connector.decode.text import NOT_UTF8
 from sinks.evolution import OnNewColumn
 from sinks.raised import identifier, literal
+from sinks.types import is_utf8
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

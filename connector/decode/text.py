@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from connector.decode.format import SchemaFixed, problem_of
 from sinks.raised import literal
+from sinks.types import is_utf8
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -40,12 +41,3 @@ class Text(SchemaFixed):
     def decoded(self, records: DataFrame, column: str, into: str) -> DataFrame:
         wrong = f"CASE WHEN NOT {is_utf8(column)} THEN {literal(NOT_UTF8)} END"
         return records.selectExpr("*", f"CAST({column} AS STRING) AS {into}", f"{wrong} AS {problem_of(into)}")
-
-
-def is_utf8(column: str) -> str:
-    """SQL: whether these bytes are text. Spark puts a replacement character for whatever isn't, without a word."""
-    from pyspark.sql import functions as F
-
-    if hasattr(F, "is_valid_utf8"):
-        return f"is_valid_utf8(CAST({column} AS STRING))"
-    return f"(encode(decode({column}, 'UTF-8'), 'UTF-8') = {column})"  # before Spark 4

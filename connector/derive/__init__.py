@@ -35,6 +35,8 @@ class Derivation:
     """Of the sink."""
     reduce: Callable[[DataFrame, Epoch], DataFrame]
     """From the decoded records of an epoch to the rows that its sink takes."""
+    carried: Sequence[str] = ()
+    """Of the columns those that hold values of the records, as they are."""
     problem: str | None = None
     """SQL of ``_problem``: why the sink doesn't take a decoded record; ``reduce`` fails at such a one. None: it takes
     all."""

@@ -45,7 +45,9 @@ def aggregates(
         if name.lower() in WINDOW_COLUMNS:
             raise ConfigurationError(f"sinks[0].window: {name} is a column of the windows' own.", hint="Rename yours.")
     partials = _Partials(table, sink, states)
-    groups = Groups(key, states, window is not None, partials.grown_together if sessions else None)
+    groups = Groups(
+        key, states, window is not None, _may_fail(sink, states), partials.grown_together if sessions else None
+    )
 
     def prepare(records: DataFrame, epoch: Epoch) -> DataFrame:
         before = epoch.expected.clock if epoch.expected else Clock()
@@ -77,6 +79,7 @@ def aggregates(
         )
     return TableDerivation(
         columns=partials.table_schema(windowed(timed(records, window.time), window, Clock()) if window else records),
+        carried=sink.group_by,
         reduce=reduce,
         sink=reading if reading is not None and sink.merge == "on_read" else adding,
         log=reading,
@@ -84,6 +87,12 @@ def aggregates(
         prepare=prepare,
         late=late,
     )
+
+
+def _may_fail(sink: DeltaAggregateSink, states: Mapping[str, Monoid]) -> bool:
+    """Of the user's own states nobody knows."""
+    every = (sql for state in states.values() for sql in (state.plus("l", "r"), state.present("s")))
+    return bool(sink.states) or any("raise_error" in sql for sql in every)
 
 
 def totals_of(key: Sequence[str], states: Mapping[str, Monoid]) -> Reduction:

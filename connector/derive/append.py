@@ -20,5 +20,9 @@ def append(table: DeltaTable, commits: PipelineCommits, records: DataFrame) -> T
         return records
 
     return TableDerivation(
-        columns=records.schema, reduce=as_is, sink=DeltaAppend(table, commits), plain=PlainAppend(table)
+        columns=records.schema,
+        carried=records.columns,
+        reduce=as_is,
+        sink=DeltaAppend(table, commits),
+        plain=PlainAppend(table),
     )

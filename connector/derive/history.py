@@ -10,7 +10,7 @@ from connector.derive.changes import changes, check_expressions, problem_with, t
 from sinks.contract import Epoch
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.history import END, START, STATE, DeltaHistory, PlainHistory, VersionColumns
-from sinks.delta.table import DeltaTable
+from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ def history(sink: DeltaHistorySink, table: DeltaTable, commits: PipelineCommits,
     columns = _version_columns(records, sink)
     return TableDerivation(
         columns=columns.table(schema),
+        carried=[*table_columns(records.columns, sink), *COORDINATES],
         reduce=events,
         problem=problem_with(records, sink),
         sink=DeltaHistory(table, commits, columns=columns, tombstone_retention=sink.tombstone_retention),

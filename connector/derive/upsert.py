@@ -15,7 +15,7 @@ from sinks.delta.commit import PipelineCommits
 from sinks.delta.merge import COLUMNS, DELETED_BY, UpsertRule
 from sinks.delta.on_read import MergeOnRead
 from sinks.delta.plain import PlainUpsert
-from sinks.delta.table import DeltaTable
+from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.delta.upsert import DeltaUpsert
 from sinks.errors import ConfigurationError
 
@@ -68,6 +68,7 @@ def upsert(
     )
     return TableDerivation(
         columns=columns,
+        carried=[*table_columns(records.columns, sink), *COORDINATES],
         reduce=lambda records, _: changes(records, sink) if on_read else net.of(changes(records, sink)),
         problem=problem_with(records, sink),
         sink=reading if on_read else merging,

@@ -17,6 +17,7 @@ from sinks.contract import Committed, Epoch, Position
 from sinks.delta.clauses import Change, Merge
 from sinks.delta.commit import PipelineCommits, merge_epoch, without_position
 from sinks.delta.conflicts import past_conflicts
+from sinks.delta.limits import demands, refuse_broken
 from sinks.delta.table import DeltaTable
 from sinks.raised import identifier, raise_sql, struct_sql
 
@@ -50,6 +51,8 @@ class Groups:
     """Columns that make a group, the window's start and end among them (of a session the start alone)."""
     aggregates: Mapping[str, State] = field(default_factory=dict)
     windows: bool = False
+    may_fail: bool = True
+    """Whether a sum of states, or what readers see of it, can't be worked out for some of them."""
     grown_together: Callable[[DataFrame, Epoch], DataFrame] | None = None
     """Sessions only: from those of an epoch to the rows that replace the stored ones."""
 
@@ -71,22 +74,15 @@ class DeltaAggregate:
         return self._commits.position()
 
     def rehearse(self, rows: DataFrame, epoch: Epoch) -> None:
-        source, groups = rows, self._groups
-        if groups.grown_together is not None:
-            source = groups.grown_together(rows, epoch)
-        else:
-            sums = [
-                state.plus(f"t._state.{identifier(name)}", f"s._state.{identifier(name)}")
-                for name, state in groups.aggregates.items()
-            ]
-            if not any("raise_error" in sum_ for sum_ in sums):
-                return
-            rows.createOrReplaceTempView(SOURCE)
-            source = self._table.spark.sql(
-                f"SELECT {', '.join(f'{sum_} AS s{index}' for index, sum_ in enumerate(sums))} "
-                f"FROM {SOURCE} AS s JOIN {self._table.sql} AS t ON {adding(groups, guarded=True).on}"
-            )
-        source.write.format("noop").mode("append").save()
+        limits = demands(self._table)
+        if not (limits or self._groups.may_fail):
+            return
+        self._groups.source(rows, epoch).createOrReplaceTempView(SOURCE)
+        target, names = self._table.sql, self._table.schema.names
+        merge = adding(self._groups, guarded=True)
+        groups = self._table.spark.sql(merge.query(target, SOURCE, SOURCE, names, untouched=False))
+        groups.write.format("noop").mode("append").save()
+        refuse_broken(groups, limits, self._groups.key)
 
     def merged_sql(self, rows: str, keys: str, at: Position | None, *, hint: str) -> str:
         """See ``sinks.delta.on_read.Merging``."""

@@ -6,15 +6,28 @@ from typing import TYPE_CHECKING
 
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta.commit import PipelineCommits, options
-from sinks.delta.table import DeltaTable
+from sinks.delta.limits import demands, refuse_broken
+from sinks.delta.table import COORDINATES, DeltaTable
+from sinks.raised import identifier
+from sinks.types import sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 
 def evolution(table: DeltaTable) -> dict[str, str]:
     """Options of a write that may add columns, and widen them."""
     return {"mergeSchema": "true"} if table.evolves else {}
+
+
+def _filled(rows: DataFrame, table: StructType) -> DataFrame:
+    """With nulls in the columns that the rows lack."""
+    given = {name.lower() for name in rows.columns}
+    lacking = (field for field in table if field.name.lower() not in given)
+    return rows.selectExpr(
+        "*", *(f"CAST(NULL AS {sql_type(field.dataType)}) AS {identifier(field.name)}" for field in lacking)
+    )
 
 
 class DeltaAppend:
@@ -30,7 +43,10 @@ class DeltaAppend:
         return self._commits.position()
 
     def rehearse(self, rows: DataFrame, _: Epoch) -> None:
-        """Whatever the table holds, rows are added to it."""
+        """Whatever rows the table holds, others are added to it: if they keep to its constraints."""
+        limits = demands(self._table)
+        if limits:
+            refuse_broken(_filled(rows, self._table.schema), limits, COORDINATES[:3])
 
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
         # Options of one write, not of the session: nothing else can pick them up.

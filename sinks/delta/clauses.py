@@ -89,25 +89,33 @@ class Merge:
         return f"MERGE {evolving}INTO {target} AS t USING {source} AS s ON {self.on} {' '.join(clauses)}"
 
     def query(
-        self, target: str, source: str, keys: str, columns: Sequence[str], *, replaces: bool = False, hint: str = ""
+        self,
+        target: str,
+        source: str,
+        keys: str,
+        columns: Sequence[str],
+        *,
+        replaces: bool = False,
+        untouched: bool = True,
+        hint: str = "",
     ) -> str:
         """``target``, ``source``: what comes after FROM; ``keys``: the same of rows with the source's keys, in any
         number; ``columns``: the table's; ``hint``: how to join ``s``. ``replaces``: each row of the source is newer
-        than the one of the table, and tells all of it.
+        than the one of the table, and tells all of it. ``untouched``: with the rows that the source says nothing of.
 
         The many rows that the source says nothing of are passed on by one join with its keys, and only those that it is
         about are worked out: a CASE over every row is more code than the JVM compiles, and took ten times as long.
         ``unmatched`` isn't done.
         """
         keys = f"(SELECT {', '.join(map(identifier, self.key))} FROM {keys})"
-        untouched = (
+        others = (
             f"SELECT {hint} {', '.join(f't.{identifier(name)}' for name in columns)} "
-            f"FROM {target} AS t LEFT ANTI JOIN {keys} AS s ON {self.on}"
+            f"FROM {target} AS t LEFT ANTI JOIN {keys} AS s ON {self.on} UNION ALL "
         )
         inserts = _by_lower_case(self.inserts)
         if replaces and all(name.lower() in inserts for name in columns):
             new = ", ".join(f"{inserts[name.lower()]} AS {identifier(name)}" for name in columns)
-            return f"{untouched} UNION ALL SELECT {new} FROM {source} AS s WHERE {self.insert_when or 'true'}"
+            return f"{others if untouched else ''}SELECT {new} FROM {source} AS s WHERE {self.insert_when or 'true'}"
         touched = f"(SELECT {hint} t.*, true AS {_THERE} FROM {target} AS t LEFT SEMI JOIN {keys} AS s ON {self.on})"
         is_new = f"t.{_THERE} IS NULL"
         cases = [Change(f"{is_new}{_and(self.insert_when)}", inserts), Change(is_new, None), *self.matched]
@@ -125,7 +133,7 @@ class Merge:
             before = f"t.{identifier(name)}"
             values.append(f"{f'CASE {_CASE}{whens} ELSE {before} END' if whens else before} AS {identifier(name)}")
         gone = ", ".join(str(number) for number in range(len(cases)) if number not in sets)
-        return f"{untouched} UNION ALL SELECT {', '.join(values)} FROM {rows} WHERE {_CASE} NOT IN ({gone})"
+        return f"{others if untouched else ''}SELECT {', '.join(values)} FROM {rows} WHERE {_CASE} NOT IN ({gone})"
 
 
 def _and(condition: str) -> str:

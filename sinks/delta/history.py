@@ -30,11 +30,13 @@ from sinks.contract import Committed, Epoch, Position
 from sinks.delta.commit import PipelineCommits, merge_epoch, without_position
 from sinks.delta.conflicts import past_conflicts
 from sinks.delta.kept import kept
+from sinks.delta.limits import demands, refuse_broken
+from sinks.delta.merge import SOURCE
+from sinks.delta.moved import about_moved_keys, events_moved_sql, in_one_partition
 from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.delta.tombstones import Tombstones
-from sinks.delta.upsert import SOURCE, about_moved_keys, key_sql
 from sinks.offsets import Offsets
-from sinks.raised import identifier, literal, raise_sql
+from sinks.raised import identifier, literal
 from sinks.types import sql_type
 
 if TYPE_CHECKING:
@@ -118,21 +120,23 @@ class DeltaHistory:
     def position(self) -> Position | None:
         return self._commits.position()
 
-    def rehearse(self, rows: DataFrame, _: Epoch) -> None:
-        if "_sequence" in rows.columns:
-            return
-        rows.createOrReplaceTempView(SOURCE)
+    def rehearse(self, rows: DataFrame, epoch: Epoch) -> None:
+        limits, passed = demands(self._table), epoch.passed
         with about_moved_keys(self._table.label):
-            self._table.spark.sql(_moved_sql(self._table.sql, self._versions.columns.key)).collect()
+            if limits:
+                changed = self._versions.changed(rows, passed, note=False)
+                refuse_broken(changed.where(f"NOT {identifier(_GONE)}"), limits, self._versions.columns.key)
+            elif "_sequence" not in rows.columns:
+                rows.createOrReplaceTempView(SOURCE)
+                self._table.spark.sql(self._versions.moved_sql(SOURCE, passed)).collect()
 
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
         """Notes the epoch's deletes, and merges what changes. What the notes of a failed write say doesn't count."""
         merge = merge_sql(self._table.sql, self._versions.columns, rows.schema)
-        position = epoch.expected.offsets if epoch.expected else Offsets()
 
         def write() -> None:
             # Planned again at each attempt: a conflict means that the table has changed.
-            merge_epoch(self._table, epoch, self._versions.changed(events, position), SOURCE, merge)
+            merge_epoch(self._table, epoch, self._versions.changed(events, epoch.passed), SOURCE, merge)
 
         with about_moved_keys(self._table.label), kept(rows) as events:
             return self._commits.commit(epoch, write)
@@ -169,10 +173,15 @@ class _Versions:
         self._tombstones = Tombstones(table, columns.key)
         self._retention = tombstone_retention
 
-    def changed(self, events: DataFrame, position: Offsets | None) -> DataFrame:
+    def moved_sql(self, events: str, position: Offsets) -> str:
+        """A query that fails where ``changed`` would: at a key that has left its partition."""
+        return events_moved_sql(events, self._table.sql, self._tombstones.passed_sql(position), self.columns.key)
+
+    def changed(self, events: DataFrame, position: Offsets | None, *, note: bool = True) -> DataFrame:
         """The rows that differ after ``events``, as the table has them, and ``lakelock gone`` for those to take out.
 
-        Tombstones at or after ``position`` don't count: their records are still to come. None: all count.
+        Tombstones at or after ``position`` don't count: their records are still to come. None: all count. ``note``:
+        those of the events are noted.
         """
         from pyspark.sql import functions as F
 
@@ -189,7 +198,8 @@ class _Versions:
             F.min("event.at").alias("first"), F.expr("min(struct(event.topic, event.partition))").alias("place")
         )
         points = new.unionByName(self._stored(touched, events.schema, by_sequence), allowMissingColumns=True)
-        self._note(events)
+        if note:
+            self._note(events)
         passed = self._tombstones.passed_sql(position)
         notes = self._table.spark.sql(f"SELECT * FROM {passed}") if passed is not None else None
         if notes is not None:
@@ -200,7 +210,7 @@ class _Versions:
         # One shuffle: all that follows groups by the key, or by the key and more.
         points = points.repartition("key")
         if not by_sequence:
-            points = _in_one_partition(points, self.columns.key)
+            points = in_one_partition(points, self.columns.key)
         return self._rows(_versions(points), events.schema)
 
     def _stored(self, touched: DataFrame, events: StructType, by_sequence: bool) -> DataFrame:
@@ -269,59 +279,6 @@ class _Versions:
             return
         self._tombstones.add(deletes)
         self._tombstones.expire_now_and_then(self._retention)
-
-
-def _moved_sql(target: str, key: Sequence[str]) -> str:
-    """A query that fails at a key that is in two partitions, be it in the epoch or of the table's."""
-    names = ", ".join(identifier(name) for name in key)
-    same = " AND ".join(f"t.{identifier(name)} = s.{identifier(name)}" for name in key)
-    moved = raise_sql(
-        "key_moved",
-        key=key_sql(key),
-        topic="last._topic",
-        partition="last._partition",
-        offset="last._offset",
-        stored_topic="first._topic",
-        stored_partition="first._partition",
-    )
-    places = f"SELECT {names}, _topic, _partition, _offset FROM"
-    return (
-        f"SELECT count(CASE WHEN struct(first._topic, first._partition) <> struct(last._topic, last._partition) "
-        f"THEN {moved} END) FROM (SELECT {names}, min(struct(_topic, _partition, _offset)) AS first, "
-        f"max(struct(_topic, _partition, _offset)) AS last FROM ({places} {SOURCE} UNION ALL "
-        f"{places} {target} AS t LEFT SEMI JOIN {SOURCE} AS s ON {same}) GROUP BY {names})"
-    )
-
-
-def _in_one_partition(points: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Fails the query where a key's events come from two partitions."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
-    home = F.expr(
-        "min_by(struct(event.topic, event.partition), struct(NOT coalesce(stored, false), event.offset, event.topic, "
-        "event.partition))"
-    )
-    moved = raise_sql(
-        "key_moved",
-        key=key_sql(key, "key."),
-        topic="event.topic",
-        partition="event.`partition`",
-        offset="event.`offset`",
-        stored_topic="home.topic",
-        stored_partition="home.`partition`",
-    )
-    # The check replaces a column that every point needs: the optimizer can't drop it.
-    return (
-        points.withColumn("home", home.over(Window.partitionBy("key")))
-        .withColumn(
-            "deletes",
-            F.expr(
-                f"CASE WHEN struct(event.topic, event.partition) = home THEN deletes ELSE CAST({moved} AS BOOLEAN) END"
-            ),
-        )
-        .drop("home")
-    )
 
 
 def _versions(points: DataFrame) -> DataFrame:

@@ -15,8 +15,9 @@ from sinks.delta.clauses import Merge
 from sinks.delta.commit import without_position
 from sinks.delta.conflicts import past_conflicts
 from sinks.delta.merge import SOURCE, UpsertRule
+from sinks.delta.moved import about_moved_keys
 from sinks.delta.table import DeltaTable
-from sinks.delta.upsert import Merges, about_moved_keys
+from sinks.delta.upsert import Merges
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

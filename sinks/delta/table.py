@@ -38,6 +38,12 @@ class Detail:
     properties: Mapping[str, str]
     id: str = ""
     """Delta's own: a table that was dropped and made again, or replaced, has another."""
+    partitions: Sequence[str] = ()
+    """The columns that it is partitioned by."""
+
+    @property
+    def column_mapping(self) -> str:
+        return self.properties.get("delta.columnMapping.mode", "none")
 
     @property
     def log_retention(self) -> timedelta:
@@ -142,7 +148,12 @@ class DeltaTable:
         if information.get("Provider", "").lower() != "delta":
             raise self._not_delta()
         table_id = detail["id"] if detail is not None and detail["format"] == "delta" else None
-        return Detail(information["Location"], {row["key"]: row["value"] for row in properties}, table_id or "")
+        return Detail(
+            information["Location"],
+            {row["key"]: row["value"] for row in properties},
+            table_id or "",
+            _partitions([(row["col_name"], row["data_type"]) for row in described]),
+        )
 
     def _holds_files(self) -> bool:
         files = self.spark.read.format("binaryFile").option("recursiveFileLookup", "true")
@@ -189,8 +200,10 @@ class DeltaTable:
             if self.detail() is None:
                 raise
 
-    def check(self, detail: Detail, wanted: StructType) -> None:
-        """Raises SchemaMismatch unless rows of ``wanted`` go in as they are, and the table remembers its epochs."""
+    def check(self, detail: Detail, wanted: StructType, more: Sequence[str] = ()) -> None:
+        """Raises SchemaMismatch unless rows of ``wanted`` go in as they are, and the table remembers its epochs.
+
+        ``more``: faults that were found already."""
         retention = detail.properties.get("delta.setTransactionRetentionDuration")
         if retention is not None:
             raise SchemaMismatch(
@@ -207,6 +220,7 @@ class DeltaTable:
             f"column {name} {how}" for name, how in found.narrower.items() if self._on_new_column in (None, "fail")
         ]
         faults += [f"column {name} {how}" for name, how in found.others.items()]
+        faults += more
         given = {name.lower() for name in wanted.names}
         faults += [
             f"column {field.name} of the table is NOT NULL, and the pipeline has no value for it"
@@ -315,6 +329,19 @@ class DeltaTable:
                 if topic_of(row["_topic"]) in topics
             }
         )
+
+
+def _partitions(described: Sequence[tuple[str, str]]) -> list[str]:
+    """Out of DESCRIBE's columns, which have types, and the sections behind them, whose titles have none."""
+    start = next((at for at, row in enumerate(described) if row == ("# Partition Information", "")), None)
+    if start is None:
+        return []
+    names = []
+    for name, kind in described[start + 2 :]:  # behind the section's own title line
+        if not kind:
+            break
+        names += _name_parts(name)
+    return names
 
 
 def _name_parts(name: str) -> list[str]:

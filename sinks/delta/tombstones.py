@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
+from sinks.delta.append import evolution
 from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.offsets import Offsets
 from sinks.raised import identifier, literal
@@ -63,7 +64,8 @@ class Tombstones:
         notes = deletes.selectExpr(*(identifier(name) for name in wanted), "current_timestamp() AS _noted_at")
         if not self._exists(table):
             table.create(notes.schema)
-        notes.writeTo(table.sql).append()
+        table.allow_widening(notes.schema)
+        notes.writeTo(table.sql).options(**evolution(table)).append()
 
     def expire(self, before: datetime) -> None:
         """Forget older notes: an update that comes later than that may bring its row back."""
@@ -88,7 +90,9 @@ class Tombstones:
             detail = self._of.detail()
             if detail is None:
                 raise ValueError(f"{self._of.label!r} has to be made first")
-            self._table = DeltaTable(self._of.spark, path=f"{detail.location.rstrip('/')}/{FOLDER}")
+            # As the table's own columns get wider, so do these.
+            path = f"{detail.location.rstrip('/')}/{FOLDER}"
+            self._table = DeltaTable(self._of.spark, path=path, on_new_column="add")
         return self._table
 
 

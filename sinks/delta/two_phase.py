@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from sinks.contract import Committed, Epoch, Position, Prepared, Sink
+from sinks.delta.moved import about_moved_keys
 from sinks.delta.table import DeltaTable
-from sinks.delta.upsert import about_moved_keys
 from sinks.errors import Fenced, PositionMismatch, PreparedLost, TableReplaced
 from sinks.staging import Staging
 

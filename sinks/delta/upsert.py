@@ -19,8 +19,7 @@ one stops it, with nothing committed, and the epoch is written again in the step
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
@@ -28,19 +27,18 @@ from sinks.contract import Committed, Epoch, Position
 from sinks.delta.clauses import Merge
 from sinks.delta.commit import PipelineCommits, merge_epoch
 from sinks.delta.kept import kept
-from sinks.delta.merge import COLUMNS, DELETED_BY, SOURCE, UpsertRule, deleted_sql, key_sql, moved_sql, upserting
+from sinks.delta.limits import demands, refuse_broken
+from sinks.delta.merge import COLUMNS, DELETED_BY, SOURCE, UpsertRule, deleted_sql, moved_sql, upserting
+from sinks.delta.moved import about_moved_keys
 from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.delta.tombstones import Tombstones
 from sinks.delta.values import digits_sql, value_sql
-from sinks.errors import KeyMoved
 from sinks.offsets import Offsets
 from sinks.raised import identifier, literal, raise_sql, raised, struct_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
-
-__all__ = ["SOURCE", "DeltaUpsert", "Merges", "about_moved_keys", "key_sql"]
 
 Result = TypeVar("Result")
 _NET = "lakelock_net"
@@ -70,7 +68,12 @@ class DeltaUpsert:
     def position(self) -> Position | None:
         return self._commits.position()
 
-    def rehearse(self, rows: DataFrame, _: Epoch) -> None:
+    def rehearse(self, rows: DataFrame, epoch: Epoch) -> None:
+        limits = demands(self._table)
+        if limits:
+            with about_moved_keys(self._table.label):
+                refuse_broken(self._merges.merged(rows, epoch.passed), limits, self._rule.key)
+            return
         moved = moved_sql(self._table.sql, self._rule, rows.columns)
         if moved is not None:
             rows.createOrReplaceTempView(SOURCE)
@@ -86,9 +89,8 @@ class DeltaUpsert:
 
             return self._commits.commit(epoch, write)
 
-        passed = epoch.expected.offsets if epoch.expected else Offsets()
         with about_moved_keys(self._table.label):
-            return self._merges.run(rows, passed, commit, within)
+            return self._merges.run(rows, epoch.passed, commit, within)
 
     def merged_sql(self, rows: str, keys: str, at: Position | None, *, hint: str) -> str:
         """See ``sinks.delta.on_read.Merging``."""
@@ -135,6 +137,15 @@ class Merges:
         merge = upserting(self._rule, columns)
         there = self._table.schema.names
         return merge.query(target, source, keys, there, replaces=self._rule.replaces, hint=hint)
+
+    def merged(self, rows: DataFrame, passed: Offsets) -> DataFrame:
+        """The rows of the table that ``rows`` are about, as they would be after the write. A truncate isn't done."""
+        rows.createOrReplaceTempView(_NET)
+        noted = self._tombstones.passed_sql(passed) if self._tombstones is not None else None
+        source = self._counting_sql(self._marked_sql(_NET, rows.columns, noted, None), rows.columns)
+        merge = upserting(self._rule, rows.columns, new=self._table.lacks(rows.columns))
+        names = self._table.schema.names
+        return self._table.spark.sql(merge.query(self._table.sql, f"({source})", _NET, names, untouched=False))
 
     def _merge(self, rows: DataFrame, truncate: str | None = None, within: str = "") -> Merge:
         return upserting(self._rule, rows.columns, truncate, new=self._table.lacks(rows.columns), within=within)
@@ -235,23 +246,3 @@ class Merges:
             return (found["added"] if found else 0), False, None
         pairs = (f"{literal(name)}, {value_sql(found[name], of)}" for name, of in fields.items())
         return found["added"], found["truncates"], f"named_struct({', '.join(pairs)})"
-
-
-@contextmanager
-def about_moved_keys(table: str) -> Iterator[None]:
-    """Raises KeyMoved where the MERGE's guard, or the reduction before it, found a key in two partitions."""
-    try:
-        yield
-    except Exception as error:
-        moved = raised(error)
-        if moved is None or moved["kind"] != "key_moved":
-            raise
-        raise KeyMoved(
-            f"Key {moved['key']} of {table!r} came from {moved['stored_topic']}-"
-            f"{moved['stored_partition']} so far, and now from {moved['topic']}-{moved['partition']} (offset "
-            f"{moved['offset']}). Offsets of two partitions can't be compared, so which update is the newer can't "
-            "be told. Nothing of this epoch was written.",
-            hint="A key changes its partition when partitions were added to the topic, or when producers don't "
-            "use the same key and partitioner. Say what orders the updates with sequence_by (a column that only grows, "
-            "or _timestamp), or write to a new table from a topic where keys keep their partition.",
-        ) from None

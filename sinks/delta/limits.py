@@ -1,0 +1,141 @@
+"""What a table that a person made, or has changed, demands of its rows: partitions, lengths, NOT NULL and CHECK.
+
+Of values that a record brings, ``of_values`` tells before anything is written. What depends on more than the record, as
+in a row that several records make, is Delta's to refuse, and in two-phase commit ``refuse_broken``'s: what was decided
+has to be committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from sinks.delta.merge import key_sql
+from sinks.delta.table import DeltaTable, Detail
+from sinks.errors import BadRecord
+from sinks.limits import Limit, of_length, of_partition
+from sinks.raised import identifier, literal, raise_sql
+from sinks.types import needs_column_mapping
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType, StructType
+
+HINT = "Have the producer or `transform:` give another value, or drop the constraint with ALTER TABLE."
+_WRITTEN = "__CHAR_VARCHAR_TYPE_STRING"
+"""Where Spark keeps what a column was declared as: to queries it is a STRING."""
+_CHECK = "delta.constraints."
+
+
+def faults(detail: Detail, table: StructType, rows: StructType, carried: Sequence[str], *, merged: bool) -> list[str]:
+    """Why no row of the pipeline, or not every one, could be in the table as it is. ``rows``: the columns that the
+    pipeline fills, of which those ``carried`` hold values of the records; ``merged``: rows of the table change."""
+    from pyspark.sql.types import BinaryType, StringType
+
+    found = []
+    if merged and detail.properties.get("delta.appendOnly", "false").lower() == "true":
+        found.append("it has delta.appendOnly = true, and the pipeline changes rows")
+    filled, as_they_are = _by_lower_case(rows.names), _by_lower_case(carried)
+    there = _by_lower_case(table.names)
+    for name in rows.names:
+        if name.lower() not in there and needs_column_mapping(name) and detail.column_mapping == "none":
+            found.append(f"column {name} has a name that needs delta.columnMapping.mode = 'name'")
+    for field in table:
+        if field.name.lower() not in filled:
+            continue
+        written = field.metadata.get(_WRITTEN, "")
+        if written and not of_length(field.name, written):
+            found.append(f"column {field.name} is {written.upper()}, which pads or cuts text: make it a STRING")
+        if field.name.lower() not in _by_lower_case(detail.partitions):
+            continue
+        if isinstance(field.dataType, BinaryType):
+            found.append(f"it is partitioned by {field.name}, and a BINARY isn't the name of a folder")
+        elif isinstance(field.dataType, StringType) and field.name.lower() not in as_they_are:
+            found.append(f"it is partitioned by {field.name}, which the pipeline works out: it may be the empty text")
+    return found
+
+
+def of_values(detail: Detail, table: StructType, rows: StructType, carried: Sequence[str]) -> list[Limit]:
+    """Of ``rows``, with the values of records: what the table couldn't hold of their columns ``carried``."""
+    found: list[Limit] = []
+    here, partitions = _by_lower_case(carried), _by_lower_case(detail.partitions)
+    for field in table:
+        column = here.get(field.name.lower())
+        if column is None:
+            continue
+        if field.name.lower() in partitions:
+            # Under column mapping a folder is called by a name of Delta's own, of 40 characters.
+            folder = field.name if detail.column_mapping == "none" else max(field.name, "_" * 40, key=len)
+            found += of_partition(column, rows[column].dataType, folder=folder)
+        found += of_length(column, field.metadata.get(_WRITTEN, ""))
+    return found
+
+
+def of_rows(detail: Detail, rows: DataFrame, table: StructType | None = None) -> list[Limit]:
+    """Of whole rows: NOT NULL, as the table has it, and CHECK, but for one of columns that ``rows`` lack."""
+    from pyspark.errors import AnalysisException
+
+    here = _by_lower_case(rows.columns)
+    found = [
+        Limit(null, f"its {path} is null, and NOT NULL in the table")
+        for field in table or rows.schema
+        if field.name.lower() in here
+        for path, null in _nulls(here[field.name.lower()], identifier(field.name), field.dataType, field.nullable)
+    ]
+    for name, condition in checks(detail).items():
+        try:
+            _ = rows.selectExpr(f"({condition}) AS met").schema
+        except AnalysisException:
+            continue
+        found.append(Limit(f"NOT coalesce(({condition}), false)", f"breaks the table's constraint {name}: {condition}"))
+    return found
+
+
+def demands(table: DeltaTable) -> list[Limit]:
+    """Of whole rows of the table, whatever the pipeline fills of them; mostly there are none."""
+    detail = table.detail()
+    return of_rows(detail, table.spark.table(table.sql)) if detail is not None else []
+
+
+def checks(detail: Detail) -> Mapping[str, str]:
+    """The table's CHECK constraints by name."""
+    return {
+        name.removeprefix(_CHECK): condition for name, condition in detail.properties.items() if name.startswith(_CHECK)
+    }
+
+
+def _nulls(path: str, value: str, kind: DataType, nullable: bool) -> list[tuple[str, str]]:
+    """The columns and fields that may not be null, and SQL of whether one is."""
+    from pyspark.sql.types import StructType
+
+    found = [] if nullable else [(path, f"{value} IS NULL")]
+    for field in kind if isinstance(kind, StructType) else ():
+        inner = _nulls(f"{path}.{field.name}", f"{value}.{identifier(field.name)}", field.dataType, field.nullable)
+        found += [(name, f"({value} IS NOT NULL AND {null})") for name, null in inner]
+    return found
+
+
+def refuse_broken(rows: DataFrame, limits: Sequence[Limit], key: Sequence[str]) -> None:
+    """Fails, with what is wrong, where one of the rows doesn't keep to the limits. ``key``: what tells them apart."""
+    whens = (
+        f"WHEN {limit.broken} THEN {raise_sql('broken', key=key_sql(key), detail=literal(limit.detail))}"
+        for limit in limits
+    )
+    if limits:
+        rows.selectExpr(f"count(CASE {' '.join(whens)} END)").collect()
+
+
+def row_refused(error: BaseException) -> BadRecord | None:
+    """Delta's own refusal of a row, be it made of several records; None: the error is another one."""
+    refusals = ("DELTA_NOT_NULL_CONSTRAINT_VIOLATED", "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES")
+    lines = (line.strip() for line in str(error).splitlines())
+    said = next((line for line in lines if any(refusal in line for refusal in refusals)), None)
+    if said is None:
+        return None
+    return BadRecord(
+        f"A row would break a constraint of its table. Nothing of this epoch was written. Delta says: {said}", hint=HINT
+    )
+
+
+def _by_lower_case(names: Sequence[str]) -> Mapping[str, str]:
+    return {name.lower(): name for name in names}

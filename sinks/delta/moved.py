@@ -1,0 +1,90 @@
+"""A key that has left its partition, in the order of offsets: how it is found, and what is said of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from sinks.delta.merge import key_sql
+from sinks.errors import KeyMoved
+from sinks.raised import identifier, raise_sql, raised
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@contextmanager
+def about_moved_keys(table: str) -> Iterator[None]:
+    """Raises KeyMoved where the MERGE's guard, or the reduction before it, found a key in two partitions."""
+    try:
+        yield
+    except Exception as error:
+        moved = raised(error)
+        if moved is None or moved["kind"] != "key_moved":
+            raise
+        raise KeyMoved(
+            f"Key {moved['key']} of {table!r} came from {moved['stored_topic']}-"
+            f"{moved['stored_partition']} so far, and now from {moved['topic']}-{moved['partition']} (offset "
+            f"{moved['offset']}). Offsets of two partitions can't be compared, so which update is the newer can't "
+            "be told. Nothing of this epoch was written.",
+            hint="A key changes its partition when partitions were added to the topic, or when producers don't "
+            "use the same key and partitioner. Say what orders the updates with sequence_by (a column that only grows, "
+            "or _timestamp), or write to a new table from a topic where keys keep their partition.",
+        ) from None
+
+
+def events_moved_sql(events: str, target: str, noted: str | None, key: Sequence[str]) -> str:
+    """A query that fails at a key that is in two partitions: of the events, of the table's, of tombstones."""
+    names = ", ".join(identifier(name) for name in key)
+    same = " AND ".join(f"t.{identifier(name)} = s.{identifier(name)}" for name in key)
+    moved = raise_sql(
+        "key_moved",
+        key=key_sql(key),
+        topic="last._topic",
+        partition="last._partition",
+        offset="last._offset",
+        stored_topic="first._topic",
+        stored_partition="first._partition",
+    )
+    places = f"SELECT {names}, _topic, _partition, _offset FROM"
+    before = "".join(
+        f" UNION ALL {places} {rows} AS t LEFT SEMI JOIN {events} AS s ON {same}" for rows in (target, noted) if rows
+    )
+    return (
+        f"SELECT count(CASE WHEN struct(first._topic, first._partition) <> struct(last._topic, last._partition) "
+        f"THEN {moved} END) FROM (SELECT {names}, min(struct(_topic, _partition, _offset)) AS first, "
+        f"max(struct(_topic, _partition, _offset)) AS last FROM ({places} {events}{before}) "
+        f"GROUP BY {names})"
+    )
+
+
+def in_one_partition(points: DataFrame, key: Sequence[str]) -> DataFrame:
+    """Fails the query where a key's events come from two partitions."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    home = F.expr(
+        "min_by(struct(event.topic, event.partition), struct(NOT coalesce(stored, false), event.offset, event.topic, "
+        "event.partition))"
+    )
+    moved = raise_sql(
+        "key_moved",
+        key=key_sql(key, "key."),
+        topic="event.topic",
+        partition="event.`partition`",
+        offset="event.`offset`",
+        stored_topic="home.topic",
+        stored_partition="home.`partition`",
+    )
+    # The check replaces a column that every point needs: the optimizer can't drop it.
+    return (
+        points.withColumn("home", home.over(Window.partitionBy("key")))
+        .withColumn(
+            "deletes",
+            F.expr(
+                f"CASE WHEN struct(event.topic, event.partition) = home THEN deletes ELSE CAST({moved} AS BOOLEAN) END"
+            ),
+        )
+        .drop("home")
+    )
