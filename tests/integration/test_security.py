@@ -269,8 +269,8 @@ def read_by_others():
 secret, log = sys.stdin.read().split()
 options = {
     "spark.hadoop.fs.s3a.secret.key": secret, "spark.hadoop.fs.s3a.access.key": "AKIA = 1#", "spark.master": "local[1]",
-   
-    "spark.eventLog.enabled": "true", "spark.eventLog.compress": "false", "spark.eventLog.dir": log, "spark.sql.shuffle.partitions": "3",
+    "spark.eventLog.enabled": "true", "spark.eventLog.compress": "false", "spark.eventLog.dir": log,
+    "spark.sql.shuffle.partitions": "3",
 }
 for again in range(2):
     with session(options, name="secret") as spark:
