@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,6 +16,7 @@ from tempfile import TemporaryDirectory
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _FILE = "--properties-file"
 _REMOTE = "SPARK_REMOTE"
+_TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 _OF_CLIENTS = ("spark.remote", "spark.api.mode")
 
 
@@ -29,8 +31,11 @@ def start_jvm(settings: Mapping[str, str]) -> None:
     given, remote = os.environ.get(_ARGUMENTS), os.environ.get(_REMOTE)
     if given is not None and _FILE in given:
         return
-    # The JVM of a Spark Connect server on this machine is one like any other: it must not take itself for a client's.
+    # The JVM of a Spark Connect server on this machine must not take itself for a client's, and looks for the token that
+    # its own client will show in the environment that it starts with: without one it would serve anybody.
     os.environ.pop(_REMOTE, None)
+    if remote is not None or "spark.remote" in settings:
+        os.environ.setdefault(_TOKEN, settings.get("spark.connect.authenticate.token", str(uuid.uuid4())))
     own = {name: value for name, value in settings.items() if name not in _OF_CLIENTS}
     with TemporaryDirectory(prefix="lakelock-") as folder:
         file = Path(folder) / "spark.properties"
