@@ -104,8 +104,12 @@ class Sent:
     text: str
     good: bool = True
 
+    @property
+    def bad(self) -> bytes:
+        return f"!{self.text}".encode()
+
     def value(self, n: int) -> bytes:
-        return json.dumps({"k": self.key, V: self.text, "n": n}).encode() if self.good else self.text.encode()
+        return json.dumps({"k": self.key, V: self.text, "n": n}).encode() if self.good else self.bad
 
 
 def drawn(seed: int) -> list[Sent]:
@@ -158,7 +162,7 @@ TRANSFORM = f"SELECT k, {QUOTED}, n, _headers FROM records"
 
 def pipeline_into(kinds: Sequence[str], lake: Lake, s3: Store, **changes: Any) -> dict[str, Any]:
     letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.path("letters"))}}
-    options = lake.options(schema=DDL, headers=True, **letters, **changes)
+    options = lake.options(name=lake.topic.name, schema=DDL, headers=True, **letters, **changes)
     made = {kind: sink for kind, sink in sinks(lake, s3).items() if kind in kinds}
     for kind, sink in made.items():
         if sink["type"].startswith("delta"):
@@ -234,7 +238,7 @@ def test_every_sink_holds_what_records_hold(
             assert rows_of(lake, kind) == TABLES[kind](good), kind
     letters = query(lake.path("letters"), "SELECT key, value, headers FROM t")
     assert sorted((key, value, [tuple(header.values()) for header in headers]) for key, value, headers in letters) == (
-        sorted((e.key.encode(), e.text.encode(), [(e.text, e.key.encode())]) for e in records if not e.good)
+        sorted((e.key.encode(), e.bad, [(e.text, e.key.encode())]) for e in records if not e.good)
     )
     if "topic" in kinds:
         assert sorted(messages(topic, len(good))) == sorted(good)
