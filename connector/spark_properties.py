@@ -31,8 +31,8 @@ def start_jvm(settings: Mapping[str, str]) -> None:
     given, remote = os.environ.get(_ARGUMENTS), os.environ.get(_REMOTE)
     if given is not None and _FILE in given:
         return
-    # The JVM of a Spark Connect server on this machine must not take itself for a client's, and looks for the token that
-    # its own client will show in the environment that it starts with: without one it would serve anybody.
+    # The JVM of a Spark Connect server on this machine must not take itself for a client's. It looks in its environment
+    # for the token that its own client shows: without one it would serve anybody.
     os.environ.pop(_REMOTE, None)
     if remote is not None or "spark.remote" in settings:
         os.environ.setdefault(_TOKEN, settings.get("spark.connect.authenticate.token", str(uuid.uuid4())))
