@@ -43,6 +43,7 @@ _AVRO_LIMITS = " ".join(
     for kind, limit in (("bytes", 16 << 20), ("string", 16 << 20), ("collectionItems", 16 << 20))
 )
 _REDACTED = "(redacted)"
+_HIDDEN = "spark.redaction.regex"
 _JAVA = "spark.driver.extraJavaOptions"
 _CLASS_PATH = "spark.driver.extraClassPath"
 _EXECUTOR_JAVA = "spark.executor.extraJavaOptions"
@@ -60,7 +61,7 @@ _SAFE = {
     "spark.sql.ansi.enabled": "true",
     # A timestamp without a zone in a record must not depend on the machine.
     "spark.sql.session.timeZone": "UTC",
-    "spark.redaction.regex": _SECRETS,
+    _HIDDEN: _SECRETS,
     "spark.sql.redaction.options.regex": f"{_SECRETS}|(?i:url)",
     _PLANS: _IN_PLANS,
 }
@@ -250,6 +251,8 @@ def _own(options: Mapping[str, str], name: str, *, s3: bool, debug: bool, short:
     settings = {"spark.app.name": f"lakelock {name}", **defaults, **options}
     if _CLASS_PATH in defaults and _CLASS_PATH in options:
         settings[_CLASS_PATH] = f"{defaults[_CLASS_PATH]}:{options[_CLASS_PATH]}"
+    if _HIDDEN in options:
+        settings[_HIDDEN] = f"{_SECRETS}|{options[_HIDDEN]}"
     for of_process in (_JAVA, _EXECUTOR_JAVA):
         # The last one counts: the user's own.
         settings[of_process] = f"{_AVRO_LIMITS} {settings.get(of_process, '')}".strip()

@@ -23,14 +23,18 @@ _OF_CLIENTS = ("spark.remote", "spark.api.mode")
 def start_jvm(settings: Mapping[str, str]) -> None:
     """Start PySpark's JVM with these settings; one that runs already stays as it is.
 
-    Spark's own ``spark-defaults.conf`` counts beneath them. Where the user has named another file of properties in
-    PYSPARK_SUBMIT_ARGS, nothing is done: PySpark starts its JVM by itself later.
+    Beneath them counts the file of properties that the user names in PYSPARK_SUBMIT_ARGS, else Spark's own
+    ``spark-defaults.conf``.
     """
     from pyspark import SparkContext
 
     given, remote = os.environ.get(_ARGUMENTS), os.environ.get(_REMOTE)
-    if given is not None and _FILE in given:
-        return
+    arguments = shlex.split(given or "pyspark-shell")
+    theirs = _spark_defaults()
+    if _FILE in arguments[:-1]:
+        at = arguments.index(_FILE)
+        theirs = Path(arguments[at + 1])
+        del arguments[at : at + 2]
     # The JVM of a Spark Connect server on this machine must not take itself for a client's. It looks in its environment
     # for the token that its own client shows: without one it would serve anybody.
     os.environ.pop(_REMOTE, None)
@@ -40,8 +44,9 @@ def start_jvm(settings: Mapping[str, str]) -> None:
     with TemporaryDirectory(prefix="lakelock-") as folder:
         file = Path(folder) / "spark.properties"
         file.touch(mode=0o600)
-        file.write_text(f"{_spark_defaults()}\n{as_properties(own)}", encoding="utf-8")
-        os.environ[_ARGUMENTS] = f"{_FILE} {shlex.quote(str(file))} {given or 'pyspark-shell'}"
+        before = theirs.read_text(encoding="utf-8") if theirs.is_file() else ""
+        file.write_text(f"{before}\n{as_properties(own)}", encoding="utf-8")
+        os.environ[_ARGUMENTS] = shlex.join([_FILE, str(file), *arguments])
         try:
             # Connecting to the JVM starts it.
             SparkContext.setSystemProperty("lakelock.connected", "true")
@@ -67,10 +72,9 @@ def _escaped(text: str) -> str:
     return re.sub(r"[\\=:#! \n\r\t\f]", lambda found: special.get(found[0], f"\\{found[0]}"), text)
 
 
-def _spark_defaults() -> str:
-    """What Spark would read if no other file were named."""
+def _spark_defaults() -> Path:
+    """What Spark would read if no other file were named; it needn't be there."""
     import pyspark
 
     home = os.environ.get("SPARK_HOME") or str(Path(pyspark.__file__).parent)
-    file = Path(os.environ.get("SPARK_CONF_DIR") or f"{home}/conf") / "spark-defaults.conf"
-    return file.read_text(encoding="utf-8") if file.is_file() else ""
+    return Path(os.environ.get("SPARK_CONF_DIR") or f"{home}/conf") / "spark-defaults.conf"

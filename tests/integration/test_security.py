@@ -270,7 +270,7 @@ secret, log = sys.stdin.read().split()
 options = {
     "spark.hadoop.fs.s3a.secret.key": secret, "spark.hadoop.fs.s3a.access.key": "AKIA = 1#", "spark.master": "local[1]",
     "spark.eventLog.enabled": "true", "spark.eventLog.compress": "false", "spark.eventLog.dir": log,
-    "spark.sql.shuffle.partitions": "3",
+    "spark.sql.shuffle.partitions": "3", "spark.redaction.regex": "mine",
 }
 for again in range(2):
     with session(options, name="secret") as spark:
@@ -280,6 +280,7 @@ for again in range(2):
         assert hadoop.get("spark.hadoop.fs.s3a.access.key") == "AKIA = 1#"
         assert spark.conf.get("spark.sql.shuffle.partitions") == "3"
         assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+        assert spark.conf.get("spark.lakelock.theirs") == "yes"
         print(sum(secret.encode() in text for text in read_by_others()))
 """
 
@@ -287,9 +288,13 @@ for again in range(2):
 def test_no_other_user_of_the_machine_reads_the_settings_of_the_jvm(tmp_path: Path) -> None:
     secret = f"hunter2-{uuid.uuid4().hex}"
     (tmp_path / "log").mkdir()
+    (tmp_path / "theirs.conf").write_text("spark.sql.session.timeZone Asia/Tokyo\nspark.lakelock.theirs yes\n")
     ran = subprocess.run(
         [sys.executable, "-c", IN_A_PROCESS], input=f"{secret} {tmp_path / 'log'}", capture_output=True, text=True,
-        check=False, env={**os.environ, "TMPDIR": str(tmp_path)},
+        check=False, env={
+            **os.environ, "TMPDIR": str(tmp_path),
+            "PYSPARK_SUBMIT_ARGS": f"--properties-file {tmp_path / 'theirs.conf'} pyspark-shell",
+        },
     )  # fmt: skip
     assert (ran.returncode, ran.stdout.split()) == (0, ["0", "0"]), ran.stderr
     logs = [file.read_text(errors="replace") for file in (tmp_path / "log").rglob("*") if file.is_file()]
