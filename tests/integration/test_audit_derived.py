@@ -39,6 +39,7 @@ def make(
     frame.coalesce(1).write.format("delta").option("userMetadata", json.dumps(metadata)).save(str(lake.path(kind)))
 
 
+@pytest.mark.breadth
 def test_a_record_that_makes_several_rows_is_compared_with_all_of_them(lake: Lake, topic: Topic) -> None:
     lines = ("to be or not to be", "never", "a a a", "to", "drop me", "x y")
     topic.send(*((None, {"line": line}) for line in lines), partition=0)
@@ -141,6 +142,7 @@ def test_soft_deleted_rows_stay_with_the_values_of_their_latest_update(lake: Lak
     assert counts(found) == {"expected": 5, "found": 1, "lost": 1, "altered": 2, "resurrected": 1}
 
 
+@pytest.mark.breadth
 def test_nulls_that_are_ignored_keep_the_value_before_them_but_none_from_before_a_delete(
     lake: Lake, topic: Topic
 ) -> None:

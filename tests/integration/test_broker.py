@@ -86,6 +86,7 @@ def test_records_survive_a_kill_and_a_stop_of_the_broker(own: Broker) -> None:
     assert read(own, "kept", 3) == before
 
 
+@pytest.mark.breadth
 def test_a_broker_killed_while_records_are_sent_has_each_of_them_once_and_in_order(own: Broker) -> None:
     own.create_topic("shaken")
     killed: list[int] = []

@@ -85,6 +85,7 @@ def test_new_fields_are_no_silent_loss(lake: Lake, topic: Topic, registry: Regis
     assert lake.rows() == [("a", 1), ("b", 2)]
 
 
+@pytest.mark.breadth
 def test_an_unknown_schema_is_a_bad_record_and_no_registry_stops_the_run(
     lake: Lake, topic: Topic, registry: RegistryServer
 ) -> None:

@@ -56,7 +56,8 @@ def without_password(**others: str) -> dict[str, str]:
     return {"sasl_mechanism": "", "sasl_username": "", "sasl_password": "", **others}
 
 
-@pytest.mark.parametrize("delivery", ["transactional", pytest.param("manual_commit", marks=pytest.mark.breadth)])
+@pytest.mark.breadth
+@pytest.mark.parametrize("delivery", ["transactional", "manual_commit"])
 def test_a_pipeline_needs_to_read_its_topic_and_as_a_member_its_group_and_nothing_else(
     delivery: str, locked_lake: Lake, place: Secured
 ) -> None:

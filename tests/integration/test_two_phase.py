@@ -332,6 +332,7 @@ def _written(lake: Lake, options: dict[str, Any]) -> Path:
     return file
 
 
+@pytest.mark.breadth
 def test_the_commands_tell_what_is_in_doubt_and_settle_it(lake: Lake) -> None:
     def said(*arguments: str) -> str:
         result = CliRunner().invoke(app, [*arguments, str(file)])
