@@ -110,6 +110,7 @@ class Table:
         detail = self.table.detail()
         if detail is None:
             return ()
+        self.commits.refuse_another()
         there = self.table.schema
         found = limits.of_values(detail, there, rows.schema, self.derivation.carried)
         whole = isinstance(self.derivation.sink, DeltaAppend)

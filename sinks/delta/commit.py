@@ -82,7 +82,7 @@ class PipelineCommits:
 
     def position(self) -> Position | None:
         """Read from the table; None where it isn't there, or no epoch was ever committed to it."""
-        self._refuse_another()
+        self.refuse_another()
         detail, log = self._table.detail(), self._table.log
         if detail is None or log is None:
             return None
@@ -98,7 +98,7 @@ class PipelineCommits:
         self._known = (found, time.monotonic()) if found is not None else None
         return found
 
-    def _refuse_another(self, *, surely: bool = False) -> None:
+    def refuse_another(self, *, surely: bool = False) -> None:
         """Raises TableReplaced where the folder is another table's now, or gone.
 
         As long as the last commit that this run knows is there all is well, which is asked without a Spark job.
@@ -188,7 +188,7 @@ class PipelineCommits:
         return past_conflicts(lambda: self._attempt(epoch, write))
 
     def _attempt(self, epoch: Epoch, write: Callable[[], None]) -> Committed:
-        self._refuse_another()
+        self.refuse_another()
         already = self._refuse_changed(epoch)
         if already is not None:
             return already
@@ -199,7 +199,7 @@ class PipelineCommits:
             try:
                 landed = self._find(epoch)
                 if landed is None:
-                    self._refuse_another(surely=True)
+                    self.refuse_another(surely=True)
             except LakelockError:
                 raise
             except Exception:
@@ -213,7 +213,7 @@ class PipelineCommits:
             return landed
         landed = self._find(epoch)
         if landed is None:
-            self._refuse_another(surely=True)
+            self.refuse_another(surely=True)
             raise CommitSkipped(
                 f"Delta reported success for epoch {epoch.number}, but no commit of it stands in "
                 f"{self._table.label!r}: a higher number was taken under the name {self._pipeline!r}, and Delta skips "
