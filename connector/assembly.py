@@ -82,10 +82,8 @@ class Assembly:
         if self.config.two_phase:
             self._refuse_unfolded()
             return
-        if letters_table(self.config, self.spark) is not None:
-            position = self.table.derivation.sink.position()
-            if position is not None:
-                self.reopen_letters(position)
+        if self.config.dead_letters is not None:
+            self.reopen_letters(self.table.derivation.sink.position())
         log = self.table.derivation.log
         if log is None:
             return
@@ -94,10 +92,12 @@ class Assembly:
         else:
             log.make_ready()
 
-    def reopen_letters(self, position: Position) -> None:
+    def reopen_letters(self, position: Position | None) -> None:
         """Letters that have gone through in epochs which a RESTORE has taken back are open again."""
+        if position is None or position.restored_to is None:
+            return
         found = letters_table(self.config, self.spark)
-        if found is not None and position.restored_to is not None:
+        if found is not None:
             found.take_back(position.offsets, position.restored_to, position.epoch)
 
     def _refuse_unfolded(self) -> None:
@@ -144,7 +144,7 @@ class Assembly:
             starts=self.starts,
             fold=folding.after if folding else None,
             settle=coordinator.settle if coordinator else None,
-            restored=None if coordinator else self.reopen_letters,
+            restored=self.reopen_letters,
             patience=Patience(self.config.retry.attempts, self.config.retry.longest_wait),
         )
 

@@ -149,9 +149,8 @@ def run_epoch(
         with ExitStack() as stack, _about_the_records():
             clocked, reduced = reading.reduced(epoch, stack)
             (rows,) = reduced.values()
-            reading.refuse_recreated(
-                clocked
-            )  # of records that are here already, as polled ones are: nothing is written
+            # Of records that are here already, as polled ones are: nothing is written.
+            reading.refuse_recreated(clocked)
             observe(Event(Step.READ, clocked, behind=behind, letters=reading.set_aside))
             observe(Event(Step.WRITING, clocked, behind=behind))
             return clocked, write(clocked, rows)

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -102,7 +102,7 @@ class Table:
             columns, carried = self.derivation.columns, self.derivation.carried
             self.derivation.check()
             merged = not isinstance(self.derivation.sink, DeltaAppend)
-            self.table.check(detail, columns, limits.faults(detail, self.table.schema, columns, carried, merged=merged))
+            self.table.check(detail, columns, limits.faults(detail, self._demanding, columns, carried, merged=merged))
         return detail is not None
 
     def unfit(self, rows: DataFrame) -> Sequence[Limit]:
@@ -110,11 +110,14 @@ class Table:
         detail = self.table.detail()
         if detail is None:
             return ()
-        self.commits.refuse_another()
-        there = self.table.schema
-        found = limits.of_values(detail, there, rows.schema, self.derivation.carried)
+        found = limits.of_values(detail, self._demanding, rows.schema, self.derivation.carried)
         whole = isinstance(self.derivation.sink, DeltaAppend)
-        return [*found, *limits.of_rows(detail, rows, there)] if whole else found
+        return [*found, *limits.of_rows(detail, rows, self._demanding)] if whole else found
+
+    @cached_property
+    def _demanding(self) -> StructType:
+        """The table's columns with what they demand, read once as ``detail`` is: columns that a run adds have none."""
+        return self.table.schema
 
     def two_phase(self, pipeline: str) -> TwoPhaseSink[DataFrame]:
         return TwoPhaseDelta(self.table, self.derivation.sink, pipeline=pipeline)

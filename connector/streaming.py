@@ -125,7 +125,7 @@ class _Query:
     def _commit(self, work: Work, batch: Batch) -> None:
         position = work.position()
         self._refuse_replaced(work, position)
-        if position is not None and position.restored_to is not None and work.restored is not None:
+        if position is not None and position.restored_to is not None:
             work.restored(position)
         held = work.topics.look()
         epoch = epoch_of(

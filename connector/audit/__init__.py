@@ -17,7 +17,8 @@ found, and how it is shown.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -91,7 +92,7 @@ def audit(
             # Deletes that aren't committed yet show in Kafka only.
             keyed = not isinstance(config.sinks[0], DeltaAppendSink)
             say(_plan(table.label, pinned, cut))
-            try:
+            with _reading_kafka():
                 counted, told = compare(
                     config,
                     records=kafka_records(
@@ -111,16 +112,6 @@ def audit(
                     else None,
                     late=beside.late(config.name) if beside and _keeps_late(config) else None,
                 )
-            except Exception as error:
-                if "KAFKA_DATA_LOSS" in str(error) or "OffsetOutOfRangeException" in str(error):
-                    raise OffsetsLost(
-                        "Kafka's retention removed records while they were being compared.",
-                        hint="Verify again: what is gone by then is named as unchecked.",
-                    ) from None
-                refusal = reader_refused(error)
-                if refusal is not None:
-                    raise refusal from None
-                raise
     finally:
         topics.close()
     parts = partitions(counted, claim)
@@ -134,6 +125,23 @@ def audit(
         )
     grouped = isinstance(config.sinks[0], DeltaAggregateSink)
     return Audit(config.name, table.label, pinned, claim, parts, unchecked(cut), notes, grouped)
+
+
+@contextmanager
+def _reading_kafka() -> Iterator[None]:
+    """Raises OffsetsLost, or what Kafka refuses, for what Spark says of it."""
+    try:
+        yield
+    except Exception as error:
+        if "KAFKA_DATA_LOSS" in str(error) or "OffsetOutOfRangeException" in str(error):
+            raise OffsetsLost(
+                "Kafka's retention removed records while they were being compared.",
+                hint="Verify again: what is gone by then is named as unchecked.",
+            ) from None
+        refusal = reader_refused(error)
+        if refusal is not None:
+            raise refusal from None
+        raise
 
 
 def _of_another(claim: Claim, pipeline: str, others: set[str]) -> Claim:

@@ -40,14 +40,9 @@ class AuditedTable:
 
         try:
             return self._spark.sql(f"DESCRIBE HISTORY {self._sql}").selectExpr(
-                "version",
-                "timestamp",
-                "operation",
-                "operationParameters",
+                "version", "timestamp", "operation", "operationParameters", "operationMetrics", "userName",
                 "userMetadata",
-                "operationMetrics",
-                "userName",
-            )
+            )  # fmt: skip
         except AnalysisException as error:
             if not re.search(
                 "DELTA_(MISSING_DELTA_)?TABLE|TABLE_OR_VIEW_NOT_FOUND|PATH_(NOT_FOUND|DOES_NOT)", str(error)
@@ -119,11 +114,12 @@ class AuditedTable:
             )
             .first()
         )
-        first, newest = (row["first"], row["newest"]) if row is not None else (None, None)
-        return tuple(  # type: ignore[return-value]
-            metadata(found["userMetadata"], version=found["version"], pipeline=pipeline) if found is not None else None
-            for found in (first, newest)
-        )
+
+        def read(name: str) -> Metadata | None:
+            found = row[name] if row is not None else None
+            return metadata(found["userMetadata"], version=found["version"], pipeline=pipeline) if found else None
+
+        return read("first"), read("newest")
 
     def foreign(self, version: int) -> list[str]:
         """Commits that led to ``version``, no pipeline's, which have taken away or changed rows: in words, oldest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, SecretStr, ValidationError
 
@@ -85,11 +85,17 @@ def dotted(path: tuple[str | int, ...]) -> str:
     return text
 
 
-def in_clear(options: Mapping[str, str | SecretStr]) -> dict[str, str]:
+def in_clear(options: Mapping[str, Any]) -> dict[str, Any]:
     """To be handed on, never printed."""
-    return {
-        name: value.get_secret_value() if isinstance(value, SecretStr) else value for name, value in options.items()
-    }
+    return {name: _in_clear(value) for name, value in options.items()}
+
+
+def _in_clear(value: Any) -> Any:
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    if isinstance(value, Mapping):
+        return in_clear(value)
+    return [_in_clear(item) for item in value] if isinstance(value, list) else value
 
 
 def no_literal_secrets(options: Mapping[str, str | SecretStr]) -> Mapping[str, str | SecretStr]:

@@ -7,18 +7,9 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    Field,
-    SecretStr,
-    StrictBool,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StrictBool, field_validator, model_validator
 
-from connector.config.kinds import Duration, Options, Text, as_model, topic_name
+from connector.config.kinds import Duration, Options, Text, as_model, in_clear, topic_name
 
 
 def _one_or_more(value: object) -> object:
@@ -332,17 +323,7 @@ class CustomSink(Options):
     @property
     def arguments(self) -> dict[str, Any]:
         """The options with the secrets in clear: hand them on, never print them."""
-        clear = _in_clear(self.options)
-        assert isinstance(clear, dict)
-        return clear
-
-
-def _in_clear(value: object) -> object:
-    if isinstance(value, SecretStr):
-        return value.get_secret_value()
-    if isinstance(value, Mapping):
-        return {name: _in_clear(item) for name, item in value.items()}
-    return [_in_clear(item) for item in value] if isinstance(value, list | tuple) else value
+        return in_clear(self.options)
 
 
 WINDOW_COLUMNS = ("window_start", "window_end", "window_closed")

@@ -140,8 +140,7 @@ class _Run:
     def _position(self) -> Position | None:
         """From the table. A RESTORE may come under a run: whatever belongs to it is done wherever it is found."""
         position = self._work.position()
-        restored = position is not None and position.restored_to is not None and position.version != self._looked_back
-        if position is not None and restored and self._work.restored is not None:
+        if position is not None and position.restored_to is not None and position.version != self._looked_back:
             self._work.restored(position)
             self._looked_back = position.version
         return position

@@ -72,7 +72,7 @@ class Work:
     """After an epoch, and at the end of a round; None: nothing is merged on read."""
     settle: Callable[[], None] | None = None
     """After the last epoch of a round: nothing is to be left open until the next."""
-    restored: Callable[[Position], None] | None = None
+    restored: Callable[[Position], None] = lambda _: None
     """At a position that a RESTORE has brought back, before anything is committed after it: it may be done again."""
     patience: Patience = NONE
 

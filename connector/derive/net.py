@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from connector.config import COORDINATES
 from connector.derive.reduction import Reduction
 from sinks.delta.merge import COLUMNS, DELETED_BY, UpsertRule
-from sinks.raised import identifier, raise_sql, struct_sql
+from sinks.delta.moved import raise_moved
+from sinks.raised import identifier, struct_sql
 
 
 def net_of(columns: Sequence[str], rule: UpsertRule, *, truncates: bool = False, ties: bool = False) -> Reduction:
@@ -58,15 +59,8 @@ def net_of(columns: Sequence[str], rule: UpsertRule, *, truncates: bool = False,
     row = struct_sql(values)
     if not rule.sequenced:
         key = struct_sql({name: identifier(group) for name, group in zip(rule.key, groups, strict=True)})
-        moved = raise_sql(
-            "key_moved",
-            key=f"to_json({key})",
-            topic="last.topic",
-            partition="last.`partition`",
-            offset="coalesce(latest._offset, deleted.offset)",
-            stored_topic="first.topic",
-            stored_partition="first.`partition`",
-        )
+        offset = "coalesce(latest._offset, deleted.offset)"
+        moved = raise_moved(f"to_json({key})", now="last", offset=offset, stored="first")
         # The check wraps what every row needs: the optimizer can't drop it.
         row = f"CASE WHEN first = last THEN {row} ELSE {moved} END"
     return Reduction(dict(zip(groups, keys, strict=True)), aggregates, row)

@@ -56,40 +56,7 @@ def epoch_of(
     OffsetsLost where Kafka has removed records of the batch: a query with ``failOnDataLoss`` false would leave them
     out in silence; ConfigurationError where the batch has a topic that the pipeline doesn't name.
     """
-    unknown = batch.end.topics - held.ids.keys()
-    if unknown:
-        raise ConfigurationError(
-            f"The batch holds records of {', '.join(sorted(unknown))}, which source.topics doesn't name.",
-            hint="Name the topics that the query subscribes to.",
-        )
-    refuse_replaced(position)
-    refuse_recreated(position.topics if position else {}, held.ids)
-    if position is None and batch.number > 0:
-        raise PositionMismatch(
-            f"Pipeline {pipeline!r} has written nothing yet, and this is batch {batch.number} of the query: what the "
-            "batches before it held would be missing. Nothing was written.",
-            hint="Start the query with a new checkpoint. To begin at this batch all the same, give the query "
-            f"{_starting(batch.end.topics, position, batch)}.",
-        )
-    offsets: dict[TopicPartition, int] = {}
-    gaps = []
-    for at in batch.end:
-        # As in a run: a partition that isn't in the position stands at offset 0.
-        offsets[at] = position.offsets.get(at, 0) if position else batch.begins(at)
-        if offsets[at] < batch.begins(at):
-            gaps.append(OffsetRange(at.topic, at.partition, offsets[at], batch.begins(at)))
-    if gaps:
-        missing = "; ".join(
-            f"{gap.topic}-{gap.partition}: the table wants offset {gap.start} next, the batch begins at {gap.end}, so "
-            f"[{gap.start}, {gap.end}) would be missing"
-            for gap in gaps
-        )
-        raise PositionMismatch(
-            f"Batch {batch.number} of the query begins behind where the table of pipeline {pipeline!r} stands. "
-            f"{missing}. Nothing was written.",
-            hint="Was the table restored, or the query started without it? Start the query with a new checkpoint and "
-            f"{_starting(batch.end.topics, position, batch)}.",
-        )
+    offsets = _wanted(batch, pipeline, position, held)
     whole = sum(each - offsets[at] for at, each in batch.end.items() if each > offsets[at])
     there = replace(held, ends=batch.end)
     resumption = without_lost(
@@ -120,6 +87,49 @@ def epoch_of(
     )
 
 
+def _wanted(batch: Batch, pipeline: str, position: Position | None, held: TopicsHeld) -> dict[TopicPartition, int]:
+    """The next offset of every partition of the batch. Raises what ``epoch_of`` does, without a look at retention."""
+    unknown = batch.end.topics - held.ids.keys()
+    if unknown:
+        raise ConfigurationError(
+            f"The batch holds records of {', '.join(sorted(unknown))}, which source.topics doesn't name.",
+            hint="Name the topics that the query subscribes to.",
+        )
+    refuse_replaced(position)
+    refuse_recreated(position.topics if position else {}, held.ids)
+    if position is None and batch.number > 0:
+        raise PositionMismatch(
+            f"Pipeline {pipeline!r} has written nothing yet, and this is batch {batch.number} of the query: what the "
+            "batches before it held would be missing. Nothing was written.",
+            hint="Start the query with a new checkpoint. To begin at this batch all the same, give the query "
+            f"{_starting(batch.end.topics, position, batch)}.",
+        )
+    offsets: dict[TopicPartition, int] = {}
+    gaps = []
+    for at in batch.end:
+        offsets[at] = _stands(at, position, batch)
+        if offsets[at] < batch.begins(at):
+            gaps.append(OffsetRange(at.topic, at.partition, offsets[at], batch.begins(at)))
+    if gaps:
+        missing = "; ".join(
+            f"{gap.topic}-{gap.partition}: the table wants offset {gap.start} next, the batch begins at {gap.end}, so "
+            f"[{gap.start}, {gap.end}) would be missing"
+            for gap in gaps
+        )
+        raise PositionMismatch(
+            f"Batch {batch.number} of the query begins behind where the table of pipeline {pipeline!r} stands. "
+            f"{missing}. Nothing was written.",
+            hint="Was the table restored, or the query started without it? Start the query with a new checkpoint and "
+            f"{_starting(batch.end.topics, position, batch)}.",
+        )
+    return offsets
+
+
+def _stands(at: TopicPartition, position: Position | None, batch: Batch) -> int:
+    """As in a run: once there is a position, a partition that isn't in it stands at offset 0."""
+    return position.offsets.get(at, 0) if position else batch.begins(at)
+
+
 def _of(topics: frozenset[str], ids: Mapping[str, str]) -> dict[str, str]:
     return {topic: ids[topic] for topic in topics}
 
@@ -127,7 +137,5 @@ def _of(topics: frozenset[str], ids: Mapping[str, str]) -> dict[str, str]:
 def _starting(topics: frozenset[str], position: Position | None, batch: Batch) -> str:
     """Spark wants every partition named."""
     stored = position.offsets if position else Offsets()
-    starts = {
-        at: stored.get(at, 0) if position else batch.begins(at) for at in {**batch.end, **stored} if at.topic in topics
-    }
+    starts = {at: _stands(at, position, batch) for at in {**batch.end, **stored} if at.topic in topics}
     return f".option(\"startingOffsets\", '{Offsets(starts).to_json()}')"

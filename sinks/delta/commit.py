@@ -82,7 +82,6 @@ class PipelineCommits:
 
     def position(self) -> Position | None:
         """Read from the table; None where it isn't there, or no epoch was ever committed to it."""
-        self.refuse_another()
         detail, log = self._table.detail(), self._table.log
         if detail is None or log is None:
             return None
@@ -92,43 +91,27 @@ class PipelineCommits:
         if self._known is not None:
             known, read_at = self._known
             # A table says the same as long as nothing was committed to it.
-            if time.monotonic() - read_at < _READ_AGAIN_SECONDS and not self.committed_after(known.version):
+            if not self.committed_after(known.version) and time.monotonic() - read_at < _READ_AGAIN_SECONDS:
                 return known
         found = self._read(log)
         self._known = (found, time.monotonic()) if found is not None else None
         return found
 
-    def refuse_another(self, *, surely: bool = False) -> None:
-        """Raises TableReplaced where the folder is another table's now, or gone.
-
-        As long as the last commit that this run knows is there all is well, which is asked without a Spark job.
-        ``surely``: by the table's id, whatever is there.
-        """
-        known, log = self._known[0] if self._known is not None else None, self._table.log
-        if log is None or (not surely and (known is None or known.version is None or log.has(known.version))):
-            return
-        before = self._table.detail()
+    def _refuse_another(self) -> None:
+        """Raises TableReplaced where the folder is another table's by now, or gone."""
+        before = self._table.id
         self._known = None
         self._table.forget()
-        now = self._table.detail()
-        # Else Delta has cleaned its log so far.
-        if now is None or before is None or now.id != before.id:
-            raise TableReplaced.by(
-                another_table(before.id if before else "", now.id if now else ""), repr(self._table.label)
-            )
-
-    @property
-    def _table_id(self) -> str:
-        detail = self._table.detail()
-        return detail.id if detail is not None else ""
+        if self._table.id != before:
+            raise TableReplaced.by(another_table(before, self._table.id), repr(self._table.label))
 
     def _read(self, log: DeltaLog) -> Position | None:
         history = PastCommits(self._table)
         newest = history.newest().version
         standing = self._standing(log, history, newest)
-        if isinstance(standing, Own) and standing.metadata.table != self._table_id:
+        if isinstance(standing, Own) and standing.metadata.table != self._table.id:
             self._table.forget()  # a RESTORE brings back the id, too
-        how, replaced = "commit", how_replaced(standing, self._table_id)
+        how, replaced = "commit", how_replaced(standing, self._table.id)
         if isinstance(standing, Cloned):
             standing, how = self._in_source(standing), "cloned"
         if isinstance(standing, FromRows):
@@ -188,7 +171,6 @@ class PipelineCommits:
         return past_conflicts(lambda: self._attempt(epoch, write))
 
     def _attempt(self, epoch: Epoch, write: Callable[[], None]) -> Committed:
-        self.refuse_another()
         already = self._refuse_changed(epoch)
         if already is not None:
             return already
@@ -199,7 +181,7 @@ class PipelineCommits:
             try:
                 landed = self._find(epoch)
                 if landed is None:
-                    self.refuse_another(surely=True)
+                    self._refuse_another()
             except LakelockError:
                 raise
             except Exception:
@@ -213,7 +195,7 @@ class PipelineCommits:
             return landed
         landed = self._find(epoch)
         if landed is None:
-            self.refuse_another(surely=True)
+            self._refuse_another()
             raise CommitSkipped(
                 f"Delta reported success for epoch {epoch.number}, but no commit of it stands in "
                 f"{self._table.label!r}: a higher number was taken under the name {self._pipeline!r}, and Delta skips "
@@ -225,9 +207,18 @@ class PipelineCommits:
 
     def committed_after(self, version: int | None) -> bool:
         """Whether anything may have been: asked without a Spark job. Of a table whose log is kept elsewhere for a while
-        it isn't known so soon, and what then goes on is stopped by the commit."""
+        it isn't known so soon, and what then goes on is stopped by the commit.
+
+        Raises TableReplaced where this very version is gone with its table.
+        """
         log = self._table.log
-        return version is None or log is None or log.has(version + 1)
+        if version is None or log is None:
+            return True
+        there = log.among(version, version + 1)
+        if version not in there:
+            self._refuse_another()  # else Delta has cleaned its log so far
+            return True
+        return version + 1 in there
 
     def _base(self, epoch: Epoch) -> int | None:
         """The version that the epoch goes on from; None: not known."""
@@ -366,11 +357,10 @@ def without_position(epoch: Epoch, rows: int | None) -> Committed:
 
 def options(table: DeltaTable, epoch: Epoch) -> dict[str, str]:
     """What makes a Delta write the commit of this epoch: number (the fence) and metadata (the position)."""
-    detail = table.detail()
     return {
         "txnAppId": epoch.pipeline,
         "txnVersion": str(epoch.number),
-        "userMetadata": CommitMetadata.of(epoch, detail.id if detail else "").to_json(),
+        "userMetadata": CommitMetadata.of(epoch, table.id).to_json(),
     }
 
 

@@ -37,10 +37,14 @@ class DeltaLog:
         Together with the version before, which is there mostly: PySpark takes 50 ms to say that nothing is, as it asks
         the JVM for every part of the error.
         """
-        names = f"{{{max(0, version - 1):020d},{version:020d}}}.json"
+        return version in self.among(max(0, version - 1), version)
+
+    def among(self, *versions: int) -> frozenset[int]:
+        """Which of these versions there is a file of: asked without a Spark job."""
+        names = ",".join(f"{version:020d}" for version in versions)
         files = self._spark.read.format("binaryFile")
-        found = if_there(lambda: files.load(f"{no_glob(self._folder)}/{names}").inputFiles())
-        return any(file.endswith(f"{version:020d}.json") for file in found or ())
+        found = if_there(lambda: files.load(f"{no_glob(self._folder)}/{{{names}}}.json").inputFiles()) or ()
+        return frozenset(int(file.rsplit("/", 1)[-1].removesuffix(".json")) for file in found)
 
     def commit_with_txn(self, version: int, app: str, number: int) -> Commit | None:
         """The commit of this version where it took this number for this application; None where it didn't, or where

@@ -34,28 +34,33 @@ def about_moved_keys(table: str) -> Iterator[None]:
         ) from None
 
 
+def raise_moved(key: str, *, now: str, offset: str, stored: str) -> str:
+    """SQL that fails the query. ``key``: SQL of its text; ``now``, ``stored``: of structs with topic and partition."""
+    return raise_sql(
+        "key_moved",
+        key=key,
+        topic=f"{now}.topic",
+        partition=f"{now}.`partition`",
+        offset=offset,
+        stored_topic=f"{stored}.topic",
+        stored_partition=f"{stored}.`partition`",
+    )
+
+
 def events_moved_sql(events: str, target: str, noted: str | None, key: Sequence[str]) -> str:
     """A query that fails at a key that is in two partitions: of the events, of the table's, of tombstones."""
     names = ", ".join(identifier(name) for name in key)
     same = " AND ".join(f"t.{identifier(name)} = s.{identifier(name)}" for name in key)
-    moved = raise_sql(
-        "key_moved",
-        key=key_sql(key),
-        topic="last._topic",
-        partition="last._partition",
-        offset="last._offset",
-        stored_topic="first._topic",
-        stored_partition="first._partition",
-    )
+    moved = raise_moved(key_sql(key), now="last", offset="last.`offset`", stored="first")
+    place = "struct(_topic AS topic, _partition AS `partition`, _offset AS `offset`)"
     places = f"SELECT {names}, _topic, _partition, _offset FROM"
     before = "".join(
         f" UNION ALL {places} {rows} AS t LEFT SEMI JOIN {events} AS s ON {same}" for rows in (target, noted) if rows
     )
     return (
-        f"SELECT count(CASE WHEN struct(first._topic, first._partition) <> struct(last._topic, last._partition) "
-        f"THEN {moved} END) FROM (SELECT {names}, min(struct(_topic, _partition, _offset)) AS first, "
-        f"max(struct(_topic, _partition, _offset)) AS last FROM ({places} {events}{before}) "
-        f"GROUP BY {names})"
+        f"SELECT count(CASE WHEN struct(first.topic, first.`partition`) <> struct(last.topic, last.`partition`) "
+        f"THEN {moved} END) FROM (SELECT {names}, min({place}) AS first, max({place}) AS last "
+        f"FROM ({places} {events}{before}) GROUP BY {names})"
     )
 
 
@@ -68,15 +73,7 @@ def in_one_partition(points: DataFrame, key: Sequence[str]) -> DataFrame:
         "min_by(struct(event.topic, event.partition), struct(NOT coalesce(stored, false), event.offset, event.topic, "
         "event.partition))"
     )
-    moved = raise_sql(
-        "key_moved",
-        key=key_sql(key, "key."),
-        topic="event.topic",
-        partition="event.`partition`",
-        offset="event.`offset`",
-        stored_topic="home.topic",
-        stored_partition="home.`partition`",
-    )
+    moved = raise_moved(key_sql(key, "key."), now="event", offset="event.`offset`", stored="home")
     # The check replaces a column that every point needs: the optimizer can't drop it.
     return (
         points.withColumn("home", home.over(Window.partitionBy("key")))

@@ -11,7 +11,7 @@ The newest commit that is provably the pipeline's own says it. On the way back t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -159,7 +159,8 @@ def find(
             restored = True
             target = commit.parameters.get("version")
             if target is None:
-                return FromRows(replaced, _own_before(version, commit_at, is_own, pipeline))
+                before = tuple(_own(range(version - 1, -1, -1), commit_at, is_own, pipeline))
+                return FromRows(replaced, before[::-1])
             version = int(target)
         elif commit.operation == "CLONE":
             source, of = commit.parameters["source"], commit.parameters["sourceVersion"]
@@ -167,22 +168,9 @@ def find(
         else:
             version -= 1
     # With all of its history the table says that the pipeline had no commit yet: not that it was cleaned away.
-    first = _first_own(newest, commit_at, is_own, pipeline) if restored and version < 0 else None
+    every = _own(range(newest), commit_at, is_own, pipeline) if restored and version < 0 else iter(())
+    first = next(every, None)
     return Unwritten(first) if first is not None and first.metadata.since else FromRows(replaced)
-
-
-def _first_own(
-    newest: int,
-    commit_at: Callable[[int], Commit | None],
-    is_own: Callable[[int, CommitMetadata], bool],
-    pipeline: str,
-) -> Own | None:
-    for version in range(newest):
-        commit = commit_at(version)
-        metadata = CommitMetadata.from_json(commit.user_metadata, pipeline=pipeline) if commit else None
-        if commit is not None and metadata is not None and is_own(version, metadata):
-            return Own(metadata, commit, restored=True)
-    return None
 
 
 def lineage(
@@ -209,21 +197,20 @@ def from_rows(rows: Offsets, standing: FromRows) -> Own | None:
     return next((own for own in standing.candidates if own.metadata.offsets.reaches(rows)), None)
 
 
-def _own_before(
-    version: int,
+def _own(
+    versions: Iterable[int],
     commit_at: Callable[[int], Commit | None],
     is_own: Callable[[int, CommitMetadata], bool],
     pipeline: str,
-) -> tuple[Own, ...]:
-    found = []
-    for earlier in range(version - 1, -1, -1):
-        commit = commit_at(earlier)
+) -> Iterator[Own]:
+    """The pipeline's commits of these versions, as far as the history has them."""
+    for version in versions:
+        commit = commit_at(version)
         if commit is None:
-            break
+            return
         metadata = CommitMetadata.from_json(commit.user_metadata, pipeline=pipeline)
-        if metadata is not None and is_own(earlier, metadata):
-            found.append(Own(metadata, commit, restored=True))
-    return tuple(reversed(found))
+        if metadata is not None and is_own(version, metadata):
+            yield Own(metadata, commit, restored=True)
 
 
 def _replaced_under(

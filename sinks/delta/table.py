@@ -105,6 +105,12 @@ class DeltaTable:
             self._detail = self._ask_detail()
         return self._detail
 
+    @property
+    def id(self) -> str:
+        """Delta's own; empty where there is no table."""
+        detail = self.detail()
+        return detail.id if detail is not None else ""
+
     def forget(self) -> None:
         """Ask anew: it may be another table now."""
         self._detail = None
