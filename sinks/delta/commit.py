@@ -263,8 +263,10 @@ class PipelineCommits:
             if metadata is None or metadata.epoch < epoch.number:
                 continue
             if metadata.owner == epoch.owner and metadata.epoch == epoch.number:
-                # Refuses a RESTORE that slipped in while the epoch was being written.
-                find(commit.version, history.at, lambda *_: True, pipeline=self._pipeline)
+                # Refuses what slipped in while the epoch was being written: a RESTORE, or an overwrite.
+                at = find(commit.version, history.at, lambda *_: True, pipeline=self._pipeline, stops=self._stops)
+                if isinstance(at, Own) and at.replaced is not None:
+                    raise TableReplaced.by(in_words(at.replaced), repr(self._table.label))
                 return self._committed(commit, metadata)
             if metadata.owner != epoch.owner and self._own(commit) is not None:
                 raise fenced(epoch, self._table.label, owner=metadata.owner, number=metadata.epoch)

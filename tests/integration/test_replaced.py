@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 
 from connector.cli import app
 from connector.protocol.steps import Event, Step
+from sinks.contract import Committed, Epoch
+from sinks.delta.commit import PipelineCommits
 from sinks.errors import TableReplaced
 
 
@@ -69,6 +71,31 @@ def test_a_part_that_is_overwritten_and_a_table_of_old_that_is_filled_are_no_rep
     topic.send_rows(some(3, 1))
     lake.pipeline().run()
     assert lake.rows() == sorted([("old", 1), ("mine", 0), *some(1, 3)])
+
+
+def test_an_overwrite_while_an_epoch_is_being_written_stops_the_run_and_the_next(
+    lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An append that lands behind it is no conflict to Delta."""
+    topic.send_rows(some(0, 5))
+    lake.pipeline().run()
+    topic.send_rows(some(5, 2))
+    looked = PipelineCommits._refuse_changed
+
+    def overwritten_right_after(commits: PipelineCommits, epoch: Epoch) -> Committed | None:
+        found = looked(commits, epoch)
+        lake.sql("INSERT OVERWRITE {t} SELECT * FROM {t} WHERE n = 0")
+        return found
+
+    monkeypatch.setattr(PipelineCommits, "_refuse_changed", overwritten_right_after)
+    with pytest.raises(TableReplaced, match=r"version 2, WRITE \(overwrite\)"):
+        lake.pipeline().run()
+    monkeypatch.undo()
+    with pytest.raises(TableReplaced, match=r"version 2, WRITE \(overwrite\)"):
+        lake.pipeline().run()
+    lake.pipeline().rewind(to_version=1, confirm=lambda _: True)
+    lake.pipeline().run()
+    assert lake.rows() == some(0, 7)
 
 
 def test_a_persons_delete_is_allowed_and_named_unless_it_is_to_stop_the_run(lake: Lake, topic: Topic) -> None:
