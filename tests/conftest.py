@@ -108,7 +108,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def broker() -> Iterator[Broker]:
     from connector.lab.broker import Broker
 
-    with Broker(proxied=True) as started:
+    # Records of tests have timestamps of any time: Kafka's own retention, a week, must not come in between.
+    with Broker(proxied=True, properties={"log.retention.ms": "-1"}) as started:
         yield started
 
 
