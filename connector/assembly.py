@@ -30,7 +30,7 @@ from sinks.contract import Committed, Epoch, Position, Prepared
 from sinks.delta.retire import retire
 from sinks.delta.table import DeltaTable
 from sinks.delta.tombstones import Tombstones
-from sinks.errors import ConfigurationError, LakelockError, TopicRecreated
+from sinks.errors import ConfigurationError, LakelockError, OffsetsLost, TopicRecreated
 from sinks.offsets import OffsetRange, Offsets
 from sinks.s3a import require_conditional_writes
 
@@ -149,12 +149,12 @@ class Assembly:
         )
 
     def _write(self, epoch: Epoch, rows: DataFrame) -> Committed:
-        """Spark reads within the write, so only after the commit it is known that no topic was made again meanwhile.
-        Where one was, the commit is undone."""
+        """Spark reads within the write, so only after the commit it is known that no topic was made again meanwhile,
+        and no log cut. Where one was, the commit is undone."""
         committed = self.table.derivation.sink.write(epoch, rows)
         try:
-            self.source.refuse_recreated(epoch)
-        except TopicRecreated as error:
+            self.source.refuse_changed(epoch)
+        except (TopicRecreated, OffsetsLost) as error:
             if self.config.merged_on_read is not None:  # a log that is restored would count no more at all
                 raise suspect(self.table.table, committed, error) from None
             undo(self.table.table, self.table.commits, committed, error)
@@ -177,7 +177,7 @@ class Assembly:
             with_new_columns=partial(
                 with_new_columns, self.config, no_records(self.spark), [output.label for output in self.outputs]
             ),
-            refuse_recreated=self.source.refuse_recreated,
+            refuse_changed=self.source.refuse_changed,
         )
 
     def folding(self, observe: Observer) -> Folding | None:

@@ -52,8 +52,9 @@ class Reading:
     """None: a record that isn't right stops the run."""
     with_new_columns: Callable[[Mapping[str, Output]], Mapping[str, Output]] = lambda outputs: outputs
     """The outputs again, of records that have got more columns. Raises SchemaMismatch."""
-    refuse_recreated: Callable[[Epoch], None] = lambda _: None
-    """Asked after a read: whether the topics are still those that the epoch was planned on. Raises TopicRecreated."""
+    refuse_changed: Callable[[Epoch], None] = lambda _: None
+    """Asked after a read: whether the topics, and their logs, are still those that the epoch was planned on. Raises
+    TopicRecreated, OffsetsLost."""
     set_aside: int = 0
     """Dead letters of the epoch that was read last."""
 
@@ -150,7 +151,7 @@ def run_epoch(
             clocked, reduced = reading.reduced(epoch, stack)
             (rows,) = reduced.values()
             # Of records that are here already, as polled ones are: nothing is written.
-            reading.refuse_recreated(clocked)
+            reading.refuse_changed(clocked)
             observe(Event(Step.READ, clocked, behind=behind, letters=reading.set_aside))
             observe(Event(Step.WRITING, clocked, behind=behind))
             return clocked, write(clocked, rows)
@@ -179,7 +180,7 @@ def prepare_epoch(
             observe(Event(Step.WRITING, clocked, behind=behind))
             prepare = {name: partial(sink.prepare, clocked, reduced[name]) for name, sink in sinks.items()}
             prepared = of_each(prepare, at_once=at_once)
-            reading.refuse_recreated(clocked)
+            reading.refuse_changed(clocked)
             return clocked, prepared
 
     return reading.with_all_schemas(epoch, once)

@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer
@@ -240,7 +240,7 @@ class GroupMember:
         if not mine:
             return
         held = self._source.look()
-        stood = replace(self._position, offsets=self._position.offsets.join(self._group.committed()))
+        stood = self._position.moved_to(self._position.offsets.join(self._group.committed()))
         resumption = resume(
             stood,
             held,

@@ -296,7 +296,7 @@ class Pipeline:
                 position = retirement(self.config.name, it.run, position, held, names, starts).position()
                 offsets = position.offsets
             resumption = resume(
-                position and replace(position, offsets=offsets),
+                position and position.moved_to(offsets),
                 held,
                 it.source.starting(held),
                 it.source.remaining(held),

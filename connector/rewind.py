@@ -19,7 +19,7 @@ from sinks.contract import Committed, Epoch, Position
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.rewind import Target, restore
 from sinks.delta.table import DeltaTable
-from sinks.errors import ConfigurationError, OffsetsLost, SinkError, TopicRecreated
+from sinks.errors import ConfigurationError, OffsetsLost, SinkError, SourceError
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 
@@ -76,7 +76,7 @@ def planned(
     if gone:
         raise _unreadable(found, gone)
     # Before the first epoch it stood where that one began.
-    stood = found.stood or replace(position, offsets=position.since)
+    stood = found.stood or position.moved_to(position.since)
     resumption = resume(
         stood, held, topics.starting(held), topics.remaining(held), continue_on_data_loss=continue_on_data_loss
     )
@@ -121,8 +121,8 @@ def rewind(plan: Rewind, table: DeltaTable, work: Work, *, restored: Callable[[]
     return work.run_epoch(Epoch.of_no_records(stands, pipeline=work.pipeline, owner=work.owner), 0).position
 
 
-def undo(table: DeltaTable, commits: PipelineCommits, committed: Committed, why: TopicRecreated) -> None:
-    """Take back an epoch that was read while its topic was made again. Raises SinkError where somebody else has
+def undo(table: DeltaTable, commits: PipelineCommits, committed: Committed, why: SourceError) -> None:
+    """Take back an epoch that was read while its topic became another. Raises SinkError where somebody else has
     committed since."""
     version = committed.position.version
     if version is None or commits.committed_after(version):
@@ -130,11 +130,11 @@ def undo(table: DeltaTable, commits: PipelineCommits, committed: Committed, why:
     restore(table, version - 1)
 
 
-def suspect(table: DeltaTable, committed: Committed, why: TopicRecreated) -> SinkError:
+def suspect(table: DeltaTable, committed: Committed, why: SourceError) -> SinkError:
     epoch, version = committed.position.epoch, committed.position.version
     return SinkError(
         f"{why.message} It happened while epoch {epoch} was being read, which is committed to {table.label!r}: its "
-        "rows may be the new topic's.",
+        "rows may be of either log.",
         hint=f"Before any other run, RESTORE the table to what it was before epoch {epoch} (version {version}).",
     )
 

@@ -10,10 +10,12 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafka import KafkaAdminClient, KafkaConsumer
 from kafka.errors import (
+    InvalidMetadataError,
     KafkaConnectionError,
     KafkaTimeoutError,
     NodeNotReadyError,
@@ -25,15 +27,19 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_expone
 
 from connector.config import FromOffsets, FromTimestamp, Source, Start, TopicPattern
 from connector.decode.records import HEADER_TYPE
-from connector.protocol.recover import Remaining, Remains, TopicsHeld, refuse_recreated
+from connector.protocol.recover import Remaining, Remains, TopicsHeld, refuse_recreated, refuse_refilled
 from connector.spark import local_frame
 from sinks.contract import Epoch
 from sinks.errors import BrokerUnreachable, ConfigurationError, SourceError, TopicMissing
 from sinks.kafka import ANSWER_WITHIN_MS, answering, client_options, not_authorized, spark_reader
+from sinks.kafka.leaders import ends, ends_of
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_At = TypeVar("_At")
+_Told = TypeVar("_Told")
 
 RECORDS_PER_TASK = 25_000
 _PEEK_BYTES = 65_536
@@ -52,7 +58,8 @@ _NO_RECORDS = [
 @dataclass(frozen=True)
 class _Partitions:
     ids: Mapping[str, str]
-    all: list[KafkaPartition]
+    brokers: Mapping[TopicPartition, int]
+    """Of all partitions: which broker leads it, -1 for none."""
 
 
 class KafkaSource:
@@ -115,36 +122,63 @@ class KafkaSource:
         with answering(self._servers):
             partitions = self._partitions()
             # Beginnings last: retention may pass an offset in between, never the other way round.
-            ends = self._ask(self._consumer.end_offsets, partitions.all)
-            beginnings = self._ask(self._consumer.beginning_offsets, partitions.all)
-        return TopicsHeld(_offsets(beginnings), _offsets(ends), partitions.ids, asked_at)
+            found = self._ask(partial(ends, self._admin), partitions.brokers)
+            asked = [KafkaPartition(*at) for at in partitions.brokers]
+            beginnings = self._ask(partial(self._consumer.beginning_offsets, timeout_ms=ANSWER_WITHIN_MS), asked)
+        return TopicsHeld(
+            Offsets({TopicPartition(*at): offset for at, offset in beginnings.items()}),
+            Offsets({at: end.offset for at, end in found.items()}),
+            partitions.ids,
+            asked_at,
+            {at: end.leader for at, end in found.items() if end.leader is not None},
+            self._ends_of,
+        )
 
-    def refuse_recreated(self, epoch: Epoch) -> None:
-        """Raises TopicRecreated where a topic that the epoch reads isn't the one any more that it was planned on.
+    def refuse_changed(self, epoch: Epoch) -> None:
+        """To be asked after the read. Raises TopicRecreated where a topic that the epoch reads isn't the one any more
+        that it was planned on, OffsetsLost where its log isn't.
 
-        To be asked after the read. One that is gone was not made again: what was read of it was its own.
+        A topic that is gone was not made again: what was read of it was its own.
         """
         names = sorted({range_.topic for range_ in epoch.ranges} & epoch.topics.keys())
-        if names:
-            with answering(self._servers):
-                found = self._admin.describe_topics(names)
-            now = {topic["name"]: self._id(topic) for topic in found if topic["error_code"] != _UNKNOWN_TOPIC}
-            refuse_recreated({name: epoch.topics[name] for name in names}, now)
+        if not names:
+            return
+        with answering(self._servers):
+            found = self._admin.describe_topics(names)
+        there = [topic for topic in found if topic["error_code"] != _UNKNOWN_TOPIC]
+        refuse_recreated(epoch.topics, {topic["name"]: self._id(topic) for topic in there})
+        read = {range_.at: range_.end for range_ in epoch.ranges if range_.at in _led(there)}
+        refuse_refilled(read, self._ends_of({at: epoch.leaders[at] for at in read if at in epoch.leaders}))
+
+    def _ends_of(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """See ``TopicsHeld.ends_of``. Partitions that are gone are left out."""
+
+        def ask(_: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+            led = _led(self._admin.describe_topics(sorted({at.topic for at in leaders})))
+            return ends_of(self._admin, {at: epoch for at, epoch in leaders.items() if at in led}, led)
+
+        if not leaders:
+            return {}
+        with answering(self._servers):
+            return self._ask(ask, ())
 
     def _ask(
-        self, question: Callable[..., dict[KafkaPartition, int]], partitions: list[KafkaPartition]
-    ) -> dict[KafkaPartition, int]:
-        """An offset for every partition: kafka-python trips over one that was just added, and looks it up only then."""
+        self, question: Callable[[Collection[_At]], Mapping[_At, _Told]], about: Collection[_At]
+    ) -> Mapping[_At, _Told]:
+        """An answer for everything: kafka-python trips over a partition that was just added, and looks it up only then;
+        another has no leader for a moment."""
         deadline = time.monotonic() + ANSWER_WITHIN_MS / 1000
         while True:
             try:
-                found = question(partitions, timeout_ms=ANSWER_WITHIN_MS)
-            except KeyError:
-                found = {}
-            if found.keys() == set(partitions):
+                found, failed = question(about), None
+            except KafkaConnectionError:
+                raise
+            except (KeyError, InvalidMetadataError) as error:
+                found, failed = {}, error
+            if failed is None and found.keys() >= set(about):
                 return found
             if time.monotonic() > deadline:
-                raise KafkaTimeoutError("the offsets of some partitions")
+                raise KafkaTimeoutError("the offsets of some partitions") from failed
             time.sleep(0.05)
 
     def starting(self, held: TopicsHeld) -> Callable[[], Offsets]:
@@ -264,7 +298,7 @@ class KafkaSource:
         return records.coalesce(max(1, tasks)) if tasks < len(ranges) else records
 
     def _partitions(self) -> _Partitions:
-        ids, partitions = {}, []
+        ids, there = {}, []
         pattern = self._options.topics if isinstance(self._options.topics, TopicPattern) else None
         names = self._matching(pattern) if pattern else list(self._options.topics)
         for topic in self._admin.describe_topics(names):
@@ -274,8 +308,8 @@ class KafkaSource:
             if topic["error_code"] == _UNKNOWN_TOPIC:
                 raise self._missing(name)
             ids[name] = self._id(topic)
-            partitions += [KafkaPartition(name, part["partition_index"]) for part in topic["partitions"]]
-        return _Partitions(ids, partitions)
+            there.append(topic)
+        return _Partitions(ids, _led(there))
 
     def _id(self, topic: Mapping[str, Any]) -> str:
         """Of a topic as it was described."""
@@ -343,8 +377,13 @@ def _given_offset(start: FromOffsets, at: TopicPartition, held: TopicsHeld) -> i
     return offset
 
 
-def _offsets(found: Mapping[KafkaPartition, int]) -> Offsets:
-    return Offsets({TopicPartition(at.topic, at.partition): offset for at, offset in found.items()})
+def _led(described: Iterable[Mapping[str, Any]]) -> dict[TopicPartition, int]:
+    """Which broker leads each partition."""
+    return {
+        TopicPartition(topic["name"], part["partition_index"]): part["leader_id"]
+        for topic in described
+        for part in topic["partitions"]
+    }
 
 
 def _may_be_back(error: BaseException) -> bool:

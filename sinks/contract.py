@@ -48,6 +48,9 @@ class Position:
     clock: Clock = field(default_factory=Clock)
     batch: str = ""
     """Of a streaming query, "<query id>/<batch id>"; empty where the commit was made by a run."""
+    leaders: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Kafka's leader epochs when the log reached these very offsets: what is written later has higher ones. Empty for
+    other offsets, and where the broker doesn't say."""
     version: int | None = field(default=None, compare=False)
     """The sink's own version at which it says so (Delta: the table version)."""
     committed_at: datetime | None = field(default=None, compare=False)
@@ -59,6 +62,10 @@ class Position:
     """The epoch that it was restored to, where it was and nothing was committed since."""
     replaced: str = field(default="", compare=False)
     """How somebody else has replaced what the pipeline had written, if so: then the sink doesn't hold it."""
+
+    def moved_to(self, offsets: Offsets) -> Position:
+        """Where other offsets are known to be the next ones, as a consumer group's are."""
+        return self if offsets == self.offsets else replace(self, offsets=offsets, leaders={})
 
 
 @dataclass(frozen=True)
@@ -85,6 +92,8 @@ class Epoch:
     """Partitions of which Kafka holds more than this epoch reads."""
     batch: str = ""
     """As in ``Position``. It only says where the rows came from: what decides are the offsets."""
+    leaders: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """As in ``Position``."""
     attempt: int = 0
     """With a coordinator: the number under which it began the epoch. It grows with every begin, of any run, so what is
     prepared under a lower one is nobody's any more. 0: one commit, no coordinator."""
@@ -106,6 +115,7 @@ class Epoch:
             delivery=position.delivery,
             clock=position.clock,
             batch=position.batch,
+            leaders=position.leaders,
         )
 
     @classmethod
@@ -144,6 +154,7 @@ class Epoch:
             self.delivery,
             self.clock,
             self.batch,
+            self.leaders,
         )
 
     @property

@@ -106,25 +106,35 @@ class Offsets(Mapping[TopicPartition, int]):
         return json.dumps(self.to_dict(), separators=(",", ":"))
 
     def to_dict(self) -> dict[str, dict[str, int]]:
-        nested: dict[str, dict[str, int]] = {}
-        for at, offset in self._next.items():
-            nested.setdefault(at.topic, {})[str(at.partition)] = offset
-        return nested
+        return nested(self._next)
 
     @classmethod
-    def from_dict(cls, nested: object) -> Offsets:
+    def from_dict(cls, written: object) -> Offsets:
         """Read ``{"topic": {"0": 123}}``; ValueError where it has another shape."""
-        if not isinstance(nested, Mapping):
-            raise ValueError(f"offsets are written as {{topic: {{partition: offset}}}}, not {nested!r}")
-        flat: dict[TopicPartition, int] = {}
-        for topic, partitions in nested.items():
-            if not isinstance(topic, str) or not isinstance(partitions, Mapping):
-                raise ValueError(f"offsets of {topic!r} are written as {{partition: offset}}, not {partitions!r}")
-            for partition, offset in partitions.items():
-                if isinstance(offset, bool) or not isinstance(offset, int):
-                    raise ValueError(f"{topic}-{partition}: {offset!r} is not an offset")
-                flat[TopicPartition(topic, int(partition))] = offset
-        return cls(flat)
+        return cls(flat(written))
+
+
+def nested(numbers: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """A number per partition as ``{"topic": {"0": 123}}``."""
+    written: dict[str, dict[str, int]] = {}
+    for at, number in numbers.items():
+        written.setdefault(at.topic, {})[str(at.partition)] = number
+    return written
+
+
+def flat(written: object) -> dict[TopicPartition, int]:
+    """What ``nested`` wrote; ValueError where it has another shape."""
+    if not isinstance(written, Mapping):
+        raise ValueError(f"offsets are written as {{topic: {{partition: offset}}}}, not {written!r}")
+    found: dict[TopicPartition, int] = {}
+    for topic, partitions in written.items():
+        if not isinstance(topic, str) or not isinstance(partitions, Mapping):
+            raise ValueError(f"offsets of {topic!r} are written as {{partition: offset}}, not {partitions!r}")
+        for partition, number in partitions.items():
+            if isinstance(number, bool) or not isinstance(number, int):
+                raise ValueError(f"{topic}-{partition}: {number!r} is not an offset")
+            found[TopicPartition(topic, int(partition))] = number
+    return found
 
 
 def _by_place(item: tuple[TopicPartition, int]) -> TopicPartition:

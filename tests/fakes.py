@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
@@ -27,11 +27,26 @@ class Topic:
     deleted_up_to: dict[int, int] = field(default_factory=dict)
     ahead: int = 0
     """Records between the oldest one and where reading goes on after a loss."""
+    leaders: dict[int, list[int]] = field(default_factory=dict)
+    """Per partition: where each leader after the first has begun to write."""
 
     def look(self) -> TopicsHeld:
         ends = {TopicPartition("t", p): len(records) for p, records in enumerate(self.partitions)}
         beginnings = {at: self.deleted_up_to.get(at.partition, 0) for at in ends}
-        return TopicsHeld(Offsets(beginnings), Offsets(ends), {"t": self.id}, datetime.now(timezone.utc))
+        leaders = {at: len(self.leaders.get(at.partition, ())) for at in ends}
+        now = datetime.now(timezone.utc)
+        return TopicsHeld(Offsets(beginnings), Offsets(ends), {"t": self.id}, now, leaders, self.ends_of)
+
+    def ends_of(self, leaders: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        return {
+            at: min([*self.leaders.get(at.partition, ())[leader:], len(self.partitions[at.partition])])
+            for at, leader in leaders.items()
+        }
+
+    def elect(self, partition: int, upto: int) -> None:
+        """A leader that knows only so much of the log."""
+        del self.partitions[partition][upto:]
+        self.leaders.setdefault(partition, []).append(len(self.partitions[partition]))
 
     def starting(self, held: TopicsHeld) -> Callable[[], Offsets]:
         return lambda: held.beginnings if self.start == "earliest" else held.ends

@@ -94,6 +94,7 @@ def _handed_over(work: Work, delivery: str, position: Position | None, held: Top
         since=before.since if position else offsets,
         lost=lost,
         delivery=delivery,
+        leaders=held.leaders,
     )
     return epoch, note
 

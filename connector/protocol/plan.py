@@ -51,6 +51,7 @@ def next_epoch(
         lost=(*(position.lost if position else ()), *resumption.lost),
         clock=position.clock.carried() if position else Clock(),
         backlog=frozenset(at for at, end in target.ends.items() if read.get(at, 0) < end),
+        leaders={**(position.leaders if position else {}), **target.leaders},
     )
 
 

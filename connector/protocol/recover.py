@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from sinks.contract import Position
 from sinks.errors import OffsetsLost, TableReplaced, TopicRecreated
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
+
+EndsOfLeaders = Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, int]]
+"""Where the records of a leader epoch, and of those before it, end in the log that is there now; -1: it knows none."""
+
+
+def _all_stand(_: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+    return {}
 
 
 @dataclass(frozen=True)
@@ -23,6 +30,9 @@ class TopicsHeld:
     """Topic name -> topic id."""
     asked_at: datetime
     """Taken before Kafka was asked: all that it held by then lies before ``ends``."""
+    leaders: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """The leader epoch that each partition's end was told under; without those of a broker that doesn't say."""
+    ends_of: EndsOfLeaders = field(default=_all_stand, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -60,8 +70,8 @@ def resume(
     a partition that isn't in it has appeared since, and stands at offset 0. What Kafka has removed of it meanwhile is
     lost like any other record. ``remaining`` is asked for what is left of partitions that have lost records.
 
-    Raises TableReplaced; TopicRecreated; OffsetsLost where Kafka's log ends before the stored offset, or starts behind
-    it (the latter unless ``continue_on_data_loss``).
+    Raises TableReplaced; TopicRecreated; OffsetsLost where Kafka's log was cut before the stored offset, or starts
+    behind it (the latter unless ``continue_on_data_loss``).
     """
     if position is None:
         started = start()
@@ -72,6 +82,7 @@ def resume(
     for at, next_ in resumed.items():
         if next_ > held.ends[at]:
             raise _log_was_cut(at, next_, held)
+    refuse_cut(position, held)
     return without_lost(resumed, position, held, remaining, continue_on_data_loss=continue_on_data_loss)
 
 
@@ -116,6 +127,26 @@ def refuse_recreated(stored: Mapping[str, str], current: Mapping[str, str]) -> N
                 hint="To go on with the new topic, from its beginning and beside what the table holds of the old one, "
                 "run once with `source: {on_recreated_topic: continue}`. Or write it to a new table (another path or "
                 "table name). In a cluster that the topic was mirrored to: `lakelock translate`.",
+            )
+
+
+def refuse_cut(position: Position, held: TopicsHeld) -> None:
+    """Offsets belong to one log: where a replica that lacked its last records became leader, others may have taken
+    their offsets. A leader that is still the same has cut nothing."""
+    new = {at: epoch for at, epoch in position.leaders.items() if held.leaders.get(at, epoch) != epoch}
+    if new:
+        refuse_refilled(position.offsets, held.ends_of(new))
+
+
+def refuse_refilled(read: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> None:
+    """``read``: the next offsets, reached under leaders whose records end at ``ends``. Raises OffsetsLost."""
+    for at, end in ends.items():
+        if end < read.get(at, 0):
+            raise OffsetsLost(
+                f"{at.topic}-{at.partition} was cut at offset {max(end, 0)} and filled again, as after an unclean "
+                f"leader election: of the records below offset {read[at]}, which the table has, it now holds others.",
+                hint="`lakelock rewind` takes the table back to an epoch before that offset, and reads on from there. "
+                "Or write the topic to a new table (another path or table name).",
             )
 
 

@@ -13,14 +13,14 @@ from typing import Any
 from sinks.clock import Clock
 from sinks.contract import Epoch, Position
 from sinks.errors import UnsupportedFormat
-from sinks.offsets import OffsetRange, Offsets
+from sinks.offsets import OffsetRange, Offsets, TopicPartition, flat, nested
 
 FORMAT = 2
 """Major version. Readers ignore fields that they don't know, and refuse a newer major version. 2: what grows with the
 number of partitions is packed, where it is much; else commits are written as 1."""
 _MUCH = 32_768
 """Characters: some 500 partitions."""
-_PACKED = ("offsets", "since", "lost", "clock")
+_PACKED = ("offsets", "since", "lost", "clock", "leaders")
 _UNPACKED_BYTES = 256 << 20
 """More isn't read: whoever may write to the table could pack anything."""
 
@@ -40,6 +40,7 @@ class CommitMetadata:
     delivery: str = "transactional"
     clock: Clock = field(default_factory=Clock)
     batch: str = ""
+    leaders: Mapping[TopicPartition, int] = field(default_factory=dict)
     table: str = ""
     """Delta's id of the table that the commit was made for: another one of that name isn't it."""
 
@@ -59,6 +60,7 @@ class CommitMetadata:
             epoch.delivery,
             epoch.clock,
             epoch.batch,
+            epoch.leaders,
             table,
         )
 
@@ -77,6 +79,7 @@ class CommitMetadata:
             position.delivery,
             position.clock,
             position.batch,
+            position.leaders,
         )
 
     def position(self) -> Position:
@@ -91,6 +94,7 @@ class CommitMetadata:
             self.delivery,
             self.clock,
             self.batch,
+            self.leaders,
         )
 
     def to_json(self) -> str:
@@ -112,6 +116,8 @@ class CommitMetadata:
             fields["clock"] = self.clock.to_dict()
         if self.batch:
             fields["batch"] = self.batch
+        if self.leaders:
+            fields["leaders"] = nested(self.leaders)
         if self.table:
             fields["table"] = self.table
         text = _text(fields)
@@ -153,6 +159,7 @@ class CommitMetadata:
                 delivery=str(fields.get("delivery", "transactional")),
                 clock=Clock.from_dict(fields.get("clock", {})),
                 batch=str(fields.get("batch", "")),
+                leaders=flat(fields.get("leaders", {})),
                 table=str(fields.get("table", "")),
                 lost=tuple(OffsetRange(*gap) for gap in fields.get("lost", ())),
             )

@@ -9,6 +9,7 @@ from sinks.contract import Position
 from sinks.errors import OffsetsLost, TopicRecreated
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
+AT = TopicPartition("t", 0)
 WROTE = datetime(2026, 1, 1, 3, 4, 5, tzinfo=timezone.utc)
 
 
@@ -130,3 +131,34 @@ def test_a_topic_that_ends_before_the_position_is_never_read(continue_: bool) ->
         resume(
             at({"t": {"0": 8}}), held({"t": {"0": 0}}, {"t": {"0": 7}}), never, left(), continue_on_data_loss=continue_
         )
+
+
+def under(leader: int | None, ends: dict[TopicPartition, int]) -> TopicsHeld:
+    """t-0, with 9 records, led by this leader now; ``ends``: where the records of the ones before it end."""
+    kafka = held({"t": {"0": 0}}, {"t": {"0": 9}})
+    leaders = {} if leader is None else {AT: leader}
+    return replace(kafka, leaders=leaders, ends_of=lambda asked: {at: ends[at] for at in asked})
+
+
+@pytest.mark.parametrize(("leader", "end"), [(4, 4), (4, 0), (4, -1), (2, -1)])
+def test_a_new_leader_that_lacked_records_stops_the_run(leader: int, end: int) -> None:
+    stands = replace(at({"t": {"0": 5}}), leaders={AT: 3})
+    with pytest.raises(OffsetsLost, match=rf"t-0 was cut at offset {max(end, 0)} .*below offset 5"):
+        resume(stands, under(leader, {AT: end}), never, left(), continue_on_data_loss=True)
+
+
+@pytest.mark.parametrize(
+    ("known", "leader", "ends"),
+    [(3, 4, {AT: 5}), (3, 4, {AT: 9}), (3, 3, {}), (3, None, {}), (None, 4, {})],
+    ids=["at the end", "further on", "the same leader", "a broker that tells none", "a position that tells none"],
+)
+def test_a_log_that_is_whole_is_read_on(known: int | None, leader: int | None, ends: dict) -> None:
+    stands = replace(at({"t": {"0": 5}}), leaders={} if known is None else {AT: known})
+    assert resume(stands, under(leader, ends), never, left()).offsets == Offsets({AT: 5})
+
+
+def test_leaders_are_of_these_offsets_only() -> None:
+    """A consumer group's offsets may lie behind what the leader at the time of the position had written."""
+    stands = replace(at({"t": {"0": 5}}), leaders={AT: 3})
+    assert stands.moved_to(stands.offsets).leaders == {AT: 3}
+    assert resume(stands.moved_to(Offsets({AT: 7})), under(4, {AT: 6}), never, left()).offsets == Offsets({AT: 7})
