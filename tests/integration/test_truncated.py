@@ -14,8 +14,6 @@ from connector.config import parse
 from connector.lab.broker import Broker
 from sinks.errors import OffsetsLost
 
-pytestmark = pytest.mark.breadth
-
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
@@ -24,6 +22,7 @@ def broker() -> Iterator[Broker]:
         yield broker
 
 
+@pytest.mark.breadth
 def test_a_log_that_was_cut_and_filled_again_stops_the_run(lake: Lake, tmp_path: Path) -> None:
     """The broker's disk goes back to what an out-of-date replica held."""
     broker, replica = lake.topic.broker, tmp_path / "replica"
@@ -48,6 +47,7 @@ def test_a_log_that_was_cut_and_filled_again_stops_the_run(lake: Lake, tmp_path:
     assert audit(parse(lake.options())).ok
 
 
+@pytest.mark.breadth
 def test_a_leader_that_lacks_nothing_is_no_matter(lake: Lake) -> None:
     """Each start of the broker is an election. Retention takes away what tells which records were written before it."""
     for n in range(3):
