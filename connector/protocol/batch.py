@@ -11,7 +11,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from connector.protocol.plan import next_epoch
-from connector.protocol.recover import Remaining, TopicsHeld, refuse_recreated, refuse_replaced, without_lost
+from connector.protocol.recover import (
+    Remaining,
+    TopicsHeld,
+    refuse_cut,
+    refuse_recreated,
+    refuse_replaced,
+    without_lost,
+)
 from sinks.contract import Epoch, Position
 from sinks.errors import ConfigurationError, PositionMismatch
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
@@ -96,7 +103,9 @@ def _wanted(batch: Batch, pipeline: str, position: Position | None, held: Topics
             hint="Name the topics that the query subscribes to.",
         )
     refuse_replaced(position)
-    refuse_recreated(position.topics if position else {}, held.ids)
+    if position is not None:
+        refuse_recreated(position.topics, held.ids)
+        refuse_cut(position, held)
     if position is None and batch.number > 0:
         raise PositionMismatch(
             f"Pipeline {pipeline!r} has written nothing yet, and this is batch {batch.number} of the query: what the "

@@ -9,28 +9,38 @@ from dataclasses import dataclass, field, replace
 from threading import Event
 
 from fakes import Group, Topic
-from hypothesis import event, given
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from connector.audit.claim import At, Metadata, claimed, metadata
 from connector.delivery.transactional import deliver
 from connector.delivery.work import Work
+from connector.protocol.recover import refuse_refilled
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta.metadata import CommitMetadata
 from sinks.errors import OffsetsLost, TableReplaced
 from sinks.memory import MemoryAppend, MemoryTable, Record
 from sinks.offsets import Offsets, TopicPartition
 
-partition = st.integers(0, 3)
+partition = st.integers(0, 2)
 actions = st.one_of(
     st.tuples(st.just("send"), partition, st.integers(1, 4)),
     st.tuples(st.just("add"), st.integers(0, 4), st.integers(0, 4)),
     st.tuples(st.just("expire"), partition, st.integers(0, 9)),
-    st.tuples(st.just("elect"), partition, st.integers(0, 9)),
-    st.tuples(st.just("run"), st.sampled_from(["earliest", "latest"]), st.booleans()),
+    st.tuples(st.just("elect"), partition, st.integers(0, 3), st.integers(0, 4)),
+    st.tuples(
+        st.just("run"),
+        st.sampled_from(["earliest", "latest"]),
+        st.booleans(),
+        st.none() | st.tuples(partition, st.integers(0, 3), st.integers(0, 4)),
+    ),
     st.tuples(st.just("restore"), st.integers(0, 9), st.just(0)),
     st.tuples(st.just("replace"), st.just(0), st.just(0)),
 )
+
+
+class CutMeanwhile(OffsetsLost):
+    """Between the plan of an epoch and its read. Nothing of it is written."""
 
 
 @dataclass
@@ -42,6 +52,8 @@ class World:
     kept: list[tuple[tuple[Record, ...], Position]] = field(default_factory=list)
     """Versions of the table that it can be restored to."""
     replaced: bool = False
+    cut: bool = False
+    """Whether a log was ever cut before a position that the table had."""
     sent: int = 0
 
     def send(self, at: int, count: int) -> None:
@@ -60,10 +72,13 @@ class World:
             before = self.topic.deleted_up_to.get(at, 0)
             self.topic.deleted_up_to[at] = max(before, min(upto, len(self.topic.partitions[at])))
 
-    def elect(self, at: int, upto: int) -> None:
-        """Of several replicas one becomes leader that lacks the last records, or none, but never any that are gone."""
+    def elect(self, at: int, lacks: int, count: int) -> None:
+        """A replica that lacks some of the last records becomes leader, and is sent others. None lacks what is gone."""
         if at < len(self.topic.partitions):
-            self.topic.elect(at, max(upto, self.topic.deleted_up_to.get(at, 0)))
+            upto = max(len(self.topic.partitions[at]) - lacks, self.topic.deleted_up_to.get(at, 0))
+            self.cut |= any(upto < stood.offsets.get(TopicPartition("t", at), 0) for _, stood in self.kept)
+            self.topic.elect(at, upto)
+            self.send(at, count)
 
     def restore(self, to: int, *_: object) -> None:
         if self.kept:
@@ -77,8 +92,9 @@ class World:
         if self.table.position is not None:
             self.table.rows, self.replaced = (), True
 
-    def run(self, start: str, goes_on: bool) -> bool:
-        """Whether it came to its end."""
+    def run(self, start: str, goes_on: bool, elected: tuple[int, int, int] | None = None) -> bool:
+        """Whether it came to its end. ``elected``: between the plan and the read of its second epoch."""
+        epochs = 0
         self.topic.start = start
         if self.began is None:
             held = self.topic.look()
@@ -90,7 +106,11 @@ class World:
             return replace(stands, replaced="by somebody") if stands and self.replaced else stands
 
         def run_epoch(epoch: Epoch, behind: int) -> Committed:
-            committed = sink.write(epoch, self.topic.read(epoch))
+            nonlocal epochs
+            epochs += 1
+            if epochs == 2 and elected:
+                self.elect(*elected)
+            committed = sink.write(epoch, self.read(epoch))
             self.kept.append((self.table.rows, committed.position))
             return committed
 
@@ -99,13 +119,30 @@ class World:
         )
         try:
             deliver(work, interval=None, stop=Event())
+        except CutMeanwhile:
+            # Of the records that were read only what was to be cut could be another's.
+            assert elected
+            assert elected[1] > 0
+            return False
         except OffsetsLost:
+            assert self.cut or not goes_on
             return False
         except TableReplaced:
             assert self.replaced
             return False
         assert not self.replaced
         return True
+
+    def read(self, epoch: Epoch) -> list[Record]:
+        """As a run does: not beyond the end, and asking afterwards."""
+        read = {range_.at: range_.end for range_ in epoch.ranges}
+        if any(end > len(self.topic.partitions[at.partition]) for at, end in read.items()):
+            raise CutMeanwhile("the read fails")
+        try:
+            refuse_refilled(read, self.topic.ends_of({at: epoch.leaders[at] for at in read}))
+        except OffsetsLost as error:
+            raise CutMeanwhile(error.message) from error
+        return self.topic.read(epoch)
 
     @property
     def holds_what_was_cut(self) -> bool:
@@ -132,7 +169,8 @@ def as_committed(position: Position) -> Metadata:
     return found
 
 
-@given(st.lists(actions, max_size=25))
+@settings(max_examples=400)
+@given(st.lists(actions, min_size=10, max_size=25))
 def test_what_is_neither_in_the_table_nor_named_as_lost_was_never_passed(drawn: list[tuple]) -> None:
     world = World(Topic([[], []]))
     for what, *given_ in [*drawn, ("run", "earliest", True)]:

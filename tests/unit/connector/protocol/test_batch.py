@@ -36,8 +36,17 @@ def planned(
     ends: Offsets | None = None,
     topic_id: str = "id",
     continue_: bool = False,
+    cut_at: int | None = None,
 ) -> Epoch | None:
-    held = TopicsHeld(beginnings or Offsets(dict.fromkeys(of.end, 0)), ends or of.end, {"t": topic_id}, NOW)
+    """``cut_at``: where the log of leader epoch 3 ends in that of epoch 4; None: there was no election."""
+    held = TopicsHeld(
+        beginnings or Offsets(dict.fromkeys(of.end, 0)),
+        ends or of.end,
+        {"t": topic_id},
+        NOW,
+        dict.fromkeys(of.end, 3 if cut_at is None else 4),
+        lambda leaders: dict.fromkeys(leaders, cut_at or 0),
+    )
 
     def remaining(partitions: Collection[TopicPartition]) -> dict[TopicPartition, Remains]:
         return {at: Remains(held.beginnings[at]) for at in partitions}
@@ -142,3 +151,12 @@ def test_however_often_and_wherever_batches_are_cut_every_offset_is_taken_once(
                     position = epoch.position()
             start += size
     assert taken == list(range(max(sum(query) for query in cuts)))
+
+
+def test_a_batch_of_a_log_that_was_cut_before_the_position_is_refused() -> None:
+    first = planned(batch(0, offsets(0), offsets(5)), None)
+    assert first is not None
+    following = batch(1, offsets(5), offsets(9))
+    with pytest.raises(OffsetsLost, match="was cut at offset 4 "):
+        planned(following, first.position(), cut_at=4)
+    assert planned(following, first.position(), cut_at=5) is not None
