@@ -277,6 +277,7 @@ def test_manual_commit_counts_a_repeated_batch_twice(spark: "SparkSession", tmp_
     assert bench.rows("records") == [(2,)]
 
 
+@pytest.mark.breadth
 def test_a_part_that_overlaps_the_stored_offsets_is_refused(spark: "SparkSession", tmp_path: Path) -> None:
     bench = Bench(
         spark, tmp_path, ListedTopic([[("a", {"k": "a", "n": 1})] * 4]), SCHEMA,

@@ -99,6 +99,7 @@ def test_every_damage_to_an_upserted_table_is_counted_with_its_key(lake: Lake, t
     }  # fmt: skip
 
 
+@pytest.mark.breadth
 def test_a_row_whose_key_was_deleted_by_a_tombstone_is_resurrected(lake: Lake, topic: Topic) -> None:
     topic.send_rows([("a", 1), ("b", 1), ("c", 1)], partition=0)
     lake.pipeline("upsert").run()
@@ -138,6 +139,7 @@ def test_what_retention_removed_is_named_and_no_fault(lake: Lake, topic: Topic) 
     assert [tuple(gap)[2:] for gap in found.unchecked] == [(0, 2), (5, 14)]
 
 
+@pytest.mark.breadth
 def test_gaps_of_aborted_transactions_are_no_records_and_a_row_from_there_is_unexpected(
     lake: Lake, topic: Topic
 ) -> None:
@@ -233,6 +235,7 @@ def test_maps_nested_values_nan_and_odd_names_are_compared(lake: Lake, topic: To
         verify(lake, schema=ODD.replace("d DOUBLE, e", "d FLOAT, z INT, e"))
 
 
+@pytest.mark.breadth
 def test_without_its_history_a_table_claims_what_its_rows_show(lake: Lake, topic: Topic) -> None:
     topic.send_rows(some(0, 10), partition=0)
     lake.pipeline(source={"start": {topic.name: {"0": 4, "1": 0}}}).run()
@@ -247,6 +250,7 @@ def test_without_its_history_a_table_claims_what_its_rows_show(lake: Lake, topic
     assert verify(lake, **copy).totals["lost"] == 5
 
 
+@pytest.mark.breadth
 def test_another_pipelines_rows_are_not_part_of_the_audit(lake: Lake, topic: Topic) -> None:
     other = Topic(topic.broker, f"o-{topic.name}")
     topic.broker.create_topic(other.name, 1)

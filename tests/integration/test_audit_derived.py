@@ -342,6 +342,7 @@ def at(minute: float) -> datetime:
         ({"gap": "5 minutes"}, [("a", 1, 6, 1), ("a", 6, 15.5, 2), ("a", 30, 35, 1), ("b", 1, 6, 1)]),
     ],
 )  # fmt: skip
+@pytest.mark.breadth
 def test_windows_hold_the_records_of_their_time(window: dict[str, Any], rows: list, lake: Lake, topic: Topic) -> None:
     times = [("a", 1), ("a", 6), ("a", 10.5), ("b", 1), ("a", 30), ("a", 33)]
     topic.send(

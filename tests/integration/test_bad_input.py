@@ -83,6 +83,7 @@ def test_a_null_key_stops_an_upsert_with_its_coordinates(lake: Lake, topic: Topi
 
 
 @pytest.mark.parametrize("within_one_epoch", [True, False])
+@pytest.mark.breadth
 def test_a_key_that_turns_up_in_another_partition_stops_the_run(
     within_one_epoch: bool, lake: Lake, topic: Topic
 ) -> None:

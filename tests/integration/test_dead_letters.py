@@ -41,6 +41,7 @@ def send_whole(topic: Topic, *records: tuple[bytes | None, bytes | None, list[tu
     producer.close()
 
 
+@pytest.mark.breadth
 def test_a_bad_record_is_kept_whole_with_its_coordinates_and_the_reason(lake: Lake, topic: Topic) -> None:
     headers = [("trace", b"\xff1"), ("trace", b"2")]
     send_whole(
@@ -120,6 +121,7 @@ def test_the_weaker_deliveries_set_aside_too(delivery: str, lake: Lake, topic: T
     assert letters(lake, "_offset, key, headers[0].value") == [(0, b"\xff", b"1")]
 
 
+@pytest.mark.breadth
 def test_a_transform_sees_no_bad_record_and_a_record_is_set_aside_as_a_whole(lake: Lake, topic: Topic) -> None:
     # The filter alone would drop the bad one, whose columns are null; of the third record one row has no key.
     send_whole(

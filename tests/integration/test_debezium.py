@@ -109,6 +109,7 @@ def test_inserts_updates_deletes_and_moves_of_keys_give_the_source_table(
     assert not {"_op", "_source", "_source_position"} & set(lake.frame("upsert").columns)
 
 
+@pytest.mark.breadth
 def test_by_the_databases_own_order_truncates_count_and_partitions_do_not_matter(lake: Lake, topic: Topic) -> None:
     database = Database(seed=5)
     messages = [*database.changes(60), database.truncate(), *database.changes(40)]
@@ -130,6 +131,7 @@ def test_every_change_is_kept_by_an_append(lake: Lake, topic: Topic) -> None:
     ]
 
 
+@pytest.mark.breadth
 def test_what_is_no_change_of_a_row_is_a_bad_record(lake: Lake, topic: Topic) -> None:
     topic.send(("1", {"op": "m", "message": "hello"}), partition=0)
     with pytest.raises(BadRecord, match="no change of a row, its op is m"):

@@ -129,6 +129,7 @@ def test_tables_of_every_kind_are_those_of_their_records(lake: Lake) -> None:
         assert query(lake.path(f"{name}_alone"), f"SELECT {columns} FROM t ORDER BY 1, 2") == rows, name
 
 
+@pytest.mark.breadth
 def test_columns_that_get_wider_and_new_ones_take_what_was_decided(lake: Lake) -> None:
     """Also where deletes are kept: a key is as wide there as in its table."""
     sinks = {"append": {"type": "delta_append"}, "upsert": {**UPSERT, **DELETES, "key": "n", "sequence_by": "seq"}}

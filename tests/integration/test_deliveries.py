@@ -210,6 +210,7 @@ def test_commit_every_commits_that_many_records_at_once(
 @pytest.mark.parametrize(
     ("delivery", "kind"), [("manual_commit", "append"), pytest.param("idempotent", "upsert", marks=pytest.mark.breadth)]
 )
+@pytest.mark.breadth
 def test_the_groups_offsets_dont_pass_a_bad_record(delivery: str, kind: str, lake: Lake, topic: Topic) -> None:
     topic.send_rows(some(0, 4), partition=0)
     topic.send(("k", b"no JSON"), partition=0)

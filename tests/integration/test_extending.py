@@ -22,6 +22,7 @@ sys.path.insert(0, str(written(PAGE, Path(tempfile.mkdtemp()))))
 from test_sqlite_sink import TestSQLite  # noqa: E402, F401  the page's own tests
 
 
+@pytest.mark.breadth
 def test_a_sink_of_ones_own_moves_with_a_table(reader: Reader, send: Send) -> None:
     send("orders", *((str(n), {"id": n, "item": f"item {n}"}) for n in range(20)))
     reader.follow(PAGE, "A sink")

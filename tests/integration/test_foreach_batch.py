@@ -194,6 +194,7 @@ def test_a_restore_to_before_a_partition_was_added_leaves_no_gap(lake: Lake, top
     assert lake.rows() == sorted([*numbered(3), *numbered(7), ("x", 10)])
 
 
+@pytest.mark.breadth
 def test_rows_that_the_query_has_made_itself_are_committed_with_the_coordinates_of_their_records(
     lake: Lake, topic: Topic
 ) -> None:

@@ -175,6 +175,7 @@ def test_a_run_goes_on_beside_it(kind: str, lake: Lake, topic: Topic) -> None:
     assert lake.rows(kind) == sorted(rows if kind == "append" else dict(rows).items())
 
 
+@pytest.mark.breadth
 def test_files_that_a_run_rewrites_all_the_time_are_left_and_the_rest_is_done(
     lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -323,6 +324,7 @@ def test_old_entries_of_the_log_are_removed_beside_a_run_and_nothing_is_forgotte
         snapshot_of(three.pipeline().config, three.lake.spark, 1)
 
 
+@pytest.mark.breadth
 def test_the_command_says_what_it_did(lake: Lake, topic: Topic) -> None:
     topic.send_rows((f"k{n}", n) for n in range(4))
     lake.pipeline("append", **SEVERAL_EPOCHS).run()

@@ -373,6 +373,7 @@ def test_a_column_that_the_file_does_not_name_keeps_its_values_for_readers_too(l
     assert sorted(lake.sql("SELECT k, n, extra FROM {t}", "upsert")) == expected
 
 
+@pytest.mark.breadth
 def test_a_key_that_moves_stops_the_fold_and_loses_nothing(lake: Lake, topic: Topic) -> None:
     topic.send_rows([("a", 0)], partition=0)
     lake.pipeline("upsert", **ON_READ).run()
@@ -404,6 +405,7 @@ def test_nothing_to_fold_where_epochs_are_merged(lake: Lake) -> None:
         lake.pipeline("upsert").fold()
 
 
+@pytest.mark.breadth
 def test_a_table_with_a_name_has_a_view_for_its_current_rows(lake: Lake, topic: Topic) -> None:
     assert lake.spark is not None
     name = f"t_{topic.name[2:]}"
@@ -522,6 +524,7 @@ def test_a_log_does_not_count_where_a_cleaned_history_may_hide_a_restore(lake: L
     assert lake.rows("upsert") == [("a", 0), ("b", 1), ("c", 2)]
 
 
+@pytest.mark.breadth
 def test_a_first_epoch_that_landed_late_starts_the_log_where_the_table_stands(
     spark: SparkSession, tmp_path: Path
 ) -> None:

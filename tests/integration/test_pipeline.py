@@ -82,6 +82,7 @@ def test_epochs_are_bounded_and_their_offsets_only_grow(lake: Lake, topic: Topic
         assert all(later[partition] >= offset for partition, offset in earlier.items())
 
 
+@pytest.mark.breadth
 def test_an_epoch_in_which_every_update_is_stale_still_moves_the_position(lake: Lake, topic: Topic) -> None:
     topic.send_rows(some(0, 10))
     lake.pipeline("upsert").run()
@@ -105,6 +106,7 @@ def test_other_peoples_commits_in_between_change_nothing(lake: Lake, topic: Topi
     assert lake.rows("upsert") == sorted([*((k, n + 1000) for k, n in latest(some(0, 10)) if k != "k0"), ("k0", 5)])
 
 
+@pytest.mark.breadth
 def test_two_pipelines_share_a_table_without_taking_the_others_position(lake: Lake, topic: Topic) -> None:
     other = "other-" + topic.name
     topic.broker.create_topic(other, 1)
@@ -337,6 +339,7 @@ def test_a_partition_added_while_running_is_picked_up_from_its_beginning(lake: L
     assert lake.metadata()[-1]["offsets"][topic.name].keys() == {"0", "1", "2", "3"}
 
 
+@pytest.mark.breadth
 def test_there_are_as_few_epochs_as_the_latency_asked_for_allows(lake: Lake, topic: Topic) -> None:
     topic.send_rows(some(0, 1))
     lake.pipeline().run()  # a first epoch takes long, and who knows nothing else expects the next to

@@ -248,6 +248,7 @@ def test_a_write_that_delta_skips_in_silence_is_an_error(kind: str, lake: Lake, 
     assert lake.rows(kind) == sorted(some(0, 10))
 
 
+@pytest.mark.breadth
 def test_a_restore_right_before_the_write_is_noticed(lake: Lake, topic: Topic) -> None:
     topic.send_rows(some(0, 30))
     pipeline = lake.pipeline(epoch={"max_records": 10})
@@ -299,6 +300,7 @@ def test_a_write_that_failed_is_reported_failed(lake: Lake, topic: Topic, monkey
     assert lake.rows() == []
 
 
+@pytest.mark.breadth
 def test_a_conflict_with_somebody_elses_commit_is_tried_again(lake: Lake, topic: Topic) -> None:
     """A person's UPDATE of all rows while the MERGE runs."""
     topic.send_rows(some(0, 10))

@@ -98,6 +98,7 @@ def test_an_overwrite_while_an_epoch_is_being_written_stops_the_run_and_the_next
     assert lake.rows() == some(0, 7)
 
 
+@pytest.mark.breadth
 def test_a_persons_delete_is_allowed_and_named_unless_it_is_to_stop_the_run(lake: Lake, topic: Topic) -> None:
     topic.send_rows(some(0, 5))
     lake.pipeline().run()

@@ -69,6 +69,7 @@ def test_what_expires_before_the_first_look_is_lost_like_any_record(start: str, 
     assert (found.claim.since[At(topic.name, 2)], len(found.claim.lost)) == (0, 2)
 
 
+@pytest.mark.breadth
 def test_lost_ranges_are_found_for_ever(lake: Lake, topic: Topic) -> None:
     """Also where Delta has cleaned the log of the commit that left them out."""
     topic.send_rows(some(0, 4), partition=0)

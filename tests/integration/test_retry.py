@@ -130,6 +130,7 @@ def test_the_table_taken_back_under_a_run_takes_its_letters_along(lake: Lake, to
 
 
 @pytest.mark.parametrize("kind", ["upsert", pytest.param("history", marks=pytest.mark.breadth)])
+@pytest.mark.breadth
 def test_a_letter_goes_in_where_it_belongs(kind: str, lake: Lake, topic: Topic) -> None:
     changes = {"sink": {"key": "k"}}
     send(topic, S % ("old", 1), S % ("gone", 2), S % ("new", 3), N % ("old", 4))

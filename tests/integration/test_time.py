@@ -63,6 +63,7 @@ def test_a_rewind_to_an_event_time_reads_all_of_it_again(lake: Lake, topic: Topi
     assert [metadata["epoch"] for metadata in lake.metadata("aggregate")] == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.breadth
 def test_a_rewind_to_a_version_goes_on_from_there(lake: Lake, topic: Topic) -> None:
     for minute in (1, 2, 3):
         send(topic, minute)
@@ -144,6 +145,7 @@ def test_a_rewind_refuses_what_no_run_would_read_again(lake: Lake, topic: Topic)
     assert lake.rows() == [("a", 1), ("a", 2)]
 
 
+@pytest.mark.breadth
 def test_a_rewind_refuses_a_version_of_another_delivery(lake: Lake, topic: Topic) -> None:
     for number, delivery in enumerate(("transactional", "manual_commit", "transactional")):
         topic.send_rows([("a", number)])

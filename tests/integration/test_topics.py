@@ -23,6 +23,7 @@ def some(first: int, count: int, keys: int = 3) -> list[tuple[str, int]]:
     return [(f"k{number % keys}", number) for number in range(first, first + count)]
 
 
+@pytest.mark.breadth
 def test_topics_that_match_a_pattern_come_and_go(lake: Lake, topic: Topic) -> None:
     broker = topic.broker
     first, second, other = (Topic(broker, f"{topic.name}.{name}") for name in ("a", "b", "other"))
@@ -164,6 +165,7 @@ def test_a_broker_that_is_killed_and_comes_back_while_it_is_read_costs_time_only
     assert [metadata["epoch"] for metadata in lake.metadata()] == [1, 2, 3]
 
 
+@pytest.mark.breadth
 def test_a_broker_that_restarts_is_waited_for(own: Broker, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("connector.source.ANSWER_WITHIN_MS", 60_000)  # a start takes longer than usual in tests
     own.create_topic("patience", 1)

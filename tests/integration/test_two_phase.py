@@ -274,6 +274,7 @@ def test_a_tombstone_deletes_in_one_sink_and_stops_where_it_can_not(lake: Lake) 
         Pipeline.from_options(two_tables(lake)).run()
 
 
+@pytest.mark.breadth
 def test_a_key_that_left_its_partition_stops_before_the_decision(lake: Lake) -> None:
     options = two_tables(lake)
     lake.topic.send_rows([("a", 1)], partition=0)

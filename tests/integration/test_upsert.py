@@ -115,6 +115,7 @@ def test_a_delete_that_leaves_no_row_in_the_first_epoch_is_remembered(spark: Spa
     assert table.rows() == {}
 
 
+@pytest.mark.breadth
 def test_a_key_is_deleted_by_a_tombstone_with_its_text_or_its_json_for_a_key(lake: Lake, topic: Topic) -> None:
     schema = {"schema": "k STRING, n INT"}
     topic.send_rows([(key, 1) for key in ("a", "b", "c", "d")], partition=0)
@@ -140,6 +141,7 @@ def test_a_tombstone_for_several_columns_has_them_as_json(lake: Lake, topic: Top
     assert "JSON object" in caught.value.hint
 
 
+@pytest.mark.breadth
 def test_a_tombstone_has_no_sequence_but_kafkas_timestamp(lake: Lake, topic: Topic) -> None:
     topic.send_rows([("a", 1), ("b", 2)], partition=0)
     topic.send(("a", None), partition=1)
@@ -353,6 +355,7 @@ def test_several_rows_of_one_record_make_one_row_whatever_their_order(lake: Lake
 
 
 @pytest.mark.parametrize("key", ["a", pytest.param("nobody", marks=pytest.mark.breadth)])
+@pytest.mark.breadth
 def test_an_update_that_moved_its_key_is_refused_where_its_delete_is_known(key: str, lake: Lake, topic: Topic) -> None:
     pipeline = lake.pipeline("upsert", sink={"deletes": "soft"})
     topic.send_rows([("a", 1), ("b", 1)], partition=0)

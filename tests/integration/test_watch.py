@@ -94,6 +94,7 @@ def test_a_broken_file_hides_no_other_pipeline_of_the_folder(lake: Lake) -> None
 
 
 @pytest.mark.classic("the command is a process of its own")
+@pytest.mark.breadth
 def test_watch_prints_again_and_ends_with_0_at_ctrl_c(lake: Lake) -> None:
     file = written(lake, "watched")
     command = [sys.executable, "-m", "connector", "status", str(file), "--watch", "--every", "0.1", "--json"]
