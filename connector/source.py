@@ -108,14 +108,7 @@ class KafkaSource:
 
     def look(self) -> TopicsHeld:
         """What Kafka holds now. Raises TopicMissing, BrokerUnreachable."""
-        # kafka-python gives up at once where its only broker was away a moment ago, as one is that restarts.
-        patiently = Retrying(
-            retry=retry_if_exception(_may_be_back),
-            stop=stop_after_delay(ANSWER_WITHIN_MS / 1000),
-            wait=wait_exponential(0.05, max=1),
-            reraise=True,
-        )
-        return patiently(self._look)
+        return _patiently(self._look)
 
     def _look(self) -> TopicsHeld:
         asked_at = datetime.now(timezone.utc)
@@ -157,10 +150,11 @@ class KafkaSource:
             led = _led(self._admin.describe_topics(sorted({at.topic for at in leaders})))
             return ends_of(self._admin, {at: epoch for at, epoch in leaders.items() if at in led}, led)
 
-        if not leaders:
-            return {}
-        with answering(self._servers):
-            return self._ask(ask, ())
+        def answered() -> Mapping[TopicPartition, int]:
+            with answering(self._servers):
+                return self._ask(ask, ())
+
+        return _patiently(answered) if leaders else {}
 
     def _ask(
         self, question: Callable[[Collection[_At]], Mapping[_At, _Told]], about: Collection[_At]
@@ -384,6 +378,17 @@ def _led(described: Iterable[Mapping[str, Any]]) -> dict[TopicPartition, int]:
         for topic in described
         for part in topic["partitions"]
     }
+
+
+def _patiently(question: Callable[[], _Told]) -> _Told:
+    """kafka-python gives up at once where its only broker was away a moment ago, as one is that restarts."""
+    ask = Retrying(
+        retry=retry_if_exception(_may_be_back),
+        stop=stop_after_delay(ANSWER_WITHIN_MS / 1000),
+        wait=wait_exponential(0.05, max=1),
+        reraise=True,
+    )
+    return ask(question)
 
 
 def _may_be_back(error: BaseException) -> bool:

@@ -42,14 +42,16 @@ def ends_of(
     admin: KafkaAdminClient, leaders: Mapping[TopicPartition, int], brokers: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
     """Where the records of these leader epochs, and of earlier ones, end in the log that is there now; -1: it knows
-    none of them. ``brokers``: who leads the partition now. Raises KafkaError, as ``ends`` does."""
-    from kafka.errors import for_code
+    none of them. ``brokers``: who leads the partition now, -1 for none. Raises KafkaError, as ``ends`` does."""
+    from kafka.errors import LeaderNotAvailableError, for_code
     from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
     topics_of: dict[int, dict[str, list[object]]] = defaultdict(lambda: defaultdict(list))
     topic_type = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
     partition_type = topic_type.OffsetForLeaderPartition
     for at, epoch in leaders.items():
+        if brokers[at] < 0:
+            raise LeaderNotAvailableError(f"{at.topic}-{at.partition}")
         asked = partition_type(partition=at.partition, current_leader_epoch=-1, leader_epoch=epoch)
         topics_of[brokers[at]][at.topic].append(asked)
     # Of kafka-python only its consumer asks this, of what it has read itself; this is what its admin client asks with.
