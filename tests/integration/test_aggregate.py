@@ -229,6 +229,7 @@ def test_any_records_in_any_epochs_give_the_same_table(window: Any, spark: "Spar
 
 
 @pytest.mark.parametrize("kind", ["delta_append", "delta_upsert"])
+@pytest.mark.breadth
 def test_event_times_are_in_the_commit_of_any_table(kind: str, spark: "SparkSession", tmp_path: Path) -> None:
     records = [("a", {"k": "a", "n": 1, "t": minute(m)}) for m in (5, 3, 9)]
     sink = {"type": kind, **({"key": "k"} if kind == "delta_upsert" else {})}

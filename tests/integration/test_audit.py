@@ -40,7 +40,6 @@ def test_every_damage_to_an_appended_table_is_counted_with_its_coordinates(lake:
     exact = verify(lake)
     assert counts(exact) == {"expected": 30, "found": 30}
     assert str(exact) == "exact: 30 expected, 30 found"
-    intact = exact.version
     damages = [
         "DELETE FROM {t} WHERE _partition = 0 AND _offset IN (3, 4)",
         "INSERT INTO {t} SELECT t.* FROM {t} t, VALUES (1), (2) WHERE _partition = 0 AND _offset = 7",
@@ -66,6 +65,15 @@ def test_every_damage_to_an_appended_table_is_counted_with_its_coordinates(lake:
     assert str(found).startswith("NOT EXACT: lost 2, duplicated 2, altered 3, unexpected 3; 30 expected")
     first = verify(lake, version=1)
     assert (first.ok, first.totals["expected"]) == (True, 20)
+
+
+@pytest.mark.breadth
+def test_a_table_that_was_restored_twice_claims_what_it_held_then(lake: Lake, topic: Topic) -> None:
+    topic.send_rows(some(0, 20), partition=0)
+    topic.send_rows(some(20, 10), partition=1)
+    lake.pipeline(epoch={"max_records": 20}).run()
+    intact = lake.version()
+    lake.sql("DELETE FROM {t} WHERE _offset = 3")
     lake.sql(f"RESTORE TABLE {{t}} TO VERSION AS OF {intact}")
     assert lake.spark is not None
     history = lake.spark.sql(f"DESCRIBE HISTORY delta.`{lake.path()}`").where("version = 1")

@@ -102,6 +102,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.breadth
 def test_what_was_set_aside_for_once_is_not_called_lost_without_a_word(lake: Lake, topic: Topic) -> None:
     topic.send_rows([("a", 0), ("b", -1), ("c", 2)], partition=0)
     lake.pipeline(**setting_aside(lake, require="n >= 0")).run()

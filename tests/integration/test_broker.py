@@ -103,6 +103,7 @@ def test_a_broker_killed_while_records_are_sent_has_each_of_them_once_and_in_ord
     assert read(own, "shaken", 1) == sent
 
 
+@pytest.mark.breadth
 def test_records_of_one_key_stay_in_order_in_one_partition(own: Broker) -> None:
     own.create_topic("keyed", 4)
     produce(own.bootstrap, "keyed", [(b"k%d" % (number % 7), b"%d" % number) for number in range(700)])
@@ -149,6 +150,7 @@ def test_a_record_that_the_broker_refuses_is_an_error(own: Broker) -> None:
         produce(own.bootstrap, "narrow", [(b"k", os.urandom(5000))])
 
 
+@pytest.mark.breadth
 def test_a_second_broker_on_the_port_fails_with_the_end_of_its_log(own: Broker) -> None:
     with pytest.raises(SourceError, match="Address already in use"), Broker(port=own.port):
         pass
@@ -178,6 +180,7 @@ with Broker() as broker:
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.breadth
 def test_the_broker_ends_with_its_python_process(how: signal.Signals) -> None:
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT],
@@ -198,6 +201,7 @@ def test_the_broker_ends_with_its_python_process(how: signal.Signals) -> None:
         wait_until(lambda: not Path(folder).exists())
 
 
+@pytest.mark.breadth
 def test_the_broker_has_a_session_of_its_own_so_ctrl_c_reaches_python_only() -> None:
     with Broker() as broker:
         assert broker.pid is not None

@@ -120,6 +120,7 @@ def test_by_the_databases_own_order_truncates_count_and_partitions_do_not_matter
     assert held(lake) == database.rows
 
 
+@pytest.mark.breadth
 def test_every_change_is_kept_by_an_append(lake: Lake, topic: Topic) -> None:
     database = Database(seed=3)
     messages = [each for each in database.changes(30) if each[1] is not None]

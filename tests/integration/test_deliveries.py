@@ -190,6 +190,7 @@ def test_every_record_is_moved_once_when_nothing_crashes(delivery: str, kind: st
         pytest.param("idempotent", "upsert", "record", [1, 1, 1], marks=pytest.mark.breadth),
     ],
 )
+@pytest.mark.breadth
 def test_commit_every_commits_that_many_records_at_once(
     delivery: str, kind: str, every: object, pieces: list[int], lake: Lake, topic: Topic
 ) -> None:

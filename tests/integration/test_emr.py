@@ -109,6 +109,7 @@ def emr(s3: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Emr:
     return Emr(s3, tmp_path)
 
 
+@pytest.mark.breadth
 def test_a_run_is_started_followed_and_ends_with_its_last_lines(emr: Emr) -> None:
     archive, kafka = "s3://jobs/environment.tar.gz", "s3://jobs/jars/kafka.jar"
     command = emr.on_serverless(
@@ -201,6 +202,7 @@ def test_a_step_unpacks_its_packages_and_hands_every_argument_on_as_it_is(tmp_pa
     assert not (tmp_path / "broken").exists()
 
 
+@pytest.mark.breadth
 def test_what_is_uploaded_is_what_runs_there(emr: Emr) -> None:
     """The driver's part, without Spark: the variable that the file needs isn't set there, so it ends before."""
     command = emr.on_serverless()

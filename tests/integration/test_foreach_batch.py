@@ -142,6 +142,7 @@ def test_a_query_that_was_replaced_in_mid_batch_is_fenced_and_says_so(lake: Lake
     assert [made["epoch"] for made in lake.metadata()] == [1, 2]
 
 
+@pytest.mark.breadth
 def test_a_batch_ends_where_the_query_says_though_its_last_offsets_are_no_records(lake: Lake, topic: Topic) -> None:
     for keep in (True, False):
         producer = KafkaProducer(bootstrap_servers=topic.broker.bootstrap, transactional_id=f"{topic.name}-{keep}")

@@ -141,6 +141,7 @@ def test_text_and_bytes_with_keys_and_headers(lake: Lake, topic: Topic) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.breadth
 def test_a_key_of_its_own_format_names_the_row_that_a_tombstone_deletes(lake: Lake, topic: Topic) -> None:
     send(topic, (b'{"id": 1}', b'{"id": 1, "n": 1}'), (b'{"id": 2}', b'{"id": 2, "n": 2}'), (b'{"id": 1}', None))
     options = {"schema": "id INT, n INT", "key": {"format": "json", "schema": "id INT"}, "sink": {"key": "id"}}
@@ -152,6 +153,7 @@ def test_a_key_of_its_own_format_names_the_row_that_a_tombstone_deletes(lake: La
         lake.pipeline("upsert", **options).run()
 
 
+@pytest.mark.breadth
 def test_compressed_topics(lake: Lake, topic: Topic) -> None:
     codecs = ["gzip", "snappy", "lz4", "zstd"]
     for codec in codecs:

@@ -146,6 +146,7 @@ def test_what_goes_wrong_is_found_in_the_metrics_alone(lake: Lake, topic: Topic,
     assert (end["run_state fenced"], end["last_error Fenced"]) == (1, 1)
 
 
+@pytest.mark.breadth
 def test_an_update_that_the_guard_ignores_is_counted(lake: Lake, topic: Topic) -> None:
     unchanged: list[int | None] = []
 

@@ -46,9 +46,10 @@ def test_values_that_are_no_names_of_folders_are_set_aside_and_all_others_exact(
     options = of_kind(lake, "append", on_bad_record="dead_letter", dead_letters={"path": str(lake.path("letters"))})
     options["sinks"] = [{**sink, "path": str(lake.path(name))} for name, sink in SINKS.items()]
     options["coordinator"] = {"path": str(lake.path("log"))}
+    options["epoch"] = {"max_records": len(NOT_NAMES + NAMES)}
     for _ in range(2):
         lake.topic.send_rows([(value, 1) for value in NOT_NAMES + NAMES], partition=0)
-        Pipeline.from_options(options).run()
+    Pipeline.from_options(options).run()
     for name in SINKS:
         found = lake.sql(f"SELECT k, {'total' if name == 'sums' else 'n'} FROM {{t}}", name)
         rows = [(value, 2 if name == "sums" else 1) for value in NAMES]

@@ -223,6 +223,7 @@ def proxied() -> Iterator[Broker]:
         yield broker
 
 
+@pytest.mark.breadth
 def test_clients_of_the_proxy_stay_on_it(proxied: Broker) -> None:
     proxied.create_topic("stays")
     with proxied.proxy() as proxy:
@@ -235,6 +236,7 @@ def test_clients_of_the_proxy_stay_on_it(proxied: Broker) -> None:
     assert values(proxied.bootstrap, "stays") == [b"v", b"w"]
 
 
+@pytest.mark.breadth
 def test_the_proxy_lives_on_while_its_broker_is_killed_and_started(proxied: Broker) -> None:
     proxied.create_topic("lives")
     with proxied.proxy() as proxy:

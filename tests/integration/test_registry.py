@@ -102,6 +102,7 @@ def test_an_unknown_schema_is_a_bad_record_and_no_registry_stops_the_run(
     assert lake.rows() == [("a", 1)]
 
 
+@pytest.mark.breadth
 def test_schemas_that_nobody_knows_are_asked_for_at_once(lake: Lake, topic: Topic, registry: RegistryServer) -> None:
     topic.send(*((None, of_schema(n, ONE, {"k": "a", "n": n})) for n in range(1, 200)))
     dead = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.path("dead"))}}

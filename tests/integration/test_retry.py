@@ -162,6 +162,7 @@ def test_of_a_run_and_a_retry_at_once_one_is_fenced(lake: Lake, topic: Topic) ->
     assert letters(lake, "_retried_epoch") == [(0, None)]
 
 
+@pytest.mark.breadth
 def test_letters_in_a_topic_keep_what_they_were(lake: Lake, topic: Topic) -> None:
     place = f"{topic.name}-dead"
     options = setting_aside(lake, dead_letters={"topic": place}, require="n > 0")

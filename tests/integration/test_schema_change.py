@@ -97,6 +97,7 @@ def test_new_fields_of_records_become_columns(lake: Lake, topic: Topic) -> None:
 
 
 @learns
+@pytest.mark.breadth
 def test_fields_that_cant_be_columns_are_bad_records(lake: Lake, topic: Topic) -> None:
     topic.send(
         ("a", {"k": "a", "n": 1}), ("b", {"k": "b", "n": 2, "of that name": 1}), ("c", {"k": "c", "n": 3, "more": {}}),
@@ -148,6 +149,7 @@ def test_a_crash_before_the_commit_leaves_the_table_without_the_column(lake: Lak
     assert lake.sql("SELECT k, more FROM {t} ORDER BY k") == [("a", None), ("b", 1)]
 
 
+@pytest.mark.breadth
 def test_ignored_and_failing(lake: Lake, topic: Topic) -> None:
     topic.send(("a", {"k": "a", "n": 1}))
     wide: dict[str, Any] = {"schema": "k STRING, n INT, x INT, at STRUCT<zip: STRING>"}

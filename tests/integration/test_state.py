@@ -149,6 +149,7 @@ if NO_QUANTILE:
     del MERGED["quantile(i, 0.25)"]
 
 
+@pytest.mark.breadth
 def test_states_merged_into_a_table_are_what_spark_says_of_all_records(little: SparkSession, tmp_path: Path) -> None:
     dice = random.Random(2013)
     start = datetime.datetime(2013, 1, 1, tzinfo=datetime.timezone.utc)
@@ -253,6 +254,7 @@ FAILING = [
 
 
 @pytest.mark.parametrize("ansi", ["true", "false"])
+@pytest.mark.breadth
 def test_what_has_no_exact_result_fails_the_query(little: SparkSession, ansi: str) -> None:
     with with_settings(little, {"spark.sql.ansi.enabled": ansi}):
         for text, schema, column, kind in FAILING:

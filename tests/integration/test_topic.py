@@ -288,6 +288,7 @@ def test_a_position_that_the_broker_has_forgotten_is_not_taken_for_the_beginning
     assert place.values() == ["a", "b"]
 
 
+@pytest.mark.breadth
 def test_the_ends_include_all_that_is_committed(place: Place) -> None:
     sink = place.sink()
     assert sum(sink.ends().values()) == 0

@@ -267,6 +267,7 @@ def test_a_bad_record_leaves_nothing_anywhere(lake: Lake) -> None:
     assert [state for _, state, _ in log(lake)][-1] == "aborted"
 
 
+@pytest.mark.breadth
 def test_a_tombstone_deletes_in_one_sink_and_stops_where_it_can_not(lake: Lake) -> None:
     lake.topic.send_rows(ROWS, partition=0)
     lake.topic.send(("a", None), partition=0)
@@ -286,6 +287,7 @@ def test_a_key_that_left_its_partition_stops_before_the_decision(lake: Lake) -> 
     assert lake.rows("append") == [("a", 1)]
 
 
+@pytest.mark.breadth
 def test_a_key_in_two_partitions_of_one_epoch_stops_it_with_their_names(lake: Lake) -> None:
     for partition in (0, 1):
         lake.topic.send_rows([("a", partition)], partition=partition)

@@ -129,6 +129,7 @@ def test_a_key_is_deleted_by_a_tombstone_with_its_text_or_its_json_for_a_key(lak
     assert not (lake.path("upsert") / FOLDER).exists()
 
 
+@pytest.mark.breadth
 def test_a_tombstone_for_several_columns_has_them_as_json(lake: Lake, topic: Topic) -> None:
     options: dict[str, Any] = {"schema": "k STRING, n INT, v STRING", "sink": {"key": ["k", "n"]}}
     topic.send(*(("x", {"k": "a", "n": number, "v": "v"}) for number in (1, 2)), partition=0)
@@ -334,6 +335,7 @@ def test_a_row_that_stays_cannot_tell_its_whole_past(option: dict[str, Any], lak
         lake.pipeline("upsert", sink={"deletes": "soft", **option})
 
 
+@pytest.mark.breadth
 def test_the_table_has_the_columns_that_are_listed(lake: Lake, topic: Topic) -> None:
     schema = "k STRING, n INT, secret STRING"
     topic.send(("a", {"k": "a", "n": 1, "secret": "s"}))
