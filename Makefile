@@ -15,7 +15,7 @@ help:
 	@echo "make setup   .venv with lakelock, its development tools and the jars; afterwards .venv/bin/lakelock works"
 	@echo "make demo    real flights through a real broker into ./lake, killed in mid-epoch, and counted"
 	@echo "make jupyter the notebooks, to run and change them in a browser"
-	@echo "make test    what shows every promise once, in 15 minutes;  make test-unit: the part that needs no JVM, in one"
+	@echo "make test    what shows every promise once, in 16 minutes;  make test-unit: the part that needs no JVM, in one"
 	@echo "make campaigns  what needs time: random kills, chaos, notebooks ..., an hour; ONLY=\"kills chaos\" for some of them"
 	@echo "make test-ui the page in a real Chromium, which has to be installed, with chromedriver"
 	@echo "make test-connect   those that use a Spark session, through Spark Connect"
