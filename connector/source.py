@@ -10,17 +10,18 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafka import KafkaAdminClient, KafkaConsumer
 from kafka.errors import (
-    InvalidMetadataError,
     KafkaConnectionError,
     KafkaTimeoutError,
+    LeaderNotAvailableError,
     NodeNotReadyError,
+    NotLeaderForPartitionError,
     OffsetOutOfRangeError,
     TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
 )
 from kafka.structs import TopicPartition as KafkaPartition
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
@@ -32,13 +33,12 @@ from connector.spark import local_frame
 from sinks.contract import Epoch
 from sinks.errors import BrokerUnreachable, ConfigurationError, SourceError, TopicMissing
 from sinks.kafka import ANSWER_WITHIN_MS, answering, client_options, not_authorized, spark_reader
-from sinks.kafka.leaders import ends, ends_of
+from sinks.kafka.leaders import ends_of_leaders, log_ends
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_At = TypeVar("_At")
 _Told = TypeVar("_Told")
 
 RECORDS_PER_TASK = 25_000
@@ -115,11 +115,10 @@ class KafkaSource:
         with answering(self._servers):
             partitions = self._partitions()
             # Beginnings last: retention may pass an offset in between, never the other way round.
-            found = self._ask(partial(ends, self._admin), partitions.brokers)
-            asked = [KafkaPartition(*at) for at in partitions.brokers]
-            beginnings = self._ask(partial(self._consumer.beginning_offsets, timeout_ms=ANSWER_WITHIN_MS), asked)
+            found = log_ends(self._admin, partitions.brokers)
+            beginnings = self._beginnings(partitions.brokers)
         return TopicsHeld(
-            Offsets({TopicPartition(*at): offset for at, offset in beginnings.items()}),
+            beginnings,
             Offsets({at: end.offset for at, end in found.items()}),
             partitions.ids,
             asked_at,
@@ -140,39 +139,38 @@ class KafkaSource:
             found = self._admin.describe_topics(names)
         there = [topic for topic in found if topic["error_code"] != _UNKNOWN_TOPIC]
         refuse_recreated(epoch.topics, {topic["name"]: self._id(topic) for topic in there})
-        read = {range_.at: range_.end for range_ in epoch.ranges if range_.at in _led(there)}
-        refuse_refilled(read, self._ends_of({at: epoch.leaders[at] for at in read if at in epoch.leaders}))
+        read = {range_.at: range_.end for range_ in epoch.ranges}
+        leaders = {at: epoch.leaders[at] for at in read if at in epoch.leaders}
+        refuse_refilled(read, self._ends_of(leaders, _led(there)))
 
-    def _ends_of(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """See ``TopicsHeld.ends_of``. Partitions that are gone are left out."""
+    def _ends_of(
+        self, leaders: Mapping[TopicPartition, int], led: Mapping[TopicPartition, int] | None = None
+    ) -> Mapping[TopicPartition, int]:
+        """See ``TopicsHeld.ends_of``. Partitions that are gone are left out. ``led``: by which brokers, if that was
+        asked a moment ago."""
 
-        def ask(_: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
-            led = _led(self._admin.describe_topics(sorted({at.topic for at in leaders})))
-            return ends_of(self._admin, {at: epoch for at, epoch in leaders.items() if at in led}, led)
-
-        def answered() -> Mapping[TopicPartition, int]:
+        def ask() -> Mapping[TopicPartition, int]:
+            nonlocal led
             with answering(self._servers):
-                return self._ask(ask, ())
+                now = led or _led(self._admin.describe_topics(sorted({at.topic for at in leaders})))
+                led = None
+                return ends_of_leaders(self._admin, {at: epoch for at, epoch in leaders.items() if at in now}, now)
 
-        return _patiently(answered) if leaders else {}
+        return _patiently(ask) if leaders else {}
 
-    def _ask(
-        self, question: Callable[[Collection[_At]], Mapping[_At, _Told]], about: Collection[_At]
-    ) -> Mapping[_At, _Told]:
-        """An answer for everything: kafka-python trips over a partition that was just added, and looks it up only then;
-        another has no leader for a moment."""
+    def _beginnings(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """kafka-python trips over a partition that was just added, and looks it up only then."""
+        asked = [KafkaPartition(*at) for at in partitions]
         deadline = time.monotonic() + ANSWER_WITHIN_MS / 1000
         while True:
             try:
-                found, failed = question(about), None
-            except KafkaConnectionError:
-                raise
-            except (KeyError, InvalidMetadataError) as error:
-                found, failed = {}, error
-            if failed is None and found.keys() >= set(about):
-                return found
+                found = self._consumer.beginning_offsets(asked, timeout_ms=ANSWER_WITHIN_MS)
+            except KeyError:
+                found = {}
+            if found.keys() == set(asked):
+                return Offsets({TopicPartition(*at): offset for at, offset in found.items()})
             if time.monotonic() > deadline:
-                raise KafkaTimeoutError("the offsets of some partitions") from failed
+                raise KafkaTimeoutError("the offsets of some partitions")
             time.sleep(0.05)
 
     def starting(self, held: TopicsHeld) -> Callable[[], Offsets]:
@@ -381,7 +379,8 @@ def _led(described: Iterable[Mapping[str, Any]]) -> dict[TopicPartition, int]:
 
 
 def _patiently(question: Callable[[], _Told]) -> _Told:
-    """kafka-python gives up at once where its only broker was away a moment ago, as one is that restarts."""
+    """kafka-python gives up at once where its only broker was away a moment ago, as one is that restarts, and where a
+    partition is so new, or its leader, that not every broker knows."""
     ask = Retrying(
         retry=retry_if_exception(_may_be_back),
         stop=stop_after_delay(ANSWER_WITHIN_MS / 1000),
@@ -393,4 +392,5 @@ def _patiently(question: Callable[[], _Told]) -> _Told:
 
 def _may_be_back(error: BaseException) -> bool:
     lost = (KafkaConnectionError, NodeNotReadyError)
-    return isinstance(error, BrokerUnreachable) and isinstance(error.__cause__, lost)
+    elsewhere = (LeaderNotAvailableError, NotLeaderForPartitionError, UnknownTopicOrPartitionError)
+    return isinstance(error, BrokerUnreachable) and isinstance(error.__cause__, (*lost, *elsewhere))

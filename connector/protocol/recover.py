@@ -14,10 +14,6 @@ EndsOfLeaders = Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition,
 """Where the records of a leader epoch, and of those before it, end in the log that is there now; -1: it knows none."""
 
 
-def _all_stand(_: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-    return {}
-
-
 @dataclass(frozen=True)
 class TopicsHeld:
     """What Kafka holds of the pipeline's topics: every partition is in both ``beginnings`` and ``ends``."""
@@ -32,7 +28,7 @@ class TopicsHeld:
     """Taken before Kafka was asked: all that it held by then lies before ``ends``."""
     leaders: Mapping[TopicPartition, int] = field(default_factory=dict)
     """The leader epoch that each partition's end was told under; without those of a broker that doesn't say."""
-    ends_of: EndsOfLeaders = field(default=_all_stand, repr=False, compare=False)
+    ends_of: EndsOfLeaders = field(default=lambda _: {}, repr=False, compare=False)
 
 
 @dataclass(frozen=True)

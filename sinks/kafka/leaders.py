@@ -24,7 +24,7 @@ class End(NamedTuple):
     """The leader epoch that it was told under; None: the broker keeps none."""
 
 
-def ends(admin: KafkaAdminClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, End]:
+def log_ends(admin: KafkaAdminClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, End]:
     """Raises KafkaError; retriable where a partition has no leader, or is too new to be known everywhere."""
     from kafka.admin import OffsetSpec
     from kafka.protocol.consumer import IsolationLevel
@@ -38,11 +38,11 @@ def ends(admin: KafkaAdminClient, partitions: Iterable[TopicPartition]) -> dict[
     return {TopicPartition(*at): End(end.offset, end.leader_epoch) for at, end in found.items()}
 
 
-def ends_of(
+def ends_of_leaders(
     admin: KafkaAdminClient, leaders: Mapping[TopicPartition, int], brokers: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
     """Where the records of these leader epochs, and of earlier ones, end in the log that is there now; -1: it knows
-    none of them. ``brokers``: who leads the partition now, -1 for none. Raises KafkaError, as ``ends`` does."""
+    none of them. ``brokers``: who leads the partition now, -1 for none. Raises KafkaError, as ``log_ends`` does."""
     from kafka.errors import LeaderNotAvailableError, for_code
     from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
