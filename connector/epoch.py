@@ -5,8 +5,8 @@ With several sinks the last step is to prepare them; what comes then is the coor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -15,28 +15,19 @@ from connector.clock import LATE, TIME, Timing, clocked, problem_with_time, time
 from connector.coordinator import of_each
 from connector.decode.records import PROBLEM, RAW, TOMBSTONE, told
 from connector.derive.fit import problem_with_values, refuse_values
+from connector.explain import SchemaToAskFor, about_the_records
 from connector.letters import Letters
 from connector.parts import Output
 from connector.protocol.steps import Event, Observer, Step
 from sinks.contract import Committed, Epoch, Prepared, TwoPhaseSink
 from sinks.delta.kept import kept
-from sinks.delta.limits import HINT, row_refused
-from sinks.errors import BadRecord, LakelockError, OffsetsLost, PositionMismatch
-from sinks.kafka import reader_refused
 from sinks.offsets import OffsetRange
-from sinks.raised import raised
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
 Done = TypeVar("Done")
-
-
-class _SchemaToAskFor(Exception):
-    def __init__(self, part: str, schema_id: str) -> None:
-        super().__init__(schema_id)
-        self.part, self.schema_id = part, schema_id
 
 
 @dataclass
@@ -102,7 +93,7 @@ class Reading:
         while True:
             try:
                 return work()
-            except _SchemaToAskFor as unknown:
+            except SchemaToAskFor as unknown:
                 # The sinks' decoders share their formats.
                 decoder = next(iter(self.outputs.values())).decode.decode
                 if decoder.resolve(unknown.part, unknown.schema_id, self.read(epoch.ranges)):
@@ -147,7 +138,7 @@ def run_epoch(
     """
 
     def once() -> tuple[Epoch, Committed]:
-        with ExitStack() as stack, _about_the_records():
+        with ExitStack() as stack, about_the_records():
             clocked, reduced = reading.reduced(epoch, stack)
             (rows,) = reduced.values()
             # Of records that are here already, as polled ones are: nothing is written.
@@ -174,7 +165,7 @@ def prepare_epoch(
     """Of a pipeline with several sinks, or of those of them that have lost what they had prepared."""
 
     def once() -> tuple[Epoch, dict[str, Prepared]]:
-        with ExitStack() as stack, _about_the_records():
+        with ExitStack() as stack, about_the_records():
             clocked, reduced = reading.reduced(epoch, stack, again=again)
             observe(Event(Step.READ, clocked, behind=behind, letters=reading.set_aside))
             observe(Event(Step.WRITING, clocked, behind=behind))
@@ -184,104 +175,3 @@ def prepare_epoch(
             return clocked, prepared
 
     return reading.with_all_schemas(epoch, once)
-
-
-@contextmanager
-def _about_the_records() -> Iterator[None]:
-    """What a query found wrong with a record, as a paragraph."""
-    try:
-        yield
-    except LakelockError:
-        raise
-    except Exception as error:
-        raise _explained(error) or error from None
-
-
-def _explained(error: Exception) -> Exception | None:
-    fields = raised(error)
-    if fields is None:
-        if "KAFKA_DATA_LOSS" in str(error) or "OffsetOutOfRangeException" in str(error):
-            return OffsetsLost(
-                "Kafka's retention removed records while the epoch was being read; nothing of it was written.",
-                hint="Run the pipeline again: it says which offsets are missing and how to go on.",
-            )
-        return row_refused(error) or reader_refused(error)
-    if fields["kind"] == "unknown_schema":
-        return _SchemaToAskFor(fields["part"], fields["id"])
-    where = f"{fields.get('topic')}-{fields.get('partition')}, offset {fields.get('offset')}"
-    if fields["kind"] == "not_of_batch":
-        return BadRecord(
-            f"The batch has a row of {where}, which isn't in the batch by the query's checkpoint. Nothing of it was "
-            "written.",
-            hint="Is it the query's own checkpoint? Rows have to be made of the batch's records, without aggregations, "
-            "stream-stream joins or other operators with a state, and to keep the coordinates of their records.",
-        )
-    if fields["kind"] == "broken":
-        return BadRecord(
-            f"The row of {fields['key']} would be refused by its table: {fields['detail']}. Nothing of this epoch was "
-            "written.",
-            hint=HINT,
-        )
-    if fields["kind"] == "null_key" and fields.get("tombstone"):
-        return BadRecord(
-            f"The record at {where} has no value (a tombstone), and Kafka's key gives no {fields['key']}: which row it "
-            "deletes can't be told. Nothing of this epoch was written.",
-            hint="Kafka's key has to be a JSON object with the columns of sinks[].key, or, where that is one column, "
-            "its value as text.",
-        )
-    if fields["kind"] == "null_sequence":
-        return BadRecord(
-            f"The record at {where}, key {fields['key']}, has no sequence (sinks[].sequence_by is null). Nothing of "
-            "this epoch was written.",
-            hint="A tombstone has no value, hence no sequence: use sequence_by: _timestamp, or send deletes as records "
-            "that apply_as_deletes tells apart."
-            if fields.get("tombstone")
-            else "Choose a sequence_by that every record has, as in coalesce(changed_at, _timestamp).",
-        )
-    if fields["kind"] == "null_key":
-        return BadRecord(
-            f"The record at {where} has a null in its key {fields['key']}: it can't be upserted. Nothing of this "
-            "epoch was written.",
-            hint="Choose a key (sinks[].key) that every record has, or write the topic with delta_append.",
-        )
-    if fields["kind"] == "null_time":
-        return BadRecord(
-            f"The record at {where} has no event time: its {fields['column']!r} is null. Nothing of this epoch was "
-            "written.",
-            hint="Take another column, Kafka's `_timestamp` is always there, or fill it in `transform:`.",
-        )
-    if fields["kind"] in ("overflow", "not_a_number"):
-        return BadRecord(
-            f"{fields.get('aggregate')} can't be added up: "
-            + ("it overflows" if fields["kind"] == "overflow" else "a value is not a number, or infinite")
-            + ". Nothing of this epoch was written.",
-            hint="Cast its argument to a smaller scale, or leave such values out: sum(nullif(x, 'NaN')).",
-        )
-    if fields["kind"] == "already_applied":
-        return PositionMismatch(
-            f"A group of the table holds a part of the epoch already: it has the offsets {fields['applied']}, the "
-            f"epoch adds {fields['offsets']}. What is in a sum can't be taken out: nothing of this epoch was written.",
-            hint="Has somebody changed rows of the table? RESTORE it to a version that the pipeline wrote.",
-        )
-    if fields["kind"] != "bad_record":
-        return None
-    if fields["reason"] == "tombstone":
-        return BadRecord(
-            f"The record at {where} has no value (a tombstone). Nothing of this epoch was written.",
-            hint="This kind of table has no row that a tombstone could delete: keep tombstones out of the topic, or "
-            "write it with delta_upsert.",
-        )
-    shown = f" Its value starts with: {fields['value']}" if "value" in fields else ""
-    return BadRecord(
-        f"The record at {where} isn't right: {fields['detail']}. Nothing of this epoch was written.{shown}",
-        hint=f"{_HINTS[fields['reason']]} Or have such records set aside: on_bad_record: dead_letter.",
-    )
-
-
-_HINTS = {
-    "value": "Make value.schema fit the record (a STRING takes any value), or have the producer mend it.",
-    "key": "Make the option key fit Kafka's key, or have the producer mend it.",
-    "unfit": "Have `transform:` give another value, or write to a table that can hold this one: not partitioned by the "
-    "column, or without its constraint.",
-    "rule": "Have the producer mend it, or loosen the rule in the option require; a null never meets a rule.",
-}
