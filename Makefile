@@ -25,7 +25,7 @@ help:
 
 setup: $(READY)
 
-$(READY): pyproject.toml connector/jars/spark.xml connector/jars/s3.xml connector/jars/kafka.xml
+$(READY): pyproject.toml connector/spark/jars/spark.xml connector/spark/jars/s3.xml connector/spark/jars/kafka.xml
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --editable ".[dev]"
 	$(BIN)/lakelock jars
@@ -67,7 +67,7 @@ test-spark35: $(READY35)
 test-spark35-quick: $(READY35)
 	$(BIN35)/pytest $(PARALLEL) $(QUICK35)
 
-$(READY35): pyproject.toml connector/jars/spark-3.5.xml connector/jars/kafka.xml
+$(READY35): pyproject.toml connector/spark/jars/spark-3.5.xml connector/spark/jars/kafka.xml
 	$(PYTHON) -m venv .venv-spark35
 	$(BIN35)/pip install --quiet --editable ".[test,spark35]" pyspark==3.5.7 delta-spark==3.3.2
 	$(BIN35)/lakelock jars
@@ -95,9 +95,9 @@ notebooks: $(READY)
 bench: $(READY)
 	$(BIN)/python tests/benchmarks --scale $(SCALE) $(if $(ONLY),--only $(ONLY))
 
-# After a change of connector/jars/java: commit the jar with it.
+# After a change of connector/spark/jars/java: commit the jar with it.
 log-store: $(READY)
-	$(BIN)/python connector/jars/java/build.py
+	$(BIN)/python connector/spark/jars/java/build.py
 
 clean:
 	rm -rf .venv .venv-spark35 lake .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,6 +1,6 @@
 """Lakelock moves Kafka topics into Delta Lake tables with Spark, so that every record counts exactly once.
 
->>> from connector import Pipeline
+>>> from lakelock import Pipeline
 >>> Pipeline.from_file("pipeline.yaml").run()  # doctest: +SKIP
 """
 
@@ -8,15 +8,19 @@ import sinks
 
 if not hasattr(sinks, "LAKELOCK"):
     raise ImportError(
-        f"another package called 'sinks' hides Lakelock's own: {sinks.__path__}. Run from another folder, or rename it."
+        f"The package 'sinks' in {', '.join(sinks.__path__)} hides Lakelock's own of that name. "
+        "Rename that folder, or run from another one."
     )
 
-from connector.live import read
+from connector.operations.read import read
+from connector.operations.snapshot import Snapshot, snapshot
+from connector.operations.status import Status
 from connector.pipeline import Pipeline
-from connector.snapshot import Snapshot, snapshot
-from connector.status import Status
-from connector.streaming import foreach_batch
+from connector.streaming.foreach_batch import foreach_batch
 from sinks.errors import ConfigurationError, Fenced, LakelockError
+
+LAKELOCK = True
+"""Tells this package from another one called ``connector``."""
 
 __all__ = [
     "ConfigurationError",

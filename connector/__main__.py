@@ -1,3 +1,3 @@
-from connector.cli import main
+from connector.cli.app import main
 
 main()

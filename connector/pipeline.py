@@ -11,30 +11,31 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from connector.assembly import Assembly, assembled
 from connector.config import FromTimestamp, PipelineConfig, load, parse
 from connector.delivery import auto_commit, idempotent, manual_commit, transactional
 from connector.delivery.handover import hand_over
-from connector.delivery.work import Delivered, GroupWork, Work, behind
-from connector.epoch import run_epoch
-from connector.group import ConsumerGroup
-from connector.member import GroupMember
-from connector.monitoring import monitored
-from connector.parts import letters_table, letters_topic
-from connector.protocol.recover import resume
-from connector.protocol.retire import recreated, retirement
+from connector.delivery.ports import Delivered, GroupWork, Work
+from connector.engine.assembly import Assembly, assembled
+from connector.engine.dead_letters import letters_table, letters_topic
+from connector.engine.epoch import run_epoch
+from connector.operations.dead_letters import Retried, refuse_unfit, retry
+from connector.operations.rewind import Rewind, planned, rewind
+from connector.operations.status import Checked, CheckedSink, Status, next_offsets
+from connector.protocol.recover import behind, resume
+from connector.protocol.recreated import recreated, retirement
 from connector.protocol.steps import Event, Observer
 from connector.protocol.two_phase import Recovered, Row
-from connector.retry import Retried, refuse_unfit, retry
-from connector.rewind import Rewind, Unpublished, Until, planned, rewind
-from connector.source import polled
-from connector.status import Checked, CheckedSink, Status, next_offsets
+from connector.source.consumer_group import ConsumerGroup, Unpublished
+from connector.source.group_member import GroupMember
+from connector.source.records import polled
+from connector.source.topics import Until
+from connector.telemetry.exporters import monitored
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta.commit import PipelineCommits
-from sinks.delta.rewind import Target, before_event_time, before_offsets
+from sinks.delta.restore import Target, before_event_time, before_offsets
 from sinks.errors import ConfigurationError
 from sinks.offsets import Offsets
-from sinks.s3a import require_conditional_writes
+from sinks.s3.hadoop import require_conditional_writes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

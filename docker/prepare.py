@@ -6,7 +6,7 @@ from itertools import islice
 import boto3
 from kafka import KafkaAdminClient
 
-from connector.lab.data import flight_key, flight_value, flights, produce
+from connector.lab.bench.data import flight_key, flight_value, flights, produce
 
 BUCKET, TOPIC, PARTITIONS = "lake", "flights", 4
 RECORDS = int(os.environ.get("RECORDS", "50000"))

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
-from sinks.clock import Clock
+from sinks.event_time import Clock
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 from conftest import own_session
 
 from connector import Pipeline
-from connector.clock import Timing
+from connector.decode.event_time import Timing
 from connector.derive import derive
-from connector.epoch import Reading, run_epoch
-from connector.parts import Table, decoders, letters
+from connector.engine.dead_letters import letters
+from connector.engine.decoders import decoders
+from connector.engine.epoch import Reading, run_epoch
+from connector.engine.outputs import Table
 from connector.protocol.plan import next_epoch
 from connector.protocol.recover import Resumption, TopicsHeld
-from connector.source import no_records
+from connector.source.records import no_records
 from sinks.contract import Committed, Epoch
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.table import DeltaTable

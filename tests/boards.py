@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
-from connector.letters import LetterGroup
+from connector.operations.dead_letters import LetterGroup
+from connector.operations.history import PastEpoch
+from connector.operations.status import Status
 from connector.protocol.recover import TopicsHeld
 from connector.protocol.two_phase import Row, State
-from connector.status import Status
 from connector.ui.board import Board
-from connector.watch.look import Fault, Look
-from connector.watch.past import PastEpoch
+from connector.watch.poll import Fault, Look
 from sinks.contract import Epoch, Position, Prepared
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 

@@ -26,16 +26,16 @@ from hostile import PLANTED
 from pages import Reader
 
 from connector import Pipeline
-from connector.jars import built_for
-from connector.lab.pipelines import SHORT_LIVED
-from connector.spark import is_connect
-from connector.tuning import INTERPRETED
+from connector.lab.bench.pipelines import SHORT_LIVED
+from connector.spark.compat import is_connect
+from connector.spark.jars import built_for
+from connector.spark.tuning import INTERPRETED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from connector.lab.broker import Broker
-    from sinks.s3 import S3Options
+    from connector.lab.bench.broker import Broker
+    from sinks.s3.client import S3Options
 
 # Before Spark starts: its workers have the environment of that moment. For moto any will do; never real ones.
 os.environ.update(AWS_ACCESS_KEY_ID="testing", AWS_SECRET_ACCESS_KEY="testing", AWS_DEFAULT_REGION="us-east-1")
@@ -106,7 +106,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:
-    from connector.lab.broker import Broker
+    from connector.lab.bench.broker import Broker
 
     # Records of tests have timestamps of any time: Kafka's own retention, a week, must not come in between.
     with Broker(proxied=True, properties={"log.retention.ms": "-1"}) as started:
@@ -115,7 +115,7 @@ def broker() -> Iterator[Broker]:
 
 @pytest.fixture(scope="session")
 def _own_spark(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
-    from connector.spark import session
+    from connector.spark.session import session
 
     options = {
         # A query's code runs a few times, and never comes again: to compile it takes longer than all the rest. What
@@ -326,13 +326,13 @@ class Store:
 
     @property
     def options(self) -> S3Options:
-        from sinks.s3 import S3Options
+        from sinks.s3.client import S3Options
 
         return S3Options(endpoint=self.endpoint, region="us-east-1", path_style=True, max_attempts=2)
 
     @property
     def client(self) -> Any:
-        from sinks.s3 import client
+        from sinks.s3.client import client
 
         return client(self.options)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from connector.cli import app
+from connector.cli.app import app
 
 ROOT = Path(__file__).parents[1]
 BROKER = "127.0.0.1:9092"

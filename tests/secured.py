@@ -33,7 +33,7 @@ from kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from connector.lab.broker import Broker
+from connector.lab.bench.broker import Broker
 
 PASSWORD = 'S3cr3t-"of\\the; night'
 """One that every quoting could trip over."""

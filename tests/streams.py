@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import StreamingQueryException
 
 import connector
-from connector.lab.pipelines import SHORT_LIVED
-from connector.spark import session
+from connector.lab.bench.pipelines import SHORT_LIVED
+from connector.spark.session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -32,7 +32,7 @@ from connector.audit.table import AuditedTable
 from connector.audit.topics import Topics
 from connector.audit.verdict import Audit, PartitionAudit, Place, partitions, show
 from connector.config import DeltaAggregateSink, DeltaAppendSink, PipelineConfig
-from connector.spark import session
+from connector.spark.session import session
 from sinks.errors import BrokerUnreachable, NotADeltaTable, NotAuthorized, OffsetsLost
 from sinks.kafka import reader_refused
 

@@ -12,7 +12,7 @@ from connector.audit.functions import Recomputed, recomputed
 from connector.audit.records import PROBLEM, Records, beyond
 from connector.audit.rows import check_columns
 from connector.config import COORDINATES, DeltaAggregateSink, Window
-from sinks.raised import identifier
+from sinks.spark.sql import identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -10,7 +10,7 @@ from connector.audit.counted import RECORD_AT, ROW_AT, counted
 from connector.audit.records import PROBLEM, Records
 from connector.audit.rows import found_rows, without_record
 from connector.audit.values import comparable_values
-from sinks.raised import identifier
+from sinks.spark.sql import identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

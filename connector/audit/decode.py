@@ -12,8 +12,8 @@ from connector.audit.formats import LENIENT, Form, Forms, as_written
 from connector.audit.records import PROBLEM, TOMBSTONE, Records
 from connector.config import COORDINATES
 from sinks.errors import ConfigurationError
-from sinks.raised import identifier
-from sinks.types import sql_type
+from sinks.spark.sql import identifier
+from sinks.spark.types import sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from connector.config import BytesFormat, FormatOptions, JsonFormat, PipelineConfig, StringFormat
-from connector.spark import from_ddl
+from connector.spark.compat import from_ddl
 from sinks.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from connector.audit.decode import RAW, digest
 from connector.audit.records import PROBLEM, TOMBSTONE, Records, beyond, sequence_type, truncates
 from connector.audit.rows import check_columns, placed
 from connector.config import KeyedSink, PipelineConfig
-from sinks.raised import identifier, literal
+from sinks.spark.sql import identifier, literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

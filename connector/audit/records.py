@@ -12,7 +12,7 @@ from connector.audit.values import comparable_values
 from connector.config import COORDINATES, DeltaUpsertSink, KeyedSink
 from sinks.errors import ConfigurationError
 from sinks.kafka import spark_reader
-from sinks.raised import identifier, literal
+from sinks.spark.sql import identifier, literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from connector.audit.claim import Bounds
 from connector.audit.values import comparable_values
 from sinks.errors import SchemaMismatch
-from sinks.raised import identifier
+from sinks.spark.sql import identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from connector.audit.claim import At, Extent, Metadata, lineage, metadata
 from connector.config import DeltaPlace
 from sinks.errors import ConfigurationError, NotADeltaTable, SinkError
-from sinks.raised import identifier
+from sinks.spark.sql import identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

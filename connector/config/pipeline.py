@@ -33,8 +33,8 @@ from connector.config.sinks import (
     SinkOptions,
 )
 from connector.config.source import Source, TopicPattern
-from connector.protocol.pace import Pace
-from sinks.evolution import OnNewColumn
+from connector.protocol.pacing import Pace
+from sinks.spark.schema_changes import OnNewColumn
 
 
 class DeadLetters(DeltaPlace):

@@ -22,10 +22,10 @@ from connector.decode.json import Json
 from connector.decode.registry import opened
 from connector.decode.rows import Rows
 from connector.decode.text import Bytes, Text
-from connector.spark import from_ddl, needs
+from connector.spark.compat import from_ddl, needs
 from sinks.errors import ConfigurationError
-from sinks.evolution import OnNewColumn
-from sinks.raised import problem
+from sinks.spark.row_errors import problem
+from sinks.spark.schema_changes import OnNewColumn
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

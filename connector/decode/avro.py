@@ -15,13 +15,13 @@ from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING
 
+from connector.decode.avro_evolution import grown, new_fields
+from connector.decode.avro_schema import AvroSchema, misfit, parse
 from connector.decode.format import UNKNOWN, SchemaFixed, problem_of
-from connector.decode.grow import grown, new_fields
-from connector.decode.registry import Part, Registry
-from connector.decode.schema import AvroSchema, misfit, parse
+from connector.decode.registry.registry import Part, Registry
 from sinks.errors import ConfigurationError, JarsMissing, UnknownSchema, UnusableSchema
-from sinks.evolution import OnNewColumn
-from sinks.raised import problem as first_line
+from sinks.spark.row_errors import problem as first_line
+from sinks.spark.schema_changes import OnNewColumn
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from connector.decode.format import Format, problem_of
-from connector.spark import from_ddl
-from sinks.raised import identifier, literal
-from sinks.types import sql_type
+from connector.spark.compat import from_ddl
+from sinks.spark.sql import identifier, literal
+from sinks.spark.types import sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -7,13 +7,13 @@ import secrets
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from connector.decode.exact import exact
 from connector.decode.format import UNKNOWN, problem_of
-from connector.decode.learn import learned
+from connector.decode.json_lossless import exact
+from connector.decode.json_new_fields import learned
 from connector.decode.text import NOT_UTF8
-from sinks.evolution import OnNewColumn
-from sinks.raised import identifier, literal
-from sinks.types import is_utf8
+from sinks.spark.schema_changes import OnNewColumn
+from sinks.spark.sql import identifier, literal
+from sinks.spark.types import is_utf8
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from connector.decode.format import UNKNOWN, Format, problem_of
+from connector.source.records import HEADER_TYPE
 from sinks.delta.table import COORDINATES
 from sinks.errors import ConfigurationError
-from sinks.raised import identifier, literal, problem, raise_sql
-from sinks.types import ddl, sql_type
+from sinks.spark.row_errors import problem, raise_sql
+from sinks.spark.sql import identifier, literal
+from sinks.spark.types import ddl, sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,7 +29,6 @@ PROBLEM = "_problem"
 """STRUCT<reason: STRING, detail: STRING>, null for a record that is right; only where letters are kept."""
 RAW = "_raw"
 """STRUCT<key: BINARY, value: BINARY, headers: ARRAY<STRUCT<key, value>>>: the record itself; where letters are kept."""
-HEADER_TYPE = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
 
 CARRIED = (*COORDINATES, TOMBSTONE, PROBLEM, RAW)
 """Columns that aren't the user's, and that go with a record through the transform."""

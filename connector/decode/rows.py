@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from connector.decode.format import SchemaFixed, problem_of
-from connector.spark import from_ddl
+from connector.spark.compat import from_ddl
 from sinks.delta.table import COORDINATES
 from sinks.errors import ConfigurationError
-from sinks.raised import identifier, literal
-from sinks.types import sql_type
+from sinks.spark.sql import identifier, literal
+from sinks.spark.types import sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from connector.decode.format import SchemaFixed, problem_of
-from sinks.raised import literal
-from sinks.types import is_utf8
+from sinks.spark.sql import literal
+from sinks.spark.types import is_utf8
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

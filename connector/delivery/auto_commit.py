@@ -6,7 +6,7 @@ hasn't committed isn't written.
 
 from __future__ import annotations
 
-from connector.delivery.work import Delivered, GroupWork
+from connector.delivery.ports import Delivered, GroupWork
 
 
 def deliver(work: GroupWork) -> Delivered:

@@ -16,7 +16,7 @@ import time
 from dataclasses import replace
 from datetime import datetime, timezone
 
-from connector.delivery.work import Work
+from connector.delivery.ports import Work
 from connector.protocol.recover import TopicsHeld, refuse_recreated, refuse_replaced, resume
 from connector.protocol.steps import Event, Step
 from sinks.contract import Epoch, Position

@@ -13,13 +13,12 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 from connector.delivery.handover import TRANSACTIONAL, hand_over
-from connector.delivery.work import Delivered, Work, behind
-from connector.patience import patiently
-from connector.protocol.pace import Pace
+from connector.delivery.ports import Delivered, Work
+from connector.delivery.retries import patiently
+from connector.protocol.pacing import EpochSize, Pace
 from connector.protocol.plan import next_epoch, within_bytes
-from connector.protocol.recover import TopicsHeld, resume
-from connector.protocol.retire import of_unknown_id, recreated, retirement
-from connector.protocol.size import EpochSize
+from connector.protocol.recover import TopicsHeld, behind, resume
+from connector.protocol.recreated import of_unknown_id, recreated, retirement
 from connector.protocol.steps import Event, Step
 from sinks.contract import Epoch, Position
 from sinks.errors import Fenced, LakelockError, OffsetsLost, TopicRecreated

@@ -5,57 +5,18 @@ Each kind says the table's columns, reduces the records of an epoch to what its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from connector.config import DeltaAggregateSink, DeltaHistorySink, DeltaUpsertSink, PipelineConfig
 from connector.config.sinks import columns_named
-from sinks.contract import Committed, Epoch
+from connector.derive.derivation import Derivation, TableDerivation
 from sinks.delta.commit import PipelineCommits
-from sinks.delta.on_read import MergeOnRead
 from sinks.delta.table import DeltaTable
-from sinks.delta.two_phase import Rehearsed
 from sinks.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
-
-
-class Plain(Protocol):
-    """A sink for the weaker deliveries: it keeps no offsets."""
-
-    def write(self, epoch: Epoch, rows: DataFrame) -> Committed: ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class Derivation:
-    columns: StructType
-    """Of the sink."""
-    reduce: Callable[[DataFrame, Epoch], DataFrame]
-    """From the decoded records of an epoch to the rows that its sink takes."""
-    carried: Sequence[str] = ()
-    """Of the columns those that hold values of the records, as they are."""
-    problem: str | None = None
-    """SQL of ``_problem``: why the sink doesn't take a decoded record; ``reduce`` fails at such a one. None: it takes
-    all."""
-    prepare: Callable[[DataFrame, Epoch], DataFrame] = lambda records, _: records
-    """Before the epoch's clock is read: the windows that records are in, and which come too late."""
-    late: Callable[[DataFrame, Epoch], DataFrame | None] = lambda *_: None
-    """Of the prepared records of an epoch those that came too late, for the dead letters; None: there are none."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TableDerivation(Derivation):
-    sink: Rehearsed
-    """Rows, offsets and epoch number in one commit."""
-    plain: Plain
-    """Rows alone, for the deliveries whose offsets are in a consumer group."""
-    log: MergeOnRead | None = None
-    """What is, or was, merged on read; None: a table of this kind never is."""
-    check: Callable[[], None] = lambda: None
-    """What the table's own check can't know. Of a table that is there; raises SchemaMismatch."""
 
 
 def as_is(config: PipelineConfig, records: DataFrame) -> Derivation:

@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from connector.clock import LATE, timed
 from connector.config import DeltaAggregateSink, PipelineConfig
 from connector.config.sinks import WINDOW_COLUMNS
-from connector.derive import TableDerivation
+from connector.config.user_class import own_class
+from connector.decode.event_time import LATE, timed
+from connector.derive.derivation import TableDerivation
 from connector.derive.reduction import Reduction
-from connector.own import own_class
-from connector.spark import needs
+from connector.spark.compat import needs
 from connector.state import Monoid, aggregate, bound
 from connector.state.sketches import Quantile
 from connector.state.windows import END, START, closed_before, in_sessions, windowed
-from sinks.clock import Clock
 from sinks.contract import Epoch
 from sinks.delta.aggregate import DeltaAggregate, Groups, PlainAggregate
 from sinks.delta.change_log import ChangeLog
 from sinks.delta.commit import PipelineCommits
-from sinks.delta.on_read import MergeOnRead
-from sinks.delta.sessions import merged
+from sinks.delta.merge_on_read import MergeOnRead
+from sinks.delta.session_windows import merged
 from sinks.delta.table import DeltaTable
 from sinks.errors import ConfigurationError
-from sinks.raised import identifier, literal, struct_sql
+from sinks.event_time import Clock
+from sinks.spark.sql import identifier, literal, struct_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

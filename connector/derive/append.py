@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from connector.derive import TableDerivation
+from connector.derive.derivation import TableDerivation
 from sinks.contract import Epoch
 from sinks.delta.append import DeltaAppend
 from sinks.delta.commit import PipelineCommits
-from sinks.delta.plain import PlainAppend
 from sinks.delta.table import DeltaTable
+from sinks.delta.without_offsets import PlainAppend
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

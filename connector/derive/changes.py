@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from connector.config import COORDINATES, DeltaUpsertSink, KeyedSink
 from connector.decode.debezium import METADATA, OP
 from connector.decode.records import CARRIED, TOMBSTONE, told
-from sinks.delta.merge import key_sql
+from sinks.delta.upsert_rule import key_sql
 from sinks.errors import ConfigurationError
-from sinks.raised import identifier, problem, raise_sql
+from sinks.spark.row_errors import problem, raise_sql
+from sinks.spark.sql import identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from connector.decode.records import told
-from sinks.limits import Limit
-from sinks.raised import identifier, literal, raise_sql
+from sinks.spark.limits import Limit
+from sinks.spark.row_errors import raise_sql
+from sinks.spark.sql import identifier, literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

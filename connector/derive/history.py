@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from connector.config import DeltaHistorySink
-from connector.derive import TableDerivation
 from connector.derive.changes import changes, check_expressions, problem_with, table_columns
+from connector.derive.derivation import TableDerivation
 from sinks.contract import Epoch
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.history import END, START, STATE, DeltaHistory, PlainHistory, VersionColumns

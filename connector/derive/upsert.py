@@ -1,4 +1,4 @@
-"""One row per key, after all its changes. The semantics are told in ``sinks.delta.merge``."""
+"""One row per key, after all its changes. The semantics are told in ``sinks.delta.upsert_rule``."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from connector.config import OWN_COLUMNS, DeltaUpsertSink, PipelineConfig
 from connector.decode.debezium import METADATA
 from connector.decode.records import CARRIED, HEADERS, KEY
-from connector.derive import TableDerivation
 from connector.derive.changes import changes, check_expressions, problem_with, table_columns, truncates
-from connector.derive.net import net_of
+from connector.derive.derivation import TableDerivation
+from connector.derive.net_change import net_of
 from sinks.delta.change_log import ChangeLog
 from sinks.delta.commit import PipelineCommits
-from sinks.delta.merge import COLUMNS, DELETED_BY, UpsertRule
-from sinks.delta.on_read import MergeOnRead
-from sinks.delta.plain import PlainUpsert
+from sinks.delta.merge_on_read import MergeOnRead
 from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.delta.upsert import DeltaUpsert
+from sinks.delta.upsert_rule import COLUMNS, DELETED_BY, UpsertRule
+from sinks.delta.without_offsets import PlainUpsert
 from sinks.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from connector.report import EXIT_CODES
-from sinks.s3 import bucket_and_prefix
+from connector.telemetry.run_report import EXIT_CODES
+from sinks.s3.client import bucket_and_prefix
 
 _LAST = re.compile(rf"^\S+: ({'|'.join(EXIT_CODES)})[.,]", re.MULTILINE)
 """``flights: done. 3 epochs, ...``, ``flights: fenced, exit code 3. ...``."""

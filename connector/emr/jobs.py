@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from connector.spark import DELTA
+from connector.spark.session import DELTA
 
 DELTA_OF_EMR = ("/usr/share/aws/delta/lib/delta-spark.jar", "/usr/share/aws/delta/lib/delta-storage.jar")
 """Every release carries its own Delta there, made for its Spark."""

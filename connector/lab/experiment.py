@@ -24,20 +24,20 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from connector.config import DeltaUpsertSink, parse
-from connector.jars.built_for import installed
-from connector.lab.broker import Broker
-from connector.lab.checker import judge
-from connector.lab.crew import CRASH_IN_BATCH, Task, read_journal
-from connector.lab.data import produce
-from connector.lab.evidence import any_records, records, sent_records, versions
-from connector.lab.history import Happened, History
-from connector.lab.pipelines import QUICK_MEMBER, SHORT_LIVED
-from connector.lab.processes import run_crew
-from connector.lab.together import Store, store
-from connector.lab.verdict import Report
-from connector.lab.words import STEPS
+from connector.lab.bench.broker import Broker
+from connector.lab.bench.crew import CRASH_IN_BATCH, Task, read_journal
+from connector.lab.bench.data import produce
+from connector.lab.bench.pipelines import QUICK_MEMBER, SHORT_LIVED
+from connector.lab.bench.processes import run_crew
+from connector.lab.check.checker import judge
+from connector.lab.check.evidence import any_records, records, sent_records, versions
+from connector.lab.check.history import Happened, History
+from connector.lab.check.verdict import Report
+from connector.lab.show.explanations import STEPS
+from connector.lab.trials.together import Store, store
 from connector.protocol.steps import Step
-from connector.spark import session
+from connector.spark.jars.built_for import installed
+from connector.spark.session import session
 from sinks.delta.metadata import CommitMetadata
 from sinks.errors import ConfigurationError, LakelockError
 from sinks.offsets import OffsetRange
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import SparkSession
 
-    from connector.lab.charts import Picture
+    from connector.lab.show.charts import Picture
 
 
 class Experiment:
@@ -238,14 +238,14 @@ class Trial:
 
     def records(self) -> Picture:
         """What became of each record, and what each run did with it."""
-        from connector.lab.charts import records_chart
+        from connector.lab.show.charts import records_chart
 
         history = self.history()
         return records_chart(history, judge(history))
 
     def lag(self) -> Picture:
         """How far the table was behind the topic, over time."""
-        from connector.lab.charts import lag_chart
+        from connector.lab.show.charts import lag_chart
 
         return lag_chart(self.history())
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from connector.config import PipelineConfig
 from connector.mirror.compare import NotFound, Place, Reader, find
-from connector.mirror.translation import Translation
+from connector.operations.status import Status
 from connector.pipeline import Pipeline
 from connector.protocol.recover import TopicsHeld
-from connector.protocol.retire import of_unknown_id, recreated
-from connector.source import KafkaSource
-from connector.status import Status
+from connector.protocol.recreated import of_unknown_id, recreated
+from connector.source.topics import KafkaSource
+from connector.source.translated_offsets import Translation
 from sinks.errors import ConfigurationError, NotMirrored
 from sinks.offsets import TopicPartition
 

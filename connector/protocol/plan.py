@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from connector.protocol.recover import Resumption, TopicsHeld
-from sinks.clock import Clock
 from sinks.contract import Epoch, Position
+from sinks.event_time import Clock
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 

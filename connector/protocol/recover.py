@@ -181,3 +181,8 @@ def _log_was_cut(at: TopicPartition, wanted: int, held: TopicsHeld) -> OffsetsLo
         "their offsets to new ones.",
         hint="Restore the topic, or write it to a new table (another path or table name).",
     )
+
+
+def behind(offsets: Offsets, held: TopicsHeld) -> int:
+    """Offsets between ``offsets`` and the ends of the topics: an upper bound on the records still to come."""
+    return sum(max(0, end - offsets.get(at, held.beginnings.get(at, 0))) for at, end in held.ends.items())

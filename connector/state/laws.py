@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from connector.spark import local_frame
+from connector.spark.compat import local_frame
 from connector.state.monoid import Monoid, bound
-from sinks.raised import literal
-from sinks.types import sql_type
+from sinks.spark.sql import literal
+from sinks.spark.types import sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession

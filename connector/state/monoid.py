@@ -12,8 +12,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from connector.spark import local_frame
-from sinks.types import sql_type
+from connector.spark.compat import local_frame
+from sinks.spark.types import sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

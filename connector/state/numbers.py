@@ -13,7 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from connector.state.monoid import Monoid, joined, let
-from sinks.raised import literal, raise_sql
+from sinks.spark.row_errors import raise_sql
+from sinks.spark.sql import literal
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _FLOATS = ("FLOAT", "DOUBLE")

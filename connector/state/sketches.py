@@ -9,7 +9,8 @@ from fractions import Fraction
 
 from connector.state.monoid import Monoid, joined, let
 from connector.state.numbers import numeric
-from sinks.raised import literal, raise_sql
+from sinks.spark.row_errors import raise_sql
+from sinks.spark.sql import literal
 
 
 class ApproxCountDistinct(Monoid):

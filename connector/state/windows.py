@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
-from connector.clock import LATE, TIME
 from connector.config import Window
-from sinks.clock import Clock
-from sinks.raised import identifier, literal
+from connector.decode.event_time import LATE, TIME
+from sinks.event_time import Clock
+from sinks.spark.sql import identifier, literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

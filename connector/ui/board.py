@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from connector.watch.look import Fault, Look, fault_of, look, one_session, read
+from connector.watch.poll import Fault, Look, fault_of, look, one_session, read
 
 
 @dataclass(frozen=True)

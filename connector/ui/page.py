@@ -11,14 +11,14 @@ from urllib.parse import urlsplit
 
 from flask import Flask, Response, abort, render_template, request
 
-from connector.letters import LetterGroup
-from connector.progress import span
+from connector.operations.dead_letters import LetterGroup
+from connector.operations.history import PastEpoch, short
+from connector.operations.status import Status
 from connector.protocol.two_phase import State
-from connector.status import Status
+from connector.telemetry.progress import span
 from connector.ui.board import Board
-from connector.watch.look import Look
-from connector.watch.past import PastEpoch, short
-from connector.watch.words import count, of_look, ranges
+from connector.watch.poll import Look
+from connector.watch.state_words import count, of_look, ranges
 
 _HEADERS = {
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",

@@ -14,6 +14,6 @@ for variable in sys.argv[1:at]:
     os.environ[name] = value
 sys.argv[1:] = sys.argv[at + 1 :]
 
-from connector.cli import main  # noqa: E402  (its --help may depend on the environment)
+from connector.cli.app import main  # noqa: E402  (its --help may depend on the environment)
 
 main()

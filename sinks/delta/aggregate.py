@@ -14,12 +14,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from sinks.contract import Committed, Epoch, Position
-from sinks.delta.clauses import Change, Merge
 from sinks.delta.commit import PipelineCommits, merge_epoch, without_position
 from sinks.delta.conflicts import past_conflicts
 from sinks.delta.limits import demands, refuse_broken
+from sinks.delta.merge import Change, Merge
 from sinks.delta.table import DeltaTable
-from sinks.raised import identifier, raise_sql, struct_sql
+from sinks.spark.row_errors import raise_sql
+from sinks.spark.sql import identifier, struct_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -85,7 +86,7 @@ class DeltaAggregate:
         refuse_broken(groups, limits, self._groups.key)
 
     def merged_sql(self, rows: str, keys: str, at: Position | None, *, hint: str) -> str:
-        """See ``sinks.delta.on_read.Merging``."""
+        """See ``sinks.delta.merge_on_read.Merging``."""
         target = self._table.sql_at(at.version if at else None)
         merge = adding(self._groups, guarded=True)
         return merge.query(target, rows, keys, self._table.schema.names, hint=hint)

@@ -8,8 +8,8 @@ from sinks.contract import Committed, Epoch, Position
 from sinks.delta.commit import PipelineCommits, options
 from sinks.delta.limits import demands, refuse_broken
 from sinks.delta.table import COORDINATES, DeltaTable
-from sinks.raised import identifier
-from sinks.types import sql_type
+from sinks.spark.sql import identifier
+from sinks.spark.types import sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

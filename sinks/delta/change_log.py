@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta.commit import PipelineCommits, options
 from sinks.delta.table import DeltaTable
-from sinks.raised import identifier
-from sinks.types import sql_type
+from sinks.spark.sql import identifier
+from sinks.spark.types import sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

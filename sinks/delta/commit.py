@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta.conflicts import first_line, past_conflicts
-from sinks.delta.log import DeltaLog
+from sinks.delta.delta_log import DeltaLog
 from sinks.delta.metadata import CommitMetadata
 from sinks.delta.past_commits import PastCommits
 from sinks.delta.position import (

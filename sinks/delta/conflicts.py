@@ -7,9 +7,9 @@ from typing import TypeVar
 
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
-from sinks.delta.clauses import NOT_NEW
+from sinks.delta.merge import NOT_NEW
 from sinks.errors import LakelockError
-from sinks.raised import raised
+from sinks.spark.row_errors import raised
 
 _CONFLICTS = (
     "CONCURRENT_APPEND",

@@ -17,7 +17,7 @@ from sinks.contract import Epoch
 from sinks.delta.conflicts import past_conflicts
 from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.offsets import Offsets
-from sinks.raised import literal
+from sinks.spark.sql import literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

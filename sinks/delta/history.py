@@ -29,15 +29,15 @@ from typing import TYPE_CHECKING
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta.commit import PipelineCommits, merge_epoch, without_position
 from sinks.delta.conflicts import past_conflicts
-from sinks.delta.kept import kept
 from sinks.delta.limits import demands, refuse_broken
-from sinks.delta.merge import SOURCE
 from sinks.delta.moved import about_moved_keys, events_moved_sql, in_one_partition
 from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.delta.tombstones import Tombstones
+from sinks.delta.upsert_rule import SOURCE
 from sinks.offsets import Offsets
-from sinks.raised import identifier, literal
-from sinks.types import sql_type
+from sinks.spark.cached import kept
+from sinks.spark.sql import identifier, literal
+from sinks.spark.types import sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

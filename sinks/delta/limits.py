@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from sinks.delta.merge import key_sql
 from sinks.delta.table import DeltaTable, Detail
+from sinks.delta.upsert_rule import key_sql
 from sinks.errors import BadRecord
-from sinks.limits import Limit, of_length, of_partition
-from sinks.raised import identifier, literal, raise_sql
-from sinks.types import needs_column_mapping
+from sinks.spark.limits import Limit, of_length, of_partition
+from sinks.spark.row_errors import raise_sql
+from sinks.spark.sql import identifier, literal
+from sinks.spark.types import needs_column_mapping
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sinks.clock import Clock
 from sinks.contract import Epoch, Position
 from sinks.errors import UnsupportedFormat
+from sinks.event_time import Clock
 from sinks.offsets import OffsetRange, Offsets, TopicPartition, flat, nested
 
 FORMAT = 2

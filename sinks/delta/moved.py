@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from sinks.delta.merge import key_sql
+from sinks.delta.upsert_rule import key_sql
 from sinks.errors import KeyMoved
-from sinks.raised import identifier, raise_sql, raised
+from sinks.spark.row_errors import raise_sql, raised
+from sinks.spark.sql import identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

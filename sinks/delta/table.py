@@ -10,15 +10,15 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from sinks.delta.log import DeltaLog, utc, written
+from sinks.delta.delta_log import DeltaLog, utc, written
 from sinks.delta.position import Commit
 from sinks.errors import NotADeltaTable, SchemaMismatch
-from sinks.evolution import OnNewColumn, differences
-from sinks.files import if_there, no_glob
 from sinks.offsets import Offsets, TopicPartition
-from sinks.raised import identifier, literal
-from sinks.retired import topic_of
-from sinks.types import ddl, names, needs_column_mapping, sql_type
+from sinks.recreated import topic_of
+from sinks.spark.files import if_there, no_glob
+from sinks.spark.schema_changes import OnNewColumn, differences
+from sinks.spark.sql import identifier, literal
+from sinks.spark.types import ddl, names, needs_column_mapping, sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from sinks.delta.append import evolution
 from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.offsets import Offsets
-from sinks.raised import identifier, literal
+from sinks.spark.sql import identifier, literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -17,7 +17,7 @@ from sinks.contract import Committed, Epoch, Position, Prepared, Sink
 from sinks.delta.moved import about_moved_keys
 from sinks.delta.table import DeltaTable
 from sinks.errors import Fenced, PositionMismatch, PreparedLost, TableReplaced
-from sinks.staging import Staging
+from sinks.spark.staging import Staging
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

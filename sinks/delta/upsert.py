@@ -24,17 +24,18 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from sinks.contract import Committed, Epoch, Position
-from sinks.delta.clauses import Merge
 from sinks.delta.commit import PipelineCommits, merge_epoch
-from sinks.delta.kept import kept
 from sinks.delta.limits import demands, refuse_broken
-from sinks.delta.merge import COLUMNS, DELETED_BY, SOURCE, UpsertRule, deleted_sql, moved_sql, upserting
+from sinks.delta.merge import Merge
 from sinks.delta.moved import about_moved_keys
 from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.delta.tombstones import Tombstones
+from sinks.delta.upsert_rule import COLUMNS, DELETED_BY, SOURCE, UpsertRule, deleted_sql, moved_sql, upserting
 from sinks.delta.values import digits_sql, value_sql
 from sinks.offsets import Offsets
-from sinks.raised import identifier, literal, raise_sql, raised, struct_sql
+from sinks.spark.cached import kept
+from sinks.spark.row_errors import raise_sql, raised
+from sinks.spark.sql import identifier, literal, struct_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -93,7 +94,7 @@ class DeltaUpsert:
             return self._merges.run(rows, epoch.passed, commit, within)
 
     def merged_sql(self, rows: str, keys: str, at: Position | None, *, hint: str) -> str:
-        """See ``sinks.delta.on_read.Merging``."""
+        """See ``sinks.delta.merge_on_read.Merging``."""
         return self._merges.merged_sql(rows, keys, at, hint=hint)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sinks.types import sql_type
+from sinks.spark.types import sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType

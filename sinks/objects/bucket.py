@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Any
 
 from sinks.errors import StoreUnreachable, UnsafeStore
-from sinks.objects.trouble import about, facts
-from sinks.s3 import S3Options, client
+from sinks.objects.refusals import about, facts
+from sinks.s3.client import S3Options, client
 
 _ABSENT = {"NoSuchKey", "404"}
 _LOST = {"NoSuchUpload", "InvalidPart", "InvalidPartOrder"}

@@ -15,11 +15,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sinks.errors import ConfigurationError, SchemaMismatch, SinkError
-from sinks.fingerprint import Fingerprint, fingerprinted
-from sinks.objects.trouble import explained
+from sinks.objects.refusals import explained
 from sinks.objects.upload import RECEIPTS, Format, Receipt, Target, on_executor
-from sinks.raised import identifier, raised
-from sinks.shipped import ship
+from sinks.spark.checksum import Fingerprint, fingerprinted
+from sinks.spark.row_errors import raised
+from sinks.spark.sql import identifier
+from sinks.spark.worker_code import ship
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

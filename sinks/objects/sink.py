@@ -49,7 +49,7 @@ from sinks.objects.manifest import Manifest, Manifests
 from sinks.objects.receipts import Receipts
 from sinks.objects.rows import upload
 from sinks.objects.upload import METADATA, Format, Receipt, Target
-from sinks.s3 import S3Options, bucket_and_prefix
+from sinks.s3.client import S3Options, bucket_and_prefix
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

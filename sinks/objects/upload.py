@@ -16,7 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from sinks.objects.layout import folder
-from sinks.s3 import S3Options, client
+from sinks.s3.client import S3Options, client
 
 if TYPE_CHECKING:
     from pyarrow import Array, RecordBatch, Schema
@@ -265,8 +265,8 @@ def on_executor(target: Target) -> Callable[[Iterable[RecordBatch]], Iterable[Re
         from botocore.exceptions import BotoCoreError, ClientError
         from pyspark import TaskContext
 
-        from sinks.objects.trouble import facts
-        from sinks.raised import raise_text
+        from sinks.objects.refusals import facts
+        from sinks.spark.row_errors import raise_text
 
         context = TaskContext.get()
         task = context.taskAttemptId() if context else 0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sinks.contract import Epoch
 from sinks.delta.dead_letters import identified
 from sinks.kafka import Clients, spark_options
-from sinks.raised import literal
+from sinks.spark.sql import literal
 from sinks.topic.target import Target
 
 if TYPE_CHECKING:

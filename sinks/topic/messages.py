@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from sinks.delta.table import COORDINATES
 from sinks.errors import SchemaMismatch
-from sinks.raised import identifier, literal, raise_sql
+from sinks.spark.row_errors import raise_sql
+from sinks.spark.sql import identifier, literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

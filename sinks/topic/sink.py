@@ -43,8 +43,8 @@ from sinks.errors import (
 )
 from sinks.kafka import Clients, answering, refused
 from sinks.offsets import Offsets
-from sinks.raised import raised
-from sinks.staging import Staging
+from sinks.spark.row_errors import raised
+from sinks.spark.staging import Staging
 from sinks.topic.messages import TOO_LARGE, header, in_order, messages
 from sinks.topic.position import GroupPosition
 from sinks.topic.target import Target

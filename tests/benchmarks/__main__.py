@@ -19,7 +19,7 @@ from benchmarks.measure import Measured, Work, progress
 from benchmarks.sizes import Sizes
 from benchmarks.stage import Stage
 from benchmarks.works import WORKS
-from connector.lab.broker import Broker
+from connector.lab.bench.broker import Broker
 
 
 def main() -> int:

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from benchmarks.measure import WrongResult
 from benchmarks.sizes import PARTITIONS
-from connector.spark import session
+from connector.spark.session import session
 
 SCHEMA = "key STRING, number BIGINT, amount DOUBLE, at TIMESTAMP, note STRING"
 COLUMNS = f"{SCHEMA}, _topic STRING, _partition INT, _offset BIGINT, _timestamp TIMESTAMP"

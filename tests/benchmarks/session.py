@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from connector.spark import session
+from connector.spark.session import session
 
 
 @dataclass

@@ -15,7 +15,7 @@ from typing import ParamSpec, TypeVar
 from benchmarks.data import Content, Topic, produced
 from benchmarks.measure import progress
 from benchmarks.sizes import PARTITIONS, Sizes
-from connector.lab.broker import Broker
+from connector.lab.bench.broker import Broker
 
 Options = ParamSpec("Options")
 Answer = TypeVar("Answer")

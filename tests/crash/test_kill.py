@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from conftest import Lake, Topic
 
-from connector.lab.faults import Moment, wait_for
-from connector.lab.pipelines import SHORT_LIVED
+from connector.lab.bench.faults import Moment, wait_for
+from connector.lab.bench.pipelines import SHORT_LIVED
 from connector.protocol.steps import Step
 
 KINDS = ("append", "upsert")
@@ -106,7 +106,9 @@ def test_a_run_paused_in_mid_epoch_and_replaced_does_not_write(
 ) -> None:
     topic.send_rows(records())
     zombies = {
-        kind: start("connector.lab.faults", lake.file(kind, epoch={"max_records": EPOCH}), step.value, 2, "SIGSTOP")
+        kind: start(
+            "connector.lab.bench.faults", lake.file(kind, epoch={"max_records": EPOCH}), step.value, 2, "SIGSTOP"
+        )
         for kind, step in paused.items()
     }
     for zombie in zombies.values():
@@ -143,7 +145,7 @@ def test_a_run_paused_in_the_middle_of_its_write_and_replaced_does_not_write(lak
 BOTH = """
 import json, sys, threading
 from connector import Pipeline
-from connector.spark import session
+from connector.spark.session import session
 options, *files = sys.argv[1:]
 with session(json.loads(options), name="both"):
     runs = [threading.Thread(target=Pipeline.from_file(file).run) for file in files]
@@ -163,7 +165,7 @@ def wait_for_progress(lake: Lake, run: subprocess.Popen[bytes]) -> None:
 @pytest.mark.kills
 def test_runs_killed_at_random_moments(lake: Lake, topic: Topic) -> None:
     """200,000 records into an append and an upsert table at once."""
-    from connector.lab.data import produce
+    from connector.lab.bench.data import produce
 
     sent = [(f"k{number % 5000}", number) for number in range(200_000)]
     values = ((key.encode(), json.dumps({"k": key, "n": number}).encode()) for key, number in sent)

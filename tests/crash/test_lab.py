@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from connector.lab.chaos import run_chaos
-from connector.lab.checker import Kind, Report, Verdict, judge, must_show
-from connector.lab.history import History
-from connector.lab.matrix import Cell, cells, run_matrix
-from connector.lab.page import page
-from connector.lab.steps import POINTS, run_steps
+from connector.lab.check.checker import Kind, Report, Verdict, judge, must_show
+from connector.lab.check.history import History
+from connector.lab.show.page import page
+from connector.lab.trials.chaos import run_chaos
+from connector.lab.trials.matrix import Cell, cells, run_matrix
+from connector.lab.trials.steps import POINTS, run_steps
 
 LOST, DUPLICATED = {Kind.LOST}, {Kind.DUPLICATED}
 CELLS = {

@@ -52,7 +52,7 @@ class Run:
 @pytest.mark.overlap
 @pytest.mark.timeout(900)
 def test_overlapping_runs_killed_at_random_moments(lake: Lake, topic: Topic) -> None:
-    from connector.lab.data import produce
+    from connector.lab.bench.data import produce
 
     sent = [(f"k{number % 97}", number) for number in range(RECORDS)]
     values = ((key.encode(), json.dumps({"k": key, "n": number}).encode()) for key, number in sent)

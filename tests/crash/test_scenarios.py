@@ -6,8 +6,8 @@ import json
 import pytest
 from rich.console import Console
 
-from connector.lab.broker import Broker
-from connector.lab.scenarios import MESSAGES, SCENARIOS, Facts, Outcome, compare, print_outcome
+from connector.lab.bench.broker import Broker
+from connector.lab.trials.scenarios import MESSAGES, SCENARIOS, Facts, Outcome, compare, print_outcome
 from sinks.errors import ConfigurationError
 
 EXPECTED = {

@@ -23,7 +23,7 @@ from sent import Sent, receiver
 
 from connector.audit import audit
 from connector.config import load
-from connector.lab.broker import Broker
+from connector.lab.bench.broker import Broker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,8 +15,8 @@ from another_engine import query
 from conftest import Topic
 
 from connector import Pipeline
-from connector.lab.faults import Moment, wait_for
-from connector.lab.pipelines import SHORT_LIVED
+from connector.lab.bench.faults import Moment, wait_for
+from connector.lab.bench.pipelines import SHORT_LIVED
 
 
 @pytest.mark.parametrize(

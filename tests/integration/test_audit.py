@@ -12,7 +12,7 @@ from conftest import Lake, Topic
 from typer.testing import CliRunner
 
 from connector.audit.verdict import COUNTS
-from connector.cli import app
+from connector.cli.app import app
 from sinks.errors import ConfigurationError, NotADeltaTable, SchemaMismatch, TopicMissing, TopicRecreated
 
 CONF = "spark.databricks.delta.commitInfo.userMetadata"

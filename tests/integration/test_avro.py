@@ -20,10 +20,10 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from connector.decode.avro import MALFORMED, AvroFile, AvroOfRegistry
+from connector.decode.avro_schema import parse
 from connector.decode.format import UNKNOWN, problem_of
-from connector.decode.registry import Part, WriterSchema
-from connector.decode.schema import parse
-from connector.decode.wire import ConfluentWire, GlueWire, Wire
+from connector.decode.registry.registry import Part, WriterSchema
+from connector.decode.registry.wire_format import ConfluentWire, GlueWire, Wire
 from sinks.errors import ConfigurationError, UnknownSchema, UnusableSchema
 
 pytestmark = pytest.mark.compiled
@@ -344,8 +344,8 @@ def read_by_fastavro(schema: Any, payload: bytes) -> dict[str, Any] | None:
 PROGRAM = """
 import sys
 sys.path[:0] = sys.argv[1:]
-from connector.lab.pipelines import SHORT_LIVED
-from connector.spark import session
+from connector.lab.bench.pipelines import SHORT_LIVED
+from connector.spark.session import session
 from test_avro import V1, V2, Schemas, decoded, encoded, framed
 from connector.decode.avro import AvroOfRegistry
 with session({"spark.remote": "local[2]", **SHORT_LIVED}, name="connect") as spark:

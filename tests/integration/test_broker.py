@@ -13,9 +13,9 @@ import pytest
 from conftest import wait_until
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 
-from connector.lab import data
-from connector.lab.broker import Broker
-from connector.lab.data import produce
+from connector.lab.bench import data
+from connector.lab.bench.broker import Broker
+from connector.lab.bench.data import produce
 from sinks.errors import BrokerUnreachable, ConfigurationError, SourceError, TopicMissing
 
 Records = list[tuple[bytes | None, bytes | None]]
@@ -172,7 +172,7 @@ def test_settings_that_make_the_broker_cannot_be_overridden() -> None:
 
 
 PARENT = """
-from connector.lab.broker import Broker
+from connector.lab.bench.broker import Broker
 with Broker() as broker:
     print(broker.pid, broker.data, flush=True)
     input()

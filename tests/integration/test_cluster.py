@@ -23,16 +23,16 @@ import pyspark
 import pytest
 from conftest import Store, Topic, wait_until
 
-from connector import jars, java
-from connector.lab import together
-from connector.lab.evidence import sent_records
-from connector.lab.faults import kill_group
-from connector.lab.pipelines import SHORT_LIVED
+from connector.lab.bench.faults import kill_group
+from connector.lab.bench.pipelines import SHORT_LIVED
+from connector.lab.check.evidence import sent_records
+from connector.lab.trials import together
+from connector.spark import jars, java
 
 HOME = Path(pyspark.__file__).parent
 EPOCH = 2000
 EPOCHS = 4
-RUN = "from connector.cli import main\n\nmain()\n"
+RUN = "from connector.cli.app import main\n\nmain()\n"
 
 
 def get(url: str) -> Any:
@@ -177,7 +177,7 @@ def verdict(pipeline: together.Together) -> together.Verdict:
 IN_PYTHON = """
 import sys
 from connector import Pipeline
-from connector.spark import session
+from connector.spark.session import session
 from pyspark.sql import SparkSession
 
 def knows(batches):

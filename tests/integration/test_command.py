@@ -13,10 +13,10 @@ import yaml
 from conftest import Lake, Topic, lakelock
 from typer.testing import CliRunner
 
-from connector.cli import app
-from connector.jars import archive
-from connector.java import QUICK_START
-from connector.lab.pipelines import SHORT_LIVED
+from connector.cli.app import app
+from connector.lab.bench.pipelines import SHORT_LIVED
+from connector.spark.jars import archive
+from connector.spark.java import QUICK_START
 
 pytestmark = pytest.mark.classic("its runs are processes of their own")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import ON_A_FREE_PORT, Lake, Topic
 
-from connector.lab.pipelines import SHORT_LIVED
+from connector.lab.bench.pipelines import SHORT_LIVED
 
 pytestmark = [
     pytest.mark.classic("it starts servers of its own, in other processes"),
@@ -22,7 +22,7 @@ import sys
 from connector import Pipeline, foreach_batch
 from connector.audit import audit
 from connector.config import load
-from connector.spark import session
+from connector.spark.session import session
 from sinks.errors import ConfigurationError
 with session({"spark.remote": "local[2]", **json.loads(sys.argv.pop(1))}, name="connect") as spark:
     assert "connect" in type(spark).__module__, type(spark)
@@ -96,7 +96,7 @@ def test_errors_of_a_query_are_the_same_through_spark_connect(lake: Lake, topic:
 
 READS = """
 import sys
-from connector.spark import isolated, session
+from connector.spark.session import isolated, session
 quick = {"kafka.default.api.timeout.ms": "300", "kafka.request.timeout.ms": "300", "kafka.retries": "0"}
 login = {"kafka.sasl.mechanism": "PLAIN", "kafka.security.protocol": "SASL_PLAINTEXT"}
 jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="hunter2\\"3";'

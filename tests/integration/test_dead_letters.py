@@ -12,7 +12,7 @@ from kafka import KafkaProducer
 from typer.testing import CliRunner
 
 from connector.audit import audit
-from connector.cli import app
+from connector.cli.app import app
 from connector.config import parse
 from connector.protocol.steps import Event, Step
 from sinks.errors import BadRecord, ConfigurationError, TooManyDeadLetters

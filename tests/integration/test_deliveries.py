@@ -15,9 +15,9 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from connector import Pipeline
 from connector.delivery import handover
-from connector.delivery.work import Delivered
+from connector.delivery.ports import Delivered
 from connector.protocol.steps import Event, Step
-from connector.source import KafkaSource
+from connector.source.topics import KafkaSource
 from sinks.errors import BadRecord, GroupActive, OffsetsLost
 
 QUICK = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "1000", "auto.commit.interval.ms": "500"}

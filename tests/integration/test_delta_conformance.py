@@ -9,15 +9,15 @@ import pytest
 from another_engine import query
 from conftest import own_session
 
-from connector.spark import from_ddl
+from connector.spark.compat import from_ddl
 from sinks.conformance import SinkConformance, TwoPhaseConformance
 from sinks.delta.append import DeltaAppend
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.history import DeltaHistory, VersionColumns
-from sinks.delta.merge import UpsertRule
 from sinks.delta.table import DeltaTable
 from sinks.delta.two_phase import TwoPhaseDelta
 from sinks.delta.upsert import DeltaUpsert
+from sinks.delta.upsert_rule import UpsertRule
 from sinks.errors import KeyMoved
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ import typer
 import yaml
 from conftest import Store
 
-from connector.cli import app
+from connector.cli.app import app
 from connector.config import load
 from connector.emr.jobs import Run, command
 
@@ -209,7 +209,7 @@ def test_a_wheel_task_takes_a_good_end_for_one(command: list[str], ended_well: b
 import sys
 from IPython.core.interactiveshell import InteractiveShell
 sys.argv = ["lakelock", *{command}]
-cell = "from connector.cli import main; main()"
+cell = "from connector.cli.app import main; main()"
 print("ended well:", InteractiveShell.instance().run_cell(cell).success, file=sys.stderr)
 """
     environment = {**os.environ, "PYTHONPATH": str(DEPLOY.parent)}

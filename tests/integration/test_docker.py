@@ -15,7 +15,7 @@ import pytest
 import yaml
 from conftest import Store, wait_until
 
-from connector.lab.broker import Broker
+from connector.lab.bench.broker import Broker
 
 DOCKER = Path(__file__).parents[2] / "docker"
 COMPOSE: dict[str, Any] = yaml.safe_load((DOCKER / "compose.yaml").read_text(encoding="utf-8"))

@@ -24,10 +24,11 @@ from conftest import Store, Topic, wait_until
 from deltalake import DeltaTable
 from typer.testing import CliRunner
 
-from connector import jars
-from connector.cli import app
-from connector.emr import commands, driver_log
+from connector.cli import emr as commands
+from connector.cli.app import app
+from connector.emr import driver_log
 from connector.emr.jobs import Run, ServerlessJob
+from connector.spark import jars
 
 ROLE = "arn:aws:iam::123456789012:role/lakelock-job"
 PIPELINE = """

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from connector import Pipeline
-from connector.lab.broker import Broker
-from connector.lab.data import flight_key, flight_value, flights, produce
+from connector.lab.bench.broker import Broker
+from connector.lab.bench.data import flight_key, flight_value, flights, produce
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -23,7 +23,7 @@ from streams import Write, source, started
 import connector
 from connector.audit import audit
 from connector.config import parse
-from connector.lab.faults import kill_group
+from connector.lab.bench.faults import kill_group
 from connector.protocol.steps import Event, Step
 
 pytestmark = pytest.mark.classic("foreach_batch is refused there, see test_connect")

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from connector.decode.format import problem_of
 from connector.decode.json import Json
-from connector.spark import from_ddl
+from connector.spark.compat import from_ddl
 from sinks.errors import BadRecord, ConfigurationError
 
 pytestmark = pytest.mark.compiled

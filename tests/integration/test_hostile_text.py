@@ -26,8 +26,8 @@ from upserts import SEEDS, Record, Table
 from connector import Pipeline, foreach_batch
 from connector.audit import audit
 from connector.config import parse
-from connector.jars import built_for
-from connector.spark import from_ddl
+from connector.spark.compat import from_ddl
+from connector.spark.jars import built_for
 from sinks.delta.values import digits_sql, value_sql
 from sinks.errors import BadRecord
 

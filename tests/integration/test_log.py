@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from conftest import own_session
 
-from connector.log import Log
+from connector.engine.coordinator_log import Log
 from connector.protocol.two_phase import Row, State
 from sinks.contract import Epoch, Prepared
 from sinks.errors import CommitUnknown

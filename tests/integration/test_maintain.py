@@ -19,15 +19,15 @@ from conftest import Lake, Store, Topic, wait_until
 from typer.testing import CliRunner
 
 from connector import Pipeline
-from connector.cli import app
-from connector.maintain import Cleared, maintain
+from connector.cli.app import app
+from connector.cli.tables import print_upkeep
+from connector.operations.history import past
+from connector.operations.maintain import Cleared, maintain
+from connector.operations.snapshot import snapshot_of
 from connector.protocol.steps import Event, Step
 from connector.protocol.two_phase import Did
-from connector.shown import print_upkeep
-from connector.snapshot import snapshot_of
-from connector.watch.past import past
 from sinks.delta.change_log import FOLDER as CHANGES
-from sinks.delta.upkeep import Upkeep
+from sinks.delta.maintenance import Upkeep
 from sinks.errors import ConfigurationError, Fenced
 
 ON_READ = {"sink": {"merge": "on_read"}}
@@ -186,7 +186,7 @@ def test_files_that_a_run_rewrites_all_the_time_are_left_and_the_rest_is_done(
     def rewritten(_: object) -> None:
         raise RuntimeError("[DELTA_CONCURRENT_DELETE_READ] A concurrent MERGE removed files")
 
-    monkeypatch.setattr("sinks.delta.upkeep._compact", rewritten)
+    monkeypatch.setattr("sinks.delta.maintenance._compact", rewritten)
     (done,) = upkeep(lake).values()
     assert (done.into, done.unused, old.exists()) == (0, 1, False)
     assert done.small > 1

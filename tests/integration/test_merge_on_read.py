@@ -19,12 +19,12 @@ from suites import draws
 from upserts import SEEDS, Model, Record, Table, by_offset, by_sequence
 
 from connector import Pipeline, read
-from connector.lab.faults import Moment, wait_for
+from connector.lab.bench.faults import Moment, wait_for
 from connector.protocol.steps import Event, Step
 from sinks.contract import Epoch
-from sinks.delta import on_read
+from sinks.delta import merge_on_read as on_read
 from sinks.delta.change_log import FOLDER, ChangeLog
-from sinks.delta.on_read import MergeOnRead
+from sinks.delta.merge_on_read import MergeOnRead
 from sinks.errors import ConfigurationError, Fenced, KeyMoved, PositionMismatch
 from sinks.offsets import Offsets, TopicPartition
 
@@ -191,7 +191,7 @@ def test_killed_around_a_fold(kill: Step | Moment, lake: Lake, topic: Topic) -> 
     topic.send(("b", None))
     file = lake.file("upsert", **options(fold={"epochs": 1}))
     if isinstance(kill, Step):
-        run = start("connector.lab.faults", file, kill.value, 2, "SIGKILL")
+        run = start("connector.lab.bench.faults", file, kill.value, 2, "SIGKILL")
     else:
         run = start("connector", "run", file)
         seen = wait_for(kill, lake.path("upsert"), 2, going_on=lambda: run.poll() is None)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from conftest import Lake, Topic
 
-from connector import jars
+from connector.spark import jars
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,17 +45,18 @@ def python(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
-def test_nothing_but_the_two_packages_lands_in_site_packages(built: Path) -> None:
+def test_nothing_but_the_three_packages_lands_in_site_packages(built: Path) -> None:
     (wheel,) = built.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    assert {name.split("/")[0] for name in names} == {"connector", "sinks", "lakelock-0.1.0.dist-info"}
+    assert {name.split("/")[0] for name in names} == {"lakelock", "connector", "sinks", "lakelock-0.1.0.dist-info"}
     for needed in (
+        "lakelock/py.typed",
         "connector/py.typed",
         "sinks/py.typed",
-        "connector/pipeline.yaml",
+        "connector/cli/pipeline.yaml",
         "connector/examples/word_count.yaml",
-        "connector/jars/spark.xml",
-        "connector/log4j2.properties",
+        "connector/spark/jars/spark.xml",
+        "connector/spark/log4j2.properties",
         "connector/ui/templates/pipelines.html",
         "connector/ui/static/style.css",
         "connector/ui/static/refresh.js",

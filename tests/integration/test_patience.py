@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from conftest import Lake, Topic, wait_until
 
-from connector.lab.broker import Broker
+from connector.lab.bench.broker import Broker
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from connector import Pipeline
 from connector.protocol.steps import Event, Step
-from connector.spark import isolated
+from connector.spark.session import isolated
 
 KINDS = ("append", "upsert")
 

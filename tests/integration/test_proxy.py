@@ -10,9 +10,9 @@ import pytest
 from conftest import wait_until
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from connector.lab.broker import Broker
-from connector.lab.data import produce
-from connector.lab.proxy import PRODUCE, Proxy
+from connector.lab.bench.broker import Broker
+from connector.lab.bench.data import produce
+from connector.lab.bench.proxy import PRODUCE, Proxy
 from sinks.errors import ConfigurationError
 
 FETCH = 1

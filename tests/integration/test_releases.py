@@ -19,10 +19,10 @@ from typer.testing import CliRunner
 
 from connector import Pipeline
 from connector.audit import audit
-from connector.cli import app
+from connector.cli.app import app
 from connector.config import parse
-from connector.log import FORMAT as LOG_FORMAT
-from connector.log import Log
+from connector.engine.coordinator_log import FORMAT as LOG_FORMAT
+from connector.engine.coordinator_log import Log
 from sinks.delta.metadata import FORMAT
 from sinks.errors import UnsupportedFormat
 

@@ -10,7 +10,7 @@ from audits import counts, verify
 from conftest import Lake, Topic
 from typer.testing import CliRunner
 
-from connector.cli import app
+from connector.cli.app import app
 from connector.protocol.steps import Event, Step
 from sinks.contract import Committed, Epoch
 from sinks.delta.commit import PipelineCommits

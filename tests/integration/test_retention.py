@@ -9,7 +9,7 @@ from conftest import Lake, Topic, forget_history
 from typer.testing import CliRunner
 
 from connector.audit.claim import At
-from connector.cli import app
+from connector.cli.app import app
 from connector.protocol.steps import Event, Step
 from sinks.errors import OffsetsLost
 

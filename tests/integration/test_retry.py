@@ -10,9 +10,9 @@ from conftest import Lake, Topic
 from kafka import KafkaConsumer, KafkaProducer
 from typer.testing import CliRunner
 
-from connector.cli import app
+from connector.cli.app import app
+from connector.operations.dead_letters import Retried
 from connector.protocol.steps import Event, Observer, Step
-from connector.retry import Retried
 from sinks.errors import Fenced, TopicMissing
 
 N, S = '{"k": "%s", "n": %d}', '{"k": "%s", "n": "%s"}'

@@ -14,12 +14,12 @@ from pages import ROOT, Reader, blocks
 from typer.testing import CliRunner
 
 from connector import Pipeline
-from connector.cli import app
+from connector.cli.app import app
 from connector.config import load
-from connector.lab.broker import Broker
+from connector.lab.bench.broker import Broker
 from connector.mirror.translate import translate
+from connector.operations.status import Status
 from connector.protocol.steps import Event, Step
-from connector.status import Status
 from sinks.errors import ConfigurationError, NotMirrored
 from sinks.offsets import OffsetRange
 

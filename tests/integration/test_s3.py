@@ -14,11 +14,11 @@ from conftest import Lake, Store, Topic, wait_until
 from pyspark.sql import SparkSession
 
 from connector import Pipeline
-from connector.lab.pipelines import SHORT_LIVED
-from connector.lab.s3proxy import Odds, Request, S3Proxy, slow_commits, unconditional
+from connector.lab.bench.pipelines import SHORT_LIVED
+from connector.lab.bench.s3proxy import Odds, Request, S3Proxy, slow_commits, unconditional
 from connector.protocol.steps import Event, Step
 from sinks.errors import ConfigurationError, UnsafeStore
-from sinks.staging import Staging
+from sinks.spark.staging import Staging
 
 pytestmark = pytest.mark.spark4("S3A's conditional writes")
 
@@ -192,7 +192,7 @@ WRITER = """
 import sys, time
 from pathlib import Path
 from pyspark.errors import PySparkException
-from connector.spark import session
+from connector.spark.session import session
 
 number, turns, folder, tables, *pairs = sys.argv[1:]
 with session(dict(pair.split("=", 1) for pair in pairs), name=number) as spark:

@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 
 from connector.audit import audit
 from connector.protocol.steps import Event, Step
-from connector.spark import from_ddl
+from connector.spark.compat import from_ddl
 from sinks.errors import BadRecord, SchemaMismatch
-from sinks.evolution import differences, narrowed
+from sinks.spark.schema_changes import differences, narrowed
 
 
 def columns(lake: Lake, kind: str = "append") -> dict[str, str]:

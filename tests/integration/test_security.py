@@ -19,8 +19,8 @@ from secured import MARK, PASSWORD, PLAIN_USER, VARIABLE, Secured, quoted, secur
 from connector import Pipeline
 from connector.audit import audit
 from connector.config import load
-from connector.lab.pipelines import SHORT_LIVED
-from connector.source import KafkaSource
+from connector.lab.bench.pipelines import SHORT_LIVED
+from connector.source.topics import KafkaSource
 from sinks.errors import AuthenticationFailed, BrokerUnreachable, LakelockError, NotAuthorized, TlsFailed
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
@@ -256,7 +256,7 @@ def test_no_secret_is_printed_or_written_anywhere(locked_lake: Lake, place: Secu
 
 IN_A_PROCESS = """
 import os, sys, pathlib
-from connector.spark import session
+from connector.spark.session import session
 
 def read_by_others():
     for process in pathlib.Path("/proc").iterdir():

@@ -6,9 +6,9 @@ import pytest
 from conftest import Lake, lakelock
 from pyspark.sql import SparkSession
 
-from connector.lab.pipelines import SHORT_LIVED
+from connector.lab.bench.pipelines import SHORT_LIVED
 from sinks.errors import ConfigurationError, UnsafeStore
-from sinks.s3a import LOG_STORES, require_conditional_writes
+from sinks.s3.hadoop import LOG_STORES, require_conditional_writes
 
 pytestmark = pytest.mark.spark35
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sinks.errors import PreparedLost
-from sinks.staging import Staging
+from sinks.spark.staging import Staging
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

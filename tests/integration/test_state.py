@@ -15,11 +15,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from connector.jars import built_for
+from connector.spark.jars import built_for
+from connector.spark.tuning import INTERPRETED
 from connector.state import NAMES, Monoid, aggregate, bound, check_laws
-from connector.tuning import INTERPRETED
-from sinks.raised import raised
-from sinks.settings import with_settings
+from sinks.spark.row_errors import raised
+from sinks.spark.settings import with_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -9,7 +9,7 @@ from another_engine import query
 from conftest import Lake, Topic
 
 from connector import Pipeline
-from connector.rewind import Rewind
+from connector.operations.rewind import Rewind
 from sinks.errors import ConfigurationError, Fenced, OffsetsLost, PositionMismatch
 
 SCHEMA = "k STRING, n INT, t TIMESTAMP"

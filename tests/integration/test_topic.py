@@ -32,7 +32,7 @@ from sinks.errors import (
     TopicMissing,
 )
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
-from sinks.staging import Staging
+from sinks.spark.staging import Staging
 from sinks.topic import KafkaTopic
 from sinks.topic.messages import OVERHEAD
 from sinks.topic.transaction import Transaction
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kafka import KafkaConsumer
     from pyspark.sql import DataFrame, SparkSession
 
-    from connector.lab.broker import Broker
+    from connector.lab.bench.broker import Broker
 
 SCHEMA = "k STRING, _topic STRING, _partition INT, _offset BIGINT, _timestamp TIMESTAMP"
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)

@@ -13,9 +13,9 @@ from kafka.structs import TopicPartition
 
 from connector.audit import audit
 from connector.config import parse
-from connector.lab.broker import Broker
+from connector.lab.bench.broker import Broker
 from connector.protocol.steps import Event, Step
-from connector.source import KafkaSource
+from connector.source.topics import KafkaSource
 from sinks.errors import TopicMissing, TopicRecreated
 
 
@@ -167,7 +167,7 @@ def test_a_broker_that_is_killed_and_comes_back_while_it_is_read_costs_time_only
 
 @pytest.mark.breadth
 def test_a_broker_that_restarts_is_waited_for(own: Broker, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("connector.source.ANSWER_WITHIN_MS", 60_000)  # a start takes longer than usual in tests
+    monkeypatch.setattr("connector.source.topics.ANSWER_WITHIN_MS", 60_000)  # a start takes longer than usual in tests
     own.create_topic("patience", 1)
     topic = Topic(own, "patience")
     topic.send_rows(some(0, 3))

@@ -11,7 +11,7 @@ from conftest import Lake
 
 from connector.audit import audit
 from connector.config import parse
-from connector.lab.broker import Broker
+from connector.lab.bench.broker import Broker
 from sinks.errors import OffsetsLost
 
 

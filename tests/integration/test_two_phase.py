@@ -13,8 +13,9 @@ import pytest
 from another_engine import query
 from typer.testing import CliRunner
 
-from connector import ConfigurationError, Fenced, Pipeline, snapshot
-from connector.cli import app
+from connector import ConfigurationError, Fenced, Pipeline
+from connector.cli.app import app
+from connector.operations import snapshot
 from connector.protocol.steps import Event, Step
 from connector.protocol.two_phase import Did, Found
 from sinks.errors import BadRecord, Diverged, KeyMoved, PositionMismatch

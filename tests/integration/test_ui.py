@@ -14,7 +14,7 @@ from conftest import wait_until
 from typer.testing import CliRunner
 
 from connector import Pipeline
-from connector.cli import app
+from connector.cli.app import app
 
 if TYPE_CHECKING:
     from conftest import Lake

@@ -12,9 +12,9 @@ from hypothesis import given
 from suites import draws
 from upserts import SEEDS, Model, Record, Table, by_offset, by_sequence
 
-from connector.member import GroupMember
 from connector.protocol.steps import Step
-from sinks.delta.clauses import Merge
+from connector.source.group_member import GroupMember
+from sinks.delta.merge import Merge
 from sinks.delta.table import DeltaTable
 from sinks.delta.tombstones import FOLDER, Tombstones
 from sinks.errors import BadRecord, ConfigurationError, KeyMoved, SchemaMismatch

@@ -20,7 +20,7 @@ from pathlib import Path
 import yaml
 from kafka import KafkaAdminClient, KafkaProducer
 
-from connector.lab.broker import Broker
+from connector.lab.bench.broker import Broker
 
 HERE = Path(__file__).parent
 TOPIC = "readings"
@@ -89,7 +89,7 @@ def make(folder: Path, code: Path, names: list[str], *, packed: bool) -> None:
 
 if __name__ == "__main__":
     name, code = sys.argv[1], Path(sys.argv[2] if len(sys.argv) > 2 else HERE.parents[1])
-    several = (code / "connector" / "coordinator.py").exists()
+    several = any((code / "connector").rglob("coordinator.py"))
     with tempfile.TemporaryDirectory() as made:
         make(Path(made), code, ["append", "latest", *(["both"] if several else [])], packed="packed" in name)
         with tarfile.open(HERE / f"{name}.tar.gz", "x:gz") as kept:

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import sinks.errors
-from connector.metrics import PHASES, STATES, Metrics
+from connector.telemetry.metrics import PHASES, STATES, Metrics
 
 ROOT = Path(__file__).parents[2]
 ALERTS = yaml.safe_load((ROOT / "docker" / "alerts.yml").read_text(encoding="utf-8"))

@@ -13,9 +13,9 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 from tenacity.wait import wait_base
 
 from connector.config.registry import ConfluentRegistry
-from connector.decode.registry import Part, WriterSchema
-from connector.decode.schema import parse
-from connector.decode.wire import ConfluentWire
+from connector.decode.avro_schema import parse
+from connector.decode.registry.registry import Part, WriterSchema
+from connector.decode.registry.wire_format import ConfluentWire
 from sinks.errors import ConfigurationError, RegistryUnreachable, UnknownSchema, UnusableSchema
 
 _TIMEOUT = (5, 15)

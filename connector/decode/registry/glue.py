@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from connector.config.registry import GlueOptions
-from connector.decode.registry import Part, WriterSchema
-from connector.decode.schema import parse
-from connector.decode.wire import GlueWire
+from connector.decode.avro_schema import parse
+from connector.decode.registry.registry import Part, WriterSchema
+from connector.decode.registry.wire_format import GlueWire
 from sinks.errors import ConfigurationError, RegistryUnreachable, UnknownSchema, UnusableSchema
 
 _ATTEMPTS = 8

@@ -63,9 +63,9 @@ class Parts:
 def main() -> None:
     parts = Parts(float(sys.argv[2]))
     # What the command imports.
-    import connector.assembly as assembly
-    import connector.cli
-    from connector.source import KafkaSource
+    import connector.cli.app
+    import connector.engine.assembly as assembly
+    from connector.source.topics import KafkaSource
     from sinks.delta.commit import PipelineCommits
 
     parts.add("imports", RUNNING)

@@ -21,8 +21,8 @@ from registry import registry_server
 from benchmarks.measure import Figures, Ratio, Run, Work, WrongResult, alternating
 from benchmarks.stage import Stage, in_a_process
 from connector.config import parse
-from connector.parts import decoders
-from connector.spark import session
+from connector.engine.decoders import decoders
+from connector.spark.session import session
 
 COLUMNS = (
     "id BIGINT, customer STRING, city STRING, amount DOUBLE, quantity INT, paid BOOLEAN, note STRING, created BIGINT"

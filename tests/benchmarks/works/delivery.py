@@ -19,7 +19,7 @@ from benchmarks.data import Content, Topic, check
 from benchmarks.measure import Figures, Ratio, Run, Work, alternating
 from benchmarks.stage import Stage, in_a_process
 from connector.protocol.steps import Step
-from connector.spark import session
+from connector.spark.session import session
 
 KEYS = 5_000
 DELIVERIES = ("auto_commit", "manual_commit", "idempotent", "transactional")

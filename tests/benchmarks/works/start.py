@@ -14,7 +14,7 @@ from benchmarks import ours
 from benchmarks.data import SCHEMA, Topic
 from benchmarks.measure import OURS, Figures, Ratio, Run, Work, alternating
 from benchmarks.stage import Stage
-from connector import jars
+from connector.spark import jars
 
 BARE, APART = "bare PySpark script", "lakelock, taken apart"
 SCRIPTS = Path(__file__).parents[1] / "scripts"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from connector.jars import archive
+from connector.spark.jars import archive
 from sinks.errors import JarsMissing
 
 

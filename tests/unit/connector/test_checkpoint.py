@@ -2,7 +2,7 @@
 
 import pytest
 
-from connector.checkpoint import initial, logged
+from connector.streaming.checkpoint import initial, logged
 from sinks.offsets import Offsets, TopicPartition
 
 SPARKS = '{"batchWatermarkMs":0,"batchTimestampMs":1795402449137,"conf":{}}'

@@ -47,7 +47,7 @@ def test_the_smallest_file_has_safe_defaults() -> None:
 def test_the_file_that_init_writes_is_valid() -> None:
     import connector
 
-    written = Path(connector.__file__).parent / "pipeline.yaml"
+    written = Path(connector.__file__).parent / "cli" / "pipeline.yaml"
     assert load(written).name == "latest_flights"
 
 

@@ -9,13 +9,13 @@ from typing import Any
 
 from fakes import Group, Topic
 
-from connector.coordinator import Coordinator
+from connector.delivery.ports import Work
+from connector.delivery.retries import Patience
 from connector.delivery.transactional import deliver
-from connector.delivery.work import Work
-from connector.patience import Patience
+from connector.engine.coordinator import Coordinator
 from connector.protocol.steps import Event, Step
 from connector.protocol.two_phase import LogHeld, Row, State
-from connector.report import RunReport
+from connector.telemetry.run_report import RunReport
 from sinks.contract import Epoch, Prepared
 from sinks.errors import Fenced, StoreUnreachable
 from sinks.memory import MemoryPlace, MemoryTwoPhase

@@ -13,9 +13,9 @@ from kafka.errors import (
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as KafkaPartition
 
-from connector import group as module
 from connector.config import parse
-from connector.group import ConsumerGroup
+from connector.source import consumer_group as module
+from connector.source.consumer_group import ConsumerGroup
 from sinks.errors import BrokerUnreachable, GroupActive, NotAuthorized
 from sinks.offsets import Offsets, TopicPartition
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from connector import jars
-from connector.jars import built_for
-from connector.spark import _jars as spark_jars
+from connector.spark import jars
+from connector.spark.jars import built_for
+from connector.spark.session import _jars as spark_jars
 from sinks.errors import ConfigurationError, JarsMissing
 
 POM = Path(jars.__file__).parent
@@ -192,7 +192,7 @@ def test_the_log_stores_jar_was_built_from_the_source_next_to_it() -> None:
 def installed(monkeypatch: pytest.MonkeyPatch, spark: str, delta: str) -> None:
     versions = {"pyspark": spark, "delta-spark": delta}
     monkeypatch.setattr(built_for, "version", versions.__getitem__)
-    monkeypatch.setattr("connector.spark.version", versions.__getitem__)
+    monkeypatch.setattr("connector.spark.session.version", versions.__getitem__)
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ import pytest
 from sent import Sent, receiver
 
 from connector.config import PipelineConfig, parse
-from connector.lineage import lineage
-from connector.monitoring import monitored
 from connector.protocol.steps import Event, Step
+from connector.telemetry.exporters import monitored
+from connector.telemetry.lineage import lineage
 from sinks.contract import Committed, Epoch
 from sinks.errors import BrokerUnreachable, ConfigurationError
 from sinks.offsets import OffsetRange, Offsets, TopicPartition

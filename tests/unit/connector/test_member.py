@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from kafka.errors import CommitFailedError, KafkaError, OffsetOutOfRangeError
 from kafka.structs import TopicPartition as KafkaPartition
 
-from connector import member as module
 from connector.config import parse
-from connector.member import GroupMember, _Part
 from connector.protocol.recover import Remaining, Remains, TopicsHeld
 from connector.protocol.steps import Event, Step
+from connector.source import group_member as module
+from connector.source.group_member import GroupMember, _Part
 from sinks.contract import Epoch, Position
 from sinks.errors import BrokerUnreachable, ConfigurationError, OffsetsLost
 from sinks.offsets import Offsets, TopicPartition

@@ -13,12 +13,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from sent import Sent, receiver
 
 from connector.config import PipelineConfig, Pushgateway, parse
-from connector.metrics import PHASES, STATES, Metrics
-from connector.monitoring import monitored, pushed
 from connector.protocol.steps import Event, Step
-from sinks.clock import Clock, Seen
+from connector.telemetry.exporters import monitored, pushed
+from connector.telemetry.metrics import PHASES, STATES, Metrics
 from sinks.contract import Committed, Epoch, Position
 from sinks.errors import BadRecord, BrokerUnreachable, ConfigurationError, Fenced
+from sinks.event_time import Clock, Seen
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 AT = TopicPartition("t", 0)

@@ -14,13 +14,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from connector.cli import app
+from connector.cli.app import app
 from connector.config import parse
 from connector.mirror import translate
 from connector.mirror.compare import NotFound, Record, find
-from connector.mirror.translation import Translation, translated
+from connector.operations.status import Status
 from connector.protocol.recover import TopicsHeld
-from connector.status import Status
+from connector.source.translated_offsets import Translation, translated
 from sinks.contract import Position
 from sinks.errors import ConfigurationError, NotMirrored, UnsupportedFormat
 from sinks.offsets import Offsets, TopicPartition

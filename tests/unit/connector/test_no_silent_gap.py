@@ -13,8 +13,8 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from connector.audit.claim import At, Metadata, claimed, metadata
+from connector.delivery.ports import Work
 from connector.delivery.transactional import deliver
-from connector.delivery.work import Work
 from connector.protocol.recover import refuse_refilled
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta.metadata import CommitMetadata

@@ -6,10 +6,10 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from rich.console import Console
 
-from connector.logs import json_lines
-from connector.observe import Done, Observed
-from connector.progress import now, progress, span
 from connector.protocol.steps import Event, Step
+from connector.telemetry.json_lines import json_lines
+from connector.telemetry.progress import now, progress, span
+from connector.telemetry.tracker import Done, Observed
 from sinks.contract import Committed, Epoch
 from sinks.errors import BrokerUnreachable
 from sinks.offsets import OffsetRange, Offsets, TopicPartition

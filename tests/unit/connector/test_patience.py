@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from connector.patience import Patience, passes, patiently
+from connector.delivery.retries import Patience, passes, patiently
 from sinks.errors import BadRecord, BrokerUnreachable, CommitUnknown, Fenced
 
 QUICK = Patience(attempts=3, longest_wait=timedelta(milliseconds=1))

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from connector.delivery.work import Delivered
+from connector.delivery.ports import Delivered
 from connector.protocol.steps import Event, Step
-from connector.report import RunReport
+from connector.telemetry.run_report import RunReport
 from sinks.contract import Committed, Epoch, Position
 from sinks.errors import BrokerUnreachable, ConfigurationError, Fenced
 from sinks.offsets import OffsetRange, Offsets, TopicPartition

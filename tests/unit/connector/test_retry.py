@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from connector.config import PipelineConfig, parse
-from connector.letters import letters_place
-from connector.retry import refuse_unfit
+from connector.operations.dead_letters import letters_place, refuse_unfit
 from sinks.errors import ConfigurationError
 
 UPSERT = {"type": "delta_upsert", "path": "lake/p", "key": "a"}

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from connector.rewind import given_up, undo
+from connector.engine.undo import undo
+from connector.operations.rewind import given_up
 from sinks.contract import Committed, Position
 from sinks.errors import SinkError, TopicRecreated
 from sinks.offsets import OffsetRange, Offsets, TopicPartition

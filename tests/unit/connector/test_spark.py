@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from connector.java import QUICK_START
-from connector.spark import _added, _defaults, needs
+from connector.spark.compat import needs
+from connector.spark.java import QUICK_START
+from connector.spark.session import _added, _defaults
 from sinks.errors import ConfigurationError
 
 

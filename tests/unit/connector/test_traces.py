@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from sent import Sent, receiver
 
 from connector.protocol.steps import Event, Step
-from connector.traces import Traces, traced
+from connector.telemetry.traces import Traces, traced
 from sinks.contract import Committed, Epoch
 from sinks.errors import BrokerUnreachable, ConfigurationError
 from sinks.offsets import OffsetRange, Offsets, TopicPartition

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from connector.tuning import TUNING, tuned
+from connector.spark.tuning import TUNING, tuned
 
 WHOLE_STAGE, FACTORY = "spark.sql.codegen.wholeStage", "spark.sql.codegen.factoryMode"
 

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta, timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sinks.clock import Clock, Seen
+from sinks.event_time import Clock, Seen
 from sinks.offsets import TopicPartition
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)

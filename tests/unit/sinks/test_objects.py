@@ -31,10 +31,10 @@ from sinks.objects import S3Objects
 from sinks.objects.bucket import Bucket
 from sinks.objects.layout import NULL, Layout, folder, newest
 from sinks.objects.receipts import Receipts
-from sinks.objects.trouble import about
+from sinks.objects.refusals import about
 from sinks.objects.upload import METADATA, Receipt, Target, Upload, uploaded
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
-from sinks.s3 import S3Options, bucket_and_prefix, client
+from sinks.s3.client import S3Options, bucket_and_prefix, client
 
 MIB = 1024 * 1024
 OPTIONS = S3Options(region="us-east-1", max_attempts=1)

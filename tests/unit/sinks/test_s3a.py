@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from conftest import Store
 
-from connector.lab.s3proxy import Odds, Request, S3Proxy, unconditional
-from sinks import s3a
+from connector.lab.bench.s3proxy import Odds, Request, S3Proxy, unconditional
 from sinks.errors import ConfigurationError, SinkError, UnsafeStore
-from sinks.files import folders, remove
+from sinks.s3 import hadoop as s3a
+from sinks.spark.files import folders, remove
 
 LOG_STORE = "spark.delta.logStore.s3a.impl"
 

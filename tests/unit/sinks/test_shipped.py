@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import sinks
-from sinks import shipped
+from sinks.spark import worker_code as shipped
 
 IMPORTS = """
 import sys

@@ -8,7 +8,7 @@ from hostile import PIECES, TEXTS
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sinks.raised import identifier, literal
+from sinks.spark.sql import identifier, literal
 
 ANY = TEXTS | st.text()
 AS_BYTES = re.compile(r"CAST\(X'([0-9a-f]*)' AS STRING\)")

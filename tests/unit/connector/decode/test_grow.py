@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from connector.decode.grow import grown, new_fields
-from connector.decode.schema import misfit, parse
+from connector.decode.avro_evolution import grown, new_fields
+from connector.decode.avro_schema import misfit, parse
 
 
 def record(name: str, **fields: Any) -> dict[str, Any]:

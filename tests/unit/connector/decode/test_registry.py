@@ -16,7 +16,7 @@ from tenacity import wait_none
 from connector.config.registry import ConfluentRegistry, GlueOptions
 from connector.decode.registry.confluent import Confluent
 from connector.decode.registry.glue import Glue
-from connector.decode.wire import ConfluentWire, GlueWire
+from connector.decode.registry.wire_format import ConfluentWire, GlueWire
 from sinks.errors import ConfigurationError, RegistryUnreachable, UnknownSchema, UnusableSchema
 
 INT = {"id": 7, "schema": '"int"'}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from connector.decode.schema import misfit, parse
+from connector.decode.avro_schema import misfit, parse
 from sinks.errors import UnusableSchema
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connector.delivery import auto_commit, idempotent, manual_commit
-from connector.delivery.work import Delivered, GroupWork
+from connector.delivery.ports import Delivered, GroupWork
 from sinks.contract import Epoch
 from sinks.memory import Record
 

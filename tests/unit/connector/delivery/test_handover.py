@@ -11,7 +11,7 @@ from fakes import Crash, Group, Member, Steps, Topic
 
 from connector.delivery import auto_commit, handover, manual_commit, transactional
 from connector.delivery.handover import hand_over
-from connector.delivery.work import GroupWork, Work
+from connector.delivery.ports import GroupWork, Work
 from connector.protocol.steps import Event, Step
 from sinks.contract import Committed, Epoch, Position
 from sinks.errors import GroupActive, OffsetsLost, TopicRecreated

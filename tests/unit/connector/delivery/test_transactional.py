@@ -12,9 +12,9 @@ from fakes import Crash, Group, Topic
 from hypothesis import given
 from hypothesis import strategies as st
 
+from connector.delivery.ports import Work
+from connector.delivery.retries import Patience
 from connector.delivery.transactional import deliver
-from connector.delivery.work import Work
-from connector.patience import Patience
 from connector.protocol.steps import Event, Step
 from sinks.contract import Committed, Epoch
 from sinks.errors import BrokerUnreachable, CommitUnknown, Fenced, PositionMismatch, TopicRecreated

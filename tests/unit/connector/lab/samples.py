@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from connector.lab.history import Happened, History, Row, Sent, Sink, Version
-from connector.lab.words import POINTS
+from connector.lab.check.history import Happened, History, Row, Sent, Sink, Version
+from connector.lab.show.explanations import POINTS
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 TOPIC = "orders"

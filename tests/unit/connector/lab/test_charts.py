@@ -9,10 +9,10 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from unit.connector.lab.samples import every, simulate
 
-from connector.lab.charts import _LOOKS, lag_chart, records_chart
-from connector.lab.checker import judge
+from connector.lab.check.checker import judge
+from connector.lab.check.fates import LEGEND
 from connector.lab.experiment import Run
-from connector.lab.fates import LEGEND
+from connector.lab.show.charts import _LOOKS, lag_chart, records_chart
 
 
 def texts(figure: Figure) -> list[str]:

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unit.connector.lab.samples import SINKS, SKIPPED, every, simulate
 
-from connector.lab import checker
-from connector.lab.checker import ALLOWED, EXPECTED, Anomaly, Kind, Report, Verdict, check, judge, must_show
-from connector.lab.history import Happened, History, Row, Sent, Sink, Version
-from connector.lab.words import POINTS
+from connector.lab.check import checker
+from connector.lab.check.checker import ALLOWED, EXPECTED, Anomaly, Kind, Report, Verdict, check, judge, must_show
+from connector.lab.check.history import Happened, History, Row, Sent, Sink, Version
+from connector.lab.show.explanations import POINTS
 from sinks.offsets import Offsets, TopicPartition
 
 T0 = TopicPartition("t", 0)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from connector.lab.data import FLIGHTS_SCHEMA, Flight, flight_key, flight_value, flights, flights_csv
+from connector.lab.bench.data import FLIGHTS_SCHEMA, Flight, flight_key, flight_value, flights, flights_csv
 from sinks.errors import ConfigurationError
 
 HEADER = (

@@ -1,5 +1,5 @@
+from connector.lab.check.history import Happened
 from connector.lab.experiment import Run
-from connector.lab.history import Happened
 from sinks.offsets import OffsetRange
 
 FIRST = (OffsetRange("t", 0, 0, 10),)

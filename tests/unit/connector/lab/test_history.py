@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unit.connector.lab.samples import every, simulate
 
-from connector.lab.history import Happened, History, Row, Sent, Version
+from connector.lab.check.history import Happened, History, Row, Sent, Version
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 topics = st.sampled_from(["t", 'q"{}', "b\n</script>", "ünï"])

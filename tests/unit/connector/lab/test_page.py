@@ -7,12 +7,12 @@ from html.parser import HTMLParser
 import pytest
 from unit.connector.lab.samples import every, simulate
 
-from connector.lab.checker import Report, Verdict, judge, must_show
-from connector.lab.fates import LEGEND, fates
-from connector.lab.history import Happened, History, Row, Sent, Version
-from connector.lab.page import page
-from connector.lab.picture import picture
-from connector.lab.words import POINTS, what_follows
+from connector.lab.check.checker import Report, Verdict, judge, must_show
+from connector.lab.check.fates import LEGEND, fates
+from connector.lab.check.history import Happened, History, Row, Sent, Version
+from connector.lab.show.explanations import POINTS, what_follows
+from connector.lab.show.page import page
+from connector.lab.show.picture import picture
 from sinks.offsets import OffsetRange, TopicPartition
 
 VOID = {"meta", "br", "col", "link", "img", "input", "hr"}

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from connector.config import parse
-from connector.lab.chaos import plan_faults
-from connector.lab.crew import Journal, park_at, read_journal
-from connector.lab.matrix import CRASH_POINTS, DELIVERIES, Cell, cells
+from connector.lab.bench.crew import Journal, park_at, read_journal
+from connector.lab.trials.chaos import plan_faults
+from connector.lab.trials.matrix import CRASH_POINTS, DELIVERIES, Cell, cells
 from connector.protocol.steps import Event, Step
 from sinks.contract import Epoch
 from sinks.offsets import OffsetRange, Offsets
@@ -87,7 +87,7 @@ def test_a_pipeline_parks_at_its_crash_point_and_says_so() -> None:
 def test_chaos_writes_valid_pipelines(tmp_path: Path) -> None:
     import yaml
 
-    from connector.lab.chaos import PIPELINES, _write_pipeline
+    from connector.lab.trials.chaos import PIPELINES, _write_pipeline
 
     for name in PIPELINES:
         file = _write_pipeline(tmp_path, name, "127.0.0.1:1")

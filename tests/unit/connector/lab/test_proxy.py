@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from connector.lab.proxy import PRODUCE, Frames, Unanswered
+from connector.lab.bench.proxy import PRODUCE, Frames, Unanswered
 
 FETCH = 1
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connector.protocol.pace import Pace
+from connector.protocol.pacing import Pace
 
 
 def latencies(target: float, takes: list[float], arrivals: list[float]) -> tuple[list[float], int]:

@@ -2,11 +2,11 @@ from dataclasses import replace
 from datetime import datetime, timezone
 
 from connector.protocol.recover import TopicsHeld
-from connector.protocol.retire import recreated, retirement
-from sinks.clock import Clock, Seen
+from connector.protocol.recreated import recreated, retirement
 from sinks.contract import Position
+from sinks.event_time import Clock, Seen
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
-from sinks.retired import is_retired, retired, topic_of
+from sinks.recreated import is_retired, retired, topic_of
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 OLD = "#old/t"

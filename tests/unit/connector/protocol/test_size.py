@@ -3,7 +3,7 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connector.protocol.size import FIRST, LEAST, EpochSize
+from connector.protocol.pacing import FIRST, LEAST, EpochSize
 
 TARGET = timedelta(seconds=10)
 MOST = 10_000_000

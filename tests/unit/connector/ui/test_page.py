@@ -12,10 +12,10 @@ from boards import NOW, board
 from flask.testing import FlaskClient
 from typer.testing import CliRunner
 
-from connector.cli import app
+from connector.cli.app import app
 from connector.ui.board import Board, kept
 from connector.ui.page import page
-from connector.watch.look import Fault, Look
+from connector.watch.poll import Fault, Look
 
 
 def client(of: Board | None = None, host: str = "127.0.0.1") -> FlaskClient:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from connector.log import Entry
+from connector.engine.coordinator_log import Entry
+from connector.operations.history import of_commits, of_entries
 from connector.protocol.two_phase import Row, State
-from connector.watch.past import of_commits, of_entries
 from sinks.contract import Epoch, Prepared
 from sinks.delta.metadata import CommitMetadata
 from sinks.delta.position import Commit, Written

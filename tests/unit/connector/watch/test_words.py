@@ -2,9 +2,9 @@ from datetime import datetime, timezone
 
 import pytest
 
+from connector.operations.status import Status
 from connector.protocol.recover import TopicsHeld
-from connector.status import Status
-from connector.watch.words import standing
+from connector.watch.state_words import standing
 from sinks.contract import Position
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from sinks.delta.clauses import Change, Merge
-from sinks.delta.merge import COLUMNS, DELETED_BY, UpsertRule, moved_sql, upserting
+from sinks.delta.merge import Change, Merge
+from sinks.delta.upsert_rule import COLUMNS, DELETED_BY, UpsertRule, moved_sql, upserting
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "merge"
 OFFSETS = ["k", "v", "_topic", "_partition", "_offset"]

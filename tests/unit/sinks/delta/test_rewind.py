@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 
-from sinks.clock import Clock, Seen
 from sinks.delta.metadata import CommitMetadata
 from sinks.delta.position import Commit, lineage
-from sinks.delta.rewind import Target, before_event_time, before_offsets
+from sinks.delta.restore import Target, before_event_time, before_offsets
+from sinks.event_time import Clock, Seen
 from sinks.offsets import Offsets, TopicPartition
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)

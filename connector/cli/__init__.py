@@ -1,0 +1,5 @@
+"""The command ``lakelock``."""
+
+from connector.cli.app import main
+
+__all__ = ["main"]

@@ -1,0 +1,287 @@
+"""The commands ``lakelock emr ...``."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from connector.cli.console import Debug, Set, err, out, reported
+from connector.config import checked_elsewhere
+from connector.emr import driver_log
+from connector.emr.jobs import ENVIRONMENT, ClusterStep, Job, Run, ServerlessJob, State
+from connector.spark import jars
+from sinks.errors import ConfigurationError, LakelockError
+from sinks.s3.client import S3Options, bucket_and_prefix
+from sinks.s3.client import client as s3_client
+
+emr = typer.Typer(
+    name="emr",
+    help="Runs on Amazon EMR: EMR Serverless, or a step of a cluster. docs/deploy.md sets it up.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+_LOG_WITHIN = {"serverless": 120.0, "step": 600.0}
+"""Seconds. EMR Serverless brings logs to S3 when a job ends, a cluster every five minutes."""
+
+
+@emr.callback()
+def about() -> None:
+    """A command of its own, so that there can be more."""
+
+
+@emr.command()
+def submit(
+    set_: Set,
+    file: Annotated[Path, typer.Argument(help="The pipeline file (YAML), on this machine.")],
+    s3_folder: Annotated[
+        str,
+        typer.Option(
+            metavar="S3-URL",
+            help="What the job needs is put here: s3://bucket/lakelock. The job's role has to be able to read it.",
+        ),
+    ],
+    application_id: Annotated[str | None, typer.Option(help="Run it on this application of EMR Serverless.")] = None,
+    role_arn: Annotated[
+        str | None, typer.Option(help="The role that the job has there; with --application-id only.")
+    ] = None,
+    cluster_id: Annotated[str | None, typer.Option(help="Or run it as a step of this cluster: j-...")] = None,
+    archives: Annotated[
+        str | None,
+        typer.Option(
+            metavar="S3-URL", help="Python packages, made by venv-pack: s3://bucket/lakelock/environment.tar.gz."
+        ),
+    ] = None,
+    jars_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--jars", metavar="S3-URLS", help="Jars that EMR lacks, Kafka's and Avro's: with commas, or repeatedly."
+        ),
+    ] = None,
+    conf: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="A setting of Spark; repeatable. A variable of the driver, for ${env:NAME} in the file: "
+            "spark.emr-serverless.driverEnv.NAME=VALUE.",
+        ),
+    ] = None,
+    log_uri: Annotated[
+        str | None,
+        typer.Option(
+            metavar="S3-URL",
+            help="Where the driver's log goes; the cluster's own, or logs/ in --s3-folder, if left out.",
+        ),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Of the job; the pipeline's if left out.")] = None,
+    timeout: Annotated[
+        int | None, typer.Option(min=1, metavar="MINUTES", help="Cancel the job if it takes longer, and end with 1.")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Run a pipeline on EMR, wait for it, and end as it ends: with its last lines and its exit code.
+
+    The file is checked here first; what it refers to as ${env:NAME} or ${file:/path} may be known to the cluster only.
+    Ctrl-C stops the waiting, not the job. To submit it again is always right, also while the first one is at work.
+
+    \b
+      lakelock emr submit flights.yaml --s3-folder s3://jobs/lakelock \\
+        --application-id 00f1abc --role-arn arn:aws:iam::123456789012:role/lakelock \\
+        --archives s3://jobs/lakelock/environment.tar.gz --jars s3://jobs/lakelock/jars/kafka-clients.jar,...
+    """
+    with reported(debug):
+        pipeline = checked_elsewhere(file, set_)
+        settings = _settings(conf or [])
+        folder = _s3(s3_folder, "--s3-folder")
+        logs = _s3(log_uri, "--log-uri") if log_uri else None
+        others = [_s3(jar, "--jars") for each in jars_ or [] for jar in each.split(",")]
+        with _aws():
+            job = _job(application_id, role_arn, cluster_id, logs, folder)
+            s3 = s3_client(S3Options())
+            job.start(
+                Run(
+                    name=name or f"lakelock-{pipeline}",
+                    entry_point=_put(s3, folder, Path(__file__).with_name("emr_driver.py")),
+                    arguments=[
+                        "run",
+                        _put(s3, folder, file),
+                        *(part for each in set_ for part in ("--set", each)),
+                    ],
+                    jars=[_put(s3, folder, jars.LOG_STORE_JAR), *others],
+                    archive=_s3(archives, "--archives").removesuffix(f"#{ENVIRONMENT}") if archives else None,
+                    conf=settings,
+                )
+            )
+            err.print(f"{pipeline}: job {job.id} started. It is shown by: {job.look}", soft_wrap=True)
+            try:
+                end, in_time = _wait(job, pipeline, timeout)
+                within = _LOG_WITHIN["serverless" if application_id else "step"]
+                code = _told(job, s3, end, within)
+            except BaseException as why:
+                err.print(
+                    f"\n{pipeline}: no longer waited for; job {job.id} may go on.\n"
+                    f"look at it: {job.look}\ncancel it:  {job.stop}",
+                    soft_wrap=True,
+                )
+                if isinstance(why, KeyboardInterrupt):
+                    raise typer.Exit(130) from None
+                raise
+        raise typer.Exit(code if in_time else 1)
+
+
+def _job(application: str | None, role: str | None, cluster: str | None, logs: str | None, folder: str) -> Job:
+    if (application is None) == (cluster is None):
+        raise ConfigurationError(
+            "Say where to run it: --application-id (EMR Serverless) or --cluster-id (a step of a cluster).",
+            hint="`aws emr-serverless list-applications` and `aws emr list-clusters --active` list them.",
+        )
+    if cluster is not None:
+        if role is not None:
+            raise ConfigurationError(
+                "--role-arn is for EMR Serverless; a step has the role of its cluster.", hint="Leave it out."
+            )
+        return ClusterStep(_client("emr"), cluster, logs)
+    if role is None:
+        raise ConfigurationError(
+            "--role-arn is missing: the role that the job has on EMR Serverless, to read and write S3.",
+            hint="Give its ARN, arn:aws:iam::<account>:role/<name>; deploy/emr has its policies.",
+        )
+    return ServerlessJob(_client("emr-serverless"), str(application), role, logs or f"{folder}/logs")
+
+
+def _wait(job: Job, pipeline: str, minutes: int | None) -> tuple[State, bool]:
+    """How the job ended, and whether in time. Asked less and less often: at first after a second, at last every ten."""
+    began, every, last, in_time = time.monotonic(), 1.0, "", True
+
+    def line(state: State) -> str:
+        return f"{pipeline}: {state.word}, {time.monotonic() - began:.0f} s"
+
+    with err.status(f"{pipeline}: submitted") as status:
+        while True:
+            state = job.state()
+            if err.is_terminal:
+                status.update(line(state))
+            if state.word != last:
+                last = state.word
+                err.print(line(state) + (f": {escape(state.message)}" if state.message else ""), soft_wrap=True)
+            if state.end is not None:
+                return state, in_time
+            if minutes is not None and in_time and time.monotonic() - began > minutes * 60:
+                err.print(f"{pipeline}: cancelled after {minutes} minutes (--timeout)")
+                job.cancel()
+                in_time = False
+            time.sleep(every)
+            every = min(10.0, every * 1.5)
+
+
+def _told(job: Job, s3: Any, end: State, within: float) -> int:
+    """The exit code, after the driver's last lines were shown."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    fallback = 0 if end.end == "done" else 1
+    url = job.log("stdout")
+    if url is None:
+        err.print("The cluster keeps no logs, so its state is all there is: give --log-uri where it has one.")
+        return fallback
+    try:
+        with err.status(f"waiting for {url}, for up to {within:.0f} s"):
+            log = driver_log.wait_for_end(s3, url, within)
+        code = driver_log.exit_code(log)
+        if code or end.end != "done":
+            err.print(escape(driver_log.read(s3, str(job.log("stderr")))), soft_wrap=True)
+    except (BotoCoreError, ClientError) as error:
+        # The job has ended: that its log may not be read is no fault of the run's.
+        err.print(
+            f"The driver's log can't be read, so the job's state counts: {end.word}. {escape(str(error))}\n"
+            f"Who submits needs s3:GetObject on {url}",
+            soft_wrap=True,
+        )
+        return fallback
+    if log:
+        out.print(escape(log), soft_wrap=True)
+    if code is None:
+        err.print(
+            f"The driver's log doesn't say how the run ended, so the job's state counts: {end.word}. Look at {url} "
+            f"and at: {job.look}",
+            soft_wrap=True,
+        )
+        return fallback
+    return code
+
+
+def _put(s3: Any, folder: str, file: Path) -> str:
+    """Under its checksum: a job that waits for its turn gets the file that it was submitted with."""
+    content = file.read_bytes()
+    bucket, prefix = bucket_and_prefix(folder)
+    key = "/".join(filter(None, [prefix, "files", hashlib.sha256(content).hexdigest()[:16], file.name]))
+    s3.put_object(Bucket=bucket, Key=key, Body=content)
+    return f"s3://{bucket}/{key}"
+
+
+def _s3(url: str, option: str) -> str:
+    try:
+        bucket, prefix = bucket_and_prefix(url)
+    except ConfigurationError:
+        raise ConfigurationError(f"{option}: write s3://bucket/path, not {url!r}.") from None
+    return f"s3://{bucket}/{prefix}".rstrip("/")
+
+
+def _settings(conf: Sequence[str]) -> dict[str, str]:
+    pairs = [each.partition("=") for each in conf]
+    for name, equals, _ in pairs:
+        if not equals or not name.startswith("spark."):
+            raise ConfigurationError(f"--conf {name!r}: write NAME=VALUE, as in spark.executor.memory=4g.")
+    return {name: value for name, _, value in pairs}
+
+
+def _client(service: str) -> Any:
+    import boto3
+    from botocore.config import Config
+
+    return boto3.session.Session().client(
+        service, config=Config(retries={"mode": "standard", "total_max_attempts": 10})
+    )
+
+
+_FIX = {
+    "AccessDenied": "Give who submits the policy deploy/emr/iam/submitter.json, with your names in it.",
+    "NoSuchBucket": "Is --s3-folder right? Its bucket has to be there.",
+    "ResourceNotFound": "Is --application-id right, and of this region? `aws emr-serverless list-applications`.",
+    "InvalidRequest": "Is --cluster-id right, of this region, and not terminated? `aws emr list-clusters --active`.",
+    "ExpiredToken": "Log in to AWS again.",
+}
+
+
+@contextmanager
+def _aws() -> Iterator[None]:
+    """What boto3 raises, as one paragraph with what to do."""
+    from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, NoRegionError
+
+    try:
+        yield
+    except NoCredentialsError:
+        raise ConfigurationError(
+            "There are no credentials for AWS.",
+            hint="Log in as for AWS's own command: `aws configure`, `aws sso login`.",
+        ) from None
+    except NoRegionError:
+        raise ConfigurationError("AWS's region isn't known.", hint="Set AWS_REGION, or AWS_PROFILE.") from None
+    except ClientError as error:
+        code, status = error.response["Error"]["Code"], error.response["ResponseMetadata"].get("HTTPStatusCode", 0)
+        fix = next((fix for start, fix in _FIX.items() if code.startswith(start)), "")
+        kind = ConfigurationError if 400 <= status < 500 and not re.search("Throttl|TooMany", code) else LakelockError
+        raise kind(
+            f"AWS refused {error.operation_name} ({code}): {error.response['Error'].get('Message', '')}", hint=fix
+        ) from None
+    except BotoCoreError as error:
+        raise LakelockError(
+            f"AWS can't be reached: {error}", hint="Look at the network and at AWS_REGION; to submit again is safe."
+        ) from None

@@ -1,0 +1,285 @@
+"""The commands ``lakelock lab ...``."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import JustifyMethod
+from rich.table import Table
+
+from connector.cli.console import err, out, reported
+from connector.lab.check.history import History
+from connector.lab.check.verdict import PROMISES, Report
+from sinks.errors import ConfigurationError
+
+lab = typer.Typer(
+    name="lab",
+    help="The crash lab: real brokers, real Spark, real SIGKILL. See what each delivery loses or repeats.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+_debug: ContextVar[bool] = ContextVar("debug", default=False)
+
+
+@lab.callback()
+def options(debug: Annotated[bool, typer.Option("--debug", help="Show stack traces.")] = False) -> None:
+    _debug.set(debug)
+
+
+def _reported(command: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(command)
+    def run(*arguments: object, **options: object) -> None:
+        with reported(_debug.get()):
+            command(*arguments, **options)
+
+    return run
+
+
+Folder = Annotated[Path, typer.Option("--out", help="Where tables, histories and results go.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, for programs.")]
+
+
+@lab.command()
+@_reported
+def matrix(
+    folder: Folder = Path("lab/matrix"),
+    delivery: Annotated[list[str] | None, typer.Option(help="Only this delivery; may be given several times.")] = None,
+    sink: Annotated[list[str] | None, typer.Option(help="Only this sink: append, upsert.")] = None,
+    crash: Annotated[list[str] | None, typer.Option(help="Only this crash point, as after_write.")] = None,
+    json_: Json = False,
+) -> None:
+    """Crash every delivery x sink x crash point, restart it, and compare what is lost and repeated with the promise.
+
+    Takes five to fifteen minutes, by machine. Writes matrix.html (one page with a picture of each run), matrix.json
+    and the histories.
+    """
+    from connector.lab.show.page import page
+    from connector.lab.trials.matrix import CRASH_POINTS, DELIVERIES, SINKS, cells, run_matrix
+
+    if importlib.util.find_spec("deltalake") is None:
+        raise ConfigurationError(
+            "The lab reads the tables with deltalake, another engine than the one that wrote them, and it isn't "
+            "installed.",
+            hint='pip install "lakelock[demo]"',
+        )
+    chosen = cells(delivery or (), sink or (), crash or ())
+    if not chosen:
+        raise ConfigurationError(
+            "No cell of the matrix is of these deliveries, sinks and crash points.",
+            hint=f"Deliveries: {', '.join(DELIVERIES)}. Sinks: {', '.join(SINKS)}. Crash points: "
+            f"{', '.join(CRASH_POINTS)}.",
+        )
+    _fresh(folder)
+    started = time.monotonic()
+    found = run_matrix(chosen, folder, err)
+    held = all(report.verdict.value == "held" for _, report in found)
+    facts = {"runs": str(len(found)), "seconds": f"{time.monotonic() - started:.0f}"}
+    results = [_cell(each, report) for each, report in found]
+    document = {"held": held, "cells": results}
+    (folder / "matrix.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    (folder / "matrix.html").write_text(page(found, "Lakelock crash lab", facts), encoding="utf-8")
+    if json_:
+        sys.stdout.write(json.dumps(document) + "\n")
+    else:
+        out.print(_matrix_table(results))
+        out.print(f"{folder / 'matrix.html'}: each run as a picture", soft_wrap=True)
+        out.print("[bold]every promise held[/]" if held else "[bold red]NOT as promised[/]")
+    if not held:
+        raise typer.Exit(1)
+
+
+@lab.command()
+@_reported
+def check(
+    history: Annotated[list[Path], typer.Argument(help="Histories that `lab matrix` has kept.")],
+    json_: Json = False,
+) -> None:
+    """Judge kept histories again."""
+    from connector.lab.check.checker import judge, must_show
+
+    cells = []
+    for file in history:
+        try:
+            each = History.load(file)
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(f"{str(file)!r} is no history of the lab: {error}.") from None
+        expects = must_show(each.delivery, each.sink, each.crash_point)
+        cells.append(_cell(each, judge(each, expects=expects)))
+    if json_:
+        sys.stdout.write(json.dumps(cells) + "\n")
+    else:
+        out.print(_matrix_table(cells))
+    if any(cell["verdict"] != "held" for cell in cells):
+        raise typer.Exit(1)
+
+
+@lab.command()
+@_reported
+def scenario(
+    name: Annotated[str | None, typer.Argument(help="Its name; without one, all of them.")] = None,
+    list_: Annotated[bool, typer.Option("--list", help="Only say which there are.")] = False,
+    json_: Json = False,
+) -> None:
+    """Run the classic scenarios of Kafka's delivery guarantees, with real processes, and explain them."""
+    from connector.lab.bench.broker import Broker
+    from connector.lab.trials.scenarios import SCENARIOS, print_outcome
+
+    if list_:
+        for each in SCENARIOS:
+            out.print(each)
+        return
+    if name is not None and name not in SCENARIOS:
+        raise ConfigurationError(
+            f"There is no scenario {name!r}.", hint=f"There are {', '.join(SCENARIOS)}; without a name all are run."
+        )
+    outcomes = []
+    with Broker(proxied=True) as broker:
+        for each in [name] if name else list(SCENARIOS):
+            outcome = SCENARIOS[each](broker)
+            outcomes.append(outcome)
+            if not json_:
+                print_outcome(outcome, out)
+    if json_:
+        sys.stdout.write(json.dumps([outcome.to_dict() for outcome in outcomes]) + "\n")
+    if not all(outcome.held for outcome in outcomes):
+        raise typer.Exit(1)
+
+
+@lab.command()
+@_reported
+def chaos(
+    seconds: Annotated[float, typer.Option(min=10, help="How long producers and faults last.")] = 300,
+    seed: Annotated[int | None, typer.Option(help="The faults' seed; drawn, and printed, if left out.")] = None,
+    faults: Annotated[int | None, typer.Option(min=1, help="How many; one every five seconds if left out.")] = None,
+    records: Annotated[int, typer.Option(min=1000, help="How many records are produced meanwhile.")] = 300_000,
+    together: Annotated[
+        bool,
+        typer.Option("--together", help="One pipeline with four sinks that move together; S3 fails too."),
+    ] = False,
+    folder: Folder = Path("lab/chaos"),
+    json_: Json = False,
+) -> None:
+    """Kill and pause pipelines, kill the broker, cut connections, start second writers; then count.
+
+    Three pipelines (transactional append and upsert, idempotent upsert) run on one topic meanwhile. Then everything
+    drains and the auditor compares the tables with Kafka.
+    """
+    from connector.lab.trials.chaos import run_chaos
+
+    _fresh(folder)
+    chosen = int(time.time()) % 1_000_000 if seed is None else seed
+    err.print(f"seed {chosen}")
+    result = run_chaos(
+        folder,
+        err,
+        seconds=seconds,
+        faults=faults or max(1, int(seconds / 5)),
+        records=records,
+        seed=chosen,
+        together=together,
+    )
+    if json_:
+        sys.stdout.write(json.dumps(result.to_dict()) + "\n")
+    else:
+        kinds = Counter(fault.kind for fault in result.faults).most_common()
+        out.print(f"seed {chosen}: {len(result.faults)} faults: " + ", ".join(f"{n} {kind}" for kind, n in kinds))
+        out.print(
+            f"{result.sent:,} records acknowledged, {result.unknown:,} unknown; drained in "
+            f"{result.seconds_to_drain:.0f} s; runs ended by {dict(result.ended)}",
+            soft_wrap=True,
+        )
+        table = Table(box=None, pad_edge=False)
+        kinds_of_rows = ("expected", "found", "lost", "duplicated", "stale", "altered", "unexpected")
+        for heading in ("pipeline", *kinds_of_rows, ""):
+            table.add_column(heading, justify="left" if heading in ("pipeline", "") else "right")
+        for name, audit in result.audits.items():
+            numbers = (audit["totals"][kind] for kind in kinds_of_rows)
+            table.add_row(name, *(f"{number:,}" for number in numbers), "exact" if audit["ok"] else "[red]NOT EXACT[/]")
+        out.print(table)
+        out.print(f"{folder / 'chaos.json'}: every fault and figure", soft_wrap=True)
+    if not result.held:
+        raise typer.Exit(1)
+
+
+@lab.command()
+@_reported
+def together(folder: Folder = Path("lab/together"), json_: Json = False) -> None:
+    """Kill a pipeline with four sinks (two tables, objects, a topic) at every step of two-phase commit; then count.
+
+    Takes three to ten minutes, by machine. After every crash all four must be exact, and at the same epoch.
+    """
+    from connector.lab.trials.steps import POINTS, run_steps
+
+    _fresh(folder)
+    found = run_steps(folder, err)
+    if json_:
+        sys.stdout.write(json.dumps({point: verdict.to_dict() for point, verdict in found.items()}) + "\n")
+    else:
+        says = {point.name: point.says for point in POINTS}
+        table = Table(box=None, pad_edge=False)
+        for heading in ("killed", "lost", "duplicated", "epoch", "", "what had happened"):
+            table.add_column(heading, justify="right" if heading in ("lost", "duplicated", "epoch") else "left")
+        for point, verdict in found.items():
+            lost, twice = (
+                sum(getattr(each, what) for each in verdict.sinks.values()) for what in ("lost", "duplicated")
+            )
+            held = "[green]held[/]" if verdict.held else "[bold red]BROKEN[/]"
+            table.add_row(point, str(lost), str(twice), str(verdict.logged), held, says[point])
+        out.print(table)
+    if not all(verdict.held for verdict in found.values()):
+        raise typer.Exit(1)
+
+
+def _fresh(folder: Path) -> None:
+    """A folder of the lab's own: what an earlier run left there is replaced, anything else is left alone."""
+    import shutil
+
+    mark = folder / ".lakelock-lab"
+    if folder.exists() and any(folder.iterdir()):
+        if not mark.exists():
+            raise ConfigurationError(
+                f"{str(folder)!r} is there already, and no lab made it: it was left as it is.",
+                hint="Give another folder with --out.",
+            )
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    mark.touch()
+
+
+def _cell(history: History, report: Report) -> dict[str, Any]:
+    about = {"delivery": history.delivery, "sink": history.sink, "crash_point": history.crash_point}
+    return {**about, **report.to_dict()}
+
+
+def _matrix_table(cells: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for heading in ("delivery", "sink", "crash", "lost", "duplicated", "stale", "promise", "verdict"):
+        justify: JustifyMethod = "right" if heading in ("lost", "duplicated", "stale") else "left"
+        table.add_column(heading, justify=justify, no_wrap=True)
+    last = None
+    for cell in cells:
+        first = (cell["delivery"], cell["sink"])
+        counts = cell["counts"]
+        verdict = cell["verdict"]
+        style = {"held": "green", "broken": "bold red"}.get(verdict, "yellow")
+        table.add_row(
+            *(first if first != last else ("", "")),
+            cell["crash_point"],
+            *(str(counts.get(kind, 0) or "-") for kind in ("lost", "duplicated", "stale")),
+            PROMISES[cell["delivery"]],
+            f"[{style}]{verdict}[/]",
+        )
+        last = first
+    return table

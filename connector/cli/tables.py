@@ -1,0 +1,278 @@
+"""What the commands tell of a pipeline's state, a recovery, a rewind, the dead letters: as text or for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from rich.filesize import decimal
+from rich.markup import escape
+from rich.table import Table
+
+from connector.cli.console import out
+from connector.config import PipelineConfig
+from connector.operations.dead_letters import LetterGroup, Retried
+from connector.operations.maintain import Cleared
+from connector.operations.rewind import Rewind
+from connector.operations.status import Status
+from connector.protocol.two_phase import Recovered
+from connector.telemetry.progress import span
+from sinks.delta.maintenance import Upkeep
+from sinks.recreated import is_retired, topic_of
+
+
+def recovered_fields(recovered: Recovered) -> dict[str, object]:
+    return {
+        "epoch": recovered.stands.number if recovered.stands else None,
+        "found": recovered.found.value,
+        "did": recovered.did.value,
+        "in_doubt": recovered.doubted.epoch.number if recovered.doubted else None,
+        "state": recovered.doubted.state.value if recovered.doubted else None,
+        "owner": recovered.doubted.epoch.owner if recovered.doubted else None,
+        "held": dict(recovered.held),
+    }
+
+
+def print_recovered(pipeline: str, recovered: Recovered) -> None:
+    doubted = recovered.doubted
+    if doubted is not None:
+        out.print(
+            f"in doubt  epoch {doubted.epoch.number}, {doubted.state.value} by run {doubted.epoch.owner}",
+            soft_wrap=True,
+        )
+        for sink, held in recovered.held.items():
+            out.print(f"found     {escape(sink)}: {'the same range' if held else 'nothing of it'}", soft_wrap=True)
+    out.print(f"found     {recovered.found.value}")
+    out.print(f"did       {recovered.did.value}")
+    where = f"at epoch {recovered.stands.number}" if recovered.stands else "without any epoch yet"
+    out.print(f"{pipeline}: all sinks are {where}.", soft_wrap=True)
+
+
+def print_rewind(plan: Rewind) -> None:
+    stands, target = plan.position, plan.target
+    out.print(
+        f"now       version {stands.version}, epoch {stands.epoch}, next {stands.offsets.to_json()}", soft_wrap=True
+    )
+    what = f"epoch {target.epoch}" if target.epoch else "no epoch yet"
+    out.print(f"back to   version {target.version}, {what}, next {plan.next_offsets.to_json()}", soft_wrap=True)
+    out.print(f"again     {plan.again:,} offsets are read once more by the next run")
+
+
+def status_fields(state: Status) -> dict[str, object]:
+    position = state.position
+    return {
+        "pipeline": state.pipeline,
+        "delivery": state.delivery,
+        "table": state.sinks[0],
+        "sinks": list(state.sinks),
+        "in_doubt": {
+            "epoch": state.in_doubt.epoch.number,
+            "state": state.in_doubt.state.value,
+            "owner": state.in_doubt.epoch.owner,
+        }
+        if state.in_doubt
+        else None,
+        "epoch": position.epoch if position else None,
+        "unfolded_epochs": state.unfolded,
+        "offsets": state.offsets.to_dict(),
+        "ends": state.held.ends.to_dict(),
+        "lag": {
+            topic: {str(at.partition): lag for at, lag in state.lag.items() if at.topic == topic}
+            for topic in sorted(state.held.ends.topics)
+        },
+        "total_lag": sum(state.lag.values()),
+        "lag_seconds": {
+            topic: {str(at.partition): round(lag, 3) for at, lag in state.lag_seconds.items() if at.topic == topic}
+            for topic in sorted(state.held.ends.topics)
+        },
+        "max_lag_seconds": round(max(state.lag_seconds.values(), default=0.0), 3),
+        "watermark": position.clock.watermark.isoformat() if position and position.clock.watermark else None,
+        "late": position.clock.late if position else 0,
+        "read_to": position.read_to.isoformat() if position and position.read_to else None,
+        "recreated": sorted(state.recreated),
+        "gone": [[gap.topic, gap.partition, gap.start, gap.end] for gap in state.gone],
+        "cut": [[gap.topic, gap.partition, gap.start, gap.end] for gap in state.cut],
+        "lost": [[gap.topic, gap.partition, gap.start, gap.end] for gap in position.lost] if position else [],
+        "last_commit": {
+            "version": position.version,
+            "owner": position.owner,
+            "time": position.committed_at.isoformat() if position.committed_at else None,
+            "position_from": position.source,
+        }
+        if position
+        else None,
+    }
+
+
+def print_status(state: Status) -> None:
+    position = state.position
+    out.print(f"pipeline     {state.pipeline}")
+    out.print(f"delivery     {state.delivery}")
+    for sink in state.sinks:
+        out.print(f"{'table' if len(state.sinks) == 1 else 'sink':12} {escape(sink)}", soft_wrap=True)
+    if state.in_doubt:
+        doubted = state.in_doubt
+        out.print(
+            f"[yellow]in doubt[/]     epoch {doubted.epoch.number} was {doubted.state.value} by run "
+            f"{doubted.epoch.owner}: that run is at work, or was killed, and the next one settles it",
+            soft_wrap=True,
+        )
+    if position is None:
+        out.print("epoch        none yet: the first run starts at source.start")
+    else:
+        out.print(f"epoch        {position.epoch}" + _found_by(position.source))
+        if position.committed_at:
+            when = f"{position.committed_at:%Y-%m-%d %H:%M:%S} UTC"
+            version = f"version {position.version}, " if position.version is not None else ""
+            out.print(f"last commit  {version}{when}, by run {position.owner}", soft_wrap=True)
+        if state.unfolded is not None:
+            what = "1 epoch" if state.unfolded == 1 else f"{state.unfolded} epochs"
+            out.print(f"unfolded     {what}: `connector.read` has them, the table not yet")
+        if position.read_to:
+            out.print(f"complete to  {position.read_to:%Y-%m-%d %H:%M:%S} UTC")
+        if position.clock.watermark:
+            out.print(
+                f"watermark    {position.clock.watermark:%Y-%m-%d %H:%M:%S} UTC, late so far: {position.clock.late:,}"
+            )
+        for topic in sorted(state.recreated):
+            out.print(
+                f"[yellow]made again[/]   {topic}: Kafka has a new topic of this name, and a run stops there; see "
+                "source.on_recreated_topic",
+                soft_wrap=True,
+            )
+        for gap in state.gone:
+            out.print(
+                f"[yellow]gone[/]         {gap}: never read, and Kafka no longer holds it. A run stops there; "
+                "see source.on_data_loss",
+                soft_wrap=True,
+            )
+        for gap in state.cut:
+            out.print(
+                f"[yellow]cut[/]          {gap}: was read, and Kafka ends before it. A run stops there: were "
+                "records of the topic lost?",
+                soft_wrap=True,
+            )
+        for topic in filter(is_retired, sorted(position.offsets.topics)):
+            ends = {str(at.partition): offset for at, offset in position.offsets.items() if at.topic == topic}
+            out.print(
+                f"made again   {topic_of(topic)}: what came before is {escape(topic)}, read up to "
+                f"{escape(json.dumps(ends))}",
+                soft_wrap=True,
+            )
+        for gap in position.lost:
+            out.print(
+                f"[yellow]lost[/]         {gap}, up to {gap.span:,} records that were never read",
+                soft_wrap=True,
+            )
+    table = Table(box=None, pad_edge=False)
+    for heading in ("topic", "partition", "next", "end", "lag", "seconds"):
+        table.add_column(heading, justify="left" if heading == "topic" else "right")
+    for at, lag in state.lag.items():
+        next_, end, seconds = state.offsets.get(at, "-"), state.held.ends[at], state.lag_seconds[at]
+        table.add_row(at.topic, str(at.partition), str(next_), str(end), f"{lag:,}", f"{seconds:,.0f}")
+    out.print(table)
+
+
+def _found_by(source: str) -> str:
+    return {
+        "restored": " (the table was restored: it goes on from what was restored)",
+        "cloned": " (the table is a clone: it goes on from the source's position)",
+        "rows": " (the log was cleaned or holds none: found from the rows' coordinates)",
+    }.get(source, "")
+
+
+def letters_fields(groups: Sequence[LetterGroup]) -> dict[str, object]:
+    return {
+        "total": sum(group.count for group in groups),
+        "groups": [
+            {
+                "reason": group.reason,
+                "detail": group.detail,
+                "sink": group.sink,
+                "count": group.count,
+                "epochs": [group.first_epoch, group.last_epoch],
+                "example": {"topic": group.topic, "partition": group.partition, "offset": group.offset},
+                "last_noted_at": group.last_noted_at.isoformat(),
+            }
+            for group in groups
+        ],
+    }
+
+
+def print_letters(pipeline: str, groups: Sequence[LetterGroup]) -> None:
+    if not groups:
+        out.print(f"{pipeline}: no dead letters.")
+        return
+    table = Table(box=None, pad_edge=False)
+    for heading in ("count", "reason", "what is wrong", "sink", "epochs", "for example", "last"):
+        table.add_column(heading, justify="right" if heading == "count" else "left", overflow="fold")
+    for group in groups:
+        epochs = f"{group.first_epoch}" + (f"-{group.last_epoch}" if group.last_epoch != group.first_epoch else "")
+        example = f"{group.topic}-{group.partition}, offset {group.offset}"
+        when = f"{group.last_noted_at:%Y-%m-%d %H:%M:%S}"
+        cells = (f"{group.count:,}", group.reason, group.detail, group.sink or "all", epochs, example, when)
+        table.add_row(*map(escape, cells))
+    out.print(table)
+
+
+def print_upkeep(config: PipelineConfig, done: Sequence[Upkeep | Cleared], *, dry_run: bool) -> None:
+    tables = [each for each in done if isinstance(each, Upkeep)]
+    if not tables:
+        out.print(f"{config.name}: there are no Delta tables yet.")
+    else:
+        _print_tables(config, tables, dry_run=dry_run)
+    would = "would be " if dry_run else ""
+    for each in done:
+        if not isinstance(each, Cleared):
+            continue
+        if each.what == "entries":
+            text = (
+                f"{each.count:,} entries older than {span(config.maintain.keep_entries.total_seconds())} {would}removed"
+            )
+        elif each.count is None:
+            text = "is asked to throw away what killed runs left" if dry_run else "threw away what killed runs left"
+        else:
+            text = f"{each.count:,} left by killed runs, staged or begun, {would}removed"
+        if each.count != 0:
+            out.print(f"{escape(each.place)}: {text}", soft_wrap=True)
+
+
+def _print_tables(config: PipelineConfig, done: Sequence[Upkeep], *, dry_run: bool) -> None:
+    table = Table(box=None, pad_edge=False)
+    for heading in ("table", "files", "size", "small files", "unused files"):
+        table.add_column(heading, justify="right" if heading in ("files", "size") else "left", overflow="fold")
+    would = "would be " if dry_run else ""
+    for each in done:
+        if not config.maintain.optimize:
+            small = "left: maintain.optimize is false"
+        elif not each.small:
+            small = "none"
+        elif each.into == 0:
+            small = f"{each.small:,} left: a run rewrites them all the time"
+        else:
+            small = f"{each.small:,} {would}put together" + (f" into {each.into:,}" if each.into else "")
+        if not config.maintain.vacuum:
+            unused = "left: maintain.vacuum is false"
+        elif each.unused is None:
+            unused = "left: the table keeps files for less than an hour, which a run may need to write them"
+        else:
+            unused = f"{each.unused:,} {would}removed" if each.unused else "none"
+        table.add_row(escape(each.table), f"{each.files:,}", decimal(each.bytes), small, unused)
+    out.print(table)
+
+
+def print_retried(config: PipelineConfig, retried: Retried) -> None:
+    if retried.epoch is None:
+        out.print(f"{config.name}: no dead letters to send again.")
+    else:
+        out.print(
+            f"{config.name}: {retried.through:,} dead letters went through in epoch {retried.epoch}, "
+            f"{retried.still_bad:,} are still bad.",
+            soft_wrap=True,
+        )
+    if retried.too_old:
+        out.print(
+            f"{retried.too_old:,} were left alone: they are older than sinks[0].tombstone_retention, and whether their "
+            "rows were deleted since can't be told any more.",
+            soft_wrap=True,
+        )

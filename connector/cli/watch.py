@@ -1,0 +1,119 @@
+"""``lakelock status``, ``history`` and ``ui``: what a person on call looks at. They change nothing."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from contextlib import nullcontext, suppress
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.live import Live
+
+from connector.cli.console import Debug, Json, Set, err, out, reported
+from connector.cli.tables import print_status, status_fields
+from connector.cli.watch_tables import past_fields, past_table, statuses_fields, statuses_table
+from connector.config import load
+from connector.operations.history import LAST, past
+from connector.pipeline import Pipeline
+from connector.spark.session import session
+from connector.watch.poll import Fault, one_session, pipeline_files, read, status_of
+from sinks.errors import ConfigurationError
+
+Files = Annotated[
+    list[Path], typer.Argument(metavar="FILE|FOLDER...", help="Pipeline files, and folders with pipeline files.")
+]
+
+
+def status(
+    files: Files,
+    set_: Set,
+    watch: Annotated[bool, typer.Option("--watch", help="Again and again, until Ctrl-C.")] = False,
+    every: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="With --watch: how often.")] = 5,
+    json_: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Show where a pipeline stands: epoch, offsets and lag per partition, last commit; of several a line each."""
+    with reported(debug):
+        if len(files) == 1 and not files[0].is_dir() and not watch:
+            state = Pipeline.from_file(files[0], set_, debug=debug).status()
+            if json_:
+                sys.stdout.write(json.dumps(status_fields(state)) + "\n")
+            else:
+                print_status(state)
+            return
+        watched = read(pipeline_files(files), set_)
+        codes: list[int] = []
+        with suppress(KeyboardInterrupt) if watch else nullcontext():
+            with one_session(watched, debug=debug) as spark:
+                live = Live(console=out, auto_refresh=False) if watch and out.is_terminal and not json_ else None
+                with live or nullcontext():
+                    while True:
+                        found = [(each, status_of(each, spark, debug=debug)) for each in watched]
+                        codes = [each.exit_code for _, each in found if isinstance(each, Fault)]
+                        if json_:
+                            sys.stdout.write(json.dumps(statuses_fields(found)) + "\n")
+                            sys.stdout.flush()
+                        elif live is not None:
+                            live.update(statuses_table(found, datetime.now(timezone.utc)), refresh=True)
+                        else:
+                            out.print(statuses_table(found, datetime.now(timezone.utc)))
+                            out.file.flush()
+                        if not watch:
+                            break
+                        time.sleep(every)
+        if codes and not watch:
+            raise typer.Exit(max(codes))
+
+
+def history(
+    file: Annotated[Path, typer.Argument(help="The pipeline file (YAML).")],
+    set_: Set,
+    last: Annotated[int, typer.Option(min=1, metavar="N", help="How many epochs.")] = LAST,
+    json_: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Show the last epochs, newest first: what each read and wrote, its commit and its run, and what is unusual.
+
+    From the table's own history, or the coordinator's log; Kafka isn't asked.
+    """
+    with reported(debug):
+        config = load(file, set_)
+        name, s3 = f"history {config.name}", config.on_s3
+        with session(config.spark_options, name=name, s3=s3, debug=debug, short=lambda: True) as spark:
+            epochs = past(config, spark, last)
+        if json_:
+            sys.stdout.write(json.dumps({"pipeline": config.name, "epochs": past_fields(epochs)}) + "\n")
+        else:
+            out.print(past_table(config.name, epochs))
+
+
+def ui(
+    files: Files,
+    set_: Set,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8642,
+    every: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="How often to look again.")] = 15,
+    debug: Debug = False,
+) -> None:
+    """Serve a page, for reading only, on this machine: where pipelines stand, their epochs, their dead letters."""
+    with reported(debug):
+        try:
+            from connector.ui.server import is_loopback, serve
+        except ImportError as error:
+            raise ConfigurationError(
+                f"`lakelock ui` needs {error.name}, which isn't installed.", hint="pip install 'lakelock[ui]'"
+            ) from None
+        if not is_loopback(host):
+            err.print(
+                f"[bold yellow]warning[/]: everybody who reaches {host} can read the page: names, offsets, errors. It "
+                "has no login and no TLS.",
+                soft_wrap=True,
+            )
+        serve(
+            pipeline_files(files), set_, host=host, port=port, every=every, debug=debug,
+            say=lambda url: out.print(f"{url}   (Ctrl-C ends it)", soft_wrap=True),
+        )  # fmt: skip

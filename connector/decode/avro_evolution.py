@@ -1,0 +1,114 @@
+"""Avro schemas that change: the fields that a newer one has more, and one schema that has room for both."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from connector.decode.avro_schema import PROMOTED, AvroSchema, Node, full_name, parse
+
+_NUMBERS = frozenset(("int", "long", "float", "double"))
+
+
+def new_fields(reader: AvroSchema, writer: AvroSchema) -> list[str]:
+    """Paths of the writer's fields that the reader lacks, and would leave out."""
+    return list(_new(reader, reader.root, writer, writer.root, "", frozenset()))
+
+
+def grown(reader: AvroSchema, writer: AvroSchema) -> AvroSchema:
+    """The reader's schema with room for both: the writer's new fields and its wider numbers, and null where a record
+    lacks a field. Raises UnusableSchema where no schema has room for both."""
+    return parse(json.dumps(_once(_grown(reader, reader.root, writer, writer.root), set())))
+
+
+def _new(
+    reader: AvroSchema, read: Node, writer: AvroSchema, written: Node, path: str, above: frozenset[str]
+) -> Iterator[str]:
+    read, written = reader.definition(_value(read)), writer.definition(_value(written))
+    if not isinstance(read, dict) or not isinstance(written, dict) or read["type"] != written["type"]:
+        return
+    if written["type"] == "record" and full_name(written) not in above:
+        there = {name: each for each in read["fields"] for name in (each["name"], *each.get("aliases", ()))}
+        for each in written["fields"]:
+            inner = f"{path}.{each['name']}" if path else each["name"]
+            if each["name"] not in there:
+                yield inner
+            else:
+                of = there[each["name"]]["type"]
+                yield from _new(reader, of, writer, each["type"], inner, above | {full_name(written)})
+    for part in ("items", "values"):
+        if part in written and part in read:
+            yield from _new(reader, read[part], writer, written[part], path, above)
+
+
+def _grown(reader: AvroSchema, read: Node, writer: AvroSchema, written: Node) -> Node:
+    """References stay references: what they name is grown where it is defined."""
+    if isinstance(read, list) or isinstance(written, list):
+        one, other = _value(read), _value(written)
+        if isinstance(one, list) or isinstance(other, list):
+            return read
+        value = _grown(reader, one, writer, other)
+        if not isinstance(read, list):
+            return ["null", value] if "null" in written else value
+        return [each if each == "null" else value for each in read]
+    if isinstance(read, str) and isinstance(written, str):
+        wider = read in _NUMBERS and written in PROMOTED.get(read, ())
+        return written if wider else read
+    written = writer.definition(written)
+    if not isinstance(read, dict) or not isinstance(written, dict) or read["type"] != written["type"]:
+        return read
+    grown = dict(read)
+    if read["type"] == "record":
+        names = {name: each["name"] for each in read["fields"] for name in (each["name"], *each.get("aliases", ()))}
+        theirs = {names[each["name"]]: each["type"] for each in written["fields"] if each["name"] in names}
+        grown["fields"] = [
+            {**each, "type": _grown(reader, each["type"], writer, theirs[each["name"]])}
+            if each["name"] in theirs
+            else _optional(each, reader)
+            for each in read["fields"]
+        ] + [
+            _optional({"name": each["name"], "type": each["type"]}, writer)
+            for each in written["fields"]
+            if each["name"] not in names
+        ]
+    for part in ("items", "values"):
+        if part in read and part in written:
+            grown[part] = _grown(reader, read[part], writer, written[part])
+    return grown
+
+
+def _value(node: Node) -> Node:
+    """Of a union of null and one type, that type."""
+    if isinstance(node, list):
+        values = [each for each in node if each != "null"]
+        return values[0] if len(values) == 1 else node
+    return node
+
+
+def _optional(field: Node, schema: AvroSchema) -> Node:
+    """A field of this schema, which may be missing in a record."""
+    if "default" in field:
+        return field
+    branches = field["type"] if isinstance(field["type"], list) else [field["type"]]
+    kinds = [schema.definition(each) for each in branches if each != "null"]
+    return {**field, "type": ["null", *kinds], "default": None}
+
+
+def _once(node: Node, defined: set[str]) -> Node:
+    """Each named type is defined where it stands first, and named after that."""
+    if isinstance(node, list):
+        return [_once(each, defined) for each in node]
+    if not isinstance(node, dict):
+        return node
+    name = full_name(node)
+    if name in defined:
+        return name
+    if name:
+        defined.add(name)
+    made = dict(node)
+    if "fields" in node:
+        made["fields"] = [{**each, "type": _once(each["type"], defined)} for each in node["fields"]]
+    for part in ("items", "values"):
+        if part in node:
+            made[part] = _once(node[part], defined)
+    return made

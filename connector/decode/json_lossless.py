@@ -1,0 +1,165 @@
+"""Types as JSON is read into them, so that nothing is lost in silence.
+
+``from_json`` rounds decimals, cuts timestamps off after microseconds, takes a number for seconds and ``10:00`` for
+today, and makes infinity of a number that is too large. Such values are read as a wider type, and looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sinks.spark.sql import identifier, literal
+from sinks.spark.types import sql_type
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+
+Sql = Callable[[str], str]
+
+_DATE = r"^[+-]?[0-9]{4,6}-[0-9]{1,2}-[0-9]{1,2}"
+_TIMESTAMP = _DATE + r"(?!.*[.][0-9]{6}[0-9]*[1-9])"
+"""With a date, and nothing below a microsecond."""
+
+
+@dataclass(frozen=True)
+class Exact:
+    """How one type is read. Both functions take the SQL of a value of type ``parsed_as``."""
+
+    parsed_as: DataType
+    value: Sql
+    """The value as the schema's own type."""
+    sound: Sql | None = None
+    """Whether it is the same value, and not null where it must not be; None where every value is."""
+    has_decimals: bool = False
+
+
+def exact(kind: DataType, *, permissive: bool = False, depth: int = 0) -> Exact:
+    from pyspark.sql import types as T
+
+    if isinstance(kind, T.StructType):
+        return _struct(kind, permissive, depth)
+    if isinstance(kind, T.ArrayType):
+        return _array(kind, permissive, depth)
+    if isinstance(kind, T.MapType):
+        return _map(kind, permissive, depth)
+    if isinstance(kind, T.DecimalType):
+        # As many digits before the point, and behind it all that there is room for.
+        wide = T.DecimalType(38, 38 - (kind.precision - kind.scale))
+        return Exact(wide, *_narrowed(kind, wide), has_decimals=True)
+    if isinstance(kind, T.TimestampType):
+        return Exact(T.StringType(), *_read_as(kind, _TIMESTAMP))
+    if isinstance(kind, T.TimestampNTZType):
+        return Exact(T.StringType(), *_read_as(kind, f"{_TIMESTAMP}([T ][0-9:.]*)?$"))
+    if isinstance(kind, T.DateType):
+        return Exact(T.StringType(), *_read_as(kind, _DATE if permissive else f"{_DATE}$"))
+    if isinstance(kind, T.FloatType | T.DoubleType):
+        return _floating(kind, permissive)
+    if isinstance(kind, T.ByteType) and not permissive:
+        # The parser takes 128 for -128.
+        return Exact(T.ShortType(), *_narrowed(kind, T.ShortType()))
+    if permissive and isinstance(kind, T.IntegralType):
+        wide = T.DecimalType(38, 15)
+        return Exact(wide, *_narrowed(kind, wide), has_decimals=True)
+    if permissive and isinstance(kind, T.BooleanType):
+        return Exact(T.StringType(), *_read_as(kind, "^(?i:true|false)$"))
+    return Exact(kind, lambda sql: sql)
+
+
+def _narrowed(kind: DataType, wide: DataType) -> tuple[Sql, Sql]:
+    def value(sql: str) -> str:
+        return f"try_cast({sql} AS {sql_type(kind)})"
+
+    return value, lambda sql: f"CAST({value(sql)} AS {sql_type(wide)}) <=> {sql}"
+
+
+def _read_as(kind: DataType, pattern: str) -> tuple[Sql, Sql]:
+    def value(sql: str) -> str:
+        return f"try_cast({sql} AS {sql_type(kind)})"
+
+    return value, lambda sql: f"({sql} IS NULL OR {sql} RLIKE {literal(pattern)} AND {value(sql)} IS NOT NULL)"
+
+
+def _floating(kind: DataType, permissive: bool) -> Exact:
+    """What is infinite was a number too large, unless it was called so."""
+    from pyspark.sql.types import StringType
+
+    def finite(sql: str) -> str:
+        return f"(abs({sql}) = 'Infinity') IS NOT TRUE"
+
+    if not permissive:
+        return Exact(kind, lambda sql: sql, finite)
+    value, sound = _read_as(kind, "^.")
+    named = literal("^[+-]?(?i:inf|infinity)$")
+    return Exact(StringType(), value, lambda sql: f"{sound(sql)} AND ({finite(value(sql))} OR {sql} RLIKE {named})")
+
+
+def _struct(kind: DataType, permissive: bool, depth: int) -> Exact:
+    from pyspark.sql.types import StructField, StructType
+
+    assert isinstance(kind, StructType)
+    fields = {each.name: exact(each.dataType, permissive=permissive, depth=depth) for each in kind}
+    parsed_as = StructType([StructField(name, each.parsed_as) for name, each in fields.items()])
+    required = [each.name for each in kind if not each.nullable]
+    same = all(_same(fields[each.name].parsed_as, each.dataType) for each in kind)
+
+    def value(sql: str) -> str:
+        if same:
+            return sql
+        made = ", ".join(f"{literal(name)}, {each.value(f'{sql}.{identifier(name)}')}" for name, each in fields.items())
+        return f"CASE WHEN {sql} IS NOT NULL THEN named_struct({made}) END"
+
+    def sound(sql: str) -> str:
+        checks = [f"{sql}.{identifier(name)} IS NOT NULL" for name in required]
+        checks += [each.sound(f"{sql}.{identifier(name)}") for name, each in fields.items() if each.sound is not None]
+        return f"({sql} IS NULL OR {' AND '.join(checks)})"
+
+    checked = required or any(each.sound for each in fields.values())
+    has_decimals = any(each.has_decimals for each in fields.values())
+    return Exact(parsed_as, value, sound if checked else None, has_decimals)
+
+
+def _array(kind: DataType, permissive: bool, depth: int) -> Exact:
+    from pyspark.sql.types import ArrayType
+
+    assert isinstance(kind, ArrayType)
+    each, name = exact(kind.elementType, permissive=permissive, depth=depth + 1), f"each{depth}"
+    element = each.sound
+    return Exact(
+        ArrayType(each.parsed_as),
+        lambda sql: (
+            sql if _same(each.parsed_as, kind.elementType) else f"transform({sql}, {name} -> {each.value(name)})"
+        ),
+        (lambda sql: f"({sql} IS NULL OR forall({sql}, {name} -> {element(name)}))") if element else None,
+        each.has_decimals,
+    )
+
+
+def _map(kind: DataType, permissive: bool, depth: int) -> Exact:
+    """Of a name that is there twice JSON says nothing; a MAP with it is broken."""
+    from pyspark.sql.types import MapType
+
+    assert isinstance(kind, MapType)
+    each, name = exact(kind.valueType, permissive=permissive, depth=depth + 1), f"each{depth}"
+    element = each.sound
+
+    def sound(sql: str) -> str:
+        of_all = f" AND forall(map_values({sql}), {name} -> {element(name)})" if element else ""
+        return f"({sql} IS NULL OR size(array_distinct(map_keys({sql}))) = size({sql}){of_all})"
+
+    return Exact(
+        MapType(kind.keyType, each.parsed_as),
+        lambda sql: (
+            sql
+            if _same(each.parsed_as, kind.valueType)
+            else f"transform_values({sql}, (name{depth}, {name}) -> {each.value(name)})"
+        ),
+        sound,
+        each.has_decimals,
+    )
+
+
+def _same(one: DataType, other: DataType) -> bool:
+    """Whether ``from_json`` gives the very type: it leaves NOT NULL out."""
+    return sql_type(one) == sql_type(other)

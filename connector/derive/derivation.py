@@ -1,0 +1,50 @@
+"""What every kind of table says of itself: its columns, and how an epoch's records become its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from sinks.contract import Committed, Epoch
+from sinks.delta.merge_on_read import MergeOnRead
+from sinks.delta.two_phase import Rehearsed
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+
+class Plain(Protocol):
+    """A sink for the weaker deliveries: it keeps no offsets."""
+
+    def write(self, epoch: Epoch, rows: DataFrame) -> Committed: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Derivation:
+    columns: StructType
+    """Of the sink."""
+    reduce: Callable[[DataFrame, Epoch], DataFrame]
+    """From the decoded records of an epoch to the rows that its sink takes."""
+    carried: Sequence[str] = ()
+    """Of the columns those that hold values of the records, as they are."""
+    problem: str | None = None
+    """SQL of ``_problem``: why the sink doesn't take a decoded record; ``reduce`` fails at such a one. None: it takes
+    all."""
+    prepare: Callable[[DataFrame, Epoch], DataFrame] = lambda records, _: records
+    """Before the epoch's clock is read: the windows that records are in, and which come too late."""
+    late: Callable[[DataFrame, Epoch], DataFrame | None] = lambda *_: None
+    """Of the prepared records of an epoch those that came too late, for the dead letters; None: there are none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableDerivation(Derivation):
+    sink: Rehearsed
+    """Rows, offsets and epoch number in one commit."""
+    plain: Plain
+    """Rows alone, for the deliveries whose offsets are in a consumer group."""
+    log: MergeOnRead | None = None
+    """What is, or was, merged on read; None: a table of this kind never is."""
+    check: Callable[[], None] = lambda: None
+    """What the table's own check can't know. Of a table that is there; raises SchemaMismatch."""

@@ -1,0 +1,70 @@
+"""From the changes of an epoch, or of several, to the net change of each key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from connector.config import COORDINATES
+from connector.derive.reduction import Reduction
+from sinks.delta.moved import raise_moved
+from sinks.delta.upsert_rule import COLUMNS, DELETED_BY, UpsertRule
+from sinks.spark.sql import identifier, struct_sql
+
+
+def net_of(columns: Sequence[str], rule: UpsertRule, *, truncates: bool = False, ties: bool = False) -> Reduction:
+    """One row per key, in one pass: its update with the highest order, nulls where it has none, and beside it
+
+    * ``_columns``, with ``rule.ignore_nulls`` only: each of these columns holds its last value that isn't null, and
+      this is a struct with the order of each;
+    * ``_deleted_by``, the highest delete: STRUCT<sequence, topic, partition, offset, timestamp>, or null. It may be
+      older or newer than the update.
+
+    The highest truncate is one more row, with nulls for a key. ``columns``: of the changes. ``ties``: a record may give
+    several rows of a key; the one whose JSON sorts last wins. Without a sequence a key with records in two partitions,
+    whose offsets can't be compared, fails the query.
+    """
+    carried = [*COORDINATES, *(["_sequence"] if rule.sequenced else [])]
+    own = [name for name in columns if name not in (*carried, "_delete", "_truncate")]
+    places = {"topic": "_topic", "partition": "_partition", "offset": "_offset"}
+    named = {**({"sequence": "_sequence"} if rule.sequenced else {}), **places}
+    order = struct_sql(named)
+    rank = order if rule.sequenced else "_offset"
+    if ties:
+        rank = f"struct({rank}, to_json(struct({_list(own)})))"
+    # The groups get names of their own: a key column may be called `latest`.
+    groups = [f"key {index}" for index in range(len(rule.key))]
+    keys = [identifier(column) for column in rule.key]
+    if truncates:
+        keys = [f"CASE WHEN NOT _truncate THEN {key} END" for key in keys]
+    update = "FILTER (WHERE NOT (_delete OR _truncate){})"
+    parts = {name: f"part {index}" for index, name in enumerate(rule.ignore_nulls)}
+    place = "struct(_topic AS topic, _partition AS `partition`)"
+    aggregates = {
+        "latest": f"max_by(struct({_list([*own, *carried])}), {rank}) {update.format('')}",
+        "deleted": f"max({struct_sql({**named, 'timestamp': '_timestamp'})}) FILTER (WHERE _delete OR _truncate)",
+    }
+    for name, part in parts.items():
+        newest = f"max_by(struct({identifier(name)} AS value, {order} AS `order`), {rank}) "
+        aggregates[part] = newest + update.format(f" AND {identifier(name)} IS NOT NULL")
+    if not rule.sequenced:
+        aggregates |= {"first": f"min({place})", "last": f"max({place})"}
+    values = {name: f"latest.{identifier(name)}" for name in (*own, *carried)}
+    values |= {name: f"`{part}`.value" for name, part in parts.items()}
+    values |= {
+        name: f"coalesce({values[name]}, {identifier(group)})" for name, group in zip(rule.key, groups, strict=True)
+    }
+    if parts:
+        values[COLUMNS] = struct_sql({name: f"`{part}`.`order`" for name, part in parts.items()})
+    values[DELETED_BY] = "deleted"
+    row = struct_sql(values)
+    if not rule.sequenced:
+        key = struct_sql({name: identifier(group) for name, group in zip(rule.key, groups, strict=True)})
+        offset = "coalesce(latest._offset, deleted.offset)"
+        moved = raise_moved(f"to_json({key})", now="last", offset=offset, stored="first")
+        # The check wraps what every row needs: the optimizer can't drop it.
+        row = f"CASE WHEN first = last THEN {row} ELSE {moved} END"
+    return Reduction(dict(zip(groups, keys, strict=True)), aggregates, row)
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(identifier(name) for name in names)

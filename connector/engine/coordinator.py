@@ -1,0 +1,226 @@
+"""The coordinator: carries out what ``protocol.two_phase`` asks for, on the log and on real sinks.
+
+One per run. Sinks are committed at the same time, each in a thread of its own.
+
+Where a platform commits several tables in one transaction of its own (Databricks: ``BEGIN ATOMIC`` over catalog-managed
+tables), a coordinator that does so would take this one's place: a run needs ``position``, ``run_epoch`` and ``settle``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from connector.engine.in_parallel import Value, of_each
+from connector.protocol.steps import Event, Observer, Step
+from connector.protocol.two_phase import (
+    Action,
+    Append,
+    AskPositions,
+    Begin,
+    Commit,
+    LogHeld,
+    Prepare,
+    ReadLog,
+    Recovered,
+    Row,
+    State,
+    Steps,
+    recover,
+    run_epoch,
+)
+from sinks.contract import Committed, Epoch, Position, Prepared, TwoPhaseSink
+from sinks.errors import ConfigurationError, PreparedLost
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+log = logging.getLogger("lakelock.coordinator")
+
+Returned = TypeVar("Returned")
+
+PrepareAll = Callable[[Epoch, Sequence[str], bool, int], tuple[Epoch, Mapping[str, Prepared]]]
+"""Read the epoch and prepare the sinks named. Then: whether its event time is known already, and the offsets behind."""
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    """None where nobody counts."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
+
+
+class EpochLog(Protocol):
+    def read(self) -> LogHeld: ...
+
+    def append(self, number: int, rows: Sequence[Row]) -> None: ...
+
+
+class Coordinator:
+    def __init__(
+        self,
+        log: EpochLog,
+        sinks: Sequence[TwoPhaseSink[DataFrame]],
+        *,
+        run: str,
+        config: str,
+        prepare: PrepareAll,
+        observe: Observer,
+        at_once: bool = True,
+    ) -> None:
+        """``at_once``: sinks don't share a session, whose settings belong to one statement."""
+        self._log = log
+        self._sinks = {sink.name: sink for sink in sinks}
+        self._run = run
+        self._config = config
+        self._prepare = prepare
+        self._observe = observe
+        self._at_once = at_once
+        self._number = 0
+        self._done: Row | None = None
+        self._behind = 0
+
+    def recover(self) -> Recovered:
+        """Bring all sinks to one epoch. Raises Fenced, PositionMismatch, Diverged."""
+        self.settle()
+        found = self._carry_out(recover(self._run, self._config))
+        self._number = found.number
+        doubted = found.doubted
+        if doubted is not None and doubted.state is State.DECIDED and doubted.epoch.owner == self._run:
+            # Decided by this run in a round that failed: nobody has told yet that it is committed.
+            rows = sum(each.rows for each in doubted.prepared.values())
+            committed = Committed(doubted.epoch.position(), rows=rows)
+            self._observe(Event(Step.COMMITTED, doubted.epoch, committed, self._behind))
+        return found
+
+    def position(self) -> Position | None:
+        """Where all sinks stand, after whatever was in doubt has been settled."""
+        found = self.recover()
+        if found.stands is None:
+            return None
+        refresh = [
+            each.refresh_after
+            for each in found.positions.values()
+            if each is not None and each.refresh_after is not None
+        ]
+        return replace(found.stands.position(), refresh_after=min(refresh, default=None))
+
+    def run_epoch(self, epoch: Epoch, behind: int) -> Committed:
+        """In all sinks, or in none. Raises what a sink raises while it prepares: then nothing of the epoch is left."""
+        self._behind, done, self._done = behind, self._done, None
+        ran = self._carry_out(run_epoch(epoch, self._number, self._config, done))
+        self._number, self._done = ran.number, ran.done
+        each = ran.committed.values()
+        committed = Committed(
+            ran.done.epoch.position(),
+            rows=_sum(one.rows for one in each) or 0,
+            bytes=_sum(one.bytes for one in each),
+            unchanged=_sum(one.unchanged for one in each),
+        )
+        self._observe(Event(Step.COMMITTED, ran.done.epoch, committed, behind))
+        return committed
+
+    def settle(self) -> None:
+        """Say in the log that the last epoch is done, where no next one has said so."""
+        done, self._done = self._done, None
+        if done is not None:
+            self._log.append(self._number + 1, (done,))
+            self._number += 1
+
+    def _carry_out(self, steps: Steps[Returned]) -> Returned:
+        """Errors go into the steps, which may have something to tidy up."""
+        try:
+            action = next(steps)
+            while True:
+                try:
+                    result = self._perform(action)
+                except Exception as error:
+                    action = steps.throw(error)
+                else:
+                    action = steps.send(result)
+        except StopIteration as end:
+            returned: Returned = end.value
+            return returned
+
+    def _perform(self, action: Action) -> Any:
+        if isinstance(action, ReadLog):
+            return self._read_log()
+        if isinstance(action, Append):
+            return self._append(action)
+        if isinstance(action, AskPositions):
+            return self._each(self._sinks, lambda sink: sink.position())
+        if isinstance(action, Prepare):
+            return self._prepared(action)
+        if isinstance(action, Begin):
+            return self._begin(action)
+        if isinstance(action, Commit):
+            return self._commit(action)
+        return self._abort(action.before)
+
+    def _read_log(self) -> LogHeld:
+        held = self._log.read()
+        if held.in_doubt is not None and held.in_doubt.state is State.DECIDED:
+            self._observe(Event(Step.IN_DOUBT, held.in_doubt.epoch))
+        return held
+
+    def _append(self, action: Append) -> None:
+        self._log.append(action.number, action.rows)
+        row = action.rows[-1]
+        step = {State.BEGUN: Step.BEGUN, State.DECIDED: Step.DECIDED}.get(row.state)
+        if step is not None:
+            self._observe(Event(step, row.epoch, behind=self._behind))
+
+    def _prepared(self, action: Prepare) -> tuple[Epoch, Mapping[str, Prepared]]:
+        prepared = self._prepare(action.epoch, list(action.again or self._sinks), bool(action.again), self._behind)
+        self._observe(Event(Step.PREPARED, prepared[0], behind=self._behind))
+        return prepared
+
+    def _begin(self, action: Begin) -> tuple[Epoch, Mapping[str, Prepared]] | Exception:
+        """An entry takes most of a second, in which Spark has little to do."""
+        outcome: tuple[Epoch, Mapping[str, Prepared]] | Exception
+        with ThreadPoolExecutor(1, thread_name_prefix="lakelock-log") as pool:
+            appended = pool.submit(self._append, action.append)
+            try:
+                outcome = self._prepared(action.prepare)
+            except Exception as error:
+                outcome = error
+        appended.result()
+        return outcome
+
+    def _abort(self, before: int) -> None:
+        """Tidies up, and nothing rests on it: what is left behind is thrown away by the next."""
+
+        def abort(sink: TwoPhaseSink[DataFrame]) -> None:
+            try:
+                sink.abort(before)
+            except Exception as error:
+                log.warning("%s could not throw away what was prepared before %s: %s", sink.name, before, error)
+
+        self._each(self._sinks, abort)
+
+    def _commit(self, action: Commit) -> Mapping[str, Committed | None]:
+        unknown = action.prepared.keys() - self._sinks.keys()
+        if unknown:
+            raise ConfigurationError(
+                f"Epoch {action.epoch.number} is in doubt, and was decided for {', '.join(sorted(unknown))} too, which "
+                "the pipeline file doesn't name.",
+                hint="Put the sink back into the file, run `lakelock recover FILE`, and take it out then.",
+            )
+
+        def commit(sink: TwoPhaseSink[DataFrame]) -> Committed | None:
+            try:
+                committed = sink.commit(action.epoch, action.prepared[sink.name])
+            except PreparedLost:
+                return None
+            self._observe(Event(Step.SINK_COMMITTED, action.epoch, committed, self._behind, sink=sink.name))
+            return committed
+
+        return self._each(action.prepared, commit)
+
+    def _each(
+        self, names: Sequence[str] | Mapping[str, object], call: Callable[[TwoPhaseSink[DataFrame]], Value]
+    ) -> Mapping[str, Value]:
+        return of_each({name: partial(call, self._sinks[name]) for name in names}, at_once=self._at_once)

@@ -1,0 +1,271 @@
+"""The coordinator's log: a small Delta table, one commit per entry, for everybody to query.
+
+An entry is committed as every epoch of a table is: with its number as Delta's ``txn``, and proven to stand. So of two
+runs that append the same number one succeeds, and the other is told (``Fenced``). Two appends of one run differ too:
+one that got no answer may land after the run has looked (``CommitUnknown``). Several pipelines may share a log.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Container, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from connector.protocol.two_phase import LogHeld, Row, State
+from connector.spark.compat import from_ddl
+from sinks.contract import Epoch, Position, Prepared
+from sinks.delta.append import DeltaAppend
+from sinks.delta.commit import PipelineCommits
+from sinks.delta.conflicts import past_conflicts
+from sinks.delta.metadata import CommitMetadata
+from sinks.delta.table import DeltaTable
+from sinks.errors import CommitUnknown, Fenced, UnsupportedFormat
+from sinks.offsets import OffsetRange, Offsets
+from sinks.spark.sql import literal
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Row as SparkRow
+    from pyspark.sql.types import StructType
+
+FORMAT = 1
+COLUMNS = (
+    "format INT, pipeline STRING, entry BIGINT, state STRING, epoch BIGINT, attempt BIGINT, owner STRING, run STRING, "
+    "ranges ARRAY<STRUCT<topic: STRING, partition: INT, start: BIGINT, end: BIGINT>>, position STRING, "
+    "expected STRING, sinks MAP<STRING, STRING>, config STRING, at TIMESTAMP"
+)
+"""``position``: the epoch's, as a table's commit has it (JSON); ``expected``: the one before. ``sinks``: what each has
+prepared (``decided``), or how a reader sees it as of the epoch (``done``); JSON. ``at``: when it was appended."""
+
+# Of a map that is collected, PySpark loses the order: that in which the pipeline file names its sinks.
+_EVERYTHING = (
+    "struct(format, pipeline, entry, state, epoch, attempt, owner, run, ranges, position, expected, "
+    "map_entries(sinks) AS sinks, config, at)"
+)
+_ORDER = "struct(entry, epoch)"  # one entry may say that an epoch is done, and that the next one is begun
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What was appended, and when."""
+
+    number: int
+    row: Row
+    at: datetime
+
+
+class Log:
+    """The entries of one pipeline."""
+
+    def __init__(self, spark: SparkSession, *, path: str | None, name: str | None, pipeline: str, run: str) -> None:
+        self._table = _LogTable(spark, path=path, name=name)
+        self._pipeline = pipeline
+        self._run = run
+        self._sink = DeltaAppend(self._table, PipelineCommits(self._table, pipeline=pipeline, topics=()))
+        self._stands: Position | None = None
+        """Of the log: its epochs are the entries."""
+
+    @property
+    def label(self) -> str:
+        return self._table.label
+
+    @property
+    def location(self) -> str:
+        return self._table.location
+
+    @property
+    def table(self) -> DeltaTable:
+        return self._table
+
+    @property
+    def staging(self) -> str:
+        """A folder of the pipeline's own, for sinks that have no place to stage rows."""
+        return f"{self.location.rstrip('/')}/_lakelock/staging/{self._pipeline}"
+
+    def exists(self) -> bool:
+        return self._table.detail() is not None
+
+    def create(self) -> None:
+        """Unless it is there. Raises NotADeltaTable, SchemaMismatch."""
+        columns = _schema()
+        if not self.exists():
+            self._table.create(columns)
+        detail = self._table.detail()
+        if detail is not None:
+            self._table.check(detail, columns)
+
+    def read(self) -> LogHeld:
+        """From the table, at every call."""
+        self._stands = self._sink.position() if self.exists() else None
+        if self._stands is None:
+            return LogHeld()
+        found = self._table.spark.sql(
+            f"SELECT max_by({_EVERYTHING}, {_ORDER}) AS last, "
+            f"max_by({_EVERYTHING}, {_ORDER}) FILTER (WHERE state = 'decided') AS decided "
+            f"FROM {self._table.sql} WHERE pipeline = {literal(self._pipeline)} AND entry <= {self._stands.epoch}"
+        ).first()
+        if found is None or found["last"] is None:
+            return LogHeld(self._stands.epoch)
+        decided = found["decided"]
+        return LogHeld(self._stands.epoch, _row(found["last"]), _row(decided) if decided else None)
+
+    def done(self, epoch: int | None = None) -> Row | None:
+        """What was appended when the epoch was in all sinks; of the last such epoch if none is given."""
+        if not self.exists():
+            return None
+        which = "" if epoch is None else f" AND epoch = {int(epoch)}"
+        found = (
+            self._table.spark.table(self._table.sql)
+            .where(f"pipeline = {literal(self._pipeline)} AND state = 'done'{which}")
+            .selectExpr(f"max_by({_EVERYTHING}, entry) AS done")
+            .first()
+        )
+        return _row(found["done"]) if found is not None and found["done"] is not None else None
+
+    def entries(self, epochs: int) -> list[Entry]:
+        """Of the last epochs, oldest first."""
+        if not self.exists():
+            return []
+        mine = f"pipeline = {literal(self._pipeline)}"
+        found = self._table.spark.sql(
+            f"SELECT entry, {_EVERYTHING} AS everything, unix_micros(at) AS micros FROM {self._table.sql} WHERE {mine} "
+            f"AND epoch > (SELECT max(epoch) FROM {self._table.sql} WHERE {mine}) - {int(epochs)} ORDER BY entry, epoch"
+        ).collect()
+        return [
+            Entry(row["entry"], _row(row["everything"]), datetime.fromtimestamp(row["micros"] / 1e6, timezone.utc))
+            for row in found
+        ]
+
+    def forget(self, before: datetime, *, rehearse: bool) -> int:
+        """Remove what was appended earlier, but for the last two epochs: where all sinks stand is among those. In a
+        rehearsal only count it. A run may be at work: an append and a removal of other rows don't conflict."""
+        last = self.read().last
+        if last is None:
+            return 0
+        old = (
+            f"FROM {self._table.sql} WHERE pipeline = {literal(self._pipeline)} AND epoch < {last.epoch.number - 1} "
+            f"AND at < timestamp_micros({int(before.timestamp() * 1e6)})"
+        )
+        counted = self._table.spark.sql(f"SELECT count(*) {old}").first()
+        assert counted is not None
+        if counted[0] and not rehearse:
+            past_conflicts(lambda: self._table.spark.sql(f"DELETE {old}").collect())
+        return int(counted[0])
+
+    def since(self) -> datetime | None:
+        """When the last entry was appended."""
+        return self._stands.committed_at if self._stands else None
+
+    def append(self, number: int, rows: Sequence[Row]) -> None:
+        """Entry ``number``, one commit. Raises Fenced where another run has it, CommitUnknown."""
+        this = uuid.uuid4().hex
+        entry = Epoch(
+            pipeline=self._pipeline,
+            number=number,
+            owner=self._run,
+            ranges=(),
+            offsets=rows[-1].epoch.offsets,
+            topics={},
+            read_to=None,
+            expected=self._stands,
+            batch=this,  # which append of this run it is
+        )
+        frame = self._frame([_values(self._pipeline, number, row) for row in rows])
+        try:
+            stands = self._sink.write(entry, frame).position
+        except Fenced as fenced:
+            raise Fenced(
+                f"Pipeline {self._pipeline!r} was replaced: run {fenced.owner} has gone on in its log "
+                f"{self.label!r}. This run ({self._run}) has stopped at epoch {rows[-1].epoch.number}, which it "
+                f"could not set to {rows[-1].state.value}.",
+                owner=fenced.owner,
+                epoch=rows[-1].epoch.number,
+                hint="Two runs of one pipeline were active. Nothing is lost: the other run goes on from the same "
+                "offsets.",
+            ) from None
+        if stands.batch != this:
+            # Sent before, and given up because no answer came. It may say that an epoch counts which this one gives up.
+            raise CommitUnknown(
+                f"In the log {self.label!r} of pipeline {self._pipeline!r} an earlier append of this run has landed "
+                f"late as entry {number}. This append, of epoch {rows[-1].epoch.number} as {rows[-1].state.value}, "
+                "was not made.",
+                hint="Run the pipeline again: it goes on from what the log says.",
+            )
+        self._stands = stands
+
+    def _frame(self, rows: list[dict[str, Any]]) -> DataFrame:
+        """``createDataFrame`` would make this session the active one, and this may be a thread of ours."""
+        from pyspark.sql import functions as F
+
+        parsed = F.from_json(F.lit(json.dumps(rows)), f"ARRAY<STRUCT<{COLUMNS}>>", {"mode": "FAILFAST"})
+        return self._table.spark.range(0, 1, 1, 1).select(F.inline(parsed))
+
+
+class _LogTable(DeltaTable):
+    def coordinates(self, topics: Container[str]) -> Offsets:
+        """Its rows come from no record: where the log's own history is cleaned, the number taken says where it is."""
+        del topics
+        return Offsets()
+
+
+def _schema() -> StructType:
+    from pyspark.sql.types import StructType
+
+    schema = from_ddl(COLUMNS)
+    assert isinstance(schema, StructType)
+    return schema
+
+
+def _values(pipeline: str, number: int, row: Row) -> dict[str, Any]:
+    epoch = row.epoch
+    expected = epoch.expected
+    sinks = {name: json.dumps(asdict(each)) for name, each in row.prepared.items()} or {
+        name: json.dumps(dict(reads)) for name, reads in row.reads.items()
+    }
+    return {
+        "format": FORMAT,
+        "pipeline": pipeline,
+        "entry": number,
+        "state": row.state.value,
+        "epoch": epoch.number,
+        "attempt": epoch.attempt,
+        "owner": epoch.owner,
+        "run": row.run,
+        "ranges": [asdict(each) for each in epoch.ranges],
+        "position": CommitMetadata.of(epoch).to_json(),
+        "expected": CommitMetadata.at(pipeline, expected).to_json() if expected else None,
+        "sinks": sinks,
+        "config": row.config,
+        "at": datetime.now(timezone.utc).isoformat(),
+    }
+
+
+def _row(row: SparkRow) -> Row:
+    if row["format"] > FORMAT:
+        raise UnsupportedFormat(
+            f"The coordinator's log holds entries in format {row['format']}; this version reads up to {FORMAT}.",
+            hint="Upgrade lakelock to the version that wrote the log, or a later one.",
+        )
+    expected = _position(row["pipeline"], row["expected"])
+    stands = _position(row["pipeline"], row["position"])
+    assert stands is not None
+    epoch = replace(
+        Epoch.that_left(stands, pipeline=row["pipeline"]),
+        ranges=tuple(OffsetRange(*each) for each in row["ranges"]),
+        expected=expected,
+        attempt=row["attempt"],
+    )
+    sinks = {name: json.loads(text) for name, text in row["sinks"]}
+    state = State(row["state"])
+    if state is State.DECIDED:
+        prepared = {name: Prepared(**fields) for name, fields in sinks.items()}
+        return Row(state, epoch, row["run"], prepared, config=row["config"])
+    return Row(state, epoch, row["run"], reads=sinks)
+
+
+def _position(pipeline: str, text: str | None) -> Position | None:
+    metadata = CommitMetadata.from_json(text, pipeline=pipeline)
+    return metadata.position() if metadata else None

@@ -1,0 +1,130 @@
+"""What becomes of records that aren't right: the dead letters, before the epoch that passes them is committed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from typing import TYPE_CHECKING, Protocol
+
+from connector.config import (
+    PipelineConfig,
+)
+from connector.decode.records import PROBLEM, RAW
+from sinks.contract import Epoch
+from sinks.delta.dead_letters import DeadLetters
+from sinks.delta.table import COORDINATES, DeltaTable
+from sinks.errors import TooManyDeadLetters
+from sinks.spark.sql import identifier, literal
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from sinks.topic.dead_letters import TopicDeadLetters
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_RECORD = COORDINATES[:3]
+
+
+class Place(Protocol):
+    """Where letters go; see ``sinks.delta.dead_letters`` and ``sinks.topic.dead_letters``."""
+
+    def add(self, letters: DataFrame, epoch: Epoch) -> None: ...
+
+
+class Letters:
+    """The dead letters of one pipeline. ``max_share``: of an epoch's records; None: all may be bad."""
+
+    def __init__(self, place: Place, *, max_share: float | None, label: str) -> None:
+        self._place = place
+        self._max_share = max_share
+        self._label = label
+
+    def sort_out(
+        self, records: DataFrame, rows: Mapping[str, DataFrame], epoch: Epoch, *, several: bool
+    ) -> tuple[dict[str, DataFrame], int]:
+        """Put the bad ones among the letters; the good rows of each sink, and how many letters there were.
+
+        ``records`` with the problems of decoding, which no sink takes; ``rows`` of each sink are made of the others,
+        and have the problems that it has with them. ``several``: a record may make several rows; if one of them is bad
+        the record is a letter as a whole, and none of its rows gets in. All frames should be kept: they are read twice.
+
+        Raises TooManyDeadLetters, before anything is written.
+        """
+        bad: Mapping[str | None, DataFrame] = dict([(None, records), *rows.items()])
+        counts = reduce(
+            lambda one, other: one.unionByName(other),
+            (_counted(frame, sink) for sink, frame in bad.items()),
+        ).collect()
+        found = {row["sink"]: row["bad"] for row in counts}
+        read = next(row["read"] for row in counts if row["sink"] is None)
+        bad_ones = sum(found.values())
+        self._check_share(bad_ones, read, epoch)
+        letters = [_letters(frame, sink) for sink, frame in bad.items() if found[sink]]
+        if letters:
+            self._place.add(reduce(lambda one, other: one.unionByName(other), letters), epoch)
+        return {sink: _good(frame, whole=several and found[sink] > 0) for sink, frame in rows.items()}, bad_ones
+
+    def late(self, rows: DataFrame, sink: str, epoch: Epoch) -> None:
+        """Rows that came after their windows, if they have any yet, were closed."""
+        window = [name for name in ("window_start", "window_end") if name in rows.columns]
+        told = rows.selectExpr(
+            f"{literal(sink)} AS sink", "'late' AS reason", "'came after its window was closed' AS detail",
+            f"{RAW}.*", *window, *COORDINATES,
+        )  # fmt: skip
+        self._place.add(told, epoch)
+
+    def _check_share(self, bad: int, read: int, epoch: Epoch) -> None:
+        if self._max_share is not None and bad > self._max_share * read:
+            raise TooManyDeadLetters(
+                f"{bad:,} of the {read:,} records of epoch {epoch.number} aren't right, more than "
+                f"dead_letters.max_share ({self._max_share:g}) allows. Nothing of this epoch was written, no dead "
+                "letters either.",
+                hint="Run with on_bad_record: fail to see what is wrong with the first of them; then mend the pipeline "
+                f"file, or raise max_share to have them put into {self._label}.",
+            )
+
+
+def _counted(frame: DataFrame, sink: str | None) -> DataFrame:
+    name = "CAST(NULL AS STRING)" if sink is None else literal(sink)
+    return frame.selectExpr("count(1) AS read", f"count_if({PROBLEM} IS NOT NULL) AS bad").selectExpr(
+        f"{name} AS sink", "read", "bad"
+    )
+
+
+def _letters(frame: DataFrame, sink: str | None) -> DataFrame:
+    name = "CAST(NULL AS STRING)" if sink is None else literal(sink)
+    return frame.where(f"{PROBLEM} IS NOT NULL").selectExpr(f"{name} AS sink", f"{PROBLEM}.*", f"{RAW}.*", *COORDINATES)
+
+
+def _good(rows: DataFrame, *, whole: bool) -> DataFrame:
+    good = rows.where(f"{PROBLEM} IS NULL")
+    if whole:
+        bad = rows.where(f"{PROBLEM} IS NOT NULL").select(*_RECORD)
+        good = good.join(bad, list(_RECORD), "left_anti").select(*map(identifier, rows.columns))
+    return good.drop(PROBLEM)
+
+
+def letters(config: PipelineConfig, spark: SparkSession) -> Letters | None:
+    place = config.dead_letters
+    to: Place | None = letters_table(config, spark) or letters_topic(config)
+    return Letters(to, max_share=place.max_share, label=place.place) if place and to else None
+
+
+def letters_table(config: PipelineConfig, spark: SparkSession) -> DeadLetters | None:
+    """None: there are no letters, or they go to a topic."""
+    place = config.dead_letters
+    if place is None or place.topic is not None:
+        return None
+    return DeadLetters(DeltaTable(spark, path=place.path, name=place.table), pipeline=config.name)
+
+
+def letters_topic(config: PipelineConfig) -> TopicDeadLetters | None:
+    """None: there are no letters, or they go to a table."""
+    from sinks.topic.dead_letters import TopicDeadLetters
+
+    place = config.dead_letters
+    if place is None or place.topic is None:
+        return None
+    return TopicDeadLetters(place.topic, pipeline=config.name, kafka=config.source.kafka_options)

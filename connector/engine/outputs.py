@@ -1,0 +1,252 @@
+"""What a pipeline is made of, put together from its file: for each sink how records become its rows, and the sink."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from connector.config import (
+    CustomSink,
+    DeltaPlace,
+    DeltaUpsertSink,
+    KafkaTopicSink,
+    PipelineConfig,
+    S3ObjectsSink,
+)
+from connector.config.user_class import own_class
+from connector.derive import as_is, derive
+from connector.derive.derivation import Derivation, TableDerivation
+from connector.engine.decoders import Decoder, decoders
+from connector.spark.compat import is_connect
+from connector.spark.session import isolated
+from sinks.contract import TwoPhaseSink
+from sinks.delta import limits
+from sinks.delta.append import DeltaAppend
+from sinks.delta.commit import PipelineCommits
+from sinks.delta.table import DeltaTable
+from sinks.delta.two_phase import TwoPhaseDelta
+from sinks.errors import ConfigurationError, LakelockError
+from sinks.spark.cached import merging
+from sinks.spark.limits import Limit, of_partition
+from sinks.spark.staging import Staging
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from sinks.objects import S3Objects
+
+
+@dataclass(frozen=True)
+class Table:
+    """One Delta table of a pipeline."""
+
+    decode: Decoder
+    derivation: TableDerivation
+    table: DeltaTable
+    commits: PipelineCommits
+
+    @property
+    def label(self) -> str:
+        return self.table.label
+
+    @property
+    def location(self) -> str:
+        return self.table.location
+
+    def ready(self) -> None:
+        """Make the table, unless it is there. Raises SchemaMismatch, NotADeltaTable."""
+        if self.table.detail() is None:
+            self.table.create(self.derivation.columns)
+        self.check()
+        self.table.allow_widening(self.derivation.columns)
+
+    def check(self) -> bool:
+        """Whether it is there; raises SchemaMismatch where it doesn't take the rows."""
+        detail = self.table.detail()
+        if detail is not None:
+            columns, carried = self.derivation.columns, self.derivation.carried
+            self.derivation.check()
+            merged = not isinstance(self.derivation.sink, DeltaAppend)
+            self.table.check(detail, columns, limits.faults(detail, self._demanding, columns, carried, merged=merged))
+        return detail is not None
+
+    def unfit(self, rows: DataFrame) -> Sequence[Limit]:
+        """What the table can't hold of decoded records."""
+        detail = self.table.detail()
+        if detail is None:
+            return ()
+        found = limits.of_values(detail, self._demanding, rows.schema, self.derivation.carried)
+        whole = isinstance(self.derivation.sink, DeltaAppend)
+        return [*found, *limits.of_rows(detail, rows, self._demanding)] if whole else found
+
+    @cached_property
+    def _demanding(self) -> StructType:
+        """The table's columns with what they demand, read once as ``detail`` is: columns that a run adds have none."""
+        return self.table.schema
+
+    def two_phase(self, pipeline: str) -> TwoPhaseSink[DataFrame]:
+        return TwoPhaseDelta(self.table, self.derivation.sink, pipeline=pipeline)
+
+
+@dataclass(frozen=True)
+class Other:
+    """A sink that isn't a table."""
+
+    decode: Decoder
+    derivation: Derivation
+    sink: TwoPhaseSink[DataFrame]
+    partition_by: Sequence[str] = ()
+
+    @property
+    def label(self) -> str:
+        return self.sink.name
+
+    @property
+    def location(self) -> str:
+        """No table's: such a sink looks after itself."""
+        return ""
+
+    def ready(self) -> None:
+        self.check()
+
+    def check(self) -> bool:
+        return True
+
+    def unfit(self, rows: DataFrame) -> Sequence[Limit]:
+        return [limit for name in self.partition_by for limit in of_partition(name, rows.schema[name].dataType)]
+
+    def two_phase(self, _: str) -> TwoPhaseSink[DataFrame]:
+        return self.sink
+
+
+Output = Table | Other
+
+
+@contextmanager
+def outputs(config: PipelineConfig, spark: SparkSession, records: DataFrame, staging: str) -> Iterator[list[Output]]:
+    """The sinks of the pipeline. ``records``: none, as Kafka gives them; ``staging``: a folder of the pipeline's own.
+
+    Several tables get a session each: a MERGE takes its epoch from the session. Raises ConfigurationError.
+    """
+    found: list[Output] = []
+    with ExitStack() as stack:
+        tables: dict[int, DeltaTable] = {}
+        for index, sink in enumerate(config.sinks):
+            if isinstance(sink, DeltaPlace):
+                own = stack.enter_context(isolated(spark)) if config.two_phase and not is_connect(spark) else spark
+                merging(own, staged=own is not spark and isinstance(sink, DeltaUpsertSink))
+                tables[index] = DeltaTable(own, path=sink.path, name=sink.table, on_new_column=config.on_new_column)
+        for index, (sink, decode) in enumerate(zip(config.sinks, decoders(config, spark, tables), strict=True)):
+            with _about(index):
+                rows = decode(records)
+                if isinstance(sink, DeltaPlace):
+                    table = tables[index]
+                    commits = PipelineCommits(
+                        table,
+                        pipeline=config.name,
+                        topics=config.source.topics,
+                        stops_at_changes=config.on_foreign_delete == "stop",
+                    )
+                    found.append(Table(decode, derive(config.alone(index), table, commits, rows), table, commits))
+                else:
+                    found.append(_other(config.alone(index), sink, decode, rows, spark, staging))
+        yield found
+
+
+def with_new_columns(
+    config: PipelineConfig, records: DataFrame, names: Sequence[str], found: Mapping[str, Output]
+) -> dict[str, Output]:
+    """The same sinks for records that have got more columns since. ``names``: of the sinks, in the file's order.
+
+    Raises ConfigurationError, SchemaMismatch.
+    """
+    changed: dict[str, Output] = {}
+    for name, output in found.items():
+        index = names.index(name)
+        with _about(index):
+            rows = output.decode(records)
+            if isinstance(output, Table):
+                derivation = derive(config.alone(index), output.table, output.commits, rows)
+                changed[name] = replace(output, derivation=derivation)
+                changed[name].ready()
+            else:
+                changed[name] = replace(output, derivation=as_is(config.alone(index), rows))
+    return changed
+
+
+def _other(
+    config: PipelineConfig,
+    sink: S3ObjectsSink | KafkaTopicSink | CustomSink,
+    decode: Decoder,
+    rows: DataFrame,
+    spark: SparkSession,
+    staging: str,
+) -> Other:
+    if isinstance(sink, KafkaTopicSink):
+        from sinks.topic import KafkaTopic
+
+        kafka = config.source.kafka_options
+        topic = KafkaTopic(
+            sink.topic,
+            Staging(spark, staging),
+            pipeline=config.name,
+            group=config.group,
+            kafka={name: value for name, value in kafka.items() if name != "group.id"},
+            key=sink.key,
+        )
+        return Other(decode, as_is(config, rows), topic)
+    if isinstance(sink, CustomSink):
+        return Other(decode, as_is(config, rows), custom_sink(sink, spark, staging))
+    return Other(decode, as_is(config, rows), s3_objects(spark, sink, pipeline=config.name), sink.partition_by)
+
+
+def s3_objects(spark: SparkSession, sink: S3ObjectsSink, *, pipeline: str) -> S3Objects:
+    from sinks.objects import S3Objects
+    from sinks.s3.client import S3Options
+
+    options = S3Options(
+        endpoint=sink.endpoint,
+        region=sink.region,
+        path_style=sink.path_style,
+        server_side_encryption=sink.server_side_encryption,
+        kms_key_id=sink.kms_key_id,
+        storage_class=sink.storage_class,
+    )
+    return S3Objects(
+        spark, sink.url, pipeline=pipeline, format=sink.format, partition_by=sink.partition_by, options=options
+    )
+
+
+def custom_sink(sink: CustomSink, spark: SparkSession, staging: str) -> TwoPhaseSink[DataFrame]:
+    made = own_class("sinks[0].sink", sink.sink)
+    # A folder of this sink alone, whatever is in its name.
+    own = f"{staging}/{hashlib.sha256(sink.name.encode()).hexdigest()[:16]}"
+    try:
+        found: TwoPhaseSink[DataFrame] = made(spark, name=sink.name, staging=own, **sink.arguments)
+    except TypeError as error:
+        raise ConfigurationError(
+            f"sinks[0].options: {sink.sink} doesn't take them: {error}.",
+            hint="It is called with the Spark session, name, staging, and what options says.",
+        ) from error
+    if found.name != sink.name:
+        raise ConfigurationError(
+            f"sinks[0].sink: {sink.sink} calls itself {found.name!r}: it has to keep the name that it is given."
+        )
+    return found
+
+
+@contextmanager
+def _about(index: int) -> Iterator[None]:
+    """What puts one sink together calls it sinks[0]."""
+    try:
+        yield
+    except LakelockError as error:
+        error.message = error.message.replace("sinks[0]", f"sinks[{index}]")
+        error.hint = error.hint.replace("sinks[0]", f"sinks[{index}]")
+        error.args = (error.message,)
+        raise

@@ -1,0 +1,158 @@
+"""What a query found wrong with a record, as an error that says where it is and what to do.
+
+A query that runs in Spark raises text. What our own queries raise has fields, as `sinks.spark.row_errors` writes them:
+a kind, coordinates, and what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from sinks.delta.limits import HINT, row_refused
+from sinks.errors import BadRecord, LakelockError, OffsetsLost, PositionMismatch
+from sinks.kafka import reader_refused
+from sinks.spark.row_errors import raised
+
+Fields = Mapping[str, Any]
+_NOTHING = "Nothing of this epoch was written."
+
+
+class SchemaToAskFor(Exception):
+    """Not an error: the records of the epoch need a schema of the registry that hasn't been asked for."""
+
+    def __init__(self, part: str, schema_id: str) -> None:
+        super().__init__(schema_id)
+        self.part, self.schema_id = part, schema_id
+
+
+@contextmanager
+def about_the_records() -> Iterator[None]:
+    """What a query found wrong with a record, as a paragraph."""
+    try:
+        yield
+    except LakelockError:
+        raise
+    except Exception as error:
+        raise _explained(error) or error from None
+
+
+def _explained(error: Exception) -> Exception | None:
+    fields = raised(error)
+    if fields is not None:
+        explain = _EXPLAINED.get(fields["kind"])
+        return explain(fields) if explain else None
+    if "KAFKA_DATA_LOSS" in str(error) or "OffsetOutOfRangeException" in str(error):
+        return OffsetsLost(
+            "Kafka's retention removed records while the epoch was being read; nothing of it was written.",
+            hint="Run the pipeline again: it says which offsets are missing and how to go on.",
+        )
+    return row_refused(error) or reader_refused(error)
+
+
+def _where(fields: Fields) -> str:
+    return f"{fields.get('topic')}-{fields.get('partition')}, offset {fields.get('offset')}"
+
+
+def _schema_to_ask_for(fields: Fields) -> Exception:
+    return SchemaToAskFor(fields["part"], fields["id"])
+
+
+def _not_of_batch(fields: Fields) -> Exception:
+    return BadRecord(
+        f"The batch has a row of {_where(fields)}, which isn't in the batch by the query's checkpoint. Nothing of it "
+        "was written.",
+        hint="Is it the query's own checkpoint? Rows have to be made of the batch's records, without aggregations, "
+        "stream-stream joins or other operators with a state, and to keep the coordinates of their records.",
+    )
+
+
+def _broken(fields: Fields) -> Exception:
+    return BadRecord(
+        f"The row of {fields['key']} would be refused by its table: {fields['detail']}. {_NOTHING}", hint=HINT
+    )
+
+
+def _null_key(fields: Fields) -> Exception:
+    if fields.get("tombstone"):
+        return BadRecord(
+            f"The record at {_where(fields)} has no value (a tombstone), and Kafka's key gives no {fields['key']}: "
+            f"which row it deletes can't be told. {_NOTHING}",
+            hint="Kafka's key has to be a JSON object with the columns of sinks[].key, or, where that is one column, "
+            "its value as text.",
+        )
+    return BadRecord(
+        f"The record at {_where(fields)} has a null in its key {fields['key']}: it can't be upserted. {_NOTHING}",
+        hint="Choose a key (sinks[].key) that every record has, or write the topic with delta_append.",
+    )
+
+
+def _null_sequence(fields: Fields) -> Exception:
+    return BadRecord(
+        f"The record at {_where(fields)}, key {fields['key']}, has no sequence (sinks[].sequence_by is null). "
+        f"{_NOTHING}",
+        hint="A tombstone has no value, hence no sequence: use sequence_by: _timestamp, or send deletes as records "
+        "that apply_as_deletes tells apart."
+        if fields.get("tombstone")
+        else "Choose a sequence_by that every record has, as in coalesce(changed_at, _timestamp).",
+    )
+
+
+def _null_time(fields: Fields) -> Exception:
+    return BadRecord(
+        f"The record at {_where(fields)} has no event time: its {fields['column']!r} is null. {_NOTHING}",
+        hint="Take another column, Kafka's `_timestamp` is always there, or fill it in `transform:`.",
+    )
+
+
+def _no_sum(fields: Fields) -> Exception:
+    why = "it overflows" if fields["kind"] == "overflow" else "a value is not a number, or infinite"
+    return BadRecord(
+        f"{fields.get('aggregate')} can't be added up: {why}. {_NOTHING}",
+        hint="Cast its argument to a smaller scale, or leave such values out: sum(nullif(x, 'NaN')).",
+    )
+
+
+def _already_applied(fields: Fields) -> Exception:
+    return PositionMismatch(
+        f"A group of the table holds a part of the epoch already: it has the offsets {fields['applied']}, the "
+        f"epoch adds {fields['offsets']}. What is in a sum can't be taken out: nothing of this epoch was written.",
+        hint="Has somebody changed rows of the table? RESTORE it to a version that the pipeline wrote.",
+    )
+
+
+def _bad_record(fields: Fields) -> Exception:
+    if fields["reason"] == "tombstone":
+        return BadRecord(
+            f"The record at {_where(fields)} has no value (a tombstone). {_NOTHING}",
+            hint="This kind of table has no row that a tombstone could delete: keep tombstones out of the topic, or "
+            "write it with delta_upsert.",
+        )
+    shown = f" Its value starts with: {fields['value']}" if "value" in fields else ""
+    return BadRecord(
+        f"The record at {_where(fields)} isn't right: {fields['detail']}. {_NOTHING}{shown}",
+        hint=f"{_HINTS[fields['reason']]} Or have such records set aside: on_bad_record: dead_letter.",
+    )
+
+
+_EXPLAINED: Mapping[str, Callable[[Fields], Exception]] = {
+    "unknown_schema": _schema_to_ask_for,
+    "not_of_batch": _not_of_batch,
+    "broken": _broken,
+    "null_key": _null_key,
+    "null_sequence": _null_sequence,
+    "null_time": _null_time,
+    "overflow": _no_sum,
+    "not_a_number": _no_sum,
+    "already_applied": _already_applied,
+    "bad_record": _bad_record,
+}
+
+_HINTS = {
+    "value": "Make value.schema fit the record (a STRING takes any value), or have the producer mend it.",
+    "key": "Make the option key fit Kafka's key, or have the producer mend it.",
+    "unfit": "Have `transform:` give another value, or write to a table that can hold this one: not partitioned by the "
+    "column, or without its constraint.",
+    "rule": "Have the producer mend it, or loosen the rule in the option require; a null never meets a rule.",
+}

@@ -1,0 +1,90 @@
+"""What a run does, without Kafka: the JVM, which notes the classes that it loads, has seen most of them then.
+
+``python -m connector.engine.warm_up ARCHIVE FOLDER``
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+
+from connector.config import parse
+from connector.engine.epoch import Reading, run_epoch
+from connector.engine.outputs import Table, outputs
+from connector.source.records import no_records, polled
+from connector.spark import java
+from connector.spark.session import session
+from sinks.contract import Epoch
+from sinks.offsets import OffsetRange, Offsets, TopicPartition
+
+_TOPIC = "rehearsal"
+_NOBODY = "localhost:9092"
+"""The broker, which isn't asked."""
+_RECORDS = 10
+_SINKS: tuple[Mapping[str, object], ...] = (
+    {"type": "delta_append"},
+    {"type": "delta_upsert", "key": "k"},
+    {"type": "delta_aggregate", "group_by": "k", "aggregates": {"records": "count(*)", "total": "sum(n)"}},
+)
+
+
+class _Record(NamedTuple):
+    offset: int
+    value: bytes
+    topic: str = _TOPIC
+    partition: int = 0
+    timestamp: int = 0
+    key: bytes | None = None
+    headers: None = None
+
+
+def main(archive: Path, folder: Path) -> None:
+    options = f"-XX:ArchiveClassesAtExit={archive} {java.QUICK_START} -Xlog:cds*=off"
+    with session({"spark.driver.extraJavaOptions": options}, name=_TOPIC) as spark:
+        for sink in _SINKS:
+            _two_epochs(spark, {**sink, "path": str(folder / str(sink["type"]))})
+
+
+def _two_epochs(spark: SparkSession, sink: Mapping[str, object]) -> None:
+    config = parse(
+        {
+            "name": _TOPIC,
+            "source": {"topics": [_TOPIC], "kafka": {"bootstrap.servers": _NOBODY}},
+            "value": {"format": "json", "schema": "k STRING, n BIGINT, at TIMESTAMP"},
+            "sinks": [sink],
+        }
+    )
+    spark.read.format("kafka").options(**{"subscribe": _TOPIC, "kafka.bootstrap.servers": _NOBODY}).load()
+    with outputs(config, spark, no_records(spark), "") as (table,):
+        assert isinstance(table, Table)
+        table.ready()
+        for number in (1, 2):
+            read = OffsetRange(_TOPIC, 0, (number - 1) * _RECORDS, number * _RECORDS)
+            epoch = Epoch(
+                pipeline=_TOPIC,
+                number=number,
+                owner=_TOPIC,
+                ranges=(read,),
+                offsets=Offsets({TopicPartition(_TOPIC, 0): read.end}),
+                topics={_TOPIC: _TOPIC},
+                read_to=None,
+                expected=table.derivation.sink.position(),
+            )
+            values = (f'{{"k":"{n % 3}","n":{n},"at":"2026-01-01T00:00:00Z"}}' for n in range(read.start, read.end))
+            records = polled(spark, [_Record(n, value.encode()) for n, value in enumerate(values, read.start)])
+            reading = Reading(partial(_same, records), {table.label: table}, timing=None, letters=None)
+            run_epoch(epoch, reading, write=table.derivation.sink.write, observe=lambda _: None, behind=0)
+        spark.read.format("delta").load(table.location).count()
+
+
+def _same(records: DataFrame, _: Sequence[OffsetRange]) -> DataFrame:
+    return records
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:]))

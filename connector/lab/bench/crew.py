@@ -1,0 +1,147 @@
+"""A process of the crash lab: runs pipelines side by side, each up to its crash point, and then dies by SIGKILL.
+
+``python -m connector.lab.bench.crew TASKS.json``. A pipeline that is to crash parks where its epoch announces the step;
+when every one of them is parked, or done, one SIGKILL ends the process, JVM and all, with each pipeline at its own
+point. So one process and one restart serve many cells of the matrix, and each cell's crash is as real as one alone.
+
+What a pipeline announces goes to a journal, line by line, before it goes on: it survives the kill.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from connector.lab.check.history import Happened
+from connector.protocol.steps import Event, Observer, Step
+from sinks.errors import LakelockError
+from sinks.offsets import OffsetRange
+
+AT_ONCE = 4
+"""Pipelines at work at one time; those that are parked don't count."""
+CRASH_IN_BATCH = 2
+
+
+@dataclass(frozen=True)
+class Task:
+    """One pipeline of the process. ``crash``: the announced step to park at; None: it runs to its end."""
+
+    file: str
+    journal: str
+    run: int
+    """0 is the first process, 1 the first restart."""
+    crash: str | None = None
+    batch: int = CRASH_IN_BATCH
+    """In which."""
+
+
+def write_tasks(file: Path, tasks: Sequence[Task], started: float) -> None:
+    """``started``: when the lab did (seconds since 1970): journals count from there, over all processes."""
+    document = {"started": started, "tasks": [asdict(task) for task in tasks]}
+    file.write_text(json.dumps(document), encoding="utf-8")
+
+
+class Journal:
+    """Appends what happens to one cell; read back with :func:`read_journal`."""
+
+    def __init__(self, path: str, run: int, started: float) -> None:
+        self._file = Path(path).open("a", encoding="utf-8")  # noqa: SIM115  (it is closed by the kill)
+        self._run, self._started = run, started
+
+    def write(self, what: str, ranges: Sequence[Sequence[object]] = (), note: str = "") -> None:
+        seconds = round(time.time() - self._started, 3)
+        line = {"run": self._run, "seconds": seconds, "what": what, "ranges": list(ranges), "note": note}
+        self._file.write(json.dumps(line) + "\n")
+        self._file.flush()
+
+    def observe(self, event: Event) -> None:
+        if event.epoch.ranges or event.step is Step.RESUMED:
+            ranges = [[each.topic, each.partition, each.start, each.end] for each in event.epoch.ranges]
+            what = event.step.value if event.step is not Step.PLANNED else "polled"
+            self.write(what, ranges, event.note)
+
+
+def read_journal(path: Path) -> tuple[Happened, ...]:
+    lines = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
+    return tuple(
+        Happened(
+            line["run"],
+            line["seconds"],
+            line["what"],
+            tuple(OffsetRange(*each) for each in line["ranges"]),
+            line["note"],
+        )
+        for line in lines
+    )
+
+
+def park_at(crash: str, parked: Callable[[], None], batch: int = CRASH_IN_BATCH) -> Observer:
+    """Stop for good at this step of a run's batch, counted from 1; at ``resumed``, before any batch."""
+    step = Step(crash)
+    met: set[int] = set()
+
+    def observe(event: Event) -> None:
+        if event.step is not step:
+            return
+        if event.epoch.ranges:
+            met.add(event.epoch.number)
+        if step is Step.RESUMED or len(met) == batch:
+            parked()
+            threading.Event().wait()
+
+    return observe
+
+
+def main() -> None:
+    from connector.config import load
+    from connector.pipeline import Pipeline
+    from connector.spark.session import session
+
+    document = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    tasks, started = [Task(**task) for task in document["tasks"]], document["started"]
+    at_work = threading.Semaphore(AT_ONCE)
+
+    def work(task: Task) -> None:
+        """Returns once the pipeline has ended, or is parked."""
+        journal = Journal(task.journal, task.run, started)
+        at_work.acquire()
+        parked = threading.Event()
+
+        def run() -> None:
+            observers: list[Observer] = [journal.observe]
+            if task.crash is not None:
+                observers.append(park_at(task.crash, parked.set, task.batch))
+            journal.write("started")
+            try:
+                Pipeline(load(task.file)).run(observers=observers)
+                journal.write("done")
+            except LakelockError as error:
+                journal.write("failed", note=error.message)
+            except Exception as error:
+                journal.write("failed", note=f"{type(error).__name__}: {error}"[:500])
+            parked.set()
+
+        threading.Thread(target=run, daemon=True).start()
+        parked.wait()
+        at_work.release()
+
+    with session(load(tasks[0].file).spark_options, name="crash lab"):
+        with ThreadPoolExecutor(len(tasks)) as pool:
+            list(pool.map(work, tasks))
+        crashes = [task for task in tasks if task.crash is not None]
+        if crashes:
+            for task in crashes:
+                Journal(task.journal, task.run, started).write("crashed", note=f"SIGKILL after {task.crash}")
+            os.killpg(0, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

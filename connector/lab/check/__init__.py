@@ -1,0 +1,1 @@
+"""Pure verdicts: what a history of a trial shows."""

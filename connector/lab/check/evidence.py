@@ -1,0 +1,98 @@
+"""What Kafka holds, and every version of a table: read by other means than the pipeline's."""
+
+from __future__ import annotations
+
+import json
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from connector.lab.check.history import Row, Sent, Version
+from sinks.delta.metadata import CommitMetadata
+from sinks.errors import LakelockError
+
+if TYPE_CHECKING:
+    from kafka.consumer.fetcher import ConsumerRecord
+
+Identify: TypeAlias = Callable[[Mapping[str, object]], tuple[str, int]]
+"""Key and value of a record, from its JSON, or from the columns of its row."""
+
+
+def lab_records(row: Mapping[str, object]) -> tuple[str, int]:
+    """Of ``{"k": ..., "n": ...}``."""
+    key, value = row["k"], row["n"]
+    assert isinstance(key, str)
+    assert isinstance(value, int)
+    return key, value
+
+
+def any_records(key: Sequence[str]) -> Identify:
+    """Of records whose fields are the table's columns: the key, and a checksum of all fields."""
+
+    def identify(row: Mapping[str, object]) -> tuple[str, int]:
+        fields = {name: value for name, value in row.items() if not name.startswith("_")}
+        text = json.dumps(fields, sort_keys=True, default=str)
+        return ", ".join(str(fields.get(name)) for name in key), zlib.crc32(text.encode())
+
+    return identify
+
+
+def records(bootstrap: str, topic: str, *, isolation: str = "read_uncommitted") -> list[ConsumerRecord]:
+    """All of a topic, by partition and offset. Raises `LakelockError` where that takes more than two minutes."""
+    from kafka import KafkaConsumer, TopicPartition
+
+    consumer = KafkaConsumer(
+        bootstrap_servers=bootstrap, group_id=None, auto_offset_reset="earliest", isolation_level=isolation
+    )
+    try:
+        assigned = [TopicPartition(topic, partition) for partition in consumer.partitions_for_topic(topic) or ()]
+        consumer.assign(assigned)
+        ends = consumer.end_offsets(assigned)
+        found: list[ConsumerRecord] = []
+        deadline = time.monotonic() + 120
+        while any(consumer.position(at) < ends[at] for at in assigned):
+            if time.monotonic() > deadline:
+                raise LakelockError(f"Of {topic}, whose offsets end at {ends}, {len(found)} records could be read.")
+            for polled in consumer.poll(timeout_ms=500).values():
+                found += polled
+    finally:
+        consumer.close()
+    return sorted(found, key=lambda each: (each.partition, each.offset))
+
+
+def sent_records(bootstrap: str, topic: str, identify: Identify = lab_records) -> tuple[Sent, ...]:
+    """All of a topic, whose values are JSON."""
+    return tuple(
+        Sent(each.topic, each.partition, each.offset, *identify(json.loads(each.value)))
+        for each in records(bootstrap, topic)
+    )
+
+
+def versions(table: Path, pipeline: str, identify: Identify = lab_records) -> Iterator[Version]:
+    """Every version of the table, by time travel, with another engine than the one that wrote it."""
+    from deltalake import DeltaTable
+
+    if not (table / "_delta_log").exists():
+        return
+    metadata = {
+        int(commit["version"]): CommitMetadata.from_json(commit.get("userMetadata"), pipeline=pipeline)
+        for commit in DeltaTable(str(table)).history()
+    }
+    claims = None
+    for number in sorted(metadata):
+        own = metadata[number]
+        if own is not None and own.delivery == "transactional":
+            claims = own.offsets
+        yield Version(number, tuple(_rows(table, number, identify)), claims)
+
+
+def _rows(table: Path, version: int, identify: Identify) -> Iterator[Row]:
+    from deltalake import DeltaTable, QueryBuilder
+
+    read = QueryBuilder().register("t", DeltaTable(str(table), version=version)).execute("SELECT * FROM t").read_all()
+    names = read.schema.names
+    for values in zip(*(column.to_pylist() for column in read.columns), strict=True):
+        row = dict(zip(names, values, strict=True))
+        yield Row(row["_topic"], row["_partition"], row["_offset"], *identify(row))

@@ -1,0 +1,117 @@
+"""What became of each record of a history, and how far each run got with it: what a picture of it shows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from connector.lab.check.history import Happened, History, Sent
+from connector.lab.check.verdict import Kind, Report
+from sinks.offsets import OffsetRange, TopicPartition
+
+LEGEND: Mapping[str, str] = {
+    "never": "lost: the table doesn't have it",
+    "stale": "stale: an older update of its key stands",
+    "again": "twice or more in the table",
+    "odd": "unexpected: not as sent, or too early",
+    "blip": "older or missing for a while, right in the end",
+    "hidden": "never written, but a newer update hides it",
+    "waiting": "not read yet when the lab stopped",
+    "once": "in the table, once",
+    "was": "replaced by a newer update of its key",
+}
+"""What may become of a record, worst first: a group of records shows the worst of them."""
+
+WORST = tuple(LEGEND)
+_KINDS = {Kind.LOST: "never", Kind.STALE: "stale", Kind.UNEXPECTED: "odd", Kind.REGRESSED: "blip"}
+
+Lane: TypeAlias = tuple[str, frozenset[str]]
+_READ = ("read", frozenset({"planned", "polled", "read"}))
+_POLLED = ("polled", _READ[1])
+_WROTE = ("wrote", frozenset({"committed"}))
+_OFFSETS = ("offsets", frozenset({"offsets_committed"}))
+_LANES = {
+    "auto_commit": (_POLLED, _OFFSETS, _WROTE),
+    "transactional": (_READ, ("rows+offsets", frozenset({"committed"}))),
+}
+
+
+def lanes_of(delivery: str) -> Sequence[Lane]:
+    """What a run does with a batch, in the order of the delivery's steps: a name, and the announcements of it."""
+    return _LANES.get(delivery, (_POLLED, _WROTE, _OFFSETS))
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What became of a record: a word of `LEGEND`, the rows or writes behind it, and a sentence."""
+
+    word: str
+    times: int
+    text: str
+
+
+def fates(history: History, report: Report) -> dict[tuple[TopicPartition, int], Fate]:
+    """What became of each record that was sent."""
+    last = history.versions[-1].rows if history.versions else ()
+    rows = Counter((row.at, row.offset) for row in last)
+    stood = {(row.at, row.offset) for version in history.versions for row in version.rows}
+    committed = [range_ for event in history.events if event.what == "committed" for range_ in event.ranges]
+    written = Counter(
+        (sent.at, sent.offset)
+        for sent in history.sent
+        for range_ in committed
+        if range_.at == sent.at and range_.start <= sent.offset < range_.end
+    )
+    found: dict[tuple[TopicPartition, int], str] = {}
+    for anomaly in reversed(report.anomalies):
+        if (word := _KINDS.get(anomaly.kind)) is not None:
+            found[TopicPartition(anomaly.topic, anomaly.partition), anomaly.offset] = word
+    result = {}
+    for sent in history.sent:
+        place = (sent.at, sent.offset)
+        times = rows[place]
+        if place in found:
+            word = found[place]
+        elif times > 1:
+            word = "again"
+        elif times == 1:
+            word = "once"
+        elif not history.drained or not history.versions:
+            word = "waiting"
+        elif history.sink == "append":
+            word = "never"
+        else:
+            # Without announcements nobody can tell what was written
+            word = "hidden" if committed and not written[place] and place not in stood else "was"
+        result[place] = Fate(word, max(times, written[place]), _sentence(sent, word, times, written[place]))
+    return result
+
+
+def _sentence(sent: Sent, word: str, rows: int, written: int) -> str:
+    copies = f" ({rows} rows)" if rows > 1 else ""
+    writes = f"; written {written} times" if written > 1 else ""
+    return f"offset {sent.offset}, key {sent.key}: {LEGEND[word]}{copies}{writes}"
+
+
+def ranges(at: TopicPartition, events: Sequence[Happened], words: frozenset[str]) -> list[OffsetRange]:
+    """In the order of their first announcement, each once."""
+    return list(
+        dict.fromkeys(r for event in events if event.what in words for r in event.ranges if r.at == at and r.span)
+    )
+
+
+def stored_at(at: TopicPartition, events: Sequence[Happened], lanes: Sequence[Lane], before: int) -> int:
+    """Where the stored offsets stand after these events: in the group, or with ``transactional`` in the table."""
+    words = lanes[-1][1] if len(lanes) == 2 else _OFFSETS[1]
+    return max((range_.end for range_ in ranges(at, events, words)), default=before)
+
+
+def started(at: TopicPartition, events: Sequence[Happened], stored: int) -> int:
+    """Where a run went on: as it said itself, or from what it read first."""
+    for words in (frozenset({"resumed"}), _READ[1]):
+        starts = [r.start for event in events if event.what in words for r in event.ranges if r.at == at]
+        if starts:
+            return min(starts)
+    return stored

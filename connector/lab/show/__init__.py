@@ -1,0 +1,1 @@
+"""The lab's results for people: a page, charts, pictures."""

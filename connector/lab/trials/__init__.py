@@ -1,0 +1,1 @@
+"""The experiments of the lab: the matrix of crashes, chaos, the scenarios, the demo."""

@@ -1,0 +1,197 @@
+"""The matrix: delivery x sink x crash point, each really crashed, really restarted, and judged.
+
+Most cells share their processes (see ``crew``): one in which every pipeline is parked at its crash point when the
+SIGKILL comes, one restart for all of them, and one more for those that crash in the middle of their recovery. What
+happens inside Delta's write can't be parked: for these cells a process of its own is watched, and killed, from outside.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from connector.lab.bench.broker import Broker
+from connector.lab.bench.crew import Journal, Task, read_journal
+from connector.lab.bench.data import produce
+from connector.lab.bench.faults import Moment, kill_group, wait_for
+from connector.lab.bench.pipelines import QUICK_MEMBER, write_pipeline
+from connector.lab.bench.processes import crew, run_crew
+from connector.lab.check.checker import Report, judge, must_show
+from connector.lab.check.evidence import sent_records, versions
+from connector.lab.check.history import History, Sent, Sink
+from connector.lab.check.verdict import PROMISES
+from connector.lab.show.explanations import POINTS, STEPS
+from sinks.errors import LakelockError
+
+RECORDS, KEYS, BATCH, PARTITIONS = 120, 60, 40, 2
+TOPIC = "matrix"
+_MID_WRITE_TRIES = 5
+
+DELIVERIES = tuple(PROMISES)
+SINKS: tuple[Sink, ...] = ("append", "upsert")
+CRASH_POINTS = tuple(POINTS)
+
+
+@dataclass(frozen=True)
+class Cell:
+    delivery: str
+    sink: Sink
+    crash_point: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.delivery}-{self.sink}-{self.crash_point}"
+
+    @property
+    def label(self) -> str:
+        return f"{self.delivery} x {self.sink} x {self.crash_point}"
+
+    @property
+    def crash(self) -> str:
+        """The announced step of the first crash."""
+        return STEPS[self.crash_point]
+
+
+def cells(deliveries: Sequence[str] = (), sinks: Sequence[str] = (), points: Sequence[str] = ()) -> list[Cell]:
+    """Every cell there is, or those of the given deliveries, sinks and crash points."""
+    return [
+        Cell(delivery, sink, point)
+        for delivery in DELIVERIES
+        for sink in SINKS
+        for point in CRASH_POINTS
+        if (not deliveries or delivery in deliveries)
+        and (not sinks or sink in sinks)
+        and (not points or point in points)
+        # refused: an append has nothing to compare with
+        and (delivery, sink) != ("idempotent", "append")
+        # who commits the offsets: the client by itself, or the run
+        and point != ("after_offset_commit" if delivery == "auto_commit" else "after_auto_commit")
+    ]
+
+
+def run_matrix(chosen: Sequence[Cell], folder: Path, out: Console) -> list[tuple[History, Report]]:
+    """Crash and judge every cell. Tables, journals and histories stay in ``folder``."""
+    for sub in ("pipelines", "tables", "journals", "histories"):
+        (folder / sub).mkdir(parents=True, exist_ok=True)
+    with Broker() as broker:
+        bench = _Bench(chosen, folder, broker, out)
+        bench.crash()
+        return bench.judged()
+
+
+class _Bench:
+    def __init__(self, chosen: Sequence[Cell], folder: Path, broker: Broker, out: Console) -> None:
+        self._cells, self._folder, self._out = chosen, folder, out
+        self._started = time.time()
+        self._sent = _send(broker)
+        for cell in chosen:
+            write_pipeline(
+                self._file(cell),
+                name=cell.name,
+                delivery=cell.delivery,
+                sink=cell.sink,
+                table=self._table(cell),
+                topic=TOPIC,
+                max_records=BATCH,
+                kafka={"bootstrap.servers": broker.bootstrap, **QUICK_MEMBER},
+            )
+            self._journal(cell).unlink(missing_ok=True)
+
+    def crash(self) -> None:
+        parked = [cell for cell in self._cells if cell.crash_point != "mid_write"]
+        twice = [cell for cell in parked if cell.crash_point == "in_recovery"]
+        once = [cell for cell in self._cells if cell not in twice]
+        if parked:
+            self._say(f"{len(parked)} pipelines, each up to its crash point, then one SIGKILL")
+            self._crew([self._task(cell, 0, cell.crash) for cell in parked], killed=True)
+        for cell in self._cells:
+            if cell.crash_point == "mid_write":
+                self._say(f"{cell.delivery} x {cell.sink}: SIGKILL in the middle of the write")
+                self._kill_in_mid_write(cell)
+        self._say(f"restart of all {len(self._cells)}" + (f", {len(twice)} crash again in recovery" if twice else ""))
+        tasks = [self._task(cell, 1, None) for cell in once] + [self._task(cell, 1, "resumed") for cell in twice]
+        self._crew(tasks, killed=bool(twice))
+        if twice:
+            self._say(f"second restart of {len(twice)}")
+            self._crew([self._task(cell, 2, None) for cell in twice], killed=False)
+
+    def judged(self) -> list[tuple[History, Report]]:
+        found = []
+        for cell in self._cells:
+            history = self._history(cell)
+            history.save(self._folder / "histories" / f"{cell.name}.json")
+            found.append((history, judge(history, expects=must_show(cell.delivery, cell.sink, cell.crash_point))))
+        return found
+
+    def _crew(self, tasks: Sequence[Task], *, killed: bool) -> None:
+        run_crew(self._folder, tasks, self._started, killed=killed)
+
+    def _kill_in_mid_write(self, cell: Cell) -> None:
+        table = self._table(cell)
+        # The second batch's commit: version 0 made the table, and a consumer group's pipeline begins with a handover.
+        first = 2 if cell.delivery == "transactional" else 3
+        for version in range(first, first + _MID_WRITE_TRIES):
+            with crew(self._folder, [self._task(cell, 0, None)], self._started) as process:
+                caught = wait_for(Moment.MID_WRITE, table, version, going_on=_alive(process))
+                kill_group(process)
+            if caught and not (table / "_delta_log" / f"{version:020d}.json").exists():
+                self._note(cell, "crashed", "SIGKILL in mid-write: data files are there, no commit")
+                return
+            # It came too late: the commit had just landed. Then the next batch is tried.
+            self._note(cell, "missed", "SIGKILL, a moment after the commit")
+        raise LakelockError(f"{cell.label}: {_MID_WRITE_TRIES} kills, and none hit the middle of a write.")
+
+    def _note(self, cell: Cell, what: str, note: str) -> None:
+        Journal(str(self._journal(cell)), 0, self._started).write(what, note=note)
+
+    def _history(self, cell: Cell) -> History:
+        events = read_journal(self._journal(cell))
+        failed = [event.note for event in events if event.what == "failed"]
+        return History(
+            delivery=cell.delivery,
+            sink=cell.sink,
+            crash_point=cell.crash_point,
+            sent=self._sent,
+            events=events,
+            versions=tuple(versions(self._table(cell), cell.name)),
+            drained=bool(events) and events[-1].what == "done",
+            error=failed[-1] if failed else None,
+        )
+
+    def _task(self, cell: Cell, run: int, crash: str | None) -> Task:
+        return Task(str(self._file(cell)), str(self._journal(cell)), run, crash)
+
+    def _file(self, cell: Cell) -> Path:
+        return self._folder / "pipelines" / f"{cell.name}.yaml"
+
+    def _journal(self, cell: Cell) -> Path:
+        return self._folder / "journals" / f"{cell.name}.jsonl"
+
+    def _table(self, cell: Cell) -> Path:
+        return self._folder / "tables" / cell.name
+
+    def _say(self, text: str) -> None:
+        self._out.print(f"[dim]{time.time() - self._started:5.0f} s[/]  {text}", highlight=False)
+
+
+def _alive(process: subprocess.Popen[bytes]) -> Callable[[], bool]:
+    return lambda: process.poll() is None
+
+
+def _send(broker: Broker) -> tuple[Sent, ...]:
+    """Each key twice, its newest update in the second half; as Kafka then holds them."""
+    send_records(broker, TOPIC)
+    return sent_records(broker.bootstrap, TOPIC)
+
+
+def send_records(broker: Broker, topic: str) -> None:
+    broker.create_topic(topic, PARTITIONS)
+    keys = [f"k{number % KEYS}" for number in range(RECORDS)]
+    records = ((key.encode(), json.dumps({"k": key, "n": number}).encode()) for number, key in enumerate(keys))
+    produce(broker.bootstrap, topic, records)

@@ -1,0 +1,1 @@
+"""What is asked of a pipeline between epochs: status, history, rewind, maintenance, snapshots, dead letters."""

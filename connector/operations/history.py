@@ -1,0 +1,239 @@
+"""The epochs of a pipeline as its commits tell them: of one table by its history, of several sinks by the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from connector.config import DeltaPlace, PipelineConfig
+from connector.engine.coordinator_log import Entry, Log
+from connector.protocol.two_phase import State
+from sinks.delta.change_log import ChangeLog
+from sinks.delta.metadata import CommitMetadata
+from sinks.delta.position import Commit
+from sinks.delta.table import DeltaTable
+from sinks.offsets import OffsetRange, Offsets, TopicPartition
+from sinks.recreated import is_retired, topic_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LAST = 20
+_FIRST_LOOK = 10
+
+
+@dataclass(frozen=True)
+class PastEpoch:
+    number: int
+    at: datetime
+    """When it was committed; of several sinks, when it was last heard of."""
+    owner: str
+    """The run that made it."""
+    offsets: Offsets
+    """Next offsets, after it."""
+    state: str = "committed"
+    """``committed``; of several sinks ``begun``, ``decided``, ``aborted`` or ``done``."""
+    ranges: tuple[OffsetRange, ...] | None = None
+    """What it read; None: the commit before it isn't known any more."""
+    rows: int | None = None
+    """That it wrote or changed; None where the commit doesn't say."""
+    since_last: float | None = None
+    """Seconds since the epoch before."""
+    took: float | None = None
+    """Seconds from its start to its end: of several sinks only, as nothing else says when it began."""
+    commits: Mapping[str, str] = field(default_factory=dict)
+    """Sink -> its commit, in words: ``version 7``."""
+    lost: tuple[OffsetRange, ...] = ()
+    """What Kafka no longer held, and that was gone on without here."""
+    notes: tuple[str, ...] = ()
+    """What is out of the ordinary."""
+
+    @property
+    def records(self) -> int | None:
+        """Offsets that it passed: an upper bound on the records."""
+        return None if self.ranges is None else sum(each.span for each in self.ranges)
+
+
+def past(config: PipelineConfig, spark: SparkSession, last: int = LAST) -> list[PastEpoch]:
+    """The last epochs, newest first. Asks no Kafka, and settles nothing."""
+    if config.two_phase:
+        place = config.coordinator
+        assert place is not None
+        log = Log(spark, path=place.path, name=place.table, pipeline=config.name, run="")
+        return of_entries(log.entries(last + 1))[:last]
+    sink = config.sinks[0]
+    assert isinstance(sink, DeltaPlace)
+    table = DeltaTable(spark, path=sink.path, name=sink.table)
+    if not table.exists():
+        return []
+    if config.merged_on_read is not None:
+        changes = ChangeLog(table, pipeline=config.name, topics=config.source.topics).table
+        table = changes if changes.exists() else table
+    return _of_table(table, config.name, sink.place, last)
+
+
+def _of_table(table: DeltaTable, pipeline: str, place: str, last: int) -> list[PastEpoch]:
+    """The history also has the commits of others: it is read further back until there are enough of the pipeline's."""
+    limit = 2 * last + _FIRST_LOOK
+    while True:
+        commits = table.history(limit)
+        claimed = {
+            commit.version: metadata.epoch
+            for commit in commits
+            if (metadata := CommitMetadata.from_json(commit.user_metadata, pipeline=pipeline))
+        }
+        if len(claimed) > last or len(commits) < limit:
+            break
+        limit *= 4
+    log = table.log
+    taken = log.txns(list(claimed), pipeline) if log is not None else {}
+    return of_commits(commits, pipeline, place, lambda version: claimed[version] == taken.get(version))[:last]
+
+
+def of_commits(
+    commits: Sequence[Commit], pipeline: str, place: str, is_own: Callable[[int], bool] = lambda _: True
+) -> list[PastEpoch]:
+    """Of a table's history, newest first. ``is_own``: whether the commit of this version really took its epoch, as user
+    metadata alone can be a stale copy."""
+    standing: dict[int, CommitMetadata | None] = {}
+    """Version -> the commit of ours that the table goes on from there."""
+    found: list[tuple[int, PastEpoch]] = []
+    undone: dict[int, int] = {}
+    stands: CommitMetadata | None = None
+    before: CommitMetadata | None = None
+    known = bool(commits) and min(each.version for each in commits) == 0
+    aside: list[str] = []
+    at: datetime | None = None
+    runs: list[str] = []
+    for commit in sorted(commits, key=lambda each: each.version):
+        metadata = CommitMetadata.from_json(commit.user_metadata, pipeline=pipeline)
+        if metadata is not None and is_own(commit.version):
+            found.append(
+                (
+                    commit.version,
+                    PastEpoch(
+                        number=metadata.epoch,
+                        at=commit.timestamp,
+                        owner=metadata.owner,
+                        offsets=metadata.offsets,
+                        ranges=_ranges(stands, metadata) if known or stands is not None else None,
+                        rows=commit.written.rows,
+                        since_last=(commit.timestamp - at).total_seconds() if at else None,
+                        commits={place: f"version {commit.version}"},
+                        lost=tuple(gap for gap in metadata.lost if stands is None or gap not in stands.lost)
+                        if known or stands is not None
+                        else (),
+                        notes=(*aside, *_notes(before, metadata, runs)),
+                    ),
+                )
+            )
+            stands = before = metadata
+            at, aside, runs = commit.timestamp, [], [*runs, metadata.owner]
+        elif commit.operation == "RESTORE":
+            target = commit.parameters.get("version")
+            aside.append(f"the table was restored before it, in version {commit.version}")
+            known = target is not None and int(target) in standing and known
+            stands = standing.get(int(target)) if target is not None else None
+            if target is not None:
+                undone |= {version: commit.version for version, _ in found if version > int(target)}
+        elif commit.operation == "CLONE":
+            aside.append("the table is a clone: it goes on from the position of what was cloned")
+            known = False
+        standing[commit.version] = stands
+    return [_taken_back(epoch, undone.get(version)) for version, epoch in reversed(found)]
+
+
+def of_entries(entries: Iterable[Entry]) -> list[PastEpoch]:
+    """Of a coordinator's log, in any order; the newest epoch first."""
+    by_epoch: dict[int, list[Entry]] = {}
+    for entry in sorted(entries, key=lambda each: each.number):
+        by_epoch.setdefault(entry.row.epoch.number, []).append(entry)
+    found: list[PastEpoch] = []
+    before: CommitMetadata | None = None
+    runs: list[str] = []
+    for number, of_it in sorted(by_epoch.items()):
+        newest, done = of_it[-1], next((each for each in reversed(of_it) if each.row.state is State.DONE), None)
+        decided = next((each for each in reversed(of_it) if each.row.state is State.DECIDED), None)
+        epoch = (done or decided or newest).row.epoch
+        position = CommitMetadata.of(epoch)
+        notes = list(_notes(before, position, runs))
+        aborted = sum(each.row.state is State.ABORTED for each in of_it)
+        if aborted:
+            notes.append("begun and thrown away once" if aborted == 1 else f"begun and thrown away {aborted} times")
+        helpers = {each.row.run for each in of_it if each.row.state in (State.DONE, State.DECIDED)} - {epoch.owner}
+        notes += [f"finished by run {short(helper)}, after a crash" for helper in sorted(helpers)]
+        if newest.row.state in (State.BEGUN, State.DECIDED):
+            notes.append("in doubt: its run is at work, or was killed, and the next one settles it")
+        begun = next((each.at for each in reversed(of_it) if each.row.state is State.BEGUN), None)
+        rows = [each.rows for each in decided.row.prepared.values()] if decided else []
+        found.append(
+            PastEpoch(
+                number=number,
+                at=newest.at,
+                owner=epoch.owner,
+                offsets=epoch.offsets,
+                state=newest.row.state.value,
+                ranges=epoch.ranges,
+                rows=sum(rows) if decided else None,
+                since_last=(newest.at - found[-1].at).total_seconds() if found else None,
+                took=(done.at - begun).total_seconds() if done and begun else None,
+                commits={sink: in_words(reads) for sink, reads in done.row.reads.items()} if done else {},
+                lost=tuple(gap for gap in epoch.lost if before is not None and gap not in before.lost),
+                notes=tuple(notes),
+            )
+        )
+        if newest.row.state is not State.ABORTED:
+            before, runs = position, [*runs, epoch.owner]
+    return found[::-1]
+
+
+def short(run: str) -> str:
+    """Enough of a run's id to tell it from others on a page."""
+    return run[:8]
+
+
+def in_words(reads: Mapping[str, Any]) -> str:
+    """How a reader sees a sink as of an epoch."""
+    if "version" in reads:
+        return f"version {reads['version']}"
+    if "ends" in reads:
+        return "transaction, up to " + ", ".join(
+            f"{topic}-{partition}: {end}" for topic, ends in reads["ends"].items() for partition, end in ends.items()
+        )
+    return ", ".join(f"{name} {value}" for name, value in reads.items()) or "committed"
+
+
+def _ranges(before: CommitMetadata | None, after: CommitMetadata) -> tuple[OffsetRange, ...]:
+    def start(at: TopicPartition) -> int:
+        known = before.offsets.get(at) if before is not None else None
+        return known if known is not None else after.since.get(at, 0)
+
+    return tuple(
+        OffsetRange(at.topic, at.partition, start(at), end)
+        for at, end in after.offsets.items()
+        if end > start(at) and not is_retired(at.topic)
+    )
+
+
+def _notes(before: CommitMetadata | None, after: CommitMetadata, runs: Sequence[str]) -> list[str]:
+    notes = []
+    if before is not None:
+        if before.delivery != after.delivery:
+            notes.append(f"delivery changed from {before.delivery} to {after.delivery}")
+        gone = filter(is_retired, sorted(after.offsets.topics - before.offsets.topics))
+        notes += [f"topic {topic_of(name)} was made again" for name in gone]
+        if after.epoch > before.epoch + 1:
+            notes.append(f"epoch numbers from {before.epoch + 1} to {after.epoch - 1} have no commit")
+        if after.owner in runs and runs[-1] != after.owner:
+            notes.append(f"run {short(after.owner)} goes on after another run's epoch: two were active")
+    if after.batch:
+        notes.append(f"batch {after.batch} of a streaming query")
+    return notes
+
+
+def _taken_back(epoch: PastEpoch, version: int | None) -> PastEpoch:
+    if version is None:
+        return epoch
+    return replace(epoch, state="taken back", notes=(*epoch.notes, f"taken back by the RESTORE of version {version}"))

@@ -1,0 +1,145 @@
+"""All sinks of a pipeline at one epoch: the consistent view that one table's newest version can't give.
+
+The coordinator's log says of every epoch that is in all sinks how each is read as of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from connector.config import DeltaPlace, KafkaTopicSink, PipelineConfig, S3ObjectsSink, load
+from connector.engine.coordinator_log import Log
+from connector.engine.outputs import s3_objects
+from sinks.delta.commit import PipelineCommits
+from sinks.delta.table import DeltaTable
+from sinks.errors import ConfigurationError
+from sinks.kafka import spark_reader
+from sinks.offsets import Offsets
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class Snapshot(Mapping[str, "DataFrame"]):
+    """Sink -> its rows as of the epoch; sinks are named by their place: the path or name of a table, ``s3://...`` of
+    objects (read through S3A), ``kafka:...`` of a topic. Custom sinks aren't read."""
+
+    pipeline: str
+    epoch: int
+    offsets: Offsets
+    """The next offsets of the topics: everything before them is in."""
+    read_to: datetime | None
+    """Everything that Kafka held at this time is in."""
+    opened: Mapping[str, Callable[[], DataFrame]] = field(repr=False)
+    sql: Mapping[str, str]
+    """Of the tables: a query that any Spark, or Databricks, reads the same rows with."""
+    objects: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Of the buckets: the URLs of the objects."""
+
+    def __getitem__(self, sink: str) -> DataFrame:
+        return self.opened[sink]()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.opened)
+
+    def __len__(self) -> int:
+        return len(self.opened)
+
+
+def snapshot(spark: SparkSession, file: str | Path, epoch: int | None = None) -> Snapshot:
+    """All sinks of a pipeline file at one epoch; the last one that is in all of them if none is given.
+
+    >>> snapshot(spark, "pipeline.yaml")["lake/accounts"].show()  # doctest: +SKIP
+    """
+    return snapshot_of(load(file), spark, epoch)
+
+
+def snapshot_of(config: PipelineConfig, spark: SparkSession, epoch: int | None) -> Snapshot:
+    """Raises ConfigurationError where there is no such epoch."""
+    if not config.two_phase:
+        return _of_one_table(config, spark, epoch)
+    place = config.coordinator
+    assert place is not None
+    log = Log(spark, path=place.path, name=place.table, pipeline=config.name, run="")
+    done = log.done(epoch)
+    if done is None:
+        raise _no_epoch(config, epoch, f"the coordinator's log {log.label!r}")
+    opened: dict[str, Callable[[], DataFrame]] = {}
+    sql: dict[str, str] = {}
+    objects: dict[str, Sequence[str]] = {}
+    for sink in config.sinks:
+        reads = done.reads.get(sink.place)
+        if reads is None:
+            raise ConfigurationError(f"{sink.place} was no sink of the pipeline yet at epoch {done.epoch.number}.")
+        if isinstance(sink, DeltaPlace):
+            table = DeltaTable(spark, path=sink.path, name=sink.table)
+            sql[sink.place] = f"SELECT * FROM {table.sql} VERSION AS OF {int(reads['version'])}"
+            opened[sink.place] = partial(spark.sql, sql[sink.place])
+        elif isinstance(sink, S3ObjectsSink):
+            stored = s3_objects(spark, sink, pipeline=config.name)
+            urls = [stored.url(each["key"]) for each in stored.objects(done.epoch.number)]
+            objects[sink.place], opened[sink.place] = urls, partial(_objects, spark, sink, urls)
+        elif isinstance(sink, KafkaTopicSink):
+            opened[sink.place] = partial(_messages, spark, config, sink, reads["ends"])
+    stands = done.epoch
+    return Snapshot(config.name, stands.number, stands.offsets, stands.read_to, opened, sql, objects)
+
+
+def _objects(spark: SparkSession, sink: S3ObjectsSink, urls: Sequence[str]) -> DataFrame:
+    """Through S3A, whose jars and credentials the session must have."""
+    reader = spark.read.option("basePath", sink.place.replace("s3://", "s3a://", 1))
+    settings = {"endpoint": sink.endpoint, "endpoint.region": sink.region}
+    for name, value in {**settings, "path.style.access": "true" if sink.path_style else None}.items():
+        if value is not None:
+            reader = reader.option(f"fs.s3a.{name}", value)
+    places = [url.replace("s3://", "s3a://", 1) for url in urls]
+    return reader.parquet(*places) if sink.format == "parquet" else reader.json(places)
+
+
+def _messages(
+    spark: SparkSession, config: PipelineConfig, sink: KafkaTopicSink, ends: Mapping[str, Mapping[str, int]]
+) -> DataFrame:
+    """As Spark reads Kafka: key, value, headers, topic, partition, offset, timestamp."""
+    return (
+        spark_reader(spark, config.source.kafka_options)
+        .option("subscribe", sink.topic)
+        .option("includeHeaders", "true")
+        .option("endingOffsets", json.dumps(ends))
+        .load()
+    )
+
+
+def _of_one_table(config: PipelineConfig, spark: SparkSession, epoch: int | None) -> Snapshot:
+    sink = config.sinks[0]
+    assert isinstance(sink, DeltaPlace)
+    table = DeltaTable(spark, path=sink.path, name=sink.table)
+    commits = PipelineCommits(table, pipeline=config.name, topics=config.source.topics)
+    for commit, metadata in commits.lineage():
+        if epoch in (None, metadata.epoch) and commits.is_own(commit.version, metadata):
+            sql = f"SELECT * FROM {table.sql} VERSION AS OF {commit.version}"
+            where = {sink.place: sql}
+            return Snapshot(
+                config.name,
+                metadata.epoch,
+                metadata.offsets,
+                metadata.read_to,
+                {sink.place: partial(spark.sql, sql)},
+                where,
+            )
+    raise _no_epoch(config, epoch, f"the history of {table.label!r}")
+
+
+def _no_epoch(config: PipelineConfig, epoch: int | None, where: str) -> ConfigurationError:
+    wanted = "no epoch" if epoch is None else f"no epoch {epoch}"
+    return ConfigurationError(
+        f"There is {wanted} of pipeline {config.name!r} in {where}.",
+        hint="`lakelock history FILE` shows those that are known; an epoch in doubt is settled by the next run, or by "
+        "`lakelock recover FILE`.",
+    )

@@ -1,0 +1,135 @@
+"""The consumer group seen from outside: what it has committed, and who is in it. Nothing here joins it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kafka import KafkaAdminClient
+from kafka.errors import GroupAuthorizationFailedError, KafkaError, NoError, NotCoordinatorError, UnknownMemberIdError
+from kafka.structs import OffsetAndMetadata
+from kafka.structs import TopicPartition as KafkaPartition
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
+
+from connector.config import PipelineConfig
+from sinks.errors import GroupActive, SourceError
+from sinks.kafka import ANSWER_WITHIN_MS, answering, client_options
+from sinks.offsets import Offsets, TopicPartition
+
+
+class ConsumerGroup:
+    """``config.group``, for the topics of the pipeline. Raises BrokerUnreachable."""
+
+    def __init__(self, config: PipelineConfig) -> None:
+        self.name = config.group
+        self._topics = config.source.topics
+        options = config.source.kafka_options
+        self._servers = options["bootstrap.servers"]
+        self._options = options
+        self._client: KafkaAdminClient | None = None
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def committed(self) -> Offsets:
+        """Next offset per partition; none for a partition that the group has never committed."""
+        found = self._ask(lambda: self._admin.list_group_offsets({self.name: None})).get(self.name, {})
+        return Offsets(
+            {
+                TopicPartition(at.topic, at.partition): each.offset
+                for at, each in found.items()
+                if at.topic in self._topics and each.offset >= 0
+            }
+        )
+
+    def store(self, offsets: Offsets) -> None:
+        """Commit offsets from outside the group. Raises GroupActive while it has members, SourceError."""
+        wanted = {KafkaPartition(*at): offset_to_commit(offset) for at, offset in offsets.items()}
+        results = self._ask(lambda: self._alter(wanted))
+        refusals = {error for error in results.values() if error is not NoError}
+        if UnknownMemberIdError in refusals:
+            raise GroupActive(
+                f"Consumer group {self.name!r} has members: its offsets can't be changed from outside.",
+                hint="Stop what uses this group, or give the pipeline one of its own: "
+                "`source: {kafka: {group.id: ...}}`.",
+            )
+        for refusal in refusals:
+            if issubclass(refusal, GroupAuthorizationFailedError):
+                with answering(self._servers, group=self.name):
+                    raise refusal
+            raise SourceError(
+                f"Kafka refuses to commit offsets for consumer group {self.name!r}: {refusal.__name__}.",
+                hint="The pipeline's user needs READ on the group.",
+            )
+
+    def has_members(self) -> bool:
+        return bool(self._members())
+
+    def has_member(self, client_id: str) -> bool:
+        return any(member["client_id"] == client_id for member in self._members())
+
+    def _members(self) -> Sequence[dict[str, object]]:
+        members: Sequence[dict[str, object]] = self._ask(self._described)["members"]
+        return members
+
+    def _described(self) -> dict[str, Any]:
+        (group,) = self._admin.describe_groups([self.name]).values()
+        # Where the broker can't tell, it lists no members; a group that isn't there is dead, and has none.
+        if GroupAuthorizationFailedError.__name__ in (group["error"] or ""):
+            raise GroupAuthorizationFailedError
+        if group["error"] and group["group_state"] != "Dead":
+            raise NotCoordinatorError(group["error"])
+        found: dict[str, Any] = group
+        return found
+
+    def _alter(self, wanted: dict[KafkaPartition, OffsetAndMetadata]) -> dict[KafkaPartition, type[KafkaError]]:
+        results: dict[KafkaPartition, type[KafkaError]] = self._admin.alter_group_offsets(self.name, wanted)
+        for error in results.values():
+            if error.retriable:
+                raise error
+        return results
+
+    @property
+    def _admin(self) -> KafkaAdminClient:
+        """Connected at the first question: a transactional `status` or `check` has none."""
+        if self._client is None:
+            self._client = KafkaAdminClient(**client_options(KafkaAdminClient, self._options))
+        return self._client
+
+    def _ask(self, question: Callable[[], Any]) -> Any:
+        """A broker that has just started, or moved the group, asks for a moment's patience.
+
+        kafka-python's admin client never forgets who has the group, so the question is put by a new one.
+        """
+        patience = Retrying(
+            retry=retry_if_exception(lambda error: isinstance(error, KafkaError) and error.retriable),
+            stop=stop_after_delay(ANSWER_WITHIN_MS / 1000),
+            wait=wait_fixed(0.1),
+            before_sleep=lambda _: self.close(),
+            reraise=True,
+        )
+        with answering(self._servers, group=self.name):
+            return patience(question)
+
+
+def offset_to_commit(offset: int) -> OffsetAndMetadata:
+    return OffsetAndMetadata(offset, "", -1)
+
+
+@dataclass
+class Unpublished:
+    """No consumer group: a table beside the pipeline's own says nothing about how far the pipeline is."""
+
+    name: str = ""
+
+    def committed(self) -> Offsets:
+        return Offsets()
+
+    def store(self, offsets: Offsets) -> None:
+        del offsets
+
+    def has_members(self) -> bool:
+        return False

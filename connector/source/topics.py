@@ -1,0 +1,393 @@
+"""Kafka: what it holds of the pipeline's topics, and a range of it as a DataFrame."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kafka import KafkaAdminClient, KafkaConsumer
+from kafka.errors import (
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    LeaderNotAvailableError,
+    NodeNotReadyError,
+    NotLeaderForPartitionError,
+    OffsetOutOfRangeError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
+from kafka.structs import TopicPartition as KafkaPartition
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
+
+from connector.config import FromOffsets, FromTimestamp, Source, Start, TopicPattern
+from connector.protocol.recover import Remaining, Remains, TopicsHeld, refuse_recreated, refuse_refilled
+from connector.source.records import no_records
+from sinks.contract import Epoch
+from sinks.errors import BrokerUnreachable, ConfigurationError, SourceError, TopicMissing
+from sinks.kafka import ANSWER_WITHIN_MS, answering, client_options, not_authorized, spark_reader
+from sinks.kafka.leaders import ends_of_leaders, log_ends
+from sinks.offsets import OffsetRange, Offsets, TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_Told = TypeVar("_Told")
+
+RECORDS_PER_TASK = 25_000
+_PEEK_BYTES = 65_536
+_PEEK_SECONDS = 5.0
+_UNKNOWN_TOPIC = 3
+_EARLIEST, _LATEST = -2, -1
+
+
+@dataclass(frozen=True)
+class _Partitions:
+    ids: Mapping[str, str]
+    brokers: Mapping[TopicPartition, int]
+    """Of all partitions: which broker leads it, -1 for none."""
+
+
+class KafkaSource:
+    """The topics of one pipeline. Reads as ``read_committed``, belongs to no consumer group, stores nothing."""
+
+    def __init__(self, options: Source) -> None:
+        self._options = options
+        self._servers = options.kafka_options["bootstrap.servers"]
+        self._reader = f"lakelock-reader-{uuid.uuid4()}"
+        self._clients: tuple[KafkaAdminClient, KafkaConsumer] | None = None
+
+    @property
+    def _admin(self) -> KafkaAdminClient:
+        return self._connected()[0]
+
+    @property
+    def _consumer(self) -> KafkaConsumer:
+        return self._connected()[1]
+
+    def _connected(self) -> tuple[KafkaAdminClient, KafkaConsumer]:
+        """From the first question on, and again after a close."""
+        if self._clients is None:
+            kafka = self._options.kafka_options
+            admin = KafkaAdminClient(**client_options(KafkaAdminClient, kafka))
+            consumer = KafkaConsumer(
+                **{
+                    **client_options(KafkaConsumer, kafka),
+                    "isolation_level": "read_committed",
+                    "enable_auto_commit": False,
+                    "allow_auto_create_topics": False,
+                    "auto_offset_reset": "none",
+                    # All that it ever fetches are the next few records of a partition.
+                    "max_partition_fetch_bytes": _PEEK_BYTES,
+                    "fetch_max_bytes": 64 * _PEEK_BYTES,
+                }
+            )
+            self._clients = admin, consumer
+        return self._clients
+
+    def close(self) -> None:
+        if self._clients is not None:
+            admin, consumer = self._clients
+            self._clients = None
+            consumer.close(autocommit=False)
+            admin.close()
+
+    def look(self) -> TopicsHeld:
+        """What Kafka holds now. Raises TopicMissing, BrokerUnreachable."""
+        return _patiently(self._look)
+
+    def _look(self) -> TopicsHeld:
+        asked_at = datetime.now(timezone.utc)
+        with answering(self._servers):
+            partitions = self._partitions()
+            # Beginnings last: retention may pass an offset in between, never the other way round.
+            found = log_ends(self._admin, partitions.brokers)
+            beginnings = self._beginnings(partitions.brokers)
+        return TopicsHeld(
+            beginnings,
+            Offsets({at: end.offset for at, end in found.items()}),
+            partitions.ids,
+            asked_at,
+            {at: end.leader for at, end in found.items() if end.leader is not None},
+            self._ends_of,
+        )
+
+    def refuse_changed(self, epoch: Epoch) -> None:
+        """To be asked after the read. Raises TopicRecreated where a topic that the epoch reads isn't the one any more
+        that it was planned on, OffsetsLost where its log isn't.
+
+        A topic that is gone was not made again: what was read of it was its own.
+        """
+        names = sorted({range_.topic for range_ in epoch.ranges} & epoch.topics.keys())
+        if not names:
+            return
+        with answering(self._servers):
+            found = self._admin.describe_topics(names)
+        there = [topic for topic in found if topic["error_code"] != _UNKNOWN_TOPIC]
+        refuse_recreated(epoch.topics, {topic["name"]: self._id(topic) for topic in there})
+        read = {range_.at: range_.end for range_ in epoch.ranges}
+        leaders = {at: epoch.leaders[at] for at in read if at in epoch.leaders}
+        refuse_refilled(read, self._ends_of(leaders, _led(there)))
+
+    def _ends_of(
+        self, leaders: Mapping[TopicPartition, int], led: Mapping[TopicPartition, int] | None = None
+    ) -> Mapping[TopicPartition, int]:
+        """See ``TopicsHeld.ends_of``. Partitions that are gone are left out. ``led``: by which brokers, if that was
+        asked a moment ago."""
+
+        def ask() -> Mapping[TopicPartition, int]:
+            nonlocal led
+            with answering(self._servers):
+                now = led or _led(self._admin.describe_topics(sorted({at.topic for at in leaders})))
+                led = None
+                return ends_of_leaders(self._admin, {at: epoch for at, epoch in leaders.items() if at in now}, now)
+
+        return _patiently(ask) if leaders else {}
+
+    def _beginnings(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """kafka-python trips over a partition that was just added, and looks it up only then."""
+        asked = [KafkaPartition(*at) for at in partitions]
+        deadline = time.monotonic() + ANSWER_WITHIN_MS / 1000
+        while True:
+            try:
+                found = self._consumer.beginning_offsets(asked, timeout_ms=ANSWER_WITHIN_MS)
+            except KeyError:
+                found = {}
+            if found.keys() == set(asked):
+                return Offsets({TopicPartition(*at): offset for at, offset in found.items()})
+            if time.monotonic() > deadline:
+                raise KafkaTimeoutError("the offsets of some partitions")
+            time.sleep(0.05)
+
+    def starting(self, held: TopicsHeld) -> Callable[[], Offsets]:
+        """The configured start as offsets, for a pipeline without a position."""
+        return lambda: Offsets(self._start(self._options.start, held.ends, held))
+
+    def _start(self, start: Start, ends: Mapping[TopicPartition, int], held: TopicsHeld) -> dict[TopicPartition, int]:
+        if isinstance(start, FromOffsets):
+            return {at: _given_offset(start, at, held) for at in ends}
+        if isinstance(start, FromTimestamp):
+            return self._at(start.timestamp, ends)
+        return dict(ends) if start == "latest" else {at: held.beginnings[at] for at in ends}
+
+    def at(self, when: datetime, held: TopicsHeld) -> Offsets:
+        """The first offset per partition whose record came at ``when`` or later; its end where there is none."""
+        return Offsets(self._at(when, held.ends))
+
+    def remaining(self, held: TopicsHeld) -> Remaining:
+        """What is left of partitions that have lost records, with ``on_data_loss`` in mind."""
+
+        def remaining(partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Remains]:
+            oldest = self._first(dict.fromkeys(partitions, 0))
+            ahead = int(self._options.ahead.total_seconds() * 1000)
+            start = self._first({at: found.timestamp + ahead for at, found in oldest.items()}) if ahead else {}
+            return {
+                at: Remains(
+                    # Where nothing is that much younger, all that is left may be gone before it is read.
+                    (start[at].offset if at in start else held.ends[at]) if ahead and at in oldest
+                    else held.beginnings[at],
+                    datetime.fromtimestamp(oldest[at].timestamp / 1000, timezone.utc) if at in oldest else None,
+                )
+                for at in partitions
+            }  # fmt: skip
+
+        return remaining
+
+    def _at(self, when: datetime, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        found = self._first(dict.fromkeys(ends, math.ceil(when.timestamp() * 1000)))
+        return {at: found[at].offset if at in found else end for at, end in ends.items()}
+
+    def _first(self, millis: Mapping[TopicPartition, int]) -> dict[TopicPartition, Any]:
+        """Offset and timestamp of the first record at or after a time; none for a partition without."""
+        if not millis:
+            return {}
+        with answering(self._servers):
+            found = self._consumer.offsets_for_times(
+                {KafkaPartition(*at): time for at, time in millis.items()}, timeout_ms=ANSWER_WITHIN_MS
+            )
+        return {TopicPartition(*at): first for at, first in found.items() if first}
+
+    def record_bytes(self, offsets: Offsets, ends: Offsets) -> Mapping[TopicPartition, float]:
+        """The mean size of the next few records of each partition, key and value; without those that have none."""
+        next_few = self._peek(offsets, ends)
+        return {
+            at: sum(len(record.key or b"") + len(record.value or b"") for record in records) / len(records)
+            for at, records in next_few.items()
+        }
+
+    def next_times(self, offsets: Offsets, ends: Offsets) -> Mapping[TopicPartition, datetime]:
+        """Kafka's timestamp of the next record of each partition that has one before ``ends``."""
+        next_few = self._peek(offsets, ends)
+        return {
+            at: datetime.fromtimestamp(records[0].timestamp / 1000, timezone.utc) for at, records in next_few.items()
+        }
+
+    def _peek(self, offsets: Offsets, ends: Offsets) -> dict[TopicPartition, list[Any]]:
+        """The next few records from ``offsets`` on. Fewer partitions where Kafka is slow, or markers are all there is:
+        what they are asked for is an estimate."""
+        waiting = {KafkaPartition(*at): end for at, end in ends.items() if at in offsets and offsets[at] < end}
+        if not waiting:
+            return {}
+        found: dict[TopicPartition, list[Any]] = {}
+        deadline = time.monotonic() + _PEEK_SECONDS
+        with answering(self._servers):
+            self._consumer.assign(list(waiting))
+            try:
+                for at in waiting:
+                    self._consumer.seek(at, offsets[TopicPartition(*at)])
+                while waiting and time.monotonic() < deadline:
+                    for at, records in self._consumer.poll(timeout_ms=200).items():
+                        found.setdefault(TopicPartition(*at), records)
+                    for at, end in list(waiting.items()):
+                        if TopicPartition(*at) in found or (self._consumer.position(at) or 0) >= end:
+                            del waiting[at]
+                            self._consumer.pause(at)
+            except OffsetOutOfRangeError:
+                pass  # retention is at work: the next look at the topics shows it
+            finally:
+                self._consumer.unsubscribe()
+        return found
+
+    def read(self, spark: SparkSession, ranges: Iterable[OffsetRange], *, headers: bool = False) -> DataFrame:
+        """The records of these ranges: key, value, topic, partition, offset, timestamp, headers where they are asked
+        for. Fails where any is gone."""
+        ranges = list(ranges)
+        if not ranges:
+            return no_records(spark)
+        starts = Offsets({range_.at: range_.start for range_ in ranges})
+        ends = Offsets({range_.at: range_.end for range_ in ranges})
+        assignment = {
+            topic: [int(partition) for partition in partitions] for topic, partitions in starts.to_dict().items()
+        }
+        records = (
+            spark_reader(spark, self._options.kafka_options)
+            # Nothing is ever committed for this group. One name for the whole run lets Spark's executors go on with the
+            # consumers of the epoch before, and with what those have fetched ahead, instead of connecting anew.
+            .option("kafka.group.id", self._reader)
+            .option("assign", json.dumps(assignment))
+            .option("startingOffsets", starts.to_json())
+            .option("endingOffsets", ends.to_json())
+            .option("failOnDataLoss", "true")
+            .option("includeHeaders", headers)
+            .load()
+        )
+        # A task per partition, and a file per task, is too much for a few records.
+        tasks = -(-sum(range_.span for range_ in ranges) // RECORDS_PER_TASK)
+        return records.coalesce(max(1, tasks)) if tasks < len(ranges) else records
+
+    def _partitions(self) -> _Partitions:
+        ids, there = {}, []
+        pattern = self._options.topics if isinstance(self._options.topics, TopicPattern) else None
+        names = self._matching(pattern) if pattern else list(self._options.topics)
+        for topic in self._admin.describe_topics(names):
+            name = topic["name"]
+            if topic["error_code"] == _UNKNOWN_TOPIC and pattern:
+                continue  # gone since they were listed
+            if topic["error_code"] == _UNKNOWN_TOPIC:
+                raise self._missing(name)
+            ids[name] = self._id(topic)
+            there.append(topic)
+        return _Partitions(ids, _led(there))
+
+    def _id(self, topic: Mapping[str, Any]) -> str:
+        """Of a topic as it was described."""
+        name, error = topic["name"], topic["error_code"]
+        if error == TopicAuthorizationFailedError.errno:
+            raise not_authorized(f"Kafka at {self._servers}", "Topic", f"topic {name!r}")
+        if error:
+            raise SourceError(f"Kafka refuses to describe topic {name!r}: error {error}.")
+        return str(topic["topic_id"])
+
+    def _matching(self, pattern: TopicPattern) -> list[str]:
+        there = self._admin.list_topics()
+        names = sorted(name for name in there if name in pattern)
+        if not names:
+            listed = ", ".join(sorted(name for name in there if not name.startswith("__"))[:10]) or "none"
+            raise TopicMissing(
+                f"No topic in Kafka at {self._servers} matches source.topics, {pattern.pattern!r}.",
+                hint=f"Topics there: {listed}. The regular expression has to match a topic's whole name.",
+            )
+        return names
+
+    def _missing(self, topic: str) -> TopicMissing:
+        known = [name for name in self._admin.list_topics() if not name.startswith("__")]
+        near = difflib.get_close_matches(topic, known, n=1)
+        listed = ", ".join(sorted(known)[:10]) or "none"
+        return TopicMissing(
+            f"Topic {topic!r} isn't in Kafka at {self._servers}.",
+            hint=f"Did you mean {near[0]!r} in source.topics?" if near else f"Topics there: {listed}.",
+        )
+
+
+def _given_offset(start: FromOffsets, at: TopicPartition, held: TopicsHeld) -> int:
+    given = start.offsets.get(at.topic, {}).get(at.partition)
+    first, end = held.beginnings[at], held.ends[at]
+    if given is None:
+        raise ConfigurationError(
+            f"source.start: no offset for {at.topic}-{at.partition}, which Kafka has and the table has no position of.",
+            hint=f'Name every partition, as in {{"{at.topic}": {{"{at.partition}": {first}}}}}; -2 is the earliest '
+            "offset, -1 the latest.",
+        )
+    offset = {_EARLIEST: first, _LATEST: end}.get(given, given)
+    if not first <= offset <= end:
+        raise ConfigurationError(
+            f"source.start: {at.topic}-{at.partition} holds [{first}, {end}), offset {offset} is outside.",
+            hint="Give an offset within, or -2 for the earliest.",
+        )
+    return offset
+
+
+def _led(described: Iterable[Mapping[str, Any]]) -> dict[TopicPartition, int]:
+    """Which broker leads each partition."""
+    return {
+        TopicPartition(topic["name"], part["partition_index"]): part["leader_id"]
+        for topic in described
+        for part in topic["partitions"]
+    }
+
+
+def _patiently(question: Callable[[], _Told]) -> _Told:
+    """kafka-python gives up at once where its only broker was away a moment ago, as one is that restarts, and where a
+    partition is so new, or its leader, that not every broker knows."""
+    ask = Retrying(
+        retry=retry_if_exception(_may_be_back),
+        stop=stop_after_delay(ANSWER_WITHIN_MS / 1000),
+        wait=wait_exponential(0.05, max=1),
+        reraise=True,
+    )
+    return ask(question)
+
+
+def _may_be_back(error: BaseException) -> bool:
+    lost = (KafkaConnectionError, NodeNotReadyError)
+    elsewhere = (LeaderNotAvailableError, NotLeaderForPartitionError, UnknownTopicOrPartitionError)
+    return isinstance(error, BrokerUnreachable) and isinstance(error.__cause__, (*lost, *elsewhere))
+
+
+@dataclass(frozen=True)
+class Until:
+    """Topics that end where a stretch of time does."""
+
+    topics: KafkaSource
+    time: datetime
+
+    def look(self) -> TopicsHeld:
+        held = self.topics.look()
+        last = self.topics.at(self.time, held)
+        return replace(held, ends=Offsets({at: min(end, last[at]) for at, end in held.ends.items()}))
+
+    def starting(self, held: TopicsHeld) -> Callable[[], Offsets]:
+        start = self.topics.starting(held)
+        return lambda: Offsets({at: min(offset, held.ends[at]) for at, offset in start().items()})
+
+    def remaining(self, held: TopicsHeld) -> Remaining:
+        return self.topics.remaining(held)
+
+    def record_bytes(self, offsets: Offsets, ends: Offsets) -> Mapping[TopicPartition, float]:
+        return self.topics.record_bytes(offsets, ends)

@@ -1,0 +1,109 @@
+"""Offsets of a topic, and what they are in the cluster that it was mirrored to: the file of `lakelock translate`.
+
+It is good for one step of one pipeline: from exactly these offsets of the one topic to these of the other, each known
+by its id. Left in the pipeline file it says nothing of any later topic.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from connector.protocol.recover import TopicsHeld
+from connector.protocol.recreated import of_unknown_id
+from sinks.contract import Position
+from sinks.errors import ConfigurationError, UnsupportedFormat
+from sinks.offsets import Offsets, TopicPartition
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Translation:
+    pipeline: str
+    ids: Mapping[str, tuple[str, str]]
+    """Topic -> its id, and that of the one it was mirrored to."""
+    offsets: Mapping[TopicPartition, tuple[int, int]]
+    """Next offset, in both."""
+
+    def to_json(self) -> str:
+        topics: dict[str, dict[str, Any]] = {
+            topic: {"from": old, "to": new, "partitions": {}} for topic, (old, new) in sorted(self.ids.items())
+        }
+        for at, (old, new) in sorted(self.offsets.items()):
+            topics[at.topic]["partitions"][str(at.partition)] = {"from": old, "to": new}
+        return json.dumps({"lakelock": FORMAT, "pipeline": self.pipeline, "topics": topics}, indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, *, file: str) -> Translation:
+        """Raises ConfigurationError, UnsupportedFormat."""
+        try:
+            fields = json.loads(text)
+            if fields["lakelock"] > FORMAT:
+                raise UnsupportedFormat(
+                    f"{file} is in format {fields['lakelock']}; this version reads up to format {FORMAT}.",
+                    hint="Upgrade lakelock to the version that wrote it, or write it again.",
+                )
+            return cls(
+                str(fields["pipeline"]),
+                {topic: (str(each["from"]), str(each["to"])) for topic, each in fields["topics"].items()},
+                {
+                    TopicPartition(topic, int(number)): (int(offset["from"]), int(offset["to"]))
+                    for topic, each in fields["topics"].items()
+                    for number, offset in each["partitions"].items()
+                },
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ConfigurationError(
+                f"source.on_recreated_topic.translated: {file} isn't a file of `lakelock translate`.",
+                hint="Write it anew: lakelock translate OLD NEW --output offsets.json.",
+            ) from error
+
+    def starts(self, pipeline: str, position: Position, held: TopicsHeld, names: Mapping[str, str]) -> Offsets:
+        """Where the new topics are to be read from; ``names``: of those that were made again. Raises
+        ConfigurationError where the translation is of another position, or of other topics."""
+        if self.pipeline != pipeline:
+            raise _stale(f"it is of pipeline {self.pipeline!r}, and this is {pipeline!r}")
+        found: dict[TopicPartition, int] = {}
+        unknown = of_unknown_id(position, held) & self.ids.keys()
+        if unknown:
+            # Those of the old cluster would be taken for the new one's.
+            raise _stale(f"the table doesn't say of which topic {', '.join(sorted(unknown))} its offsets are")
+        for topic in names:
+            ids = (position.topics[topic], held.ids[topic])
+            if self.ids.get(topic) != ids:
+                raise _stale(f"of topic {topic!r} it is from id {' to '.join(self.ids.get(topic, ('none',)))}, and "
+                             f"this is from {' to '.join(ids)}")  # fmt: skip
+            for at, offset in position.offsets.items():
+                if at.topic != topic:
+                    continue
+                old, new = self.offsets.get(at, (None, 0))
+                if old != offset:
+                    raise _stale(f"of {topic}-{at.partition} it translates offset {old}, and the table wants {offset}")
+                if at not in held.ends or new > held.ends[at]:
+                    raise _stale(f"{topic}-{at.partition} of the new topic doesn't reach offset {new}")
+                found[at] = new
+        return Offsets(found)
+
+
+def translated(file: str) -> Translation:
+    """Raises ConfigurationError, UnsupportedFormat."""
+    try:
+        text = Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(
+            f"source.on_recreated_topic.translated: {file} can't be read: {error}.",
+            hint="Write it: lakelock translate OLD NEW --output offsets.json.",
+        ) from error
+    return Translation.from_json(text, file=file)
+
+
+def _stale(why: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"The translation of source.on_recreated_topic isn't for this run: {why}. Nothing was written.",
+        hint="Stop all runs, and write it anew: lakelock translate OLD NEW --output offsets.json. Or, if the table has "
+        "moved already, run without the option.",
+    )

@@ -1,0 +1,1 @@
+"""The Spark session: its settings, its jars, and the differences between Spark's versions."""

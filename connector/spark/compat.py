@@ -1,0 +1,92 @@
+"""What differs between Spark's versions, and between a classic session and Spark Connect."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from sinks.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import DataType
+
+_creating = threading.Lock()
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Whether it is a client of Spark Connect: rows of one session can't be read in another there."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def needed_by_connect(spark: SparkSession) -> None:
+    """For a clone of the session. Asked of the client: platforms call their servers by other numbers."""
+    if not hasattr(spark, "cloneSession"):
+        raise ConfigurationError(
+            "Spark Connect needs PySpark 4.1, whose sessions can be cloned, and this client is older.",
+            hint="Run it where Spark's driver is, or take a newer client (of Databricks Connect, 18).",
+        )
+
+
+def needs(spark: SparkSession, release: str, option: str, hint: str) -> None:
+    """Raises ConfigurationError, with the option's path, where this Spark is older than the release, as "4.0"."""
+    if _numbers(spark.version) < _numbers(release):
+        raise ConfigurationError(f"{option} needs Spark {release}, and this is {spark.version}.", hint=hint)
+
+
+def _numbers(version: str) -> tuple[int, int]:
+    major, minor, *_ = version.split(".")
+    return int(major), int(minor)
+
+
+def from_ddl(text: str) -> DataType:
+    """Columns in Spark's DDL. Raises PySparkException where it is none."""
+    from pyspark.sql.types import StructType
+
+    if "${" not in text:
+        return _parsed(text)
+    # Spark Connect has the user's session parse it, which would expand ``${env:NAME}`` in a name.
+    aside = next(char for char in map(chr, range(0xE000, 0xF900)) if char not in text)
+    parsed = _parsed(text.replace("${", f"{aside}{{"))
+    if not isinstance(parsed, StructType):
+        return parsed
+    named = json.dumps(parsed.jsonValue(), ensure_ascii=False).replace(aside, "$")
+    return StructType.fromJson(json.loads(named))
+
+
+def local_frame(
+    spark: SparkSession, rows: Sequence[Any], schema: StructType | str, *, verify: bool = True
+) -> DataFrame:
+    """A DataFrame of the driver's own rows; which session is the active one stays as it was.
+
+    ``createDataFrame`` makes its session the active one. Left so, the user's next statement, or pipeline, would be
+    in a session of ours, which knows nothing of what they have set in theirs since.
+    """
+    from pyspark.sql import SparkSession
+
+    if is_connect(spark):  # nothing becomes active
+        return spark.createDataFrame(rows, schema, verifySchema=verify)
+    with _creating:
+        active = SparkSession.active()
+        try:
+            return spark.createDataFrame(rows, schema, verifySchema=verify)
+        finally:
+            active.createDataFrame([], "nothing INT")
+
+
+def _parsed(text: str) -> DataType:
+    from pyspark.sql import SparkSession
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StructType
+
+    if hasattr(StructType, "fromDDL"):
+        return StructType.fromDDL(text)
+    nothing = SparkSession.active().range(0)  # before Spark 4
+    return nothing.select(F.lit(None).cast(f"STRUCT<{text}>").alias("columns")).schema["columns"].dataType

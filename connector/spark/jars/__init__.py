@@ -1,0 +1,139 @@
+"""The jars that Spark and the embedded Kafka broker need: where they are, and how they come there.
+
+Three sets, each described by a Maven POM next to this file: ``spark`` (what pip's pyspark lacks for Kafka and Delta
+Lake; one POM for each Spark, see `built_for`), ``s3`` (what it lacks for s3a:// paths) and ``kafka`` (a whole broker).
+They live in the virtual environment, so
+that environments with other versions don't share them, or in ``$LAKELOCK_JARS/<kind>``, e.g. in a container image.
+
+One more is part of this package: `LOG_STORE_JAR`, whose Java source is in ``java``.
+
+`find` only looks; `fetch` is the one thing here that may use the network.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Literal, get_args
+
+from connector.spark.jars.built_for import installed
+from sinks.errors import JarsMissing
+
+Kind = Literal["spark", "s3", "kafka"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+_POMS = Path(__file__).parent
+LOG_STORE_JAR = _POMS / "lakelock-s3.jar"
+"""Delta's commits on S3 as conditional writes: the log store `LOG_STORE`."""
+LOG_STORE = "lakelock.ConditionalLogStore"
+# What Maven repeats after every failure; the cause stands above it.
+_BOILERPLATE = ("To see the full stack", "Re-run Maven", "For more information", "[Help", "After correcting")
+
+
+def folder(kind: Kind) -> Path:
+    """Where the jars of this kind belong; the folder may not exist yet."""
+    root = os.environ.get("LAKELOCK_JARS")
+    return (Path(root).absolute() if root else Path(sys.prefix, "share", "lakelock", "jars")) / kind
+
+
+def find(kind: Kind) -> list[Path]:
+    """The jars that are there, sorted; empty when there are none. Any jar counts, whoever put it there."""
+    return sorted(folder(kind).glob("*.jar"))
+
+
+def fetch(kind: Kind) -> list[Path]:
+    """Have Maven resolve the jars into `folder`, and return them.
+
+    Nothing is done when the folder already holds the jars of this very POM. Otherwise the folder is replaced as a
+    whole, by a rename once everything is there: a fetch that breaks off leaves the old jars, or none, never a part.
+
+    Raises `JarsMissing` when Maven isn't there or fails, and when the folder holds files that no fetch has put
+    there: they are somebody's, and never deleted. Raises `ConfigurationError` as `built_for.installed` does.
+    """
+    target, pom = folder(kind), _POMS / (installed().pom if kind == "spark" else f"{kind}.xml")
+    if _complete(target, pom):
+        return find(kind)
+    if target.is_dir() and any(target.iterdir()) and not (target / "pom.xml").is_file():
+        raise JarsMissing(
+            f"{target} holds files, but not those of a finished fetch",
+            hint="Use these jars as they are, empty the folder, or set LAKELOCK_JARS to another one.",
+        )
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise JarsMissing(
+            f"the {kind} jars have to be fetched into {target}, and Maven's command `mvn` isn't on the PATH",
+            hint=f"Install Apache Maven, or set LAKELOCK_JARS to a folder in which `{kind}` holds the jars.",
+        )
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # Next to the target: a rename is atomic only within one file system.
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{kind}-") as work:
+            fresh = Path(work, "fresh")
+            fresh.mkdir()
+            # Maven works on a copy, so that it can't write into the package; the copy stays with the jars and says
+            # which POM they are from.
+            shutil.copyfile(pom, fresh / "pom.xml")
+            _run(maven, kind, fresh)
+            _swap(fresh, target, pom, Path(work, "old"))
+    except OSError as error:
+        raise JarsMissing(
+            f"the {kind} jars can't be put into {target}: {error}",
+            hint="Set LAKELOCK_JARS to a folder that you may write to.",
+        ) from error
+    return find(kind)
+
+
+def _complete(target: Path, pom: Path) -> bool:
+    marker = target / "pom.xml"
+    return marker.is_file() and marker.read_bytes() == pom.read_bytes() and any(target.glob("*.jar"))
+
+
+def _run(maven: str, kind: Kind, fresh: Path) -> None:
+    command = [maven, "-B", "-q", "-f", str(fresh / "pom.xml"), "dependency:copy-dependencies"]
+    command += ["-DincludeScope=runtime", f"-DoutputDirectory={fresh}"]
+    done = subprocess.run(
+        command,
+        cwd=fresh,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    if done.returncode != 0 or not any(fresh.glob("*.jar")):
+        raise JarsMissing(
+            f"Maven could not fetch the {kind} jars (exit code {done.returncode}):\n{_cause(done.stdout)}",
+            hint="Maven needs Java and a Maven repository that it can reach (see its settings.xml).",
+        )
+
+
+def _cause(output: str) -> str:
+    """The last lines of Maven's output on what went wrong, without colours, boilerplate and passwords in URLs."""
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", output)
+    plain = re.sub(r"://[^/\s@]+@", "://***@", plain)
+    errors = [line.removeprefix("[ERROR]").strip() for line in plain.splitlines() if line.startswith("[ERROR]")]
+    lines = errors or [line.strip() for line in plain.splitlines()]
+    return "\n".join([line for line in lines if line and not line.startswith(_BOILERPLATE)][-10:])
+
+
+def _swap(fresh: Path, target: Path, pom: Path, old: Path) -> None:
+    """Put the finished folder in place.
+
+    A folder can't be renamed over a full one, so the old one steps aside first. Whoever looks in between sees no jars
+    at all, which is better than a part of them.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        target.rename(old)
+    try:
+        fresh.rename(target)
+    except OSError:
+        # Another fetch may have been quicker by a moment: then its jars are as good.
+        if not _complete(target, pom):
+            raise

@@ -1,0 +1,282 @@
+"""The Spark session of a run: the one that is there, as it is, or one of its own with safe settings."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from connector.spark import jars, java
+from connector.spark.compat import needed_by_connect, is_connect
+from connector.spark.jars import archive
+from connector.spark.jars.built_for import installed
+from connector.spark.properties import start_jvm
+from connector.spark.tuning import TUNING
+from sinks.errors import ConfigurationError
+from sinks.s3.hadoop import LOG_STORES
+from sinks.spark.settings import AS_WRITTEN
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SECRETS = (
+    "(?i:secret|passw(or)?d|passphrase|token|access[.]?key|account[.]key|private[._-]?key|encryption[.]key"
+    "|keystore[.]key|credential|jaas)"
+)
+"""More than what may not stand in a pipeline file (sinks.kafka.SECRET): a name too many hidden does no harm."""
+_IN_PLANS = rf'key: "[^"]*{_SECRETS}[^"]*"\s+value: "(?:[^"\\]|\\.)*+"'
+"""A Spark Connect server shows every plan in its UI and its event log, a reader's options included."""
+_PLANS = "spark.sql.redaction.string.regex"
+# A record of Avro says itself how long its strings are, and Avro takes the memory before it looks whether they are
+# there: six bad bytes would end the JVM. In bytes, and in items of one array or map. A task keeps the memory of the
+# longest string of each field, so more than records need isn't safer.
+_AVRO_LIMITS = " ".join(
+    f"-Dorg.apache.avro.limits.{kind}.maxLength={limit}"
+    for kind, limit in (("bytes", 16 << 20), ("string", 16 << 20), ("collectionItems", 16 << 20))
+)
+_REDACTED = "(redacted)"
+_HIDDEN = "spark.redaction.regex"
+_JAVA = "spark.driver.extraJavaOptions"
+_CLASS_PATH = "spark.driver.extraClassPath"
+_EXECUTOR_JAVA = "spark.executor.extraJavaOptions"
+_LOG_STORE = "spark.delta.logStore.s3a.impl"
+DELTA = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # Delta's own store for S3 lets one driver replace another's commit.
+    _LOG_STORE: jars.LOG_STORE,
+}
+"""Without these Spark neither reads nor writes Delta tables, or not safely on S3."""
+_SAFE = {
+    **DELTA,
+    # Spark 4's own default: a sum that overflows is an error, and no other number.
+    "spark.sql.ansi.enabled": "true",
+    # A timestamp without a zone in a record must not depend on the machine.
+    "spark.sql.session.timeZone": "UTC",
+    _HIDDEN: _SECRETS,
+    "spark.sql.redaction.options.regex": f"{_SECRETS}|(?i:url)",
+    _PLANS: _IN_PLANS,
+}
+"""Wherever Spark runs."""
+_NEVER_COPIED = ("spark.databricks.delta.write.txn", "spark.databricks.delta.commitInfo.userMetadata")
+
+
+@contextmanager
+def session(
+    options: Mapping[str, str],
+    *,
+    name: str,
+    s3: bool = False,
+    debug: bool = False,
+    short: Callable[[], bool] = lambda: False,
+) -> Iterator[SparkSession]:
+    """A session that shares nothing with the statements of others.
+
+    Where a session is active (Databricks, EMR, a notebook) its cluster is used as it is, ``options`` don't apply,
+    and it stays open. Else one is made from ``options``, and stopped at the end: under spark-submit, what was submitted
+    goes before them. ``s3``: it needs s3a:// paths. ``short``: whether there is little to do; asked only where that
+    makes a difference.
+    """
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    try:
+        active = SparkSession.active()
+    except PySparkRuntimeError:
+        pass
+    else:
+        with isolated(active) as own:
+            yield own
+        return
+    submitted = _submitted()
+    settings = _added(options, submitted) if submitted else _own(options, name, s3=s3, debug=debug, short=short)
+    builder = SparkSession.builder
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    with warnings.catch_warnings(), _sigint_kept():
+        if not submitted and not settings.get("spark.remote", os.environ.get("SPARK_REMOTE", "")).startswith("sc://"):
+            start_jvm(settings)
+        # Spark Connect warns of every setting that only the start of the server, which has them, can take.
+        warnings.filterwarnings("ignore", message="Failed to set")
+        spark = builder.getOrCreate()
+    try:
+        if is_connect(spark):
+            needed_by_connect(spark)
+        _take_as_written(spark)
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def isolated(active: SparkSession) -> Iterator[SparkSession]:
+    """A second session on the same cluster, with the same settings.
+
+    MERGE takes its epoch and offsets from the session's settings: in a shared session another thread's statement
+    would commit them too.
+    """
+    from pyspark.errors import PySparkException
+
+    if is_connect(active):
+        needed_by_connect(active)
+        clone = active.cloneSession()  # type: ignore[attr-defined]
+        with suppress(PySparkException):  # where it may not be set, as on a serverless cluster
+            theirs = clone.conf.get(_PLANS, "")
+            clone.conf.set(_PLANS, f"{theirs}|{_IN_PLANS}" if theirs else _IN_PLANS)
+        _take_as_written(clone)
+        try:
+            yield clone
+        finally:
+            # Not stop(): that ends a local server, which is the user's.
+            clone.client.release_session()
+            clone.client.close()
+        return
+    own = active.newSession()
+    theirs, ours = ({row["key"]: row["value"] for row in each.sql("SET").collect()} for each in (active, own))
+    for name, shown in theirs.items():
+        if name.startswith(_NEVER_COPIED) or (shown == ours.get(name) and not shown.endswith(_REDACTED)):
+            continue
+        # Catalogs, and Hadoop's settings, keys to a bucket among them, aren't Spark's own, and count as much.
+        copied = own.conf.isModifiable(name) or name.startswith(("fs.", "spark.sql.catalog."))
+        value = active.conf.get(name, None) if copied else None
+        if value is not None and own.conf.get(name, None) != value:
+            own.conf.set(name, value)
+    own.catalog.setCurrentCatalog(active.catalog.currentCatalog())
+    own.catalog.setCurrentDatabase(active.catalog.currentDatabase())
+    _take_as_written(own)
+    yield own
+
+
+def _take_as_written(spark: SparkSession) -> None:
+    """Whatever the pipeline file says under ``spark:``."""
+    from pyspark.errors import PySparkException
+
+    with suppress(PySparkException):  # where it may not be set, as on a serverless cluster: literals don't need it
+        for name, value in AS_WRITTEN.items():
+            spark.conf.set(name, value)
+
+
+@contextmanager
+def _sigint_kept() -> Iterator[None]:
+    """PySpark takes over Ctrl-C when it starts, to cancel all jobs; a run ends after its epoch instead."""
+    handler = signal.getsignal(signal.SIGINT)
+    yield
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, handler)
+
+
+def _own(options: Mapping[str, str], name: str, *, s3: bool, debug: bool, short: Callable[[], bool]) -> dict[str, str]:
+    """All settings of a session whose JVM this process starts."""
+    defaults = _defaults(options, s3, short)
+    settings = {"spark.app.name": f"lakelock {name}", **defaults, **options}
+    if _CLASS_PATH in defaults and _CLASS_PATH in options:
+        settings[_CLASS_PATH] = f"{defaults[_CLASS_PATH]}:{options[_CLASS_PATH]}"
+    if _HIDDEN in options:
+        settings[_HIDDEN] = f"{_SECRETS}|{options[_HIDDEN]}"
+    for of_process in (_JAVA, _EXECUTOR_JAVA):
+        # The last one counts: the user's own.
+        settings[of_process] = f"{_AVRO_LIMITS} {settings.get(of_process, '')}".strip()
+    at = settings.get("spark.master") or settings.get("spark.remote") or os.environ.get("SPARK_REMOTE", "")
+    if at.startswith("local"):
+        # Python workers on this machine are to find what this process found, also outside an activated environment.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if not debug:
+        # A failed task would print its stack trace before our one paragraph says what happened.
+        quiet = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
+        settings[_JAVA] = f"{settings[_JAVA]} {quiet}"
+    classes = archive.find() if _CLASS_PATH in defaults else None
+    if classes is not None:
+        settings[_JAVA] = f"-XX:SharedArchiveFile={classes} {settings[_JAVA]}"
+    return settings
+
+
+def _submitted() -> dict[str, str]:
+    """What spark-submit has been given, by its options and its defaults; nothing where it hasn't started us."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return {}
+    from pyspark import SparkConf, SparkContext
+
+    # They are properties of the JVM, which a SparkConf only knows once there is a connection to it. To read one would
+    # make it as well, but Spark 3.5 can't.
+    SparkContext.setSystemProperty("lakelock.connected", "true")
+    return dict(SparkConf().getAll())
+
+
+def _added(options: Mapping[str, str], submitted: Mapping[str, str]) -> dict[str, str]:
+    """The settings that aren't submitted. Too late for the driver's JVM: it runs, with its jars and its memory."""
+    safe = dict(_SAFE)
+    if not any(jars.LOG_STORE_JAR.name in submitted.get(name, "") for name in ("spark.jars", _CLASS_PATH)):
+        # Without its jar: a table on s3a:// is refused, and told why, rather than a class not found.
+        del safe[_LOG_STORE]
+    settings = {name: value for name, value in {**safe, **options}.items() if name not in submitted}
+    java = submitted.get(_EXECUTOR_JAVA, options.get(_EXECUTOR_JAVA, ""))
+    return {**settings, _EXECUTOR_JAVA: f"{_AVRO_LIMITS} {java}".strip()}
+
+
+def _defaults(options: Mapping[str, str], s3: bool, short: Callable[[], bool]) -> dict[str, str]:
+    defaults = {
+        **_SAFE,
+        # Delta rebuilds a snapshot with 50 tasks otherwise.
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.ui.showConsoleProgress": "false",
+        **_jars(options, s3),
+    }
+    if "spark.master" not in options and not _elsewhere(options):
+        defaults |= {
+            "spark.master": "local[*]",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.memory": "2g",
+            "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 2)),
+            # VACUUM lists a table's folder with 10,000 tasks otherwise.
+            "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(4 * (os.cpu_count() or 2)),
+            "spark.ui.enabled": "false",
+            TUNING: "true",
+        }
+        if _JAVA not in options and short():
+            # Most of a short run is the start of its JVM.
+            defaults[_JAVA] = java.QUICK_START
+    return defaults
+
+
+def _elsewhere(options: Mapping[str, str]) -> bool:
+    """Whether it is a client of Spark Connect."""
+    return "spark.remote" in options or bool(os.environ.get("SPARK_REMOTE"))
+
+
+def _jars(options: Mapping[str, str], s3: bool) -> dict[str, str]:
+    """The jars that this environment carries, or their names for Spark to fetch. Raises ConfigurationError."""
+    pair, local = installed(), jars.find("spark")
+    if s3 and not pair.conditional_writes and options.get(_LOG_STORE, jars.LOG_STORE) == jars.LOG_STORE:
+        raise ConfigurationError(
+            f"Tables on S3 need Spark 4: Spark {pair.spark} carries a Hadoop before 3.4.2, which can't ask the store "
+            "to refuse a second writer.",
+            hint=f"Install Spark 4, or set, under `spark:`, {_LOG_STORE}={LOG_STORES[1]} with its jars, which keeps "
+            "commits apart with DynamoDB.",
+        )
+    if local:
+        found = [str(jar) for jar in (*local, *jars.find("s3"), jars.LOG_STORE_JAR)]
+        master = options.get("spark.master", "local" if not _elsewhere(options) else "")
+        # Where all is one JVM, its own class path: it starts sooner, and knows them by the archive of classes.
+        one_jvm = master == "local" or master.startswith("local[")
+        return {_CLASS_PATH: ":".join(found)} if one_jvm else {"spark.jars": ",".join(found)}
+    packages = pair.packages(version("pyspark"), version("delta-spark"))
+    if s3:
+        packages += [f"org.apache.hadoop:hadoop-aws:{hadoop}" for hadoop in _hadoop_versions()]
+    return {"spark.jars.packages": ",".join(packages), "spark.jars": str(jars.LOG_STORE_JAR)}
+
+
+def _hadoop_versions() -> list[str]:
+    """Of the Hadoop that this pyspark carries; S3A is made for one and no other. None where pyspark is a client."""
+    import pyspark
+
+    name = "hadoop-client-api-"
+    found = Path(pyspark.__file__).with_name("jars").glob(f"{name}*.jar")
+    return [jar.stem.removeprefix(name) for jar in found]

@@ -1,0 +1,1 @@
+"""Epochs inside a Structured Streaming job."""

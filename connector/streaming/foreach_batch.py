@@ -1,0 +1,236 @@
+"""The sinks' guarantees inside a Structured Streaming job: a micro-batch is an epoch.
+
+Spark runs a batch again when it doesn't know whether it was finished, so what a function of ``foreachBatch`` writes may
+be written twice. Here the batch's offsets are committed with its rows, as ever, and what the sinks hold is left out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import datetime, timezone
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from connector.config import PipelineConfig, RowsFormat, load, parse
+from connector.decode.rows import as_records
+from connector.delivery.ports import Work
+from connector.delivery.transactional import publish
+from connector.engine.assembly import Assembly, assembled
+from connector.protocol.batch import Batch, epoch_of
+from connector.protocol.recover import behind
+from connector.protocol.steps import Event, Observer, Step
+from connector.spark.compat import is_connect
+from connector.streaming.checkpoint import batch_of
+from sinks.contract import Position
+from sinks.errors import ConfigurationError, Fenced, LakelockError, PreparedLost
+from sinks.offsets import OffsetRange, TopicPartition
+from sinks.spark.row_errors import raise_sql
+from sinks.spark.settings import AS_WRITTEN, with_settings
+from sinks.spark.sql import literal
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+log = logging.getLogger("lakelock.pipeline")
+
+_OF = "spark.lakelock.run"
+"""Set in the query's session: which run of ours is put together in it."""
+_KAFKAS = ("key", "value", "topic", "partition", "offset", "timestamp")
+
+
+def foreach_batch(
+    pipeline: str | Path | Mapping[str, object], *, checkpoint: str | Path, observers: Sequence[Observer] = ()
+) -> Callable[[DataFrame, int], None]:
+    """What ``DataStreamWriter.foreachBatch`` is to be given: it commits each batch to the sinks of a pipeline, once.
+
+    ``pipeline``: its file, or a mapping with the same options. ``checkpoint``: the query's own ``checkpointLocation``.
+    Batches have Kafka's own columns, which are decoded as in a run; or, with ``value: {format: rows, schema: ...}``,
+    those of the schema and the coordinates of the records that they were made of.
+
+    Raises ConfigurationError. What the function itself raises (see ``sinks.errors``) stops the query, and leaves the
+    sinks at whole batches.
+    """
+    config = parse(pipeline) if isinstance(pipeline, Mapping) else load(pipeline)
+    if config.delivery != "transactional":
+        raise ConfigurationError(
+            f"delivery: {config.delivery} is for runs of Lakelock's own; in foreach_batch it is transactional."
+        )
+    return _Batches(config, str(checkpoint), observers)
+
+
+class _Batches:
+    def __init__(self, config: PipelineConfig, checkpoint: str, observers: Sequence[Observer]) -> None:
+        self._config = config
+        self._checkpoint = checkpoint
+        self._observers = observers
+        self._query: _Query | None = None
+
+    def __call__(self, rows: DataFrame, number: int) -> None:
+        try:
+            if is_connect(rows.sparkSession):
+                raise ConfigurationError(
+                    "foreach_batch needs a classic Spark session: Spark Connect runs the function in a process of the "
+                    "server's.",
+                    hint="Start the query in a session without spark.remote, or run the pipeline: `lakelock run FILE`.",
+                )
+            # The session is the query's: what else the user does in it goes by the user's settings.
+            with with_settings(rows.sparkSession, AS_WRITTEN):
+                self._of(rows.sparkSession).commit(rows, batch_of(rows.sparkSession, self._checkpoint, number))
+        except LakelockError as error:
+            # All that Spark shows of an error is its text, below a long trace.
+            error.args = (f"{error.message} {error.hint}".strip(),)
+            log.error("pipeline %s, batch %s: %s", self._config.name, number, error)
+            raise error.with_traceback(None) from None
+
+    def _of(self, spark: SparkSession) -> _Query:
+        """A query that is started again has another session, and nothing of the one before goes on in it."""
+        if self._query is None or spark.conf.get(_OF, None) != self._query.run:
+            if self._query is not None:
+                self._query.close()
+            self._query = _Query(self._config, spark, self._observers)
+            spark.conf.set(_OF, self._query.run)
+        return self._query
+
+
+class _Query:
+    """A streaming query, from its start to its end."""
+
+    def __init__(self, config: PipelineConfig, spark: SparkSession, observers: Sequence[Observer]) -> None:
+        self._config = config
+        self._observers = observers
+        self._last: Position | None = None
+        self._batch: tuple[DataFrame, Batch] | None = None
+        with ExitStack() as stack:
+            it = stack.enter_context(assembled(config, spark=spark))
+            it.make_ready()
+            it.look_back()
+            self.run = it.run
+            self._it = it
+            self._work = replace(it, read=partial(self._read, it)).work(self._observe, topics=it.source)
+            self.close = stack.pop_all().close
+
+    def commit(self, rows: DataFrame, batch: Batch) -> None:
+        """What the sinks don't hold of the batch, in one epoch."""
+        self._batch = rows, batch
+        try:
+            self._commit(self._work, batch)
+        finally:
+            self._batch = None
+            # Nobody tells when the query has ended: no connection is left open meanwhile.
+            self._it.source.close()
+            self._it.group.close()
+
+    def _commit(self, work: Work, batch: Batch) -> None:
+        position = work.position()
+        self._refuse_replaced(work, position)
+        if position is not None and position.restored_to is not None:
+            work.restored(position)
+        held = work.topics.look()
+        epoch = epoch_of(
+            batch,
+            work.pipeline,
+            work.owner,
+            position,
+            held,
+            work.topics.remaining(held),
+            now=datetime.now(timezone.utc),
+            continue_on_data_loss=work.continue_on_data_loss,
+        )
+        if epoch is None:
+            log.info("pipeline %s: batch %s is there already", work.pipeline, batch)
+            return
+        left = behind(epoch.offsets, held)
+        self._observe(Event(Step.PLANNED, epoch, behind=left))
+        committed = work.run_epoch(epoch, left)
+        self._last = committed.position
+        log.info("pipeline %s: batch %s is epoch %s, %s rows", work.pipeline, batch, epoch.number, committed.rows)
+        publish(work, epoch, held, left)
+        if work.fold is not None:
+            work.fold(committed.position)
+        if work.settle is not None:
+            work.settle()
+
+    def _refuse_replaced(self, work: Work, position: Position | None) -> None:
+        if position is not None and position.delivery != "transactional":
+            raise ConfigurationError(
+                f"The table of pipeline {work.pipeline!r} belongs to delivery: {position.delivery}, whose offsets "
+                "are in its consumer group.",
+                hint="Run `lakelock run FILE` once with delivery: transactional, which takes them over.",
+            )
+        if position is not None and self._last is not None and position.epoch > self._last.epoch:
+            raise Fenced(
+                f"Pipeline {work.pipeline!r} was replaced: run {position.owner} has committed epoch {position.epoch}; "
+                f"this query ({work.owner}) has stopped after its epoch {self._last.epoch}.",
+                owner=position.owner,
+                epoch=position.epoch,
+                hint="Two writers of one pipeline were active. Nothing is lost: the other one goes on, and a query "
+                "that is started again goes on behind it.",
+            )
+
+    def _read(self, it: Assembly, ranges: Sequence[OffsetRange]) -> DataFrame:
+        """Of the batch. With two-phase commit a recovery may want another one's: Kafka has its records, but not rows
+        that the query has made of them."""
+        if self._batch is not None and self._batch[1].covers(tuple(ranges)):
+            return _taken(self._records(self._batch[0]), self._batch[1], ranges)
+        if self._config.of_rows:
+            raise PreparedLost(
+                "What was prepared of an earlier batch is gone, and only the query can make its rows again.",
+                hint="Bring the staged files back, or restore all sinks to the epoch before: `lakelock snapshot FILE`.",
+            )
+        return it.source.read(it.spark, ranges, headers=self._config.reads_headers)
+
+    def _records(self, rows: DataFrame) -> DataFrame:
+        if isinstance(self._config.value, RowsFormat):
+            return as_records(rows, self._config.value.schema_)
+        wanted = (*_KAFKAS, "headers") if self._config.reads_headers else _KAFKAS
+        missing = [name for name in wanted if name not in rows.columns]
+        if missing:
+            raise ConfigurationError(
+                f"The batch lacks {', '.join(missing)}: with value: {{format: {self._config.value.format}}} it has to "
+                "have Kafka's own columns.",
+                hint='Headers come with .option("includeHeaders", "true").'
+                if missing == ["headers"]
+                else "For rows that the query has decoded itself write value: {format: rows, schema: ...}.",
+            )
+        return rows.select(*wanted)
+
+    def _observe(self, event: Event) -> None:
+        for observer in self._observers:
+            observer(event)
+
+
+def _taken(records: DataFrame, batch: Batch, ranges: Sequence[OffsetRange]) -> DataFrame:
+    """The records of these ranges. One that isn't of the batch at all fails the query: it would be taken for an old
+    one, or be missing where the batch is cut elsewhere."""
+    starts = {at: batch.begins(at) for at in batch.end}
+    taken = {**batch.end, **{each.at: each.start for each in ranges}}
+    foreign = raise_sql("not_of_batch", topic="topic", partition="partition", offset="offset")
+    inside = f"offset >= {_by_partition(starts)} AND offset < {_by_partition(batch.end)}"
+    columns = (
+        f"CASE WHEN {inside} THEN offset ELSE {foreign} END AS offset" if name == "offset" else name
+        for name in records.columns
+    )
+    checked = records.selectExpr(*columns)
+    return checked if taken == starts else checked.where(f"offset >= {_by_partition(taken)}")
+
+
+def _by_partition(offsets: Mapping[TopicPartition, int]) -> str:
+    """SQL of the offset that belongs to a record's partition; null for one that isn't there."""
+    topics: dict[str, dict[int, int]] = {}
+    for at, offset in offsets.items():
+        topics.setdefault(at.topic, {})[at.partition] = offset
+    if not topics:
+        return "CAST(NULL AS BIGINT)"
+    whens = (
+        f"WHEN {literal(topic)} THEN get(array({', '.join(_bigint(of.get(n)) for n in range(max(of) + 1))}), partition)"
+        for topic, of in topics.items()
+    )
+    return f"CASE topic {' '.join(whens)} END"
+
+
+def _bigint(offset: int | None) -> str:
+    return f"CAST({'NULL' if offset is None else offset} AS BIGINT)"

@@ -1,0 +1,1 @@
+"""What a run tells of itself: progress, JSON lines, metrics, traces, lineage, a report."""

@@ -1,0 +1,114 @@
+"""How what a run tells of itself gets to those who watch it. None of them can stop a run, nor
+hold up an epoch; the end of a run waits for them, for a while."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+
+from prometheus_client import CollectorRegistry, push_to_gateway, start_http_server
+from prometheus_client.exposition import basic_auth_handler, default_handler
+
+from connector.config import MetricsOptions, PipelineConfig, Pushgateway
+from connector.config.kinds import in_clear
+from connector.protocol.steps import Observer, told_its_end
+from connector.telemetry.lineage import lineage
+from connector.telemetry.metrics import Metrics
+from connector.telemetry.traces import traced
+
+log = logging.getLogger("lakelock.monitoring")
+
+PUSH_SECONDS = 5.0
+"""Between two pushes."""
+_TIMEOUT_SECONDS = 5.0
+JOB = "lakelock"
+
+
+@contextmanager
+def monitored(config: PipelineConfig) -> Iterator[list[Observer]]:
+    """The observers that the pipeline file asks for, for the block, whose error they are told."""
+    with ExitStack() as stack:
+        observers: list[Observer] = []
+        if config.metrics is not None:
+            observers.append(stack.enter_context(_measured(config, config.metrics)))
+        if config.traces:
+            observers.append(stack.enter_context(traced()))
+        if config.lineage:
+            observers.append(stack.enter_context(lineage(config)))
+        yield observers
+
+
+@contextmanager
+def _measured(config: PipelineConfig, options: MetricsOptions) -> Iterator[Metrics]:
+    metrics = Metrics(config.name, "" if config.two_phase else config.sinks[0].place)
+    with ExitStack() as stack:
+        if options.port is not None:
+            stack.enter_context(_served(options.host, options.port, metrics.registry))
+        if options.push is not None:
+            stack.enter_context(pushed(options.push, config.name, metrics.registry))
+        yield stack.enter_context(told_its_end(metrics))
+
+
+@contextmanager
+def _served(host: str, port: int, registry: CollectorRegistry) -> Iterator[None]:
+    """A port that is taken stops no run: it may be that of the run which this one is to replace."""
+    try:
+        server, thread = start_http_server(port, host, registry)
+    except OSError as error:
+        log.warning(
+            "no metrics of this run: %s:%s can't be listened on: %s. Each pipeline on a machine has its own.",
+            host, port, error.strerror or error,
+        )  # fmt: skip
+        yield
+        return
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@contextmanager
+def pushed(
+    gateway: Pushgateway, pipeline: str, registry: CollectorRegistry, every: float = PUSH_SECONDS
+) -> Iterator[None]:
+    """Every so many seconds, by a thread of its own, and once more at the end: what is there then stays there."""
+    over = threading.Event()
+    handler = _login(gateway)
+    said = False
+
+    def push() -> None:
+        nonlocal said
+        try:
+            push_to_gateway(
+                gateway.url, JOB, registry, {"pipeline": pipeline}, timeout=_TIMEOUT_SECONDS, handler=handler
+            )
+        except Exception as error:
+            if not said:
+                log.warning("the Pushgateway %s doesn't take metrics: %s. The run goes on.", gateway.url, error)
+            said = True
+
+    def push_now_and_then() -> None:
+        push()
+        while not over.wait(every):
+            push()
+
+    thread = threading.Thread(target=push_now_and_then, name="lakelock-push", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        push()
+
+
+def _login(gateway: Pushgateway) -> Callable[..., Callable[[], None]]:
+    if gateway.username is None or gateway.password is None:
+        return default_handler
+    login = in_clear({"username": gateway.username, "password": gateway.password})
+    return partial(basic_auth_handler, username=login["username"], password=login["password"])

@@ -1,0 +1,155 @@
+"""How a run ended, for whoever started it: a last line, an exit code, and the same as a JSON file.
+
+The file says ``running`` from the start on: one that still does was left by a run that was killed.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+
+from connector.delivery.ports import Delivered
+from connector.protocol.steps import Event, Step
+from sinks.contract import Position
+from sinks.errors import ConfigurationError, LakelockError
+
+log = logging.getLogger("lakelock.report")
+
+EXIT_CODES = {"done": 0, "stopped": 0, "failed": 1, "refused": 2, "fenced": 3}
+"""By the word of the last line that says how a run ended."""
+_STATES = {code: word for word, code in EXIT_CODES.items() if code}
+
+
+@dataclass
+class RunReport:
+    """An observer of one run, and a context that its end passes through.
+
+    ``pipeline``: the name of its file until its own is known; ``say``: is given the last line; ``file``: None for none.
+    Raises ConfigurationError where the file can't be written, before anything else is done.
+    """
+
+    pipeline: str
+    say: Callable[[str], None]
+    file: Path | None = None
+    run: str | None = None
+    state: str = "running"
+    """``running``, then ``done``, ``stopped`` (by a signal, after its epoch), ``failed``, ``refused`` or ``fenced``."""
+    exit_code: int | None = None
+    error: LakelockError | BaseException | None = None
+    epochs: int = 0
+    records: int = 0
+    rows: int = 0
+    set_aside: int = 0
+    """Dead letters of its epochs."""
+    lost: int = 0
+    """Offsets that Kafka no longer held, and that its epochs went on without."""
+    behind: int | None = None
+    position: Position | None = None
+    versions: dict[str, int] = field(default_factory=dict)
+    """Of the Delta tables, by place, as far as the run has seen them."""
+    started: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
+    _clock: float = field(default_factory=time.monotonic)
+    _seconds: float = 0.0
+    _letters: int = 0
+    """Of the epoch at work."""
+
+    def __call__(self, event: Event) -> None:
+        if event.step in (Step.LOOKED, Step.WAITING):
+            self.behind = event.behind
+        if event.step in (Step.LOOKED, Step.WAITING, Step.RETRYING):
+            return  # nothing is begun
+        self.run = event.run or self.run
+        if event.sink and event.committed is not None:
+            self._saw(event.sink, event.committed.position)
+        if event.step is Step.PLANNED:
+            self.behind = event.behind + event.epoch.span
+        if event.step is Step.READ:
+            self._letters = event.letters
+        if event.step is Step.COMMITTED and event.committed is not None:
+            self.epochs += 1
+            self.records += event.epoch.span
+            self.rows += event.committed.rows or 0
+            self.set_aside, self._letters = self.set_aside + self._letters, 0
+            self.lost += sum(gap.span for gap in event.epoch.lost_now)
+            self.behind, self.position = event.behind, event.committed.position
+
+    def __enter__(self) -> RunReport:
+        self._write()
+        return self
+
+    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
+        if error is not None:
+            self.error, self.exit_code = error, error.exit_code if isinstance(error, LakelockError) else 1
+            self.state = _STATES[self.exit_code]
+        self._seconds = time.monotonic() - self._clock
+        self.say(self.line())
+        try:
+            self._write()
+        except ConfigurationError as missing:  # how the run ended counts, and is in its last line
+            log.warning("%s", missing.message)
+
+    def ended(self, delivered: Delivered, *, table: str | None, stopped: bool) -> None:
+        """Without an error. ``table``: the place of the one table; None: there are several sinks."""
+        self.state, self.exit_code = "stopped" if stopped else "done", 0
+        # What a round had decided that failed then is in the events only, the end of a topic made again only here.
+        self.epochs, self.rows = max(self.epochs, delivered.epochs), max(self.rows, delivered.rows)
+        self.position = delivered.position or self.position
+        self.behind = delivered.behind if delivered.behind is not None else self.behind
+        if table is not None and self.position is not None:
+            self._saw(table, self.position)
+
+    def line(self) -> str:
+        """The last one of the run's output: programs may rely on its first two words."""
+        state = self.state if not self.exit_code else f"{self.state}, exit code {self.exit_code}"
+        if self.exit_code and self.run is None:
+            return f"{self.pipeline}: {state}. Nothing was begun."
+        batches = self.position is not None and self.position.delivery != "transactional"
+        where = f"; the table is at epoch {self.position.epoch}" if self.position and not batches else ""
+        behind = f", {self.behind:,} offsets behind" if self.behind is not None else ""
+        set_aside = f", {self.set_aside:,} records set aside" if self.set_aside else ""
+        lost = f", up to {self.lost:,} lost" if self.lost else ""
+        return (
+            f"{self.pipeline}: {state}. {self.epochs} {'batches' if batches else 'epochs'}, {self.rows:,} rows written"
+            f"{set_aside}{lost} in {self._seconds:.1f} s{where}{behind}."
+        )
+
+    def to_dict(self) -> dict[str, object]:
+        message, hint = getattr(self.error, "message", str(self.error)), getattr(self.error, "hint", "")
+        return {
+            "pipeline": self.pipeline,
+            "run": self.run,
+            "state": self.state,
+            "exit_code": self.exit_code,
+            "error": {"type": type(self.error).__name__, "message": message, "hint": hint} if self.error else None,
+            "started": self.started.isoformat(),
+            "seconds": round(self._seconds, 3),
+            "epochs": self.epochs,
+            "records": self.records,
+            "rows": self.rows,
+            "set_aside": self.set_aside,
+            "lost": self.lost,
+            "lag": self.behind,
+            "epoch": self.position.epoch if self.position else None,
+            "offsets": self.position.offsets.to_dict() if self.position else None,
+            "tables": self.versions,
+        }
+
+    def _saw(self, sink: str, position: Position) -> None:
+        if position.version is not None:
+            self.versions[sink] = position.version
+
+    def _write(self) -> None:
+        if self.file is None:
+            return
+        new = self.file.with_name(f".{self.file.name}.{os.getpid()}")
+        try:
+            new.write_text(json.dumps(self.to_dict(), indent=2) + "\n", encoding="utf-8")
+            new.replace(self.file)
+        except OSError as error:
+            raise ConfigurationError(f"--report: {str(self.file)!r} can't be written: {error.strerror}.") from None

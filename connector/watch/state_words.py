@@ -1,0 +1,42 @@
+"""How a pipeline stands in a word or two. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from connector.operations.status import Status
+from connector.watch.poll import Fault, Look
+from sinks.offsets import OffsetRange
+
+Kind = Literal["good", "waiting", "bad", "unknown"]
+
+
+def standing(status: Status | None, faults: Sequence[Fault] = ()) -> tuple[Kind, str]:
+    if faults:
+        return "bad", "can't be read"
+    if status is None:
+        return "unknown", "not seen yet"
+    if status.recreated:
+        return "bad", "topic made again"
+    if status.gone:
+        return "bad", "records gone"
+    if status.cut:
+        return "bad", "log was cut"
+    if status.in_doubt is not None:
+        return "waiting", f"epoch {status.in_doubt.epoch.number} in doubt"
+    if status.position is None:
+        return "waiting", "no epoch yet"
+    return ("waiting", "behind") if sum(status.lag.values()) else ("good", "up to date")
+
+
+def of_look(look: Look) -> tuple[Kind, str]:
+    return standing(look.status, look.faults)
+
+
+def ranges(gaps: Sequence[OffsetRange]) -> str:
+    return ", ".join(map(str, gaps))
+
+
+def count(number: int | None) -> str:
+    return "-" if number is None else f"{number:,}"

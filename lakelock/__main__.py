@@ -1,0 +1,4 @@
+import lakelock  # noqa: F401  (says which folder hides one of its packages)
+from connector.cli import main
+
+main()

@@ -1,0 +1,118 @@
+"""A Delta table's log, read file by file: what Delta's history doesn't tell, or takes a Spark job over all of it to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from sinks.delta.position import Commit, Written
+from sinks.spark.files import if_there, no_glob
+from sinks.spark.sql import literal
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_TXN = "txn STRUCT<appId: STRING, version: BIGINT>"
+_COMMIT_INFO = (
+    "commitInfo STRUCT<timestamp: BIGINT, inCommitTimestamp: BIGINT, operation: STRING, "
+    "operationMetrics: MAP<STRING, STRING>, userMetadata: STRING>"
+)
+
+
+class DeltaLog:
+    def __init__(self, spark: SparkSession, location: str) -> None:
+        """``location``: the table's folder or URI."""
+        self._spark = spark
+        self._folder = f"{location}/_delta_log"
+
+    def exists(self) -> bool:
+        """Asked without a Spark job."""
+        files = self._spark.read.format("binaryFile")
+        return if_there(lambda: files.load(no_glob(self._folder)).schema) is not None
+
+    def has(self, version: int) -> bool:
+        """Whether there is a file of this version: asked without a Spark job.
+
+        Together with the version before, which is there mostly: PySpark takes 50 ms to say that nothing is, as it asks
+        the JVM for every part of the error.
+        """
+        return version in self.among(max(0, version - 1), version)
+
+    def among(self, *versions: int) -> frozenset[int]:
+        """Which of these versions there is a file of: asked without a Spark job."""
+        names = ",".join(f"{version:020d}" for version in versions)
+        files = self._spark.read.format("binaryFile")
+        found = if_there(lambda: files.load(f"{no_glob(self._folder)}/{{{names}}}.json").inputFiles()) or ()
+        return frozenset(int(file.rsplit("/", 1)[-1].removesuffix(".json")) for file in found)
+
+    def commit_with_txn(self, version: int, app: str, number: int) -> Commit | None:
+        """The commit of this version where it took this number for this application; None where it didn't, or where
+        the log shows no such file. One small file is read, where the history is a list of them all."""
+        wanted = f"commitInfo IS NOT NULL OR {_took(app, number)}"
+        actions = if_there(lambda: self._actions(version).where(wanted).collect()) or []
+        info = next((row["commitInfo"] for row in actions if row["commitInfo"] is not None), None)
+        if info is None or all(row["txn"] is None for row in actions):
+            return None
+        return Commit(
+            version,
+            utc(info["inCommitTimestamp"] or info["timestamp"]),
+            info["operation"],
+            {},
+            info["userMetadata"],
+            written(info["operation"], info["operationMetrics"] or {}),
+        )
+
+    def holds_txn(self, version: int, app: str, number: int) -> bool:
+        """Whether the commit of this version took this number for this application (Delta's SetTransaction)."""
+        return not self._actions(version).where(_took(app, number)).isEmpty()
+
+    def txns(self, versions: Sequence[int], app: str) -> dict[int, int]:
+        """Version -> the number that it took for this application, of those that took one: in one look."""
+        if not versions:
+            return {}
+        names = ",".join(f"{version:020d}" for version in versions)
+        path = f"{no_glob(self._folder)}/{{{names}}}.json"
+
+        def read() -> dict[int, int]:
+            taken = self._spark.read.schema(_TXN).json(path).where(f"txn.appId = {literal(app)}")
+            rows = taken.selectExpr("_metadata.file_name AS name", "txn.version AS number").collect()
+            return {int(row["name"].removesuffix(".json")): row["number"] for row in rows}
+
+        return if_there(read) or {}
+
+    def highest_txn(self, app: str) -> int:
+        """The highest number ever taken for this application, from the commits and the checkpoints; 0: none."""
+        read = self._spark.read.schema(_TXN)
+
+        def highest(txns: DataFrame) -> int:
+            found = txns.where(f"txn.appId = {literal(app)}").selectExpr("max(txn.version) AS highest").first()
+            return (found["highest"] if found else None) or 0
+
+        folder = no_glob(self._folder)
+        commits = if_there(lambda: highest(read.json(f"{folder}/*.json")))
+        checkpoints = if_there(lambda: highest(read.parquet(f"{folder}/*.checkpoint*.parquet")))
+        return max(commits or 0, checkpoints or 0)
+
+    def _actions(self, version: int) -> DataFrame:
+        path = f"{no_glob(self._folder)}/{version:020d}.json"
+        return self._spark.read.schema(f"{_COMMIT_INFO}, {_TXN}").json(path)
+
+
+def _took(app: str, number: int) -> str:
+    return f"(txn.appId = {literal(app)} AND txn.version = {int(number)})"
+
+
+def utc(millis: int) -> datetime:
+    return datetime.fromtimestamp(millis / 1000, tz=timezone.utc)
+
+
+def written(operation: str, metrics: Mapping[str, str]) -> Written:
+    found = {name: int(value) for name, value in metrics.items() if value.isdecimal()}
+    if operation != "MERGE":
+        return Written(found.get("numOutputRows"), found.get("numOutputBytes"))
+    changed = sum(found.get(f"numTargetRows{what}", 0) for what in ("Inserted", "Updated", "Deleted"))
+    source = found.get("numSourceRows")
+    # A truncate changes rows that aren't in the source.
+    unchanged = max(0, source - changed) if source is not None else None
+    return Written(changed, found.get("numTargetBytesAdded"), unchanged)

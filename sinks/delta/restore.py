@@ -1,0 +1,83 @@
+"""Going back: which version of the table is the one to go back to, and the RESTORE."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from sinks.contract import Position
+from sinks.delta.metadata import CommitMetadata
+from sinks.delta.position import Commit
+from sinks.delta.table import DeltaTable
+from sinks.errors import SinkError
+from sinks.offsets import Offsets
+from sinks.spark.row_errors import problem
+
+
+@dataclass(frozen=True)
+class Target:
+    """A version of the table, and where the pipeline stood there; None: it is the one before the first epoch."""
+
+    version: int
+    stood: Position | None
+
+    @property
+    def epoch(self) -> int:
+        return self.stood.epoch if self.stood else 0
+
+
+Commits = Iterable[tuple[Commit, CommitMetadata]]
+"""Newest first."""
+IsOwn = Callable[[int, CommitMetadata], bool]
+"""Whether the commit of a version really took the epoch: its metadata alone can be a copy."""
+
+
+def before_event_time(commits: Commits, time: datetime, is_own: IsOwn) -> Target | None:
+    """The newest version that holds no record at or after ``time``. Pure.
+
+    Event times come in any order: one late record keeps an old epoch among those to be read again. So what counts is
+    how far each partition had come by a version, which only grows, and the whole goes back as far as the partition that
+    has to go furthest. None: the history doesn't reach back that far. An epoch without event times could hold any.
+    """
+
+    def holds_none(metadata: CommitMetadata) -> bool:
+        highs = [times.high for times in metadata.clock.so_far.values()]
+        return bool(highs) and max(highs) < time
+
+    return _newest(commits, holds_none, is_own)
+
+
+def before_offsets(commits: Commits, offsets: Offsets, is_own: IsOwn) -> Target | None:
+    """The newest version that holds no record at or behind these offsets; None as above. Pure.
+
+    Partitions without an offset here are those of topics that aren't read any more: they don't count.
+    """
+    return _newest(
+        commits, lambda metadata: all(offsets.get(at, next_) >= next_ for at, next_ in metadata.offsets.items()), is_own
+    )
+
+
+def _newest(commits: Commits, wanted: Callable[[CommitMetadata], bool], is_own: IsOwn) -> Target | None:
+    first: tuple[Commit, CommitMetadata] | None = None
+    for commit, metadata in commits:
+        if wanted(metadata) and is_own(commit.version, metadata):
+            return Target(commit.version, metadata.position())
+        first = commit, metadata
+    if first is not None and first[1].epoch == 1 and first[0].version > 0:
+        return Target(first[0].version - 1, None)
+    return None
+
+
+def restore(table: DeltaTable, version: int) -> None:
+    """Raises SinkError where the version's files are no longer there."""
+    from pyspark.errors import PySparkException
+
+    try:
+        table.spark.sql(f"RESTORE TABLE {table.sql} TO VERSION AS OF {int(version)}").collect()
+    except PySparkException as error:
+        raise SinkError(
+            f"{table.label!r} can't be restored to version {version}: {problem(error)}",
+            hint="VACUUM, or the cleaning of the log, has removed what that version needs. `lakelock replay` builds a "
+            "table anew from what Kafka still holds.",
+        ) from None

@@ -1,0 +1,76 @@
+"""Sessions grow, and grow together: those of an epoch are merged with the stored ones that they touch.
+
+Stored sessions of a group never touch one another, so every one that changes touches a new one. The result replaces
+them: one row per merged session, and a row that says ``_gone`` for each stored one that isn't its beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from sinks.spark.sql import identifier, literal
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+START, END = "window_start", "window_end"
+
+
+class Total(Protocol):
+    def total(self, states: str) -> str: ...
+
+
+def merged(
+    new: DataFrame,
+    stored: DataFrame,
+    *,
+    groups: Sequence[str],
+    states: Mapping[str, Total],
+    numbered: Callable[[DataFrame], DataFrame],
+    closed_before: str,
+) -> DataFrame:
+    """``new``: sessions of an epoch; ``stored``: rows of the table; both as ``aggregate.Groups`` says.
+
+    ``numbered`` puts rows that touch into one ``_session``. ``closed_before``: SQL of the time that closes sessions.
+    """
+    from pyspark.sql import functions as F
+
+    same = (f"old.{identifier(name)} <=> new.{identifier(name)}" for name in groups)
+    touches = " AND ".join([*same, f"old.{START} < new.{END}", f"new.{START} < old.{END}"])
+    plain = [*(identifier(name) for name in groups), START, END, "_state"]
+    before = stored.selectExpr(
+        *plain, "transform_values(_applied, (_k, _v) -> named_struct('first', _v, 'last', _v)) AS _offsets",
+        "window_closed",
+    )  # fmt: skip
+    touched = before.alias("old").join(new.alias("new"), F.expr(touches), "left_semi")
+    closing = before.where(f"NOT window_closed AND {END} <= {closed_before}")
+    both = touched.unionByName(closing).dropDuplicates([*groups, START]).withColumn("_old", F.col(START))
+    rows = both.drop("window_closed").unionByName(new.selectExpr(*plain, "_offsets", "CAST(NULL AS TIMESTAMP) AS _old"))
+    offsets = (
+        "reduce(collect_list(_offsets), CAST(map() AS MAP<STRING, STRUCT<first: BIGINT, last: BIGINT>>), "
+        "(_a, _b) -> map_zip_with(_a, _b, (_k, _l, _r) -> named_struct("
+        "'first', least(_l.first, _r.first), 'last', greatest(_l.last, _r.last))))"
+    )
+    sums = ", ".join(f"{literal(name)}, {state.total(f'_state.{identifier(name)}')}" for name, state in states.items())
+    sessions = (
+        numbered(rows)
+        .groupBy(*(F.col(identifier(name)) for name in groups), "_session")
+        .agg(
+            F.min(START).alias(START),
+            F.max(END).alias(END),
+            F.expr(f"named_struct({sums})").alias("_state"),
+            F.expr(offsets).alias("_offsets"),
+            F.collect_list("_old").alias("_olds"),
+        )
+    )
+    whole = (
+        f"named_struct('{START}', {START}, '{END}', {END}, '_state', _state, '_offsets', _offsets, 'window_closed', "
+        f"coalesce({END} <= {closed_before}, false), '_gone', false)"
+    )
+    nothing = ", ".join(f"'{name}', CASE WHEN false THEN {name} END" for name in (END, "_state", "_offsets"))
+    gone = f"named_struct('{START}', _start, {nothing}, 'window_closed', true, '_gone', true)"
+    return sessions.selectExpr(
+        *(identifier(name) for name in groups),
+        f"inline(concat(array({whole}), transform(filter(_olds, _old -> _old <> {START}), _start -> {gone})))",
+    )

@@ -1,0 +1,1 @@
+"""Clients for S3: boto3's and Hadoop's."""

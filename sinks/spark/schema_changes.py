@@ -1,0 +1,102 @@
+"""How the columns of a table and those of an epoch's rows differ, and what of that loses nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from sinks.spark.sql import identifier, literal
+from sinks.spark.types import sql_type
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructType
+
+OnNewColumn: TypeAlias = Literal["add", "ignore", "fail"]
+
+_WHOLE = ("tinyint", "smallint", "int", "bigint")
+
+
+@dataclass
+class Differences:
+    """Of rows against a table, by the path of the column, as ``address.zip``. The order and the case of names are no
+    difference, and neither are columns of the table that the rows lack: they stay null."""
+
+    new: dict[str, str] = field(default_factory=dict)
+    """The table lacks it -> its type."""
+    wider: dict[str, str] = field(default_factory=dict)
+    """The table has a narrower type, of which every value is one of the rows' type -> both."""
+    narrower: dict[str, str] = field(default_factory=dict)
+    """The other way round."""
+    others: dict[str, str] = field(default_factory=dict)
+
+
+def differences(table: StructType, rows: StructType) -> Differences:
+    found = Differences()
+    _compare(table, rows, "", found)
+    return found
+
+
+def _compare(table: DataType, rows: DataType, path: str, found: Differences) -> None:
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if isinstance(table, StructType) and isinstance(rows, StructType):
+        there = {each.name.lower(): each.dataType for each in table}
+        for each in rows:
+            inner = f"{path}.{each.name}" if path else each.name
+            kind = there.get(each.name.lower())
+            if kind is None:
+                found.new[inner] = sql_type(each.dataType)
+            else:
+                _compare(kind, each.dataType, inner, found)
+    elif isinstance(table, ArrayType) and isinstance(rows, ArrayType):
+        _compare(table.elementType, rows.elementType, f"{path}.element", found)
+    elif isinstance(table, MapType) and isinstance(rows, MapType) and sql_type(table.keyType) == sql_type(rows.keyType):
+        _compare(table.valueType, rows.valueType, f"{path}.value", found)
+    elif sql_type(table).lower() != sql_type(rows).lower():
+        group = found.wider if _holds(rows, table) else found.narrower if _holds(table, rows) else found.others
+        group[path] = f"is {sql_type(table)} in the table, {sql_type(rows)} in the pipeline"
+
+
+def _holds(wide: DataType, narrow: DataType) -> bool:
+    """Whether every value of one atomic type is a value of the other, as Delta widens columns by itself."""
+    from pyspark.sql.types import DecimalType
+
+    if isinstance(wide, DecimalType) and isinstance(narrow, DecimalType):
+        whole = wide.precision - wide.scale >= narrow.precision - narrow.scale
+        return whole and wide.scale >= narrow.scale
+    one, other = wide.simpleString(), narrow.simpleString()
+    if one in _WHOLE and other in _WHOLE:
+        return _WHOLE.index(one) >= _WHOLE.index(other)
+    return (one, other) == ("double", "float")
+
+
+def narrowed(value: str, rows: DataType, table: DataType, depth: int = 0) -> str:
+    """SQL of ``value``, of type ``rows``, without the fields inside it that ``table`` lacks."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if isinstance(table, StructType) and isinstance(rows, StructType):
+        there = {each.name.lower(): each.dataType for each in table}
+        if not _lacks(table, rows):
+            return value
+        fields = {
+            each.name: narrowed(f"{value}.{identifier(each.name)}", each.dataType, there[each.name.lower()], depth)
+            for each in rows
+            if each.name.lower() in there
+        }
+        if not fields:  # no table takes a struct without any
+            fields = {each.name: f"CAST(NULL AS {sql_type(each.dataType)})" for each in table}
+        pairs = ", ".join(f"{literal(name)}, {sql}" for name, sql in fields.items())
+        return f"CASE WHEN {value} IS NOT NULL THEN named_struct({pairs}) END"
+    item = f"item{depth}"
+    if isinstance(table, ArrayType) and isinstance(rows, ArrayType) and _lacks(table.elementType, rows.elementType):
+        return f"transform({value}, {item} -> {narrowed(item, rows.elementType, table.elementType, depth + 1)})"
+    if isinstance(table, MapType) and isinstance(rows, MapType) and _lacks(table.valueType, rows.valueType):
+        of = narrowed(item, rows.valueType, table.valueType, depth + 1)
+        return f"transform_values({value}, (name{depth}, {item}) -> {of})"
+    return value
+
+
+def _lacks(table: DataType, rows: DataType) -> bool:
+    found = Differences()
+    _compare(table, rows, "", found)
+    return bool(found.new)

@@ -1,0 +1,23 @@
+"""Identifiers and values in SQL text: data never becomes SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+def identifier(name: str) -> str:
+    """A column or table name as Spark SQL quotes it: whatever it holds, it stays one name."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def literal(text: str) -> str:
+    """A string literal of Spark SQL. One that isn't plain is written as its bytes: sessions differ in what a backslash
+    means, and expand ``${env:NAME}`` in every statement and expression, inside literals too."""
+    if text.isprintable() and not set(text) & set("'\\$"):
+        return f"'{text}'"
+    return f"CAST(X'{text.encode('utf-8', 'surrogatepass').hex()}' AS STRING)"
+
+
+def struct_sql(fields: Mapping[str, str]) -> str:
+    """SQL of a struct: field name -> SQL of its value."""
+    return f"named_struct({', '.join(f'{literal(name)}, {sql}' for name, sql in fields.items())})"
