@@ -19,7 +19,8 @@ from sinks.errors import ConfigurationError, UnsupportedFormat
 
 FOLDER = Path(connector.__file__).parent
 FILES = [
-    yaml.safe_load(file.read_text()) for file in (FOLDER / "cli" / "pipeline.yaml", *sorted(FOLDER.glob("examples/*.yaml")))
+    yaml.safe_load(file.read_text())
+    for file in (FOLDER / "cli" / "pipeline.yaml", *sorted(FOLDER.glob("examples/*.yaml")))
 ]
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.dates() | st.sampled_from(
     ["${env:NOT_THERE}", "${file:/not/there}", "1 hour", "-1 second", "1e9", "add", "*", "`", "';--", "\0", "\ud800"]
