@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from connector.spark import jars, java
-from connector.spark.compat import needed_by_connect, is_connect
+from connector.spark.compat import is_connect, needed_by_connect
 from connector.spark.jars import archive
 from connector.spark.jars.built_for import installed
 from connector.spark.properties import start_jvm
