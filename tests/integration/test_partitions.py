@@ -41,6 +41,7 @@ def of_kind(lake: Lake, kind: str, **changes: Any) -> dict[str, Any]:
     return lake.options(kind, sink={**SINKS[kind], **changes.pop("sink", {})}, schema="k STRING, n BIGINT", **changes)
 
 
+@pytest.mark.breadth
 def test_values_that_are_no_names_of_folders_are_set_aside_and_all_others_exact(lake: Lake) -> None:
     made(lake, *SINKS)
     options = of_kind(lake, "append", on_bad_record="dead_letter", dead_letters={"path": str(lake.path("letters"))})
