@@ -93,7 +93,8 @@ def announced(
 
     patience = Patience(attempts=fails + 1, longest_wait=timedelta(milliseconds=1))
     work = Work(
-        "p", "run", topic, To(writer.position, run_epoch), 100, Group(), observe, patience=patience, target_latency=latency
+        "p", "run", topic, To(writer.position, run_epoch), 100, Group(), observe, patience=patience,
+        target_latency=latency,
     )  # fmt: skip
     deliver(work, interval=timedelta(milliseconds=1), stop=stop)
     return events
