@@ -5,8 +5,8 @@ After a change on purpose run this file with ``LAKELOCK_WRITE_GOLDEN=1``, and re
 
 from __future__ import annotations
 
+import difflib
 import os
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -15,7 +15,9 @@ import pytest
 from sinks.delta.merge import Change, Merge
 from sinks.delta.upsert_rule import COLUMNS, DELETED_BY, UpsertRule, moved_sql, upserting
 
-GOLDEN = Path(__file__).parents[3] / "golden" / "merge"
+WRITE = "LAKELOCK_WRITE_GOLDEN"
+ROOT = Path(__file__).parents[4]
+GOLDEN = ROOT / "tests" / "golden" / "merge"
 OFFSETS = ["k", "v", "_topic", "_partition", "_offset"]
 SEQUENCED = [*OFFSETS, "_sequence"]
 TRUNCATE = "named_struct('sequence', 9)"
@@ -52,28 +54,38 @@ MERGES: Mapping[str, Callable[[], Merge]] = {
 """By name, of which there is a file."""
 
 
-def lines(sql: str) -> str:
-    """The SQL with a line for each clause."""
-    return re.sub(r" (USING|ON|WHEN (?:NOT )?MATCHED|FROM|WHERE|UNION ALL|LEFT (?:ANTI|SEMI)? ?JOIN)\b", r"\n\1", sql)
-
-
 def texts(merge: Merge) -> str:
     """As a statement, as the insertion into a new table, and as a query of the rows that there would be."""
     inserts = list(merge.inserts)
-    found = {
-        "statement": merge.statement("target", "source"),
-        "insertion": merge.insertion("target", "source"),
-        "query": merge.query("target", "source", "keys", [*inserts, "more"]),
-        "query of what replaces": merge.query("target", "source", "keys", inserts, replaces=True, hint="/*+ h */"),
-    }
-    return "\n\n".join(f"-- {name}\n{lines(sql)}" for name, sql in found.items()) + "\n"
+    return sections(
+        {
+            "statement": merge.statement("target", "source"),
+            "insertion": merge.insertion("target", "source"),
+            "query": merge.query("target", "source", "keys", [*inserts, "more"]),
+            "query of what replaces": merge.query("target", "source", "keys", inserts, replaces=True, hint="/*+ h */"),
+        }
+    )
+
+
+def sections(texts_by_name: Mapping[str, str]) -> str:
+    return "\n\n".join(f"-- {name}\n{sql}" for name, sql in texts_by_name.items()) + "\n"
 
 
 def assert_golden(name: str, text: str) -> None:
     file = GOLDEN / f"{name}.sql"
-    if os.environ.get("LAKELOCK_WRITE_GOLDEN"):
+    if os.environ.get(WRITE):
         file.write_text(text, encoding="utf-8")
-    assert text == file.read_text(encoding="utf-8")
+    reviewed = file.read_text(encoding="utf-8") if file.exists() else ""
+    if text == reviewed:
+        return
+    path = file.relative_to(ROOT)
+    diff = difflib.unified_diff(reviewed.splitlines(), text.splitlines(), f"{path} (reviewed)", "produced", lineterm="")
+    pytest.fail(
+        "\n".join(diff)
+        + f"\n\nThe SQL of {name} is not the SQL that was reviewed. If it is meant to change, write the "
+        f"files again and review their diff:\n  {WRITE}=1 python -m pytest {Path(__file__).relative_to(ROOT)}",
+        pytrace=False,
+    )
 
 
 @pytest.mark.parametrize("name", MERGES)
@@ -83,12 +95,12 @@ def test_a_merge_is_the_one_that_was_reviewed(name: str) -> None:
 
 def test_a_key_that_left_its_partition_is_looked_for_as_the_merge_does() -> None:
     deletes = [*OFFSETS, DELETED_BY]
-    found = {
+    queries = {
         "updates": moved_sql("target", BY_OFFSET, OFFSETS),
         "deletes": moved_sql("target", BY_OFFSET, deletes),
         "rows that stay": moved_sql("target", UpsertRule(["k"], soft=True), deletes),
     }
-    assert_golden("moved", "\n\n".join(f"-- {name}\n{lines(sql or '')}" for name, sql in found.items()) + "\n")
+    assert_golden("moved", sections({name: sql or "" for name, sql in queries.items()}))
 
 
 def test_by_a_sequence_or_without_the_guard_a_key_may_be_anywhere() -> None:
