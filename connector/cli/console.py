@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
+from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
@@ -35,6 +36,7 @@ class LogLevel(str, Enum):
     ERROR = "error"
 
 
+File = Annotated[Path, typer.Argument(help="The pipeline file (YAML); `lakelock init` writes one.")]
 Format = Annotated[
     LogFormat, typer.Option("--log-format", help="How progress is told; auto: text on a terminal, else JSON lines.")
 ]
