@@ -18,7 +18,7 @@ def standing(status: Status | None, faults: Sequence[Fault] = ()) -> tuple[Kind,
     if status is None:
         return "unknown", "not seen yet"
     if status.recreated:
-        return "bad", "topic made again"
+        return "bad", "topic recreated"
     if status.gone:
         return "bad", "records gone"
     if status.cut:
