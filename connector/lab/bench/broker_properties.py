@@ -48,7 +48,7 @@ DEFAULTS = {
     "broker.session.timeout.ms": "2000",
     "broker.heartbeat.interval.ms": "500",
 }
-"""What the embedded broker does differently from Kafka. A user's properties go before these."""
+"""What the embedded broker does differently from Kafka. A user's properties override these."""
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ def _make_room(lake: Path) -> None:
     there = [name for name in ("flights", "latest_flights") if (lake / name).exists()]
     if there and not (lake / _MARK).exists():
         raise ConfigurationError(
-            f"{lake / there[0]} is there already, and no demo made it: it was left as it is.",
+            f"{lake / there[0]} exists already, and no demo made it, so it was left as it is.",
             hint="Give another folder with --lake.",
         )
     for name in there:
