@@ -56,14 +56,13 @@ if leftover and os.getppid() != parent:
 
 
 class Broker:
-    """A Kafka broker on 127.0.0.1, as a context manager or by `start` and `stop`.
+    """A Kafka broker on 127.0.0.1. Use it as a context manager, or call `start` and `stop`.
 
-    ``data`` holds topics, configuration and log; None is a temporary folder, removed at the end of the ``with`` block
-    (or of the object). ``port``: None is a free one, which stays the same over restarts. ``properties``: Kafka's own
-    broker settings, over the defaults of this module; those that the module sets itself are refused
-    (`ConfigurationError`). ``proxied``: with a second listener, for clients whose connections are to fail, see `proxy`.
-    ``secured``: further listeners, name -> security protocol; their keys and mechanisms are ``listener.name...``
-    properties, `address` says where they are.
+    ``data``: folder of topics, configuration and log; None is a temporary folder, removed at the end of the ``with``
+    block (or of the object). ``port``: None is a free one, which stays the same over restarts. ``properties``: Kafka's
+    own broker settings, which override the lab's defaults; the reserved ones raise `ConfigurationError`. ``proxied``:
+    adds a second listener, for clients whose connections are to fail, see `proxy`. ``secured``: adds listeners, name ->
+    security protocol; ``listener.name...`` properties set their keys and mechanisms, `address` gives their addresses.
 
     After `stop` or `kill`, `start` goes on with the same data on the same port. The broker has a session of its own:
     Ctrl-C in a terminal reaches only Python, which stops it in order. And it never outlives the Python process, even
@@ -94,11 +93,11 @@ class Broker:
 
     @property
     def bootstrap(self) -> str:
-        """What clients take as ``bootstrap.servers``."""
+        """The clients' ``bootstrap.servers``."""
         return f"127.0.0.1:{self.port}"
 
     def address(self, listener: str) -> str:
-        """What clients of a ``secured`` listener take as ``bootstrap.servers``."""
+        """The ``bootstrap.servers`` for clients of a ``secured`` listener."""
         return f"127.0.0.1:{self._listeners.secured[listener]}"
 
     @property
@@ -108,7 +107,7 @@ class Broker:
 
     @property
     def running(self) -> bool:
-        """Whether the process lives. It doesn't when somebody else has killed it."""
+        """Whether the process is alive; false, too, if somebody else has killed it."""
         return self._keeper is not None and self._keeper.poll() is None
 
     @property
@@ -337,6 +336,7 @@ def _ready(admin: KafkaAdminClient, topic: str) -> int:
 
 
 def wait(condition: Callable[[], bool], what: str) -> None:
+    """Wait until a condition holds. Raises TimeoutError, which says ``what`` was awaited, after half a minute."""
     deadline = time.monotonic() + TOPIC_SECONDS
     while not condition():
         if time.monotonic() > deadline:

@@ -37,7 +37,7 @@ Row = tuple[object, ...]
 
 
 def demo(lake: Path, data: Path | None, out: Console) -> bool:
-    """Run it; whether both tables are exact. Raises LakelockError where it can't be run."""
+    """Run the demo, and return whether both tables are exact. Raises LakelockError if it can't be run."""
     started = time.monotonic()
     _make_room(lake)
     with Broker(data) as broker:
@@ -160,6 +160,7 @@ class Count:
 
     @property
     def exact(self) -> bool:
+        """Whether the table holds every expected row once, and nothing else."""
         return self.found == self.expected and self.lost == self.duplicated == self.wrong == 0
 
 
