@@ -177,7 +177,7 @@ class PipelineConfig(Options):
         if sum(isinstance(sink, DeltaAggregateSink) and sink.window is not None for sink in sinks) > 1:
             raise ValueError("only one sink may have a window: a pipeline has one event time, and so one watermark")
         if sum(isinstance(sink, KafkaTopicSink) for sink in sinks) > 1:
-            raise ValueError("only one kafka_topic per pipeline: its transactional id is made from the pipeline's name")
+            raise ValueError("only one kafka_topic per pipeline: its transactional id is the pipeline's name")
         return sinks
 
     @model_validator(mode="after")

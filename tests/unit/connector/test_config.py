@@ -245,7 +245,7 @@ def test_a_topic_made_again_needs_a_guard_that_can_be_moved() -> None:
     assert "needs sequence_by" in fault(**on, sinks=[history])
     parse(options(**on, sinks=[{**history, "sequence_by": "a"}]))
     two = [{"type": "delta_append", "path": f"lake/{name}"} for name in "ab"]
-    assert "for one Delta table" in fault(**on, sinks=two, coordinator={"path": "lake/c"})
+    assert "one Delta table only" in fault(**on, sinks=two, coordinator={"path": "lake/c"})
 
 
 def test_a_sink_that_would_feed_a_pattern_is_refused() -> None:
