@@ -1,4 +1,4 @@
-"""What options are made of: text, durations, and how one alternative of several is read."""
+"""The types that options are made of: text, durations, and unions of a word and a mapping."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OWN_COLUMNS = (
     "_applied", "_key", "_headers", "_problem", "_raw", "_op", "_source", "_ts_ms", "_transaction",
     "_source_position", "_epoch", "__start_at", "__end_at",
 )  # fmt: skip
-"""Names that a value can't have: columns of some kind of table, or on the way to it."""
+"""Names that a value's column can't have: Lakelock uses them in its tables, or on the way to them."""
 
 
 class Options(BaseModel):
@@ -25,7 +25,7 @@ class Options(BaseModel):
 
 
 def _text(value: object) -> object:
-    """YAML turns `9092`, `true` into numbers and booleans; Kafka and Spark options are text."""
+    """Turn a number or a boolean back into text: YAML parses `9092` and `true`, while Kafka and Spark take text."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int | float) else value
@@ -59,7 +59,7 @@ Duration: TypeAlias = Annotated[timedelta, BeforeValidator(_duration)]
 
 
 def as_model(model: type[BaseModel], value: object) -> BaseModel:
-    """One alternative of a union, chosen by us: pydantic would report the faults of all of them."""
+    """Validate ``value`` as this alternative of a union. Pydantic would report the errors of all alternatives."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -70,7 +70,10 @@ def as_model(model: type[BaseModel], value: object) -> BaseModel:
 
 
 def word_or_options(value: object, words: Sequence[str], model: type[Options], *, write: str) -> object:
-    """``write``: how it is written, for whom has given neither one of these words nor a mapping."""
+    """Return one of ``words`` as it is, and a mapping as ``model``.
+
+    ``write`` says in the error what to write. Raises ValueError for any other value.
+    """
     if isinstance(value, Mapping):
         return as_model(model, value)
     if value not in words:
@@ -86,7 +89,7 @@ def dotted(path: tuple[str | int, ...]) -> str:
 
 
 def in_clear(options: Mapping[str, Any]) -> dict[str, Any]:
-    """To be handed on, never printed."""
+    """Unwrap the secrets, to pass the options on. Never print the result."""
     return {name: _in_clear(value) for name, value in options.items()}
 
 
@@ -102,7 +105,7 @@ def no_literal_secrets(options: Mapping[str, str | SecretStr]) -> Mapping[str, s
     for name, value in options.items():
         if SECRET.search(name) and value and not isinstance(value, SecretStr):
             raise ValueError(
-                f"{name}: a secret that stands in a file is copied with it, into version control too; write "
+                f"{name}: a secret in a file is copied with it, also into version control; write "
                 "${env:NAME} or ${file:/path}"
             )
     return options

@@ -379,9 +379,9 @@ def test_a_key_that_moves_stops_the_fold_and_loses_nothing(lake: Lake, topic: To
     ("changes", "why"),
     [
         ({"sink": {"merge": "on_write", "fold": {"epochs": 2}}}, "fold needs merge: on_read"),
-        ({**ON_READ, "delivery": "idempotent"}, "merge: on_read isn't for this pipeline: delivery: idempotent"),
+        ({**ON_READ, "delivery": "idempotent"}, "merge: on_read doesn't work with this pipeline: delivery: idempotent"),
         ({**ON_READ, "on_new_column": "add"}, "on_new_column: add changes the table"),
-        (options(apply_as_truncates="n = 1", sequence_by="n"), "a truncate is about every row"),
+        (options(apply_as_truncates="n = 1", sequence_by="n"), "a truncate affects every row"),
         (options(fold={"epochs": 0}), "greater than or equal to 1"),
     ],
 )
