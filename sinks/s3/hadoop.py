@@ -218,7 +218,7 @@ def _delete(s3: Any, probe: dict[str, str]) -> None:
 
 
 def _setting(spark: SparkSession, bucket: str, name: str) -> str | None:
-    """The setting as S3A reads it. A bucket's setting wins over the general one, the session's over that of its start."""
+    """The setting as S3A reads it: a bucket's before the general one, the session's own before that of its start."""
     return next(_settings(spark, bucket, name), None)
 
 
