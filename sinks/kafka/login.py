@@ -59,6 +59,7 @@ class OAuth:
 @dataclass(frozen=True)
 class Login:
     """A login in the terms of both clients. Without a mechanism the client doesn't log in."""
+
     mechanism: str | None = None
     username: str | None = None
     password: str = field(default="", repr=False)
