@@ -47,6 +47,7 @@ class DeadLetters(DeltaPlace):
 
     @property
     def place(self) -> str:
+        """The path, table or ``kafka:<topic>``."""
         return super().place if self.topic is None else f"kafka:{self.topic}"
 
     @model_validator(mode="after")
@@ -96,8 +97,7 @@ class PipelineConfig(Options):
     delivery: Delivery = "transactional"
     """What a crash may cost: docs/guarantees.md. With ``transactional`` nothing: every record counts exactly once."""
     commit_every: Annotated[Literal["batch", "record"] | EveryRecords, BeforeValidator(as_commit_every)] = "batch"
-    """How often ``manual_commit`` and ``idempotent`` commit offsets: after each batch, after each record, or after
-    {records: 100}. Frequent commits repeat fewer records after a crash, and cost more."""
+    """How often ``manual_commit`` and ``idempotent`` commit offsets: per batch, per record, or per {records: 100}."""
     source: Source
     """The topics to read, and how to connect to Kafka. See below."""
     value: FormatOptions
@@ -132,8 +132,7 @@ class PipelineConfig(Options):
     sinks: tuple[SinkOptions, ...]
     """The tables, objects and topics to write. See below. Several sinks commit together, and need a ``coordinator``."""
     coordinator: DeltaPlace | None = None
-    """Where to keep the coordinator log of two-phase commit, a small Delta table: {path: ...} or {table: ...}. Required
-    with several sinks, and with any sink that isn't a Delta table."""
+    """Where the coordinator log is: {path: ...} or {table: ...}. Required unless the only sink is a Delta table."""
     dead_letters: DeadLetters | None = None
     """Where to store dead letters: bad records, and late records of a window with ``late: dead_letter``. See below."""
     metrics: MetricsOptions | None = None
@@ -279,8 +278,7 @@ class PipelineConfig(Options):
         }.items():
             if given:
                 raise ValueError(
-                    f"{option}: doesn't work with value: {{format: rows}}, whose rows your own query makes; "
-                    "remove the option"
+                    f"{option}: doesn't work with value: {{format: rows}}, whose rows your own query makes; remove it"
                 )
         return self
 
@@ -370,6 +368,7 @@ class PipelineConfig(Options):
 
     @property
     def target_latency(self) -> timedelta | None:
+        """The longest time from arrival to commit, if ``trigger`` sets one."""
         return self.trigger.target_latency if isinstance(self.trigger, Latency) else None
 
     @property
@@ -397,4 +396,5 @@ class PipelineConfig(Options):
 
     @property
     def spark_options(self) -> dict[str, str]:
+        """Settings of the Spark session, with secrets in clear text. Never print them."""
         return in_clear(self.spark)
