@@ -12,6 +12,8 @@ from connector.config.registry import RegistryOptions
 
 
 class JsonFormat(Options):
+    """One JSON object per record."""
+
     format: Literal["json"]
     """Each record is one JSON object."""
     schema_: Annotated[str, Field(alias="schema", min_length=1)]

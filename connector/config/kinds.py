@@ -21,6 +21,8 @@ OWN_COLUMNS = (
 
 
 class Options(BaseModel):
+    """A group of options. Unknown options are errors, and values are immutable."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=False)
 
 
@@ -36,6 +38,7 @@ OptionText: TypeAlias = Annotated[str | SecretStr, BeforeValidator(_text)]
 
 
 def topic_name(name: str) -> str:
+    """Check a topic name. Raises ValueError."""
     if re.fullmatch(r"[A-Za-z0-9._-]{1,249}", name) is None:
         raise ValueError("a topic's name is made of letters, digits, dots, hyphens and underscores")
     return name
@@ -82,6 +85,7 @@ def word_or_options(value: object, words: Sequence[str], model: type[Options], *
 
 
 def dotted(path: tuple[str | int, ...]) -> str:
+    """The path of an option as text: ``sinks[0].path``."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
@@ -102,6 +106,7 @@ def _in_clear(value: Any) -> Any:
 
 
 def no_literal_secrets(options: Mapping[str, str | SecretStr]) -> Mapping[str, str | SecretStr]:
+    """Check that secrets come from the environment or a file. Raises ValueError."""
     for name, value in options.items():
         if SECRET.search(name) and value and not isinstance(value, SecretStr):
             raise ValueError(

@@ -12,6 +12,8 @@ from connector.config.registry import Secret, without_credentials
 
 
 class Pushgateway(Options):
+    """A Prometheus Pushgateway, and how to log in."""
+
     url: Text
     """The Pushgateway's URL, as http://pushgateway:9091."""
     username: OptionText | None = None
@@ -36,6 +38,8 @@ def _as_gateway(value: object) -> object:
 
 
 class MetricsOptions(Options):
+    """How Prometheus gets the metrics of a run."""
+
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
     """The port where Prometheus can scrape the metrics, at ``/metrics``."""
     host: Text = "127.0.0.1"
@@ -51,6 +55,8 @@ class MetricsOptions(Options):
 
 
 class Maintenance(Options):
+    """The steps of ``lakelock maintain``."""
+
     optimize: StrictBool = True
     """Compact small files. Write ``false`` where another service does it, such as Databricks' predictive
     optimization."""

@@ -12,6 +12,8 @@ from connector.config.kinds import Duration, Options, word_or_options
 
 
 class Interval(Options):
+    """Start a round of epochs at this interval."""
+
     interval: Duration
 
     @field_validator("interval")
@@ -29,6 +31,7 @@ class Latency(Options):
 
 
 def as_trigger(value: object) -> object:
+    """Read the option ``trigger``. Raises ValueError."""
     model = Latency if isinstance(value, Mapping) and "target_latency" in value else Interval
     return word_or_options(
         value,
@@ -39,6 +42,8 @@ def as_trigger(value: object) -> object:
 
 
 class EpochBound(Options):
+    """The limits of an epoch."""
+
     max_records: Annotated[int, Field(ge=1)] = 2_000_000
     """The largest number of records in an epoch, which is one commit. Partitions share it fairly, so none is left
     behind."""
@@ -51,6 +56,8 @@ class EpochBound(Options):
 
 
 class Retry(Options):
+    """How long to retry after transient failures."""
+
     attempts: Annotated[int, Field(ge=1)] = 5
     """How many consecutive transient failures to tolerate (a broker, an object store or an executor is unavailable).
     The run fails with the last of them. A committed epoch resets the count. 1: the first failure stops the run."""
@@ -59,8 +66,11 @@ class Retry(Options):
 
 
 class EveryRecords(Options):
+    """Commit offsets after this number of records."""
+
     records: Annotated[int, Field(ge=1)]
 
 
 def as_commit_every(value: object) -> object:
+    """Read the option ``commit_every``. Raises ValueError."""
     return word_or_options(value, ("batch", "record"), EveryRecords, write="batch, record or {records: 100}")

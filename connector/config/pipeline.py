@@ -38,19 +38,16 @@ from sinks.spark.schema_changes import OnNewColumn
 
 
 class DeadLetters(DeltaPlace):
-    """Stores dead letters in a Delta table or in a topic of the source's Kafka cluster.
-
-    ``max_share`` limits which share of an epoch's records may be bad. A run stops when an epoch exceeds it.
-    """
+    """Where to store dead letters: a Delta table, or a topic in the source's Kafka cluster."""
 
     topic: Annotated[Text, AfterValidator(topic_name)] | None = None
     """A topic in the source's Kafka cluster, instead of a table. After a crash a dead letter may be there twice."""
     max_share: Annotated[float, Field(gt=0, le=1)] | None = None
-    """The largest share of an epoch's records that may be bad, from 0 to 1. An epoch that exceeds it stops the run, and
-    nothing of the epoch is written. No limit by default."""
+    """The largest share of bad records in an epoch, above 0 up to 1. Beyond it the run stops. No limit by default."""
 
     @property
     def place(self) -> str:
+        """The path, table or ``kafka:<topic>``."""
         return super().place if self.topic is None else f"kafka:{self.topic}"
 
     @model_validator(mode="after")
@@ -72,10 +69,7 @@ _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`]|``)*`|--[^
 
 
 def _transform(sql: str | None) -> str | None:
-    """Check that ``sql`` is one row-by-row SELECT.
-
-    The result of any other query would depend on where epochs begin and end, or would lose records.
-    """
+    """Allow one row-by-row SELECT only: other queries would depend on where epochs begin and end, or lose records."""
     if sql is None:
         return None
     words = re.findall(r"\w+", _QUOTED.sub(" ", sql).upper())
@@ -99,14 +93,11 @@ class PipelineConfig(Options):
     """The options of one pipeline file. ``lakelock init`` writes a file with comments to start from."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9_-]+$", max_length=200)]
-    """The pipeline's name, unique per table. Delta stores it as ``txnAppId``. Don't change it later: the run would not
-    find its position. Lower-case letters, digits, _ and -."""
+    """Unique per table, and never to be changed: Delta stores it as ``txnAppId``. Lower-case letters, digits, _, -."""
     delivery: Delivery = "transactional"
-    """The delivery guarantee: docs/guarantees.md. ``transactional`` counts every record exactly once. The others may
-    repeat or lose records after a crash."""
+    """What a crash may cost: docs/guarantees.md. With ``transactional`` nothing: every record counts exactly once."""
     commit_every: Annotated[Literal["batch", "record"] | EveryRecords, BeforeValidator(as_commit_every)] = "batch"
-    """How often ``manual_commit`` and ``idempotent`` commit offsets: after each batch, after each record, or after
-    {records: 100}. Frequent commits repeat fewer records after a crash, and cost more."""
+    """How often ``manual_commit`` and ``idempotent`` commit offsets: per batch, per record, or per {records: 100}."""
     source: Source
     """The topics to read, and how to connect to Kafka. See below."""
     value: FormatOptions
@@ -118,12 +109,10 @@ class PipelineConfig(Options):
     require: Text | None = None
     """A SQL condition that every record must meet. A record for which it is false or null is a bad record."""
     on_bad_record: Literal["fail", "dead_letter"] = "fail"
-    """What to do with a bad record: ``fail`` stops the run, ``dead_letter`` writes the whole record to
-    ``dead_letters`` and continues."""
+    """What to do with a bad record: ``fail`` stops the run, ``dead_letter`` writes it to ``dead_letters``."""
     on_foreign_delete: Literal["allow", "stop"] = "allow"
-    """What to do when another writer has run DELETE, UPDATE or MERGE on the table: ``allow`` continues, ``stop`` stops
-    the run. ``lakelock verify`` lists these commits either way. A run always stops when the table was replaced as a
-    whole."""
+    """Whether a run continues (``allow``) or stops after another writer's DELETE, UPDATE or MERGE. ``lakelock verify``
+    lists these commits either way. A run always stops when the table was replaced as a whole."""
     on_new_column: OnNewColumn | None = None
     """What to do with columns that the records have and the table lacks: ``add`` them to the table, ``ignore`` them, or
     ``fail``. By default a column that ``value`` declares must be in the table. Other fields of the records are then
@@ -137,15 +126,13 @@ class PipelineConfig(Options):
     retry: Retry = Retry()
     """How often to retry after transient failures. See below."""
     event_time: Text | None = None
-    """A TIMESTAMP column. Each commit stores the smallest and the largest value of its epoch, which ``lakelock rewind``
-    uses. By default Kafka's timestamp."""
+    """A TIMESTAMP column whose range each commit stores, for ``lakelock rewind``. By default Kafka's timestamp."""
     transform: Annotated[Text | None, AfterValidator(_transform)] = None
     """One SELECT ... FROM records that is applied row by row, before the sinks."""
     sinks: tuple[SinkOptions, ...]
     """The tables, objects and topics to write. See below. Several sinks commit together, and need a ``coordinator``."""
     coordinator: DeltaPlace | None = None
-    """Where to keep the coordinator log of two-phase commit, a small Delta table: {path: ...} or {table: ...}. Required
-    with several sinks, and with any sink that isn't a Delta table."""
+    """Where the coordinator log is: {path: ...} or {table: ...}. Required unless the only sink is a Delta table."""
     dead_letters: DeadLetters | None = None
     """Where to store dead letters: bad records, and late records of a window with ``late: dead_letter``. See below."""
     metrics: MetricsOptions | None = None
@@ -157,8 +144,7 @@ class PipelineConfig(Options):
     lineage: StrictBool = False
     """Send OpenLineage events of every run to ``OPENLINEAGE_URL``. Needs ``lakelock[telemetry]``."""
     spark: Mapping[str, OptionText] = Field(default_factory=dict)
-    """Settings for the Spark session that Lakelock starts: docs/spark.md. They have no effect where a session is active
-    already: Lakelock uses that session as it is."""
+    """Settings for the Spark session that Lakelock starts: docs/spark.md. Ignored where a session is active already."""
 
     @field_validator("spark")
     @classmethod
@@ -292,8 +278,7 @@ class PipelineConfig(Options):
         }.items():
             if given:
                 raise ValueError(
-                    f"{option}: doesn't work with value: {{format: rows}}, whose rows your own query makes; "
-                    "remove the option"
+                    f"{option}: doesn't work with value: {{format: rows}}, whose rows your own query makes; remove it"
                 )
         return self
 
@@ -338,21 +323,14 @@ class PipelineConfig(Options):
         if self.commit_every != "batch" and self.delivery not in ("manual_commit", "idempotent"):
             raise ValueError(
                 f"commit_every: works with delivery: manual_commit and idempotent; with {self.delivery} "
-                + (
-                    "the client commits at its own interval"
-                    if self.delivery == "auto_commit"
-                    else "an epoch is a commit"
-                )
+                + ("the client commits at intervals" if self.delivery == "auto_commit" else "an epoch is a commit")
                 + ". Remove the option"
             )
         return self
 
     @property
     def two_phase(self) -> bool:
-        """Whether the pipeline needs two-phase commit: with several sinks, or one that isn't a Delta table.
-
-        A single Delta table stores rows and offsets in one commit.
-        """
+        """Whether two-phase commit is needed. Only a single Delta table stores rows and offsets in one commit."""
         return len(self.sinks) > 1 or not isinstance(self.sinks[0], DeltaPlace)
 
     @property
@@ -390,6 +368,7 @@ class PipelineConfig(Options):
 
     @property
     def target_latency(self) -> timedelta | None:
+        """The longest time from arrival to commit, if ``trigger`` sets one."""
         return self.trigger.target_latency if isinstance(self.trigger, Latency) else None
 
     @property
@@ -417,4 +396,5 @@ class PipelineConfig(Options):
 
     @property
     def spark_options(self) -> dict[str, str]:
+        """Settings of the Spark session, with secrets in clear text. Never print them."""
         return in_clear(self.spark)

@@ -65,6 +65,7 @@ unit: `10 seconds`, `5 minutes`, `1 hour`, `7 days`. Any value may contain `${en
 
 
 def page() -> str:
+    """The reference page in Markdown."""
     return "\n".join([_INTRODUCTION, *(line for title, model in _SECTIONS.items() for line in _section(title, model))])
 
 

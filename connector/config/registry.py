@@ -28,6 +28,7 @@ Secret: TypeAlias = Annotated[SecretStr, BeforeValidator(_referenced)]
 
 
 def without_credentials(url: str) -> str:
+    """Check a URL, and return it without a final slash. Raises ValueError."""
     parts = urlsplit(url)
     if parts.username is not None or parts.password is not None:
         raise ValueError("a URL must not contain credentials: give username and password beside it")
@@ -98,6 +99,8 @@ class GlueOptions(Options):
 
 
 class GlueRegistry(Options):
+    """``registry: {glue: ...}``."""
+
     glue: GlueOptions
     """AWS Glue's schema registry. See below."""
 

@@ -48,6 +48,8 @@ class DeltaPlace(Options):
 
 
 class DeltaAppendSink(DeltaPlace):
+    """Appends one row per record to a Delta table."""
+
     type: Literal["delta_append"]
     """Append one row for every record."""
 
@@ -121,6 +123,8 @@ class MergedSink(Options):
 
 
 class DeltaUpsertSink(KeyedSink, MergedSink):
+    """Keeps the latest row of each key in a Delta table."""
+
     type: Literal["delta_upsert"]
     """Keep the latest row of each key."""
     stored_as_scd_type: Literal[1, "1"] = 1
@@ -159,6 +163,8 @@ class DeltaUpsertSink(KeyedSink, MergedSink):
 
 
 class DeltaHistorySink(KeyedSink):
+    """Keeps every version of a key's row in a Delta table."""
+
     type: Literal["delta_history"]
     """Keep every version of a key's row (SCD type 2), with ``__START_AT`` and ``__END_AT``."""
     stored_as_scd_type: Literal[2, "2"] = 2
@@ -217,6 +223,8 @@ def _window(value: object) -> object:
 
 
 class DeltaAggregateSink(DeltaPlace, MergedSink):
+    """Keeps one row per group in a Delta table."""
+
     type: Literal["delta_aggregate"]
     """Keep one row per group."""
     group_by: Annotated[tuple[Text, ...], BeforeValidator(_one_or_more)] = ()
@@ -272,6 +280,7 @@ class S3ObjectsSink(Options):
 
     @property
     def place(self) -> str:
+        """The URL without a final slash."""
         return "s3://" + self.url.split("://", 1)[1].rstrip("/")
 
     @field_validator("url")
@@ -305,6 +314,7 @@ class KafkaTopicSink(Options):
 
     @property
     def place(self) -> str:
+        """``kafka:<topic>``."""
         return f"kafka:{self.topic}"
 
     @field_validator("key")
@@ -327,6 +337,7 @@ class CustomSink(Options):
 
     @property
     def place(self) -> str:
+        """The sink's name in the coordinator log."""
         return self.name
 
     @property

@@ -33,6 +33,8 @@ _RESERVED_KAFKA_OPTIONS = {
 
 
 class FromTimestamp(Options):
+    """Start at the first record at or after this time."""
+
     timestamp: datetime
 
     @field_validator("timestamp")
@@ -119,6 +121,8 @@ def _on_recreated_topic(value: object) -> object:
 
 
 class Source(Options):
+    """The topics to read, how to connect to Kafka, and where to start."""
+
     topics: Annotated[tuple[Text, ...] | TopicPattern, BeforeValidator(_topics)]
     """The topics to read: a list, [flights, returns], or a regular expression that must match whole names,
     "flights-.*"."""
@@ -165,10 +169,12 @@ class Source(Options):
 
     @property
     def takes_recreated(self) -> bool:
+        """Whether a run continues with a recreated topic."""
         return self.on_recreated_topic != "fail"
 
     @property
     def continue_on_data_loss(self) -> bool:
+        """Whether a run continues after records were lost."""
         return self.on_data_loss != "fail"
 
     @property

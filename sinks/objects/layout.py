@@ -80,7 +80,7 @@ class Layout:
 
 
 def folder(names: Sequence[str], values: Sequence[str | None]) -> str:
-    """The folder of partition values, ``a=1/b=x%2Fy/``, escaped as in Hive and Spark. They take an empty string as null."""
+    """The folder of partition values, ``a=1/b=x%2Fy/``, escaped as in Hive and Spark. An empty string is null."""
     return "".join(
         f"{_escaped(name)}={_escaped(value) if value else NULL}/" for name, value in zip(names, values, strict=True)
     )

@@ -63,9 +63,9 @@ def client(spark: SparkSession, bucket: str) -> Any:
         endpoint = f"{'https' if secure else 'http'}://{endpoint}"
     path_style = (setting("path.style.access") or "false").lower() == "true"
     config = Config(
-        # Stores other than Amazon's often don't support the newer checksums.
+        s3={"addressing_style": "path" if path_style else "auto"},
         retries={"mode": "standard", "total_max_attempts": 10},
-        # Stores that aren't Amazon's often don't know the newer checksums.
+        # Stores other than Amazon's often don't support the newer checksums.
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
     )
@@ -218,7 +218,7 @@ def _delete(s3: Any, probe: dict[str, str]) -> None:
 
 
 def _setting(spark: SparkSession, bucket: str, name: str) -> str | None:
-    """The setting as S3A reads it. A bucket's setting wins over the general one, the session's over that of its start."""
+    """The setting as S3A reads it: a bucket's before the general one, the session's own before that of its start."""
     return next(_settings(spark, bucket, name), None)
 
 

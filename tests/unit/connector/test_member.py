@@ -56,7 +56,7 @@ def test_idempotent_refuses_a_sink_that_adds_every_row() -> None:
 
 
 @pytest.mark.parametrize(
-    ("delivery", "why"), [("transactional", "an epoch is a commit"), ("auto_commit", "commits at its own interval")]
+    ("delivery", "why"), [("transactional", "an epoch is a commit"), ("auto_commit", "commits at intervals")]
 )
 @pytest.mark.parametrize("every", ["record", {"records": 5}])
 def test_commit_every_is_refused_where_the_delivery_decides(delivery: str, why: str, every: object) -> None:
