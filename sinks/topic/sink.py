@@ -31,7 +31,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sinks.contract import Committed, Epoch, Position, Prepared
+from sinks.contract import Committed, Epoch, Position, Prepared, describe
 from sinks.errors import (
     BrokerUnreachable,
     CommitSkipped,
@@ -227,7 +227,6 @@ class KafkaTopic:
 
     def _is_there(self, epoch: Epoch, found: Position | None) -> bool:
         """Whether this very epoch is committed. Raises Fenced, PositionMismatch where it can't be any more."""
-        expected = epoch.expected
         if found is not None and (found.epoch, found.owner) == (epoch.number, epoch.owner):
             return True
         if found is not None and found.epoch >= epoch.number:
@@ -238,9 +237,9 @@ class KafkaTopic:
                 epoch=found.epoch,
                 hint="Two runs of one pipeline were active. Nothing is lost: the other run goes on.",
             )
-        if _where(found) != _where(expected):
+        if not epoch.follows(found):
             raise PositionMismatch(
-                f"expected {_described(expected)} in consumer group {self._group!r}, found {_described(found)}; "
+                f"expected {describe(epoch.expected)} in consumer group {self._group!r}, found {describe(found)}; "
                 f"epoch {epoch.number} was not sent to topic {self.topic!r}",
                 hint="Brokers forget the offsets of a group after offsets.retention.minutes (7 days unless set) "
                 "without a commit: what the topic holds has to be compared with the source before the pipeline goes on."
@@ -275,7 +274,7 @@ class KafkaTopic:
         if found is None or found.epoch < epoch.number or not self._is_there(epoch, found):
             raise CommitSkipped(
                 f"The commit of epoch {epoch.number} to topic {self.topic!r} was reported as done, but consumer group "
-                f"{self._group!r} holds {_described(found)}."
+                f"{self._group!r} holds {describe(found)}."
             )
 
     def _unknown(self, epoch: Epoch) -> CommitUnknown:
@@ -289,11 +288,3 @@ class KafkaTopic:
         settle(self._clients, self._pipeline)
         reads = {"ends": self._target.ends().to_dict()}
         return Committed(epoch.position(), rows=0 if already else prepared.rows, already=already, reads=reads)
-
-
-def _where(position: Position | None) -> tuple[int, Offsets] | None:
-    return (position.epoch, position.offsets) if position is not None else None
-
-
-def _described(position: Position | None) -> str:
-    return f"epoch {position.epoch} with {position.offsets.to_json()}" if position is not None else "no position"
