@@ -67,6 +67,33 @@ class Position:
         """Where other offsets are known to be the next ones, as a consumer group's are."""
         return self if offsets == self.offsets else replace(self, offsets=offsets, leaders={})
 
+    def same_place(self, other: Position) -> bool:
+        """Whether this position, as a sink gives it, is where ``other`` is: the same epoch and the same next offsets.
+
+        These two decide what the next epoch may be. Other fields don't count: a sink in two-phase commit keeps only
+        the epoch, owner and offsets. The owner doesn't count either: whoever made the last commit, the next epoch
+        starts from the same offsets. A position with ``source="rows"`` is read from the rows, because the history was
+        cleaned. Rows don't show offsets that were read without giving rows, so there the epoch number decides alone.
+        """
+        return self.epoch == other.epoch and (self.offsets == other.offsets or self.source == "rows")
+
+    def holds(self, epoch: Epoch) -> bool:
+        """Whether the sink's last commit is this very epoch.
+
+        Unlike ``same_place``, this compares the owner: another run's epoch of this number is not this epoch, even if it
+        ends at the same offsets. An empty owner is unknown, as it is for a position that is read from the rows.
+        """
+        return self.owner in ("", epoch.owner) and self.same_place(epoch.position())
+
+    def describe(self) -> str:
+        """For messages: ``epoch 7 with {"flights":{"0":123}}``."""
+        return f"epoch {self.epoch} with {self.offsets.to_json()}"
+
+
+def describe(position: Position | None) -> str:
+    """A position in a message, where a sink may have none."""
+    return position.describe() if position is not None else "no position"
+
 
 @dataclass(frozen=True)
 class Epoch:
@@ -144,18 +171,27 @@ class Epoch:
     def position(self) -> Position:
         """What a sink holds after it."""
         return Position(
-            self.number,
-            self.offsets,
-            self.topics,
-            self.owner,
-            self.read_to,
-            self.since,
-            self.lost,
-            self.delivery,
-            self.clock,
-            self.batch,
-            self.leaders,
+            epoch=self.number,
+            offsets=self.offsets,
+            topics=self.topics,
+            owner=self.owner,
+            read_to=self.read_to,
+            since=self.since,
+            lost=self.lost,
+            delivery=self.delivery,
+            clock=self.clock,
+            batch=self.batch,
+            leaders=self.leaders,
         )
+
+    def follows(self, position: Position | None) -> bool:
+        """Whether a sink with this position is where the epoch was planned from, so that the epoch may be committed.
+
+        None is a sink that has no position: only a pipeline's first epoch follows it.
+        """
+        if position is None or self.expected is None:
+            return position is None and self.expected is None
+        return position.same_place(self.expected)
 
     @property
     def late_now(self) -> int:

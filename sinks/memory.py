@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from sinks.contract import Committed, Epoch, Position, Prepared
 from sinks.errors import Fenced, KeyMoved, PositionMismatch, PreparedLost
-from sinks.offsets import Offsets, TopicPartition
+from sinks.offsets import TopicPartition
 
 
 class Record(NamedTuple):
@@ -120,7 +120,7 @@ class MemoryTwoPhase:
                 return Committed(found, rows=0, already=True, reads={"epoch": found.epoch})
             if found is not None and found.epoch >= epoch.number:
                 raise Fenced(f"run {found.owner} has committed", owner=found.owner, epoch=found.epoch)
-            if _stands(found) != _stands(epoch.expected):
+            if not epoch.follows(found):
                 raise PositionMismatch(f"expected {epoch.expected}, found {found}")
             rows = self._place.staged.get(prepared.receipt["staged"])
             if rows is None:
@@ -134,11 +134,6 @@ class MemoryTwoPhase:
         with self._place.lock:
             for name in [name for name in self._place.staged if int(name.split("-")[0]) < before]:
                 del self._place.staged[name]
-
-
-def _stands(position: Position | None) -> tuple[int, Offsets] | None:
-    """The part of a position that this sink stores. The coordinator log has the rest."""
-    return (position.epoch, position.offsets) if position else None
 
 
 def _checksum(rows: Sequence[Record]) -> str:

@@ -228,7 +228,7 @@ def recover(run: str, config: str) -> Steps[Recovered]:
             stands = doubted.epoch
             held = {name: _holds(position, stands) for name, position in positions.items()}
             before = [position for name, position in positions.items() if not held[name]]
-            if all(_is_before(position, stands) for position in before):
+            if all(stands.follows(position) for position in before):
                 number, committed, did = yield from _forward(known.number, doubted, run, config)
                 yield Append(number + 1, (_done(stands, run, committed),))
                 yield Abort(before=number + 2)
@@ -308,20 +308,10 @@ def _done(epoch: Epoch, run: str, committed: Mapping[str, Committed]) -> Row:
 
 
 def _holds(position: Position | None, epoch: Epoch | None) -> bool:
-    """Whether a sink's position is that of this epoch; None: of no epoch at all."""
+    """Whether a sink's last commit is this epoch. Without an epoch, whether the sink has no commit."""
     if position is None or epoch is None:
         return position is None and epoch is None
-    same = position.epoch == epoch.number and position.owner in ("", epoch.owner)
-    # A sink that had to ask its rows knows how far they reach, not what was read without giving rows.
-    return same and (position.offsets == epoch.offsets or position.source == "rows")
-
-
-def _is_before(position: Position | None, epoch: Epoch) -> bool:
-    """Whether a sink is where the epoch was planned from."""
-    if position is None or epoch.expected is None:
-        return position is None and epoch.expected is None
-    same = position.epoch == epoch.expected.epoch
-    return same and (position.offsets == epoch.expected.offsets or position.source == "rows")
+    return position.holds(epoch)
 
 
 def _how_much(held: Mapping[str, bool]) -> Found:
@@ -329,10 +319,9 @@ def _how_much(held: Mapping[str, bool]) -> Found:
 
 
 def _disagree(stands: Epoch | None, positions: Mapping[str, Position | None]) -> PositionMismatch:
-    log = f"epoch {stands.number} with {stands.offsets.to_json()}" if stands else "no epoch"
+    log = stands.position().describe() if stands else "no epoch"
     sinks = "; ".join(
-        f"{name} " + (f"epoch {each.epoch} with {each.offsets.to_json()}" if each else "no epoch")
-        for name, each in positions.items()
+        f"{name} {position.describe() if position else 'no epoch'}" for name, position in positions.items()
     )
     more = any(each is not None and (stands is None or each.epoch > stands.number) for each in positions.values())
     return PositionMismatch(

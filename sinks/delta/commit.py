@@ -21,7 +21,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
-from sinks.contract import Committed, Epoch, Position
+from sinks.contract import Committed, Epoch, Position, describe
 from sinks.delta.conflicts import first_line, past_conflicts
 from sinks.delta.delta_log import DeltaLog
 from sinks.delta.metadata import CommitMetadata
@@ -247,14 +247,14 @@ class PipelineCommits:
                 if metadata.epoch == epoch.number:
                     return self._committed(commit, metadata, already=True)
                 raise PositionMismatch(
-                    f"expected {_describe(epoch.expected)} in {self._table.label!r}, found epoch {metadata.epoch} "
+                    f"expected {describe(epoch.expected)} in {self._table.label!r}, found epoch {metadata.epoch} "
                     f"with {metadata.offsets.to_json()}"
                 )
             if base is not None and self._stops(commit):
                 raise TableReplaced.by(in_words(commit), repr(self._table.label))
             if base is not None and commit.operation in ("RESTORE", "CLONE"):
                 raise PositionMismatch(
-                    f"expected {_describe(epoch.expected)} in {self._table.label!r}, found a {commit.operation} at "
+                    f"expected {describe(epoch.expected)} in {self._table.label!r}, found a {commit.operation} at "
                     f"version {commit.version}",
                     hint="Run the pipeline again: it goes on from what the table now holds.",
                 )
@@ -393,7 +393,3 @@ def merge_epoch(table: DeltaTable, epoch: Epoch, rows: DataFrame, view: str, mer
     finally:
         for name in _CONF.values():
             conf.unset(name)
-
-
-def _describe(position: Position | None) -> str:
-    return f"epoch {position.epoch} with {position.offsets.to_json()}" if position else "no position"

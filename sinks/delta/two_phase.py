@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from sinks.contract import Committed, Epoch, Position, Prepared, Sink
+from sinks.contract import Committed, Epoch, Position, Prepared, Sink, describe
 from sinks.delta.moved import about_moved_keys
 from sinks.delta.table import DeltaTable
 from sinks.errors import Fenced, PositionMismatch, PreparedLost, TableReplaced
@@ -73,9 +73,9 @@ class TwoPhaseDelta:
                 hint="Two runs of one pipeline were active, of which one had no part in the coordinator's log: does "
                 "another pipeline file of this name write to the table?",
             )
-        if not _same(stands, epoch.expected):
+        if not epoch.follows(stands):
             raise PositionMismatch(
-                f"expected {_described(epoch.expected)} in {self._table.label!r}, found {_described(stands)}",
+                f"expected {describe(epoch.expected)} in {self._table.label!r}, found {describe(stands)}",
                 hint="Run `lakelock recover FILE`: it says where each sink of the pipeline stands.",
             )
         try:
@@ -106,14 +106,3 @@ def staging(table: DeltaTable, location: str, pipeline: str) -> Staging:
 
 def _readable(committed: Committed) -> Committed:
     return replace(committed, reads={"version": committed.position.version})
-
-
-def _same(stands: Position | None, expected: Position | None) -> bool:
-    if stands is None or expected is None:
-        return stands is None and expected is None
-    # Rows tell how far they reach, not what was read without giving rows.
-    return stands.epoch == expected.epoch and (stands.offsets == expected.offsets or stands.source == "rows")
-
-
-def _described(position: Position | None) -> str:
-    return f"epoch {position.epoch} with {position.offsets.to_json()}" if position else "no position"

@@ -33,7 +33,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from sinks.contract import Committed, Epoch, Position, Prepared
+from sinks.contract import Committed, Epoch, Position, Prepared, describe
 from sinks.errors import (
     CommitUnknown,
     ConfigurationError,
@@ -220,11 +220,11 @@ class S3Objects:
                     owner=other.owner,
                     epoch=other.epoch,
                 )
-        found, expected = _place(last.position if last else None), _place(epoch.expected)
-        if found != expected:
+        found = last.position if last else None
+        if not epoch.follows(found):
             raise PositionMismatch(
-                f"Epoch {epoch.number} can't be committed to {self._name}: expected {_told(expected)}, "
-                f"found {_told(found)}.",
+                f"Epoch {epoch.number} can't be committed to {self._name}: expected {describe(epoch.expected)}, "
+                f"found {describe(found)}.",
                 hint="Something else has written or restored manifests there: start the pipeline again.",
             )
         return None
@@ -301,11 +301,3 @@ class S3Objects:
                 # A commit has begun. Nothing is deleted while its manifest could still be put.
                 return
         self._bucket.delete([key])
-
-
-def _place(position: Position | None) -> tuple[int, str] | None:
-    return (position.epoch, position.offsets.to_json()) if position else None
-
-
-def _told(place: tuple[int, str] | None) -> str:
-    return f"epoch {place[0]} with offsets {place[1]}" if place else "none"

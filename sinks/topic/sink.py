@@ -32,7 +32,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sinks.contract import Committed, Epoch, Position, Prepared
+from sinks.contract import Committed, Epoch, Position, Prepared, describe
 from sinks.errors import (
     BrokerUnreachable,
     CommitSkipped,
@@ -239,7 +239,6 @@ class KafkaTopic:
 
     def _is_there(self, epoch: Epoch, found: Position | None) -> bool:
         """Whether this very epoch is committed. Raises Fenced or PositionMismatch if it can't be any more."""
-        expected = epoch.expected
         if found is not None and (found.epoch, found.owner) == (epoch.number, epoch.owner):
             return True
         if found is not None and found.epoch >= epoch.number:
@@ -250,9 +249,9 @@ class KafkaTopic:
                 epoch=found.epoch,
                 hint="Two runs of one pipeline were active. Nothing is lost: the other run continues.",
             )
-        if _where(found) != _where(expected):
+        if not epoch.follows(found):
             raise PositionMismatch(
-                f"expected {_described(expected)} in consumer group {self._group!r}, found {_described(found)}; "
+                f"expected {describe(epoch.expected)} in consumer group {self._group!r}, found {describe(found)}; "
                 f"epoch {epoch.number} was not sent to topic {self.topic!r}",
                 hint="Brokers forget the offsets of a group without commits after offsets.retention.minutes (7 days by "
                 "default). Compare the topic's messages with the source before the pipeline continues."
@@ -287,7 +286,7 @@ class KafkaTopic:
         if found is None or found.epoch < epoch.number or not self._is_there(epoch, found):
             raise CommitSkipped(
                 f"The commit of epoch {epoch.number} to topic {self.topic!r} was reported as successful, but consumer "
-                f"group {self._group!r} holds {_described(found)}."
+                f"group {self._group!r} holds {describe(found)}."
             )
 
     def _unknown(self, epoch: Epoch) -> CommitUnknown:
@@ -301,11 +300,3 @@ class KafkaTopic:
         settle(self._clients, self._pipeline)
         reads = {"ends": self._target.ends().to_dict()}
         return Committed(epoch.position(), rows=0 if already else prepared.rows, already=already, reads=reads)
-
-
-def _where(position: Position | None) -> tuple[int, Offsets] | None:
-    return (position.epoch, position.offsets) if position is not None else None
-
-
-def _described(position: Position | None) -> str:
-    return f"epoch {position.epoch} with {position.offsets.to_json()}" if position is not None else "no position"
