@@ -9,19 +9,26 @@ READY35 := .venv-spark35/.ready
 TESTS35 := tests/unit tests/integration tests/crash/test_kill.py
 QUICK35 := $(addprefix tests/integration/test_,spark35.py ansi.py pipeline.py delta_conformance.py) tests/unit/connector
 
-.PHONY: help setup demo jupyter test test-unit campaigns test-ui test-connect test-spark35 test-spark35-quick lint format docs notebooks bench log-store clean
+.PHONY: help setup wheel demo jupyter test test-unit campaigns test-ui test-connect test-spark35 test-spark35-quick lint format docs notebooks bench log-store clean
 
 help:
-	@echo "make setup   .venv with lakelock, its development tools and the jars; afterwards .venv/bin/lakelock works"
-	@echo "make demo    real flights through a real broker into ./lake, killed in mid-epoch, and counted"
-	@echo "make jupyter the notebooks, to run and change them in a browser"
-	@echo "make test    what shows every promise once, in 16 minutes;  make test-unit: the part that needs no JVM, in one"
-	@echo "make campaigns  what needs time: random kills, chaos, notebooks ..., an hour; ONLY=\"kills chaos\" for some of them"
-	@echo "make test-ui the page in a real Chromium, which has to be installed, with chromedriver"
-	@echo "make test-connect   those that use a Spark session, through Spark Connect"
-	@echo "make test-spark35  the tests with Spark 3.5 and Delta 3.3 (-quick: some of them); ONLY=\"tests/unit ...\" for some of them"
-	@echo "make lint    ruff and mypy;  make format"
-	@echo "make bench   against Structured Streaming and bare Spark, as a table, JSON and a picture; SCALE=0.05 to try it"
+	@echo "make setup          creates .venv with lakelock, its development tools and the jars; then .venv/bin/lakelock works"
+	@echo "make wheel          builds dist/*.whl, to install elsewhere: pip install dist/*.whl"
+	@echo "make demo           moves real flights through a real broker into ./lake, kills each pipeline in mid-epoch, and counts"
+	@echo "make jupyter        opens the notebooks in a browser, to run and change them"
+	@echo "make test           runs the tests that show every promise once, in 16 minutes"
+	@echo "make test-unit      runs those of them that need no JVM, in 1 minute"
+	@echo "make campaigns      runs what needs an hour: random kills, chaos, notebooks ...; ONLY=\"kills chaos\" runs two of them"
+	@echo "make test-ui        tests the web page in a real Chromium; chromium and chromedriver have to be on the PATH"
+	@echo "make test-connect   runs the integration tests through Spark Connect"
+	@echo "make test-spark35   runs the tests with Spark 3.5 and Delta 3.3 (-quick: some of them); ONLY=\"tests/unit ...\" runs these"
+	@echo "make lint           runs ruff and mypy"
+	@echo "make format         formats the code, and fixes what ruff can fix"
+	@echo "make docs           writes docs/options.md from the code"
+	@echo "make notebooks      runs all notebooks, and keeps their outputs"
+	@echo "make bench          measures Lakelock against Structured Streaming and bare Spark; SCALE=0.05 tries it"
+	@echo "make log-store      builds the jar of the S3 log store"
+	@echo "make clean          removes the environments, ./lake, dist and caches"
 
 setup: $(READY)
 
@@ -30,6 +37,10 @@ $(READY): pyproject.toml connector/spark/jars/spark.xml connector/spark/jars/s3.
 	$(BIN)/pip install --quiet --editable ".[dev]"
 	$(BIN)/lakelock jars
 	@touch $@
+
+# Needs no network: .venv has what the build needs.
+wheel: $(READY)
+	$(BIN)/python -m build --wheel --no-isolation
 
 demo: $(READY)
 	$(BIN)/lakelock demo
@@ -100,4 +111,4 @@ log-store: $(READY)
 	$(BIN)/python connector/spark/jars/java/build.py
 
 clean:
-	rm -rf .venv .venv-spark35 lake .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-spark35 lake dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

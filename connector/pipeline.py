@@ -18,6 +18,7 @@ from connector.delivery.ports import Delivered, GroupWork, Work
 from connector.engine.assembly import Assembly, assembled
 from connector.engine.dead_letters import letters_table, letters_topic
 from connector.engine.epoch import run_epoch
+from connector.engine.one_table import recreated_starts
 from connector.operations.dead_letters import Retried, refuse_unfit, retry
 from connector.operations.rewind import Rewind, planned, rewind
 from connector.operations.status import Checked, CheckedSink, Status, next_offsets
@@ -140,7 +141,7 @@ class Pipeline:
             if position.replaced:
                 nothing = Epoch.of_no_records(position, pipeline=self.config.name, owner=it.run)
                 work = it.work(_all(observers), topics=it.source)
-                position = work.run_epoch(replace(nothing, delivery=position.delivery), 0).position
+                position = work.destination.run_epoch(replace(nothing, delivery=position.delivery), 0).position
             return position
 
     def replay(
@@ -293,7 +294,7 @@ class Pipeline:
             position, offsets, _ = self._stands(it)
             goes_on = self.config.source.takes_recreated
             if position and goes_on and (names := recreated(position, held)):
-                starts = it.starts(position, held, names)
+                starts = recreated_starts(self.config, position, held, names)
                 position = retirement(self.config.name, it.run, position, held, names, starts).position()
                 offsets = position.offsets
             resumption = resume(

@@ -1,14 +1,14 @@
-"""The behaviours that every sink must show: subclass one of these in a test, and give it your sink.
+"""The behaviours that every sink must show. Subclass one of these classes in a test and pass in your sink.
 
 ::
 
     class TestMySink(TwoPhaseConformance):
         def make_sink(self): ...     # the same place at each call, as a new process would open it
-        def make_rows(self, values, first_offset): ...  # rows of these values, from this offset of partition t-0 on
+        def make_rows(self, values, first_offset): ...  # rows with these values, starting at this offset of t-0
         def read_values(self): ...   # what a reader sees, in any order
 
-:class:`SinkConformance` is for sinks that write an epoch in one commit (``Sink``), :class:`TwoPhaseConformance` for
-those that take part in two-phase commit (``TwoPhaseSink``).
+Use :class:`SinkConformance` for a sink that writes an epoch in one commit (``Sink``), and :class:`TwoPhaseConformance`
+for a sink that takes part in two-phase commit (``TwoPhaseSink``).
 """
 
 from __future__ import annotations
@@ -32,19 +32,22 @@ _AT = TopicPartition("t", 0)
 
 
 class SinkConformance(ABC, Generic[Rows]):
-    """Each test gets an empty table."""
+    """The behaviours of a ``Sink``. Each test starts with an empty table."""
 
     @abstractmethod
-    def make_sink(self) -> Sink[Rows]: ...
+    def make_sink(self) -> Sink[Rows]:
+        """A new sink object for the test's place, as a new process would open it."""
 
     @abstractmethod
-    def make_rows(self, values: Sequence[str], first_offset: int) -> Rows: ...
+    def make_rows(self, values: Sequence[str], first_offset: int) -> Rows:
+        """Rows with these values, at consecutive offsets of partition 0 of topic ``t``."""
 
     @abstractmethod
-    def read_values(self) -> list[str]: ...
+    def read_values(self) -> list[str]:
+        """The values that a reader sees, in any order."""
 
     def epoch(self, sink: Sink[Rows], start: int, end: int, *, owner: str = "run-1") -> Epoch:
-        """The next epoch of this sink, with the offsets ``[start, end)``."""
+        """The sink's next epoch, with the offsets ``[start, end)``."""
         return _next_epoch(sink.position(), start, end, owner)
 
     def test_an_empty_sink_has_no_position(self) -> None:
@@ -116,29 +119,33 @@ class SinkConformance(ABC, Generic[Rows]):
 
 
 class TwoPhaseConformance(ABC, Generic[Rows]):
-    """Each test gets an empty place."""
+    """The behaviours of a ``TwoPhaseSink``. Each test starts with an empty place."""
 
     @abstractmethod
-    def make_sink(self) -> TwoPhaseSink[Rows]: ...
+    def make_sink(self) -> TwoPhaseSink[Rows]:
+        """A new sink object for the test's place, as a new process would open it."""
 
     @abstractmethod
-    def make_rows(self, values: Sequence[str], first_offset: int) -> Rows: ...
+    def make_rows(self, values: Sequence[str], first_offset: int) -> Rows:
+        """Rows with these values, at consecutive offsets of partition 0 of topic ``t``."""
 
     @abstractmethod
-    def read_values(self) -> list[str]: ...
+    def read_values(self) -> list[str]:
+        """The values that a reader sees, in any order."""
 
     def epoch(self, start: int, end: int, *, attempt: int, owner: str = "run-1") -> Epoch:
-        """The next epoch of the sink, with the offsets ``[start, end)``."""
+        """The sink's next epoch, with the offsets ``[start, end)``."""
         return replace(_next_epoch(self.make_sink().position(), start, end, owner), attempt=attempt)
 
     def put(self, first: int, values: str, *, attempt: int) -> Epoch:
-        """Commit an epoch with one row per letter."""
+        """Prepare and commit an epoch with one row per letter of ``values``."""
         epoch = self.epoch(first, first + len(values), attempt=attempt)
         sink = self.make_sink()
         sink.commit(epoch, sink.prepare(epoch, self.make_rows(values, first)))
         return epoch
 
     def stands(self) -> tuple[int, str, Offsets] | None:
+        """The committed epoch, its owner and its offsets, or None before the first commit."""
         position = self.make_sink().position()
         return (position.epoch, position.owner, position.offsets) if position else None
 
@@ -228,7 +235,7 @@ class TwoPhaseConformance(ABC, Generic[Rows]):
         assert sorted(self.read_values()) == ["a", "b"]
 
     def test_a_commit_after_the_abort_that_followed_it_is_there_already(self) -> None:
-        """A process that was paused in its commit, while another rolled the epoch forward and went on."""
+        """A process was paused in its commit, while another process rolled the epoch forward and continued."""
         epoch, sink = self.epoch(0, 2, attempt=1), self.make_sink()
         prepared = sink.prepare(epoch, self.make_rows("ab", 0))
         self.make_sink().commit(epoch, prepared)
@@ -245,7 +252,7 @@ class TwoPhaseConformance(ABC, Generic[Rows]):
         assert sorted(self.read_values()) == ["a", "b", "c"]
 
     def test_a_commit_that_comes_after_the_next_epoch_changes_nothing_even_by_its_own_run(self) -> None:
-        """Another process that recovers the epoch, while its owner is alive after all and goes on."""
+        """Another process recovers the epoch, while the epoch's own run is still alive and continues."""
         late, sink = self.epoch(0, 1, attempt=1), self.make_sink()
         prepared = sink.prepare(late, self.make_rows("a", 0))
         sink.commit(late, prepared)
@@ -279,7 +286,7 @@ def _next_epoch(expected: Position | None, start: int, end: int, owner: str) -> 
 
 
 def _as_logged(prepared: Prepared) -> Prepared:
-    """Through the coordinator's log, which keeps text."""
+    """``prepared`` as it comes back from the coordinator log, which stores text."""
     receipt = json.loads(json.dumps(dict(prepared.receipt)))
     return Prepared(prepared.rows, prepared.checksum, receipt)
 
@@ -289,4 +296,4 @@ def _refused(kind: type[Error], write: Callable[[], object]) -> Error:
         write()
     except kind as error:
         return error
-    raise AssertionError(f"it was committed, where {kind.__name__} was to be raised")
+    raise AssertionError(f"the commit succeeded, but {kind.__name__} was expected")

@@ -3,39 +3,39 @@
 ::
 
     LakelockError                   exit 1   the root: message, hint (what to do), exit_code
-    +-- ConfigurationError          exit 2   the pipeline file, or what it names, is wrong; a retry can't help
-    |   +-- TopicMissing            exit 2   a topic of the pipeline isn't in Kafka
-    |   +-- NotADeltaTable          exit 2   the sink's path holds something else
-    |   +-- SchemaMismatch          exit 2   the table's columns don't take the pipeline's rows
-    |   +-- JarsMissing             exit 2   Spark's or Kafka's jars aren't there and can't be fetched
-    |   +-- UnusableSchema          exit 2   a schema of the records isn't Avro, or can't be read as the reader's
-    +-- Fenced                      exit 3   another run of the pipeline has committed in our place
-    +-- SourceError                 exit 1   Kafka
+    +-- ConfigurationError          exit 2   the pipeline file, or something it names, is wrong
+    |   +-- TopicMissing            exit 2   a topic of the pipeline doesn't exist in Kafka
+    |   +-- NotADeltaTable          exit 2   the sink's path holds something other than a Delta table
+    |   +-- SchemaMismatch          exit 2   the pipeline's rows don't fit the table's columns
+    |   +-- JarsMissing             exit 2   jars of Spark or Kafka are missing and can't be downloaded
+    |   +-- UnusableSchema          exit 2   a schema isn't valid Avro, or doesn't fit the reader's schema
+    +-- Fenced                      exit 3   another run of the pipeline has replaced this one
+    +-- SourceError                 exit 1   an error of Kafka, the records or the schema registry
     |   +-- BrokerUnreachable       exit 1   no broker answered in time (transient)
-    |   +-- AuthenticationFailed    exit 2   the broker doesn't take the login
-    |   +-- NotAuthorized           exit 2   the user lacks a right on a topic or a group
-    |   +-- TlsFailed               exit 2   one side doesn't take the other's certificate
-    |   +-- OffsetsLost             exit 1   stored offsets are no longer, or not yet, in the topic
-    |   +-- TopicRecreated          exit 1   the topic was deleted and made again under its name
-    |   +-- NotMirrored             exit 1   another cluster doesn't have what a table wants next, for sure
-    |   +-- BadRecord               exit 1   a record that can't be decoded, or lacks its key
-    |   +-- TooManyDeadLetters      exit 1   more of an epoch's records are bad than dead_letters.max_share allows
+    |   +-- AuthenticationFailed    exit 2   the broker rejected the login
+    |   +-- NotAuthorized           exit 2   the user lacks a permission on a topic, a group or a transactional id
+    |   +-- TlsFailed               exit 2   no TLS connection could be made
+    |   +-- OffsetsLost             exit 1   the topic doesn't hold the next offsets to read
+    |   +-- TopicRecreated          exit 1   a topic was deleted and created again under the same name
+    |   +-- NotMirrored             exit 1   the mirrored topic doesn't certainly hold the next records to read
+    |   +-- BadRecord               exit 1   a record can't be decoded, lacks its key or doesn't meet `require`
+    |   +-- TooManyDeadLetters      exit 1   the share of bad records in an epoch exceeds dead_letters.max_share
     |   +-- GroupActive             exit 1   the consumer group still has members (transient)
-    |   +-- UnknownSchema           exit 1   the schema registry has no schema of this id or subject
-    |   +-- RegistryUnreachable     exit 1   the schema registry gave no good answer in time (transient)
-    +-- SinkError                   exit 1   the table
+    |   +-- UnknownSchema           exit 1   the schema registry has no such schema ID or subject
+    |   +-- RegistryUnreachable     exit 1   the schema registry didn't answer in time (transient)
+    +-- SinkError                   exit 1   an error of the sink
         +-- PositionMismatch        exit 1   the table holds another position than the epoch expects
-        +-- TableReplaced           exit 1   the table's rows, or the table itself, were replaced by somebody else
-        +-- CommitSkipped           exit 1   the store reported success but the epoch isn't in the table
-        +-- CommitUnknown           exit 1   whether the commit landed could not be found out (transient)
-        +-- KeyMoved                exit 1   a key turned up in a second partition
-        +-- PreparedLost            exit 1   what was prepared for a decided epoch is gone
-        +-- Diverged                exit 1   reading a decided epoch again gives other rows than were prepared
-        +-- UnsafeStore             exit 2   the object store can't refuse a second writer
-        +-- StoreUnreachable        exit 1   the object store gave no good answer in time (transient)
-        +-- UnsupportedFormat       exit 1   the table was written by a newer Lakelock
+        +-- TableReplaced           exit 1   another writer has replaced the table or its rows
+        +-- CommitSkipped           exit 1   Delta reported success, but the table has no commit of the epoch
+        +-- CommitUnknown           exit 1   it is unknown whether the commit landed (transient)
+        +-- KeyMoved                exit 1   a key appeared in a second partition
+        +-- PreparedLost            exit 1   the prepared rows of a decided epoch are missing
+        +-- Diverged                exit 1   rereading a decided epoch gives other rows than were prepared
+        +-- UnsafeStore             exit 2   the object store can't prevent concurrent overwrites
+        +-- StoreUnreachable        exit 1   the object store didn't answer in time (transient)
+        +-- UnsupportedFormat       exit 1   a newer major version of Lakelock wrote the table
 
-``transient`` tells whether trying again, unchanged, can help. Retries are decided by it alone.
+``transient`` says whether the same call can succeed later without a change. Retries depend on it alone.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ from typing import ClassVar
 
 
 class LakelockError(Exception):
-    """Root of all errors: one clear paragraph, and a hint that says what the user can do."""
+    """The root of all errors: a message of one paragraph, and a hint that says what the user can do.
+
+    ``exit_code`` is the exit code of the command. ``transient`` says whether a retry without a change can succeed.
+    """
 
     exit_code: ClassVar[int] = 1
     transient: ClassVar[bool] = False
@@ -56,35 +59,35 @@ class LakelockError(Exception):
 
 
 class ConfigurationError(LakelockError):
-    """The pipeline file, or something that it names, is wrong: somebody has to change it."""
+    """Raised when the pipeline file, or something that it names, is wrong. The user has to change it."""
 
     exit_code = 2
 
 
 class TopicMissing(ConfigurationError):
-    """A topic that the pipeline names isn't in Kafka."""
+    """Raised when a topic of the pipeline doesn't exist in Kafka, or the user may not see it."""
 
 
 class NotADeltaTable(ConfigurationError):
-    """The sink's path or name holds something that isn't a Delta table."""
+    """Raised when the sink's path or name holds something other than a Delta table."""
 
 
 class SchemaMismatch(ConfigurationError):
-    """The table's columns, or its settings, don't take the rows of this pipeline."""
+    """Raised when the pipeline's rows don't fit the columns or the settings of the table."""
 
 
 class JarsMissing(ConfigurationError):
-    """Jars that Spark or the embedded broker need are absent and could not be fetched."""
+    """Raised when jars of Spark or of the embedded broker are missing and could not be downloaded."""
 
 
 class UnusableSchema(ConfigurationError):
-    """A schema of the records isn't Avro, is malformed, is recursive, or can't be read as the reader's schema."""
+    """Raised when a schema of the records is malformed, recursive, not Avro, or doesn't fit the reader's schema."""
 
 
 class Fenced(LakelockError):
-    """Another run of the same pipeline has taken the epoch: this run has been replaced and must stop.
+    """Raised when another run of the same pipeline has committed the epoch: this run has been replaced and must stop.
 
-    ``owner`` is the run that won, ``epoch`` what it committed.
+    ``owner`` is the run ID of the other run, ``epoch`` the number of the epoch that it committed.
     """
 
     exit_code = 3
@@ -96,84 +99,86 @@ class Fenced(LakelockError):
 
 
 class SourceError(LakelockError):
-    """Something about Kafka or the records in it."""
+    """The root of errors of Kafka, the records or the schema registry."""
 
 
 class BrokerUnreachable(SourceError):
-    """No broker answered within the time allowed."""
+    """Raised when no broker answered in time."""
 
     transient = True
 
 
 class AuthenticationFailed(SourceError):
-    """The broker doesn't take the login: its mechanism, the user, the password."""
+    """Raised when the broker rejects the login: the SASL mechanism, the user or the password."""
 
     exit_code = 2
 
 
 class NotAuthorized(SourceError):
-    """The user that has logged in lacks a right: a topic or a group isn't theirs to use."""
+    """Raised when the user may not access a topic, a consumer group or a transactional id."""
 
     exit_code = 2
 
 
 class TlsFailed(SourceError):
-    """No connection by TLS: a certificate isn't accepted, or one side doesn't speak TLS."""
+    """Raised when no TLS connection can be made: one side rejects the other's certificate, or doesn't speak TLS."""
 
     exit_code = 2
 
 
 class OffsetsLost(SourceError):
-    """The next offset to read is outside what the topic holds: retention has passed it, or the log was cut. Or a rewind
-    would give up what can't be read again."""
+    """Raised when the topic doesn't hold the next offset to read, after retention or an unclean leader election.
+
+    A rewind raises it when it would give up records that can't be read again.
+    """
 
 
 class TopicRecreated(SourceError):
-    """The topic has another id than the one whose offsets are stored."""
+    """Raised when the topic has another ID than the one whose offsets are stored: it was recreated."""
 
 
 class NotMirrored(SourceError):
-    """Another cluster doesn't have what a table wants next, or not where it can be told for sure."""
+    """Raised by ``lakelock translate`` when the other cluster doesn't hold the next records, or not certainly."""
 
 
 class BadRecord(SourceError):
-    """A record that can't be decoded or lacks its key; the message has its coordinates."""
+    """Raised for a record that can't be decoded, lacks its key or doesn't meet ``require``. The message says which."""
 
 
 class TooManyDeadLetters(SourceError):
-    """More records are bad than the pipeline is to put up with; nothing was written."""
+    """Raised when the share of bad records in an epoch exceeds ``dead_letters.max_share``. Nothing was written."""
 
 
 class GroupActive(SourceError):
-    """The consumer group has members, while its offsets are to be handed over to another delivery."""
+    """Raised when the consumer group has members while its offsets are handed over to another delivery."""
 
     transient = True
 
 
 class UnknownSchema(SourceError):
-    """The schema registry answered that it has no schema of this id, or no such subject."""
+    """Raised when the schema registry answers that it has no such schema ID or subject."""
 
 
 class RegistryUnreachable(SourceError):
-    """The schema registry didn't answer, or only with errors of its own, until all retries were used up."""
+    """Raised when the schema registry didn't answer, or only with server errors, until the retries were used up."""
 
     transient = True
 
 
 class SinkError(LakelockError):
-    """Something about the table that is written to."""
+    """The root of errors of the sink."""
 
 
 class PositionMismatch(SinkError):
-    """The table holds another position than the one that the epoch was planned from."""
+    """Raised when the table holds another position than the one that the epoch was planned from."""
 
 
 class TableReplaced(SinkError):
-    """Somebody else has replaced all rows of the table, or the table: what the pipeline had written isn't there."""
+    """Raised when another writer has replaced the table or all of its rows, so that the pipeline's rows are gone."""
 
     @classmethod
     def by(cls, how: str, table: str = "the table") -> TableReplaced:
-        """``how``: in words, see ``Position.replaced``."""
+        """An error that says how the rows were replaced. ``how`` is a clause, see ``Position.replaced``."""
         return cls(
             f"What the pipeline had written to {table} was replaced by somebody else: {how}. The run has stopped.",
             hint="To have the rows again: `lakelock rewind FILE --to-version N` to a version before (`lakelock history "
@@ -183,38 +188,38 @@ class TableReplaced(SinkError):
 
 
 class CommitSkipped(SinkError):
-    """The store reported success, yet no commit of this epoch stands."""
+    """Raised when Delta reported success, but the table has no commit of this epoch."""
 
 
 class CommitUnknown(SinkError):
-    """The commit may or may not have landed, and reading it back failed: the next run finds out."""
+    """Raised when the commit may have landed and reading it back failed. The next run finds out."""
 
     transient = True
 
 
 class KeyMoved(SinkError):
-    """A key came from a second partition: offsets of two partitions can't be compared."""
+    """Raised when a key appears in a second partition, because offsets of two partitions can't be compared."""
 
 
 class PreparedLost(SinkError):
-    """What was prepared for an epoch is no longer there, and the epoch isn't committed: it has to be prepared anew."""
+    """Raised when the prepared rows of an epoch that isn't committed are missing. It must be prepared again."""
 
 
 class Diverged(SinkError):
-    """A decided epoch, read from Kafka again, gives other rows than those that were prepared and partly committed."""
+    """Raised when a decided epoch that is partly committed gives other rows when it is read from Kafka again."""
 
 
 class UnsafeStore(SinkError):
-    """The object store lets a second writer overwrite what is there: two runs could lose one another's commits."""
+    """Raised when the object store lets one writer overwrite the commit of another, so that commits could be lost."""
 
     exit_code = 2
 
 
 class StoreUnreachable(SinkError):
-    """The object store didn't answer, or asked to slow down, until all retries were used up."""
+    """Raised when the object store didn't answer, or throttled the requests, until the retries were used up."""
 
     transient = True
 
 
 class UnsupportedFormat(SinkError):
-    """The table's commits were written by a newer major version of Lakelock."""
+    """Raised when a newer major version of Lakelock wrote the table's commits."""

@@ -1,7 +1,7 @@
-"""Event time as far as a sink holds it: what each epoch held, how far each partition is, and the watermark. Pure.
+"""Event time as a sink stores it: the times of each epoch, the progress of each partition, and the watermark. Pure.
 
-From Gearpump: a mapping from offsets to application time is kept with the state, the clock of the whole is the minimum
-over the parts, and whoever goes back in time starts from the smallest offset that is still needed.
+The idea is Gearpump's: the state keeps a mapping from offsets to application time, the clock of the whole is the
+minimum over its parts, and a rewind starts from the smallest offset that is still needed.
 """
 
 from __future__ import annotations
@@ -15,30 +15,31 @@ from sinks.offsets import TopicPartition
 
 
 class Seen(NamedTuple):
-    """Of records of one partition: smallest and largest event time, and Kafka's newest timestamp."""
+    """The times of some records of one partition: smallest and largest event time, and Kafka's newest timestamp."""
 
     low: datetime
     high: datetime
     newest: datetime
 
     def plus(self, other: Seen) -> Seen:
+        """The times of both sets of records."""
         return Seen(min(self.low, other.low), max(self.high, other.high), max(self.newest, other.newest))
 
 
 @dataclass(frozen=True)
 class Clock:
-    """Empty where the pipeline asks for no event time."""
+    """Event time as of an epoch. It is empty when the pipeline uses no event time."""
 
     of_epoch: Mapping[TopicPartition, Seen] = field(default_factory=dict)
-    """Of the records of this epoch alone."""
+    """The times of this epoch's records alone."""
     so_far: Mapping[TopicPartition, Seen] = field(default_factory=dict)
     watermark: datetime | None = None
-    """No partition, but for idle ones, is expected to bring anything older: the minimum of their largest times."""
+    """The minimum of the partitions' largest event times, without idle partitions. Older records are late."""
     late: int = 0
-    """Records that came after their window was closed, of all epochs."""
+    """The number of records, over all epochs, that arrived after their window was closed."""
 
     def carried(self) -> Clock:
-        """For an epoch that reads nothing."""
+        """The clock after an epoch that reads no records."""
         return replace(self, of_epoch={})
 
     def advanced(
@@ -49,10 +50,11 @@ class Clock:
         idle_after: timedelta,
         late: int = 0,
     ) -> Clock:
-        """The clock after an epoch. ``backlog``: the partitions of which Kafka holds more.
+        """The clock after an epoch. ``backlog`` are the partitions in which Kafka holds more records.
 
-        A partition that was read to its end, and whose newest record is by ``idle_after`` older than the newest of all,
-        is idle and set aside. Both are Kafka's timestamps: what a replay finds doesn't depend on when it runs.
+        A partition is idle, and doesn't count for the watermark, when it was read to its end and its newest record is
+        older by ``idle_after`` than the newest of all partitions. Both times are Kafka's timestamps, so a replay gives
+        the same watermark whenever it runs.
         """
         so_far = dict(self.so_far)
         for at, times in seen.items():
@@ -66,7 +68,7 @@ class Clock:
         return Clock(dict(seen), so_far, watermark, self.late + late)
 
     def to_dict(self) -> dict[str, object]:
-        """As in a commit's metadata."""
+        """The clock as it is stored in a commit's metadata."""
         return {
             "times": _nested({at: [_text(times.low), _text(times.high)] for at, times in self.of_epoch.items()}),
             "so_far": _nested({at: [_text(time) for time in times] for at, times in self.so_far.items()}),
@@ -76,7 +78,7 @@ class Clock:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, object]) -> Clock:
-        """Raises TypeError, ValueError, KeyError where it has another shape."""
+        """The clock from a commit's metadata. Raises TypeError, ValueError or KeyError for any other shape."""
         watermark, late = fields.get("watermark"), fields.get("late", 0)
         return cls(
             _flat(fields.get("times"), lambda times: Seen(times[0], times[1], times[1])),

@@ -1,4 +1,4 @@
-"""The reference sinks: both contracts in plain Python, readable as their model, and the fakes of the tests."""
+"""Reference sinks in plain Python: the shortest implementations of both contracts. Tests use them as fakes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sinks.offsets import TopicPartition
 
 
 class Record(NamedTuple):
-    """A decoded record with its coordinates."""
+    """A decoded record with its partition and offset."""
 
     at: TopicPartition
     offset: int
@@ -25,7 +25,7 @@ class Record(NamedTuple):
 
 @dataclass
 class MemoryTable:
-    """What survives a crash: rows and position, replaced together."""
+    """The state that survives a crash: rows and position, always replaced together."""
 
     rows: tuple[Record, ...] = ()
     position: Position | None = None
@@ -33,15 +33,17 @@ class MemoryTable:
 
 
 class MemoryAppend:
-    """Keeps every record."""
+    """A sink that keeps every record."""
 
     def __init__(self, table: MemoryTable) -> None:
         self._table = table
 
     def position(self) -> Position | None:
+        """The position of the last commit, or None before the first."""
         return self._table.position
 
     def write(self, epoch: Epoch, rows: Sequence[Record]) -> Committed:
+        """Write an epoch in one commit. Raises Fenced or PositionMismatch."""
         found = self._table.position
         if found is not None and (found.owner, found.epoch) == (epoch.owner, epoch.number):
             return Committed(found, rows=0, already=True)
@@ -61,7 +63,7 @@ class MemoryAppend:
 
 
 class MemoryUpsert(MemoryAppend):
-    """Keeps the latest record per key: an update whose offset is <= the stored one is ignored."""
+    """A sink that keeps the latest record per key. An update at or below the stored offset is ignored."""
 
     def _merge(self, old: tuple[Record, ...], new: Sequence[Record]) -> tuple[Record, ...]:
         latest = {record.key: record for record in old}
@@ -76,18 +78,18 @@ class MemoryUpsert(MemoryAppend):
 
 @dataclass
 class MemoryPlace:
-    """What survives a crash: what readers see, with the position, and beside it what is only prepared."""
+    """The state that survives a crash: the visible rows with the position, and the prepared rows."""
 
     rows: tuple[Record, ...] = ()
     position: Position | None = None
     staged: dict[str, tuple[Record, ...]] = field(default_factory=dict)
-    """Name -> rows. Each name is of one ``prepare``, and begins with its attempt: ``abort`` goes by it."""
+    """Name -> rows. Each ``prepare`` makes one name, which begins with the attempt number that ``abort`` looks at."""
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
-    """For what a real place does in one step: replacing rows and position together, if the position is as expected."""
+    """Makes one step of replacing rows and position if the position is as expected, as a real store does."""
 
 
 class MemoryTwoPhase:
-    """Takes part in two-phase commit. Keeps nothing between two calls: any process is as good as another."""
+    """A sink for two-phase commit. It keeps no state between calls, so any process can continue."""
 
     def __init__(self, name: str, place: MemoryPlace) -> None:
         self._name = name
@@ -95,21 +97,25 @@ class MemoryTwoPhase:
 
     @property
     def name(self) -> str:
+        """The sink's name in the coordinator log."""
         return self._name
 
     def position(self) -> Position | None:
+        """The position of the last commit, or None before the first."""
         return self._place.position
 
     def prepare(self, epoch: Epoch, rows: Sequence[Record]) -> Prepared:
-        name = f"{epoch.attempt}-{uuid.uuid4().hex}"  # never another call's: what a successor prepares is its own
+        """Store the rows where no reader sees them."""
+        name = f"{epoch.attempt}-{uuid.uuid4().hex}"  # unique, so no other process touches it
         with self._place.lock:
             self._place.staged[name] = tuple(rows)
         return Prepared(len(rows), _checksum(rows), {"staged": name})
 
     def commit(self, epoch: Epoch, prepared: Prepared) -> Committed:
+        """Make prepared rows visible, once. Raises Fenced, PositionMismatch or PreparedLost."""
         with self._place.lock:
             found = self._place.position
-            # First of all: what was prepared for an epoch that is there may have been thrown away since.
+            # Check this first: after a commit, the prepared rows may have been removed.
             if found is not None and (found.epoch, found.owner) == (epoch.number, epoch.owner):
                 return Committed(found, rows=0, already=True, reads={"epoch": found.epoch})
             if found is not None and found.epoch >= epoch.number:
@@ -124,11 +130,12 @@ class MemoryTwoPhase:
         return Committed(position, rows=len(rows), reads={"epoch": epoch.number})
 
     def abort(self, before: int) -> None:
+        """Remove everything that was prepared under a lower attempt number."""
         with self._place.lock:
             for name in [name for name in self._place.staged if int(name.split("-")[0]) < before]:
                 del self._place.staged[name]
 
 
 def _checksum(rows: Sequence[Record]) -> str:
-    """The same for the same rows in any order, and in any process."""
+    """A checksum that depends neither on the order of the rows nor on the process."""
     return hashlib.sha256("\n".join(sorted(map(repr, rows))).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Offset arithmetic: ranges and positions, half-open and next-to-read as in Kafka. Standard library only."""
+"""Offset arithmetic: half-open ranges, and positions that hold the next offset to read, as in Kafka."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from typing import NamedTuple
 
 
 class TopicPartition(NamedTuple):
+    """A partition of a topic."""
+
     topic: str
     partition: int
 
 
 @dataclass(frozen=True, order=True)
 class OffsetRange:
-    """Offsets ``[start, end)`` of one partition.
+    """Offsets ``[start, end)`` of one partition. Raises ValueError unless ``0 <= start <= end``.
 
-    ``span`` is an upper bound on the records in it: transaction markers, aborted records and compaction leave holes.
+    ``span`` is an upper bound on the number of records: transaction markers, aborted records and compaction leave
+    gaps.
     """
 
     topic: str
@@ -30,22 +33,24 @@ class OffsetRange:
             raise ValueError(f"{self.topic}-{self.partition}: [{self.start}, {self.end}) is not a range of offsets")
 
     def __str__(self) -> str:
-        """``flights-0 [100, 200)``."""
+        """The range as text: ``flights-0 [100, 200)``."""
         return f"{self.topic}-{self.partition} [{self.start}, {self.end})"
 
     @property
     def at(self) -> TopicPartition:
+        """The partition."""
         return TopicPartition(self.topic, self.partition)
 
     @property
     def span(self) -> int:
+        """The number of offsets, at least the number of records."""
         return self.end - self.start
 
 
 class Offsets(Mapping[TopicPartition, int]):
-    """Next offset to read per topic-partition, as Kafka's committed offsets: 5 means 0..4 are done. Immutable.
+    """The next offset to read per partition, as Kafka's committed offsets: 5 means that 0..4 are done. Immutable.
 
-    Written as Spark writes them: ``{"topic": {"0": 123}}``.
+    Written as Spark writes them: ``{"topic": {"0": 123}}``. Raises ValueError for a negative offset or partition.
     """
 
     __slots__ = ("_next",)
@@ -79,14 +84,15 @@ class Offsets(Mapping[TopicPartition, int]):
 
     @property
     def topics(self) -> frozenset[str]:
+        """The names of all topics."""
         return frozenset(at.topic for at in self._next)
 
     def join(self, other: Offsets) -> Offsets:
-        """The furthest of both, partition by partition: the least upper bound."""
+        """The higher offset of both for each partition: the least upper bound."""
         return Offsets({at: max(self.get(at, 0), other.get(at, 0)) for at in {**self, **other}})
 
     def advance(self, ranges: Iterable[OffsetRange]) -> Offsets:
-        """The offsets after these ranges. A range must start where its partition stands: nothing is left out."""
+        """The offsets after reading these ranges. Raises ValueError where a range doesn't start at the next offset."""
         moved = dict(self._next)
         for range_ in ranges:
             if moved.get(range_.at) != range_.start:
@@ -95,27 +101,29 @@ class Offsets(Mapping[TopicPartition, int]):
         return Offsets(moved)
 
     def reaches(self, other: Offsets) -> bool:
-        """Whether every partition of ``other`` is read at least as far here."""
+        """Whether these offsets are at least as high in every partition of ``other``."""
         return all(self.get(at, -1) >= offset for at, offset in other.items())
 
     def ahead_of(self, other: Offsets) -> int:
-        """How many offsets lie between; of a partition that ``other`` doesn't have, all."""
+        """The number of offsets between ``other`` and these. A partition that ``other`` lacks counts from 0."""
         return sum(max(0, offset - other.get(at, 0)) for at, offset in self.items())
 
     def to_json(self) -> str:
+        """The offsets as JSON, ``{"topic":{"0":123}}``."""
         return json.dumps(self.to_dict(), separators=(",", ":"))
 
     def to_dict(self) -> dict[str, dict[str, int]]:
+        """The offsets as ``{"topic": {"0": 123}}``."""
         return nested(self._next)
 
     @classmethod
     def from_dict(cls, written: object) -> Offsets:
-        """Read ``{"topic": {"0": 123}}``; ValueError where it has another shape."""
+        """Read ``{"topic": {"0": 123}}``. Raises ValueError for any other shape."""
         return cls(flat(written))
 
 
 def nested(numbers: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """A number per partition as ``{"topic": {"0": 123}}``."""
+    """Write a number per partition as ``{"topic": {"0": 123}}``."""
     written: dict[str, dict[str, int]] = {}
     for at, number in numbers.items():
         written.setdefault(at.topic, {})[str(at.partition)] = number
@@ -123,7 +131,7 @@ def nested(numbers: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
 
 
 def flat(written: object) -> dict[TopicPartition, int]:
-    """What ``nested`` wrote; ValueError where it has another shape."""
+    """Read what ``nested`` wrote. Raises ValueError for any other shape."""
     if not isinstance(written, Mapping):
         raise ValueError(f"offsets are written as {{topic: {{partition: offset}}}}, not {written!r}")
     found: dict[TopicPartition, int] = {}

@@ -1,25 +1,27 @@
-"""Names for what came from a topic that was deleted, and made again under its name.
+"""Names for the records of a recreated topic: one that was deleted and created again under the same name.
 
-A record is identified by topic, partition and offset, and the new topic's records have the same ones again. So what
-is stored of the old topic keeps its coordinates, under a name that no topic can have: ``#<topic id>/<topic>``. From
-then on it is a topic that has left the pipeline. The name sorts before every topic's: in an order by (topic, partition,
-offset) whatever the new topic brings is newer.
+A record is identified by topic, partition and offset, and the new topic assigns the same offsets again. Stored records
+of the old topic therefore keep their coordinates under a name that no topic can have, ``#<topic id>/<topic>``. From
+then on the old topic counts as one that has left the pipeline. The name sorts before every topic's name, so in an order
+by (topic, partition, offset) the records of the new topic are the newer ones.
 """
 
 from __future__ import annotations
 
 MARK = "#"
-"""Topics' names are made of letters, digits, dots, hyphens and underscores, all of which sort after it."""
+"""Topic names consist of letters, digits, dots, hyphens and underscores. All of these sort after the mark."""
 
 
 def retired(topic: str, topic_id: str) -> str:
+    """The name under which records of an old, deleted topic stay in a table."""
     return f"{MARK}{topic_id}/{topic}"
 
 
 def is_retired(name: str) -> bool:
+    """Whether ``name`` stands for an old, deleted topic."""
     return name.startswith(MARK)
 
 
 def topic_of(name: str) -> str:
-    """What the topic was called, and still is unless it was retired."""
+    """The topic's name in Kafka, also for an old, deleted topic."""
     return name.partition("/")[2] if is_retired(name) else name

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
+from connector.delivery.ports import Destination
 from connector.protocol.recover import Remaining, Remains, TopicsHeld
-from sinks.contract import Epoch
+from sinks.contract import Committed, Epoch, Position
 from sinks.errors import GroupActive
 from sinks.memory import Record
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
@@ -15,6 +16,32 @@ from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 class Crash(BaseException):
     """The process is gone: nothing after it runs, and only tables, topics and groups survive."""
+
+
+class To(Destination):
+    """A destination made of functions; with ``retire`` it takes recreated topics."""
+
+    def __init__(
+        self,
+        position: Callable[[], Position | None],
+        run_epoch: Callable[[Epoch, int], Committed],
+        retire: Callable[[Epoch, Mapping[str, str]], Committed] | None = None,
+    ) -> None:
+        self._position, self._run_epoch, self._retire = position, run_epoch, retire
+
+    @property
+    def takes_recreated(self) -> bool:
+        return self._retire is not None
+
+    def position(self) -> Position | None:
+        return self._position()
+
+    def run_epoch(self, epoch: Epoch, behind: int) -> Committed:
+        return self._run_epoch(epoch, behind)
+
+    def retire(self, epoch: Epoch, names: Mapping[str, str]) -> Committed:
+        assert self._retire is not None
+        return self._retire(epoch, names)
 
 
 @dataclass

@@ -17,15 +17,15 @@ found, and how it is shown.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from connector.audit.claim import At, Bounds, Claim, Range, bounds, claimed, refuse_recreated, unchecked
+from connector.audit.claim import At, Bounds, Claim, Held, Range, bounds, claimed, refuse_recreated, unchecked
 from connector.audit.compare import compare
-from connector.audit.formats import forms
+from connector.audit.formats import Forms, forms
 from connector.audit.letters import no_letters
 from connector.audit.records import kafka_records
 from connector.audit.table import AuditedTable
@@ -60,76 +60,109 @@ def audit(
     """
     topics = Topics(config.source)
     try:
-        # That Kafka, or a topic, isn't there is known long before Spark has started.
+        # A missing broker or topic shows here, long before Spark has started.
         topics.held(topics.named(config.source.topics))
         committed = _committed(topics, config)
         with session(config.spark_options, name=f"verify {config.name}", s3=config.on_s3, debug=debug) as spark:
             known = forms(config)
             table = AuditedTable(spark, config.sinks[0])
-            pinned = table.pin(version)
-            first, found = table.metadata(config.name, pinned)
-            stored = (at.topic for at in (found.offsets if found else ()))
-            held = topics.held(topics.named(config.source.topics, stored))
-            refuse_recreated(found, held)
-            claim, notes = claimed(
-                found,
-                first,
-                delivery=config.delivery,
-                partitions=held.ends,
-                committed={at: offset for at, offset in committed.items() if at.topic in held.ids},
-                rows=partial(table.extents, pinned, sorted(held.ids)),
-                older_version=pinned < table.newest,
-                from_earliest=config.source.start == "earliest",
-            )
-            cut = bounds(claim, held)
-            written = table.others(config.name)
-            if found is None:
-                claim = _of_another(claim, config.name, {written[topic] for topic in held.ids if topic in written})
-            others = {topic: other for topic, other in written.items() if topic not in held.ids}
-            beside = _letters(config, spark)
-            foreign = table.foreign(pinned)
-            apart = config.on_bad_record == "dead_letter"
-            # Deletes that aren't committed yet show in Kafka only.
-            keyed = not isinstance(config.sinks[0], DeltaAppendSink)
-            say(_plan(table.label, pinned, cut))
-            with _reading_kafka():
-                counted, told = compare(
-                    config,
-                    records=kafka_records(
-                        spark,
-                        config.source.kafka_options,
-                        cut,
-                        held.ends if claim.commits_later and keyed else None,
-                        headers=apart or config.headers,
-                    ),
-                    rows=table.rows(pinned),
-                    forms=known,
-                    cut=cut,
-                    committed_later=claim.commits_later,
-                    leave_out=sorted(others),
-                    letters=(beside.open_letters(found.epoch if found else 0) if beside else no_letters(spark))
-                    if apart
-                    else None,
-                    late=beside.late(config.name) if beside and _keeps_late(config) else None,
-                )
+            pinned = _pin(config, table, topics, version, committed)
+            foreign = table.foreign(pinned.version)
+            say(_plan(table.label, pinned))
+            counts, not_compared = _compared(config, spark, table, pinned, known)
     finally:
         topics.close()
-    parts = partitions(counted, claim)
-    notes += told
-    notes += foreign
-    notes += _notes(claim, cut, others, held.compacted, sum(part.counts["unchecked"] for part in parts))
-    if not apart and any(part.counts["lost"] for part in parts):
-        notes.append(
-            "By this file bad records stop a run. Where one was run with --set on_bad_record=dead_letter, what is lost "
-            "here may have been set aside: give verify the same."
-        )
+    parts = partitions(counts, pinned.claim)
+    notes = [*pinned.notes, *not_compared, *foreign, *_notes(config, pinned, parts)]
     grouped = isinstance(config.sinks[0], DeltaAggregateSink)
-    return Audit(config.name, table.label, pinned, claim, parts, unchecked(cut), notes, grouped)
+    return Audit(config.name, table.label, pinned.version, pinned.claim, parts, unchecked(pinned.cut), notes, grouped)
+
+
+@dataclass(frozen=True)
+class _Pinned:
+    """One version of the table, what it claims to hold, and what of that Kafka still holds."""
+
+    version: int
+    epoch: int
+    """Of the pipeline's newest commit; 0 where the history has none."""
+    claim: Claim
+    held: Held
+    cut: list[Bounds]
+    """The claim, cut to what Kafka can show."""
+    others: Mapping[str, str]
+    """Topics whose rows another pipeline has written, with that pipeline's name. They are not audited."""
+    notes: list[str]
+    """What had to be assumed about the claim."""
+
+
+def _pin(
+    config: PipelineConfig, table: AuditedTable, topics: Topics, version: int | None, committed: Mapping[At, int]
+) -> _Pinned:
+    """Pin the ``version`` to audit (None: the newest), find its claim in the commits, and ask Kafka what it holds.
+
+    ``committed``: the consumer group's offsets, read before. Raises ConfigurationError, TopicMissing, TopicRecreated,
+    BrokerUnreachable.
+    """
+    number = table.pin(version)
+    first, newest = table.metadata(config.name, number)
+    stored = (at.topic for at in (newest.offsets if newest else ()))
+    held = topics.held(topics.named(config.source.topics, stored))
+    refuse_recreated(newest, held)
+    claim, notes = claimed(
+        newest,
+        first,
+        delivery=config.delivery,
+        partitions=held.ends,
+        committed={at: offset for at, offset in committed.items() if at.topic in held.ids},
+        rows=partial(table.extents, number, sorted(held.ids)),
+        older_version=number < table.newest,
+        from_earliest=config.source.start == "earliest",
+    )
+    written = table.others(config.name)
+    if newest is None:
+        claim = _of_another(claim, config.name, {written[topic] for topic in held.ids if topic in written})
+    others = {topic: other for topic, other in written.items() if topic not in held.ids}
+    return _Pinned(number, newest.epoch if newest else 0, claim, held, bounds(claim, held), others, notes)
+
+
+def _compared(
+    config: PipelineConfig, spark: SparkSession, table: AuditedTable, pinned: _Pinned, known: Forms
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Run the one query: counts per kind and partition, and notes on what isn't compared.
+
+    Raises OffsetsLost if retention removes records meanwhile, or what Kafka refuses.
+    """
+    claim, held = pinned.claim, pinned.held
+    letters = _letters(config, spark)
+    sets_aside = config.on_bad_record == "dead_letter"
+    # Deletes that aren't committed yet show in Kafka only.
+    keyed = not isinstance(config.sinks[0], DeltaAppendSink)
+    open_letters = None
+    if sets_aside:
+        open_letters = letters.open_letters(pinned.epoch) if letters else no_letters(spark)
+    with _reading_kafka():
+        return compare(
+            config,
+            records=kafka_records(
+                spark,
+                config.source.kafka_options,
+                pinned.cut,
+                held.ends if claim.commits_later and keyed else None,
+                headers=sets_aside or config.headers,
+            ),
+            rows=table.rows(pinned.version),
+            forms=known,
+            cut=pinned.cut,
+            committed_later=claim.commits_later,
+            leave_out=sorted(pinned.others),
+            letters=open_letters,
+            late=letters.late(config.name) if letters and _keeps_late(config) else None,
+        )
 
 
 @contextmanager
 def _reading_kafka() -> Iterator[None]:
-    """Raises OffsetsLost, or what Kafka refuses, for what Spark says of it."""
+    """Turn what Spark says of Kafka into OffsetsLost, or into the error that names what Kafka refused."""
     try:
         yield
     except Exception as error:
@@ -145,7 +178,7 @@ def _reading_kafka() -> Iterator[None]:
 
 
 def _of_another(claim: Claim, pipeline: str, others: set[str]) -> Claim:
-    """``others``: pipelines whose commits the table has, of the same topics."""
+    """The claim, unknown if the table has commits of ``others``: other pipelines that wrote rows of the same topics."""
     if not others:
         return claim
     named = " and ".join(sorted(repr(other) for other in others))
@@ -159,7 +192,11 @@ def _of_another(claim: Claim, pipeline: str, others: set[str]) -> Claim:
 
 
 def _committed(topics: Topics, config: PipelineConfig) -> dict[At, int]:
-    """Asked for whatever the file says: the table's commits may say that another delivery has written it."""
+    """The offsets that the pipeline's consumer group has committed, whatever ``delivery`` the file names.
+
+    The table's commits may say that another delivery has written them. Raises BrokerUnreachable, and NotAuthorized
+    unless the pipeline is transactional.
+    """
     try:
         return topics.committed(config.group)
     except (BrokerUnreachable, NotAuthorized):
@@ -179,25 +216,27 @@ def _letters(config: PipelineConfig, spark: SparkSession) -> AuditedTable | None
 
 
 def _keeps_late(config: PipelineConfig) -> bool:
-    """Whether dead letters keep records out of their windows."""
+    """Whether records that come too late for their window become dead letters."""
     sink = config.sinks[0]
     window = sink.window if isinstance(sink, DeltaAggregateSink) else None
     return window is not None and window.late == "dead_letter"
 
 
-def _plan(table: str, version: int, cut: list[Bounds]) -> str:
-    spans = [part.stop - part.begin for part in cut if part.begin < part.stop]
+def _plan(table: str, pinned: _Pinned) -> str:
+    """What is going to be read, for a person who waits."""
+    spans = [part.stop - part.begin for part in pinned.cut if part.begin < part.stop]
     return (
-        f"reading {sum(spans):,} offsets of {len(spans)} partitions from Kafka, and version {version} of {table}, to "
-        "compare them"
+        f"reading {sum(spans):,} offsets of {len(spans)} partitions from Kafka, and version {pinned.version} of "
+        f"{table}, to compare them"
     )
 
 
-def _notes(
-    claim: Claim, cut: list[Bounds], others: dict[str, str], compacted: frozenset[str], rows_unchecked: int
-) -> list[str]:
+def _notes(config: PipelineConfig, pinned: _Pinned, parts: Sequence[PartitionAudit]) -> list[str]:
+    """What a reader of the result has to know, as sentences."""
+    claim, cut, compacted = pinned.claim, pinned.cut, pinned.held.compacted
     notes = [
-        f"Rows of topic {topic} are of pipeline {other}, and not part of this audit." for topic, other in others.items()
+        f"Rows of topic {topic} are of pipeline {other}, and not part of this audit."
+        for topic, other in pinned.others.items()
     ]
     for topic in sorted(compacted):
         if any(part.at.topic == topic for part in cut):
@@ -218,6 +257,12 @@ def _notes(
             f"The pipeline itself reported [{gap.start}, {gap.end}) of {gap.topic}-{gap.partition} as lost: not part "
             "of the claim."
         )
+    rows_unchecked = sum(part.counts["unchecked"] for part in parts)
     if rows_unchecked and not compacted and not any(part.begin > part.since for part in cut):
         notes.append(f"{rows_unchecked:,} rows could not be checked.")
+    if config.on_bad_record != "dead_letter" and any(part.counts["lost"] for part in parts):
+        notes.append(
+            "By this file bad records stop a run. Where one was run with --set on_bad_record=dead_letter, what is lost "
+            "here may have been set aside: give verify the same."
+        )
     return notes

@@ -39,50 +39,78 @@ def aggregated(
     from pyspark.sql import functions as F
 
     parts, notes = _parts(sink, records)
-    width = len(sink.group_by)
-    types = {field.name: field.dataType.simpleString() for field in records.columns}
-    windows = {"window_start": "timestamp", "window_end": "timestamp"} if sink.window else {}
-    wanted = {**{name: types.get(name) for name in sink.group_by}, **windows, **dict.fromkeys(parts)}
-    check_columns(rows, wanted)
-    found = rows.select(
-        *(F.col(identifier(name)).alias(f"r_k{index}") for index, name in enumerate(sink.group_by)),
-        *(F.col(name).alias(f"r_{name}") for name in windows),
-        *(F.col(identifier(name)).alias(f"r_{part.name}") for name, part in parts.items()),
-        F.lit(True).alias("r_there"),
-    )
+    in_table = _table_groups(records, rows, sink, parts)
     names = [*sink.group_by, *(["window_start"] if sink.window else [])]
-    ours = [*(f"k{index}" for index in range(width)), *(["window_start"] if sink.window else [])]
+    keys = [*(f"k{index}" for index in range(len(sink.group_by))), *(["window_start"] if sink.window else [])]
     if not whole:
-        unknown = found.withColumns(
-            {
-                "kind": F.lit("unchecked"),
-                "wanted": F.lit(False),
-                "sure": F.lit(False),
-                **{f"g{index}": F.col(f"r_{name}") for index, name in enumerate(ours)},
-            }
-        )
         notes.append("No group can be recomputed: Kafka doesn't hold every record of the claim any more.")
-        return one_each(unknown, names, coordinates=False), notes
+        return one_each(_unchecked(in_table, keys), names, coordinates=False), notes
 
     if late is not None:
         topics = sorted({part.at.topic for part in cut})
         claimed = late.where(F.col("_topic").isin(*topics) & ~F.expr(beyond(cut, "_topic", "_partition", "_offset")))
         notes.append(f"{claimed.count():,} dead letters aren't expected in their windows: these records came late.")
     events = _events(records, sink, parts, cut)
-    expected = (
-        _windowed(events.where("NOT e_later"), sink, late)
-        .groupBy(*(f"e_{name}" for name in ours))
-        .agg(
-            *([F.max("e_window_end").alias("e_window_end")] if sink.window else []),
-            *(column.alias(name) for part in parts.values() for name, column in part.aggregates.items()),
-            F.lit(True).alias("e_there"),
-        )
+    expected = _expected_groups(_windowed(events.where("NOT e_later"), sink, late), sink, parts, keys)
+    same = F.expr(" AND ".join(f"e_{name} <=> r_{name}" for name in keys))
+    joined = expected.join(in_table, same, "full").withColumns(
+        {f"g{index}": F.expr(f"IF(e_there, e_{name}, r_{name})") for index, name in enumerate(keys)}
     )
-    same = F.expr(" AND ".join(f"e_{name} <=> r_{name}" for name in ours))
-    joined = expected.join(found, same, "full").withColumns(
-        {f"g{index}": F.expr(f"IF(e_there, e_{name}, r_{name})") for index, name in enumerate(ours)}
+    width = len(sink.group_by)
+    either = _with_later(joined, events, width) if committed_later else joined.withColumn("later", F.lit(False))
+    return one_each(_judged(either, sink, parts), names, coordinates=False), notes
+
+
+def _table_groups(
+    records: Records, rows: DataFrame, sink: DeltaAggregateSink, parts: Mapping[str, Recomputed]
+) -> DataFrame:
+    """r_*: the groups and aggregates that the table holds. Raises SchemaMismatch if it lacks one of the columns."""
+    from pyspark.sql import functions as F
+
+    types = {field.name: field.dataType.simpleString() for field in records.columns}
+    windows = {"window_start": "timestamp", "window_end": "timestamp"} if sink.window else {}
+    wanted = {**{name: types.get(name) for name in sink.group_by}, **windows, **dict.fromkeys(parts)}
+    check_columns(rows, wanted)
+    return rows.select(
+        *(F.col(identifier(name)).alias(f"r_k{index}") for index, name in enumerate(sink.group_by)),
+        *(F.col(name).alias(f"r_{name}") for name in windows),
+        *(F.col(identifier(name)).alias(f"r_{part.name}") for name, part in parts.items()),
+        F.lit(True).alias("r_there"),
     )
-    judged = _with_later(joined, events, width) if committed_later else joined.withColumn("later", F.lit(False))
+
+
+def _expected_groups(
+    events: DataFrame, sink: DeltaAggregateSink, parts: Mapping[str, Recomputed], keys: Sequence[str]
+) -> DataFrame:
+    """e_*: the groups that the records make, recomputed with Spark's own functions."""
+    from pyspark.sql import functions as F
+
+    return events.groupBy(*(f"e_{name}" for name in keys)).agg(
+        *([F.max("e_window_end").alias("e_window_end")] if sink.window else []),
+        *(column.alias(name) for part in parts.values() for name, column in part.aggregates.items()),
+        F.lit(True).alias("e_there"),
+    )
+
+
+def _unchecked(in_table: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Every group of the table, none of which can be compared."""
+    from pyspark.sql import functions as F
+
+    return in_table.withColumns(
+        {
+            "kind": F.lit("unchecked"),
+            "wanted": F.lit(False),
+            "sure": F.lit(False),
+            **{f"g{index}": F.col(f"r_{name}") for index, name in enumerate(keys)},
+        }
+    )
+
+
+def _judged(either: DataFrame, sink: DeltaAggregateSink, parts: Mapping[str, Recomputed]) -> DataFrame:
+    """``kind``: what each group counts as; ``wanted``: whether it is expected; ``sure``: whether no later record
+    can have changed it."""
+    from pyspark.sql import functions as F
+
     equal = " AND ".join(
         [*(["e_window_end <=> r_window_end"] if sink.window else []), *(part.equal for part in parts.values())]
     )
@@ -91,10 +119,9 @@ def aggregated(
         f"WHEN e_there AND ({equal or 'true'}) THEN 'right' "
         "WHEN later THEN 'ahead' WHEN e_there THEN 'altered' ELSE 'unexpected' END"
     )
-    judged = judged.withColumns(
+    return either.withColumns(
         {"kind": F.expr(kind), "wanted": F.expr("e_there IS NOT NULL"), "sure": F.expr("NOT later")}
     )
-    return one_each(judged, names, coordinates=False), notes
 
 
 def _with_later(joined: DataFrame, events: DataFrame, width: int) -> DataFrame:

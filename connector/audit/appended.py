@@ -1,4 +1,4 @@
-"""Every record, the rows that it makes: the same rows, as often, at the same coordinates."""
+"""Audit of an append table: each record's rows, the same values, as often, at the record's coordinates."""
 
 from __future__ import annotations
 
@@ -26,49 +26,12 @@ def appended(
     committed_later: bool,
     leave_out: Sequence[str],
 ) -> list[dict[str, Any]]:
-    from pyspark.sql import functions as F
+    """Counts per kind and partition of an append table. One record makes one row, or several (``records.several``).
 
-    found = found_rows(rows, records.columns, cut, leave_out=leave_out)
-    expected = records.frame.select(
-        *(F.col(f"_{name}").alias(f"e_{name}") for name in _PLACE),
-        # Of a record that can't be decoded any row is right.
-        F.when(
-            F.col(PROBLEM).isNull(),
-            comparable_values(records.columns, lambda name: F.col(identifier(name)), F.col("_timestamp")),
-        ).alias("e_values"),
-    )
-    sides = expected.select(
-        *(F.col(f"e_{name}").alias(name) for name in _PLACE),
-        F.col("e_values").alias("values"),
-        F.lit(1).alias("records"),
-        F.lit(0).alias("rows"),
-        F.lit(None).cast("string").alias("kind"),
-        F.expr(RECORD_AT).alias("at"),
-    ).unionByName(
-        found.select(
-            *(F.col(f"r_{name}").alias(name) for name in _PLACE),
-            F.col("r_values").alias("values"),
-            F.lit(0).alias("records"),
-            F.lit(1).alias("rows"),
-            F.expr(without_record(committed_later)).alias("kind"),
-            F.expr(ROW_AT).alias("at"),
-        )
-    )
-    alike = sides.groupBy(*_PLACE, "values").agg(
-        F.sum("records").alias("records"),
-        F.sum("rows").alias("rows"),
-        F.max("kind").alias("kind"),
-        F.min("at").alias("at"),
-    )
-    groups = alike.groupBy(*_PLACE).agg(
-        F.sum("records").alias("records"),
-        F.sum("rows").alias("rows"),
-        F.sum(F.least("records", "rows")).alias("equal"),
-        F.sum(F.when(F.col("values").isNull(), F.col("records"))).alias("unreadable"),
-        F.max("kind").alias("kind"),
-        F.min("at").alias("at"),
-    )
-    groups = groups.withColumn("right", F.expr("IF(unreadable > 0, least(records, rows), equal)"))
+    ``committed_later``: rows beyond the claim are no fault. ``leave_out``: topics whose rows another pipeline wrote.
+    """
+    in_table = found_rows(rows, records.columns, cut, leave_out=leave_out)
+    places = _per_place(_both_sides(records, in_table, committed_later=committed_later))
     # What isn't equal on either side: first another value for the record, then a row too many or too few.
     other = "least(records, rows) - right"
     # Where nobody knows how many rows a record has made, none is one too many.
@@ -83,4 +46,60 @@ def appended(
     }
     if not records.several:
         counts["unchecked"] = "IF(records = 0 AND kind = 'unchecked', 1L, 0L)"
-    return counted(groups, counts, dict.fromkeys(counts, "at"))
+    return counted(places, counts, dict.fromkeys(counts, "at"))
+
+
+def _both_sides(records: Records, in_table: DataFrame, *, committed_later: bool) -> DataFrame:
+    """One line per row that a record should make, and one per row of the table.
+
+    Columns: the coordinates, values, records and rows (1 on its own side, else 0), kind (what a row without a record
+    counts as), at (where to look for it).
+    """
+    from pyspark.sql import functions as F
+
+    expected = records.frame.select(
+        *(F.col(f"_{name}").alias(f"e_{name}") for name in _PLACE),
+        # If a record can't be decoded, any row is right.
+        F.when(
+            F.col(PROBLEM).isNull(),
+            comparable_values(records.columns, lambda name: F.col(identifier(name)), F.col("_timestamp")),
+        ).alias("e_values"),
+    )
+    return expected.select(
+        *(F.col(f"e_{name}").alias(name) for name in _PLACE),
+        F.col("e_values").alias("values"),
+        F.lit(1).alias("records"),
+        F.lit(0).alias("rows"),
+        F.lit(None).cast("string").alias("kind"),
+        F.expr(RECORD_AT).alias("at"),
+    ).unionByName(
+        in_table.select(
+            *(F.col(f"r_{name}").alias(name) for name in _PLACE),
+            F.col("r_values").alias("values"),
+            F.lit(0).alias("records"),
+            F.lit(1).alias("rows"),
+            F.expr(without_record(committed_later)).alias("kind"),
+            F.expr(ROW_AT).alias("at"),
+        )
+    )
+
+
+def _per_place(sides: DataFrame) -> DataFrame:
+    """One line per coordinates: how many records and rows there are, and how many of them are ``right``."""
+    from pyspark.sql import functions as F
+
+    alike = sides.groupBy(*_PLACE, "values").agg(
+        F.sum("records").alias("records"),
+        F.sum("rows").alias("rows"),
+        F.max("kind").alias("kind"),
+        F.min("at").alias("at"),
+    )
+    places = alike.groupBy(*_PLACE).agg(
+        F.sum("records").alias("records"),
+        F.sum("rows").alias("rows"),
+        F.sum(F.least("records", "rows")).alias("equal"),
+        F.sum(F.when(F.col("values").isNull(), F.col("records"))).alias("unreadable"),
+        F.max("kind").alias("kind"),
+        F.min("at").alias("at"),
+    )
+    return places.withColumn("right", F.expr("IF(unreadable > 0, least(records, rows), equal)"))

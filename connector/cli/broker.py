@@ -12,9 +12,11 @@ from sinks.errors import ConfigurationError
 
 
 def broker(
-    data: Annotated[Path | None, typer.Option(help="Where it keeps its data; temporary if left out.")] = None,
-    port: Annotated[int | None, typer.Option(help="Its port; a free one if left out.")] = None,
-    topic: Annotated[list[str] | None, typer.Option(help="Make this topic, as NAME or NAME:PARTITIONS.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder of the broker's data; a temporary one if left out.")] = None,
+    port: Annotated[int | None, typer.Option(help="The broker's port; a free one if left out.")] = None,
+    topic: Annotated[
+        list[str] | None, typer.Option(help="Create this topic, written NAME or NAME:PARTITIONS; repeatable.")
+    ] = None,
     debug: Debug = False,
 ) -> None:
     """Run a real Kafka broker on this machine, for trials, until Ctrl-C."""
@@ -30,11 +32,11 @@ def broker(
 
 
 def demo(
-    lake: Annotated[Path, typer.Option(help="Where the tables go.")] = Path("lake"),
-    data: Annotated[Path | None, typer.Option(help="Where the broker keeps its data; temporary if left out.")] = None,
+    lake: Annotated[Path, typer.Option(help="Folder of the tables.")] = Path("lake"),
+    data: Annotated[Path | None, typer.Option(help="Folder of the broker's data; a temporary one if left out.")] = None,
     debug: Debug = False,
 ) -> None:
-    """Real flights through a real broker into two Delta tables, killed in mid-epoch, and counted."""
+    """Bring real flights through a real broker into two Delta tables, with a kill in mid-epoch, and count them."""
     with reported(debug):
         from connector.lab.trials.demo import demo as run_demo
 
@@ -43,8 +45,9 @@ def demo(
 
 
 def _topic(text: str) -> tuple[str, int]:
+    """Name and number of partitions, from ``NAME`` or ``NAME:PARTITIONS``. Raises ConfigurationError."""
     name, _, partitions = text.partition(":")
     number = partitions or "1"
     if not number.isdigit() or not int(number):
-        raise ConfigurationError(f"--topic: write NAME or NAME:PARTITIONS, as orders:4, not {text!r}.")
+        raise ConfigurationError(f"--topic: write NAME or NAME:PARTITIONS, for example orders:4, not {text!r}.")
     return name, int(number)

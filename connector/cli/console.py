@@ -1,4 +1,4 @@
-"""How a command speaks, stops and ends: one paragraph and an exit code for an error, a signal for the end of a run."""
+"""What all commands share: their options, how they print, report errors, and stop on a signal."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
+from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
@@ -23,23 +24,28 @@ from sinks.errors import LakelockError
 
 
 class LogFormat(str, Enum):
+    """The values of ``--log-format``."""
+
     AUTO = "auto"
     TEXT = "text"
     JSON = "json"
 
 
 class LogLevel(str, Enum):
+    """The values of ``--log-level``."""
+
     DEBUG = "debug"
     INFO = "info"
     WARNING = "warning"
     ERROR = "error"
 
 
+File = Annotated[Path, typer.Argument(help="The pipeline file (YAML); `lakelock init` writes one.")]
 Format = Annotated[
-    LogFormat, typer.Option("--log-format", help="How progress is told; auto: text on a terminal, else JSON lines.")
+    LogFormat, typer.Option("--log-format", help="How progress is printed; auto: text on a terminal, else JSON lines.")
 ]
 Level = Annotated[
-    LogLevel, typer.Option("--log-level", help="Of Lakelock's own log; Spark's is silent without --debug.")
+    LogLevel, typer.Option("--log-level", help="Level of Lakelock's own log; Spark's log is silent without --debug.")
 ]
 Debug = Annotated[bool, typer.Option("--debug", help="Show stack traces, and Spark's own log.")]
 
@@ -50,19 +56,22 @@ Set = Annotated[
         default_factory=list,
         show_default=False,
         metavar="OPTION=VALUE",
-        help="Change an option of the file, as sinks[0].path=s3a://lake/t; repeatable.",
+        help="Change an option of the file, for example sinks[0].path=s3a://lake/t; repeatable.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object, for programs.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")]
 
-# Wide where it isn't a terminal: a table that is cut in a log helps nobody.
+# Wide outside a terminal: a table that is cut off in a log helps nobody.
 out = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
 err = Console(stderr=True, highlight=False)
 
 
 @contextmanager
 def reported(debug: bool) -> Iterator[None]:
-    """Errors as one clear paragraph and an exit code; with ``--debug`` as Python shows them."""
+    """Report an error as one clear paragraph, and end the command with its exit code.
+
+    With ``debug`` the stack trace comes first. Raises typer.Exit instead of every error.
+    """
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger("urllib3").setLevel(logging.ERROR)
@@ -80,7 +89,7 @@ def reported(debug: bool) -> Iterator[None]:
         _say(
             "stopped",
             "The running epoch was abandoned after a second signal.",
-            "It is in the table as a whole or not at all; the next run finds out and goes on.",
+            "The table holds the epoch as a whole or not at all. The next run finds out, and goes on.",
         )
         raise typer.Exit(1) from None
     except typer.Exit:
@@ -93,8 +102,8 @@ def reported(debug: bool) -> Iterator[None]:
         _say(
             "error",
             " ".join([f"{type(error).__name__}:", *lines[:2], *causes[-1:]])[:1000],
-            "This is not an error that Lakelock knows. Run it again with --debug for the whole of it. The table holds "
-            "whole epochs only: the next run goes on where it stands.",
+            "Lakelock doesn't know this error. Run the command again with --debug to see all of it. The table holds "
+            "whole epochs only: the next run goes on where the table stands.",
         )
         raise typer.Exit(1) from None
 
@@ -106,12 +115,12 @@ def _say(what: str, message: str, hint: str) -> None:
 
 
 class _Abandoned(KeyboardInterrupt):
-    """Passes through everything that handles errors, as Python's own answer to Ctrl-C does."""
+    """A second signal. Derived from KeyboardInterrupt, so that no handler of errors catches it."""
 
 
 @contextmanager
 def watched(pipeline: str, format_: LogFormat, level: LogLevel) -> Iterator[Observer]:
-    """An observer that shows a run, for the block: to a person, or as lines for a program."""
+    """An observer that shows a run within the ``with`` block: to a person, or as JSON lines for a program."""
     as_json = format_ is LogFormat.JSON or (format_ is LogFormat.AUTO and not err.is_terminal)
 
     def say(line: str) -> None:
@@ -127,14 +136,14 @@ def watched(pipeline: str, format_: LogFormat, level: LogLevel) -> Iterator[Obse
 
 @contextmanager
 def stop_on_signal() -> Iterator[threading.Event]:
-    """First SIGTERM or SIGINT: set the event. Second: leave at once."""
+    """An event that the first SIGTERM or SIGINT sets. A second signal ends the command at once."""
     stop = threading.Event()
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:
         if stop.is_set():
             raise _Abandoned
         stop.set()
-        err.print("stopping after the running epoch; once more to abandon it")
+        err.print("stopping after the running epoch; a second signal abandons it")
 
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     for number in before:

@@ -24,73 +24,85 @@ from sinks.s3.client import client as s3_client
 
 emr = typer.Typer(
     name="emr",
-    help="Runs on Amazon EMR: EMR Serverless, or a step of a cluster. docs/deploy.md sets it up.",
+    help="Run pipelines on Amazon EMR: on EMR Serverless, or as a step of a cluster. See docs/deploy.md.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
 _LOG_WITHIN = {"serverless": 120.0, "step": 600.0}
-"""Seconds. EMR Serverless brings logs to S3 when a job ends, a cluster every five minutes."""
+"""Seconds to wait for a log. EMR Serverless copies logs to S3 when a job ends, a cluster every five minutes."""
+
+
+PipelineFile = Annotated[Path, typer.Argument(help="The pipeline file (YAML), on this machine.")]
+S3Folder = Annotated[
+    str,
+    typer.Option(
+        metavar="S3-URL",
+        help="Where to put what the job needs: s3://bucket/lakelock. The job's role has to be able to read it.",
+    ),
+]
+Application = Annotated[str | None, typer.Option(help="Run it on this application of EMR Serverless.")]
+Role = Annotated[str | None, typer.Option(help="The role of the job on EMR Serverless; only with --application-id.")]
+Cluster = Annotated[str | None, typer.Option(help="Or run it as a step of this cluster: j-...")]
+Archives = Annotated[
+    str | None,
+    typer.Option(metavar="S3-URL", help="Python packages, made by venv-pack: s3://bucket/lakelock/environment.tar.gz."),
+]
+Jars = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--jars",
+        metavar="S3-URLS",
+        help="Jars that EMR lacks, those of Kafka and Avro: separated by commas; repeatable.",
+    ),
+]
+Conf = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=VALUE",
+        help="A setting of Spark; repeatable. To set an environment variable of the driver, for ${env:NAME} in the "
+        "file: spark.emr-serverless.driverEnv.NAME=VALUE.",
+    ),
+]
+LogUri = Annotated[
+    str | None,
+    typer.Option(
+        metavar="S3-URL",
+        help="Where the driver's log goes. If left out: the cluster's own place, or logs/ in --s3-folder.",
+    ),
+]
+JobName = Annotated[str | None, typer.Option(help="Name of the job; the pipeline's if left out.")]
+Timeout = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="MINUTES", help="Cancel the job if it takes longer, and end with exit code 1."),
+]
 
 
 @emr.callback()
 def about() -> None:
-    """A command of its own, so that there can be more."""
+    """Keep ``submit`` a command of its own: without a callback Typer would merge the only command into its group."""
 
 
 @emr.command()
 def submit(
     set_: Set,
-    file: Annotated[Path, typer.Argument(help="The pipeline file (YAML), on this machine.")],
-    s3_folder: Annotated[
-        str,
-        typer.Option(
-            metavar="S3-URL",
-            help="What the job needs is put here: s3://bucket/lakelock. The job's role has to be able to read it.",
-        ),
-    ],
-    application_id: Annotated[str | None, typer.Option(help="Run it on this application of EMR Serverless.")] = None,
-    role_arn: Annotated[
-        str | None, typer.Option(help="The role that the job has there; with --application-id only.")
-    ] = None,
-    cluster_id: Annotated[str | None, typer.Option(help="Or run it as a step of this cluster: j-...")] = None,
-    archives: Annotated[
-        str | None,
-        typer.Option(
-            metavar="S3-URL", help="Python packages, made by venv-pack: s3://bucket/lakelock/environment.tar.gz."
-        ),
-    ] = None,
-    jars_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--jars", metavar="S3-URLS", help="Jars that EMR lacks, Kafka's and Avro's: with commas, or repeatedly."
-        ),
-    ] = None,
-    conf: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            help="A setting of Spark; repeatable. A variable of the driver, for ${env:NAME} in the file: "
-            "spark.emr-serverless.driverEnv.NAME=VALUE.",
-        ),
-    ] = None,
-    log_uri: Annotated[
-        str | None,
-        typer.Option(
-            metavar="S3-URL",
-            help="Where the driver's log goes; the cluster's own, or logs/ in --s3-folder, if left out.",
-        ),
-    ] = None,
-    name: Annotated[str | None, typer.Option(help="Of the job; the pipeline's if left out.")] = None,
-    timeout: Annotated[
-        int | None, typer.Option(min=1, metavar="MINUTES", help="Cancel the job if it takes longer, and end with 1.")
-    ] = None,
+    file: PipelineFile,
+    s3_folder: S3Folder,
+    application_id: Application = None,
+    role_arn: Role = None,
+    cluster_id: Cluster = None,
+    archives: Archives = None,
+    jars_: Jars = None,
+    conf: Conf = None,
+    log_uri: LogUri = None,
+    name: JobName = None,
+    timeout: Timeout = None,
     debug: Debug = False,
 ) -> None:
     """Run a pipeline on EMR, wait for it, and end as it ends: with its last lines and its exit code.
 
-    The file is checked here first; what it refers to as ${env:NAME} or ${file:/path} may be known to the cluster only.
-    Ctrl-C stops the waiting, not the job. To submit it again is always right, also while the first one is at work.
+    The file is checked here first. Its ${env:NAME} and ${file:/path} may have values on the cluster only. Ctrl-C stops
+    the waiting, not the job. It is always safe to submit again, even while the first job is at work.
 
     \b
       lakelock emr submit flights.yaml --s3-folder s3://jobs/lakelock \\
@@ -102,42 +114,48 @@ def submit(
         settings = _settings(conf or [])
         folder = _s3(s3_folder, "--s3-folder")
         logs = _s3(log_uri, "--log-uri") if log_uri else None
-        others = [_s3(jar, "--jars") for each in jars_ or [] for jar in each.split(",")]
+        more_jars = [_s3(jar, "--jars") for urls in jars_ or [] for jar in urls.split(",")]
         with _aws():
             job = _job(application_id, role_arn, cluster_id, logs, folder)
             s3 = s3_client(S3Options())
+            overrides = [part for override in set_ for part in ("--set", override)]
             job.start(
                 Run(
                     name=name or f"lakelock-{pipeline}",
                     entry_point=_put(s3, folder, Path(__file__).with_name("emr_driver.py")),
-                    arguments=[
-                        "run",
-                        _put(s3, folder, file),
-                        *(part for each in set_ for part in ("--set", each)),
-                    ],
-                    jars=[_put(s3, folder, jars.LOG_STORE_JAR), *others],
+                    arguments=["run", _put(s3, folder, file), *overrides],
+                    jars=[_put(s3, folder, jars.LOG_STORE_JAR), *more_jars],
                     archive=_s3(archives, "--archives").removesuffix(f"#{ENVIRONMENT}") if archives else None,
                     conf=settings,
                 )
             )
-            err.print(f"{pipeline}: job {job.id} started. It is shown by: {job.look}", soft_wrap=True)
-            try:
-                end, in_time = _wait(job, pipeline, timeout)
-                within = _LOG_WITHIN["serverless" if application_id else "step"]
-                code = _told(job, s3, end, within)
-            except BaseException as why:
-                err.print(
-                    f"\n{pipeline}: no longer waited for; job {job.id} may go on.\n"
-                    f"look at it: {job.look}\ncancel it:  {job.stop}",
-                    soft_wrap=True,
-                )
-                if isinstance(why, KeyboardInterrupt):
-                    raise typer.Exit(130) from None
-                raise
-        raise typer.Exit(code if in_time else 1)
+            err.print(f"{pipeline}: job {job.id} started. To look at it: {job.look}", soft_wrap=True)
+            log_within = _LOG_WITHIN["serverless" if application_id else "step"]
+            code = _followed(job, s3, pipeline, minutes=timeout, log_within=log_within)
+        raise typer.Exit(code)
+
+
+def _followed(job: Job, s3: Any, pipeline: str, *, minutes: int | None, log_within: float) -> int:
+    """Wait for the job, show its last lines, and return the exit code: the run's, or 1 if it took over ``minutes``.
+
+    ``log_within``: seconds to wait for the log after the end. Whatever ends the waiting early, the job goes on.
+    """
+    try:
+        end, in_time = _wait(job, pipeline, minutes)
+        code = _told(job, s3, end, log_within)
+    except BaseException as why:
+        err.print(
+            f"\n{pipeline}: no longer waiting; job {job.id} may go on.\nlook at it: {job.look}\ncancel it:  {job.stop}",
+            soft_wrap=True,
+        )
+        if isinstance(why, KeyboardInterrupt):
+            raise typer.Exit(130) from None
+        raise
+    return code if in_time else 1
 
 
 def _job(application: str | None, role: str | None, cluster: str | None, logs: str | None, folder: str) -> Job:
+    """The job to start, on EMR Serverless or on a cluster. Raises ConfigurationError unless exactly one is named."""
     if (application is None) == (cluster is None):
         raise ConfigurationError(
             "Say where to run it: --application-id (EMR Serverless) or --cluster-id (a step of a cluster).",
@@ -146,7 +164,7 @@ def _job(application: str | None, role: str | None, cluster: str | None, logs: s
     if cluster is not None:
         if role is not None:
             raise ConfigurationError(
-                "--role-arn is for EMR Serverless; a step has the role of its cluster.", hint="Leave it out."
+                "--role-arn is for EMR Serverless; a step has the role of its cluster.", hint="Leave --role-arn out."
             )
         return ClusterStep(_client("emr"), cluster, logs)
     if role is None:
@@ -158,7 +176,10 @@ def _job(application: str | None, role: str | None, cluster: str | None, logs: s
 
 
 def _wait(job: Job, pipeline: str, minutes: int | None) -> tuple[State, bool]:
-    """How the job ended, and whether in time. Asked less and less often: at first after a second, at last every ten."""
+    """Wait for the job's end. Returns its last state, and whether it ended within ``minutes`` (else it is cancelled).
+
+    Asks EMR after one second, then less and less often, at most every ten seconds.
+    """
     began, every, last, in_time = time.monotonic(), 1.0, "", True
 
     def line(state: State) -> str:
@@ -183,13 +204,13 @@ def _wait(job: Job, pipeline: str, minutes: int | None) -> tuple[State, bool]:
 
 
 def _told(job: Job, s3: Any, end: State, within: float) -> int:
-    """The exit code, after the driver's last lines were shown."""
+    """Show the driver's last lines, and return the run's exit code; if no log says it, 0 or 1 by the job's state."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     fallback = 0 if end.end == "done" else 1
     url = job.log("stdout")
     if url is None:
-        err.print("The cluster keeps no logs, so its state is all there is: give --log-uri where it has one.")
+        err.print("The cluster keeps no logs, so the step's state counts. Give --log-uri to see the run's last lines.")
         return fallback
     try:
         with err.status(f"waiting for {url}, for up to {within:.0f} s"):
@@ -198,10 +219,10 @@ def _told(job: Job, s3: Any, end: State, within: float) -> int:
         if code or end.end != "done":
             err.print(escape(driver_log.read(s3, str(job.log("stderr")))), soft_wrap=True)
     except (BotoCoreError, ClientError) as error:
-        # The job has ended: that its log may not be read is no fault of the run's.
+        # The job has ended. The run is not to blame if its log can't be read.
         err.print(
             f"The driver's log can't be read, so the job's state counts: {end.word}. {escape(str(error))}\n"
-            f"Who submits needs s3:GetObject on {url}",
+            f"Whoever submits the job needs s3:GetObject on {url}",
             soft_wrap=True,
         )
         return fallback
@@ -209,8 +230,8 @@ def _told(job: Job, s3: Any, end: State, within: float) -> int:
         out.print(escape(log), soft_wrap=True)
     if code is None:
         err.print(
-            f"The driver's log doesn't say how the run ended, so the job's state counts: {end.word}. Look at {url} "
-            f"and at: {job.look}",
+            f"The driver's log doesn't say how the run ended, so the job's state counts: {end.word}. See {url}, and "
+            f"run: {job.look}",
             soft_wrap=True,
         )
         return fallback
@@ -218,7 +239,10 @@ def _told(job: Job, s3: Any, end: State, within: float) -> int:
 
 
 def _put(s3: Any, folder: str, file: Path) -> str:
-    """Under its checksum: a job that waits for its turn gets the file that it was submitted with."""
+    """Upload a file under its checksum, and return its URL.
+
+    A job that waits for its turn thus gets the file that it was submitted with.
+    """
     content = file.read_bytes()
     bucket, prefix = bucket_and_prefix(folder)
     key = "/".join(filter(None, [prefix, "files", hashlib.sha256(content).hexdigest()[:16], file.name]))
@@ -227,6 +251,7 @@ def _put(s3: Any, folder: str, file: Path) -> str:
 
 
 def _s3(url: str, option: str) -> str:
+    """An option's URL as s3://, without a slash at the end. Raises ConfigurationError, which names the option."""
     try:
         bucket, prefix = bucket_and_prefix(url)
     except ConfigurationError:
@@ -235,7 +260,8 @@ def _s3(url: str, option: str) -> str:
 
 
 def _settings(conf: Sequence[str]) -> dict[str, str]:
-    pairs = [each.partition("=") for each in conf]
+    """The settings of Spark from ``NAME=VALUE``. Raises ConfigurationError for anything else."""
+    pairs = [setting.partition("=") for setting in conf]
     for name, equals, _ in pairs:
         if not equals or not name.startswith("spark."):
             raise ConfigurationError(f"--conf {name!r}: write NAME=VALUE, as in spark.executor.memory=4g.")
@@ -243,6 +269,7 @@ def _settings(conf: Sequence[str]) -> dict[str, str]:
 
 
 def _client(service: str) -> Any:
+    """A client of one of AWS's services, which repeats refused requests up to ten times."""
     import boto3
     from botocore.config import Config
 
@@ -252,17 +279,17 @@ def _client(service: str) -> Any:
 
 
 _FIX = {
-    "AccessDenied": "Give who submits the policy deploy/emr/iam/submitter.json, with your names in it.",
-    "NoSuchBucket": "Is --s3-folder right? Its bucket has to be there.",
-    "ResourceNotFound": "Is --application-id right, and of this region? `aws emr-serverless list-applications`.",
-    "InvalidRequest": "Is --cluster-id right, of this region, and not terminated? `aws emr list-clusters --active`.",
+    "AccessDenied": "Give whoever submits the policy deploy/emr/iam/submitter.json, with your names in it.",
+    "NoSuchBucket": "Check --s3-folder: its bucket has to exist.",
+    "ResourceNotFound": "Check that --application-id exists in this region: `aws emr-serverless list-applications`.",
+    "InvalidRequest": "Check that --cluster-id runs in this region: `aws emr list-clusters --active`.",
     "ExpiredToken": "Log in to AWS again.",
 }
 
 
 @contextmanager
 def _aws() -> Iterator[None]:
-    """What boto3 raises, as one paragraph with what to do."""
+    """Turn what boto3 raises into a LakelockError that says what to do."""
     from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, NoRegionError
 
     try:
@@ -270,10 +297,10 @@ def _aws() -> Iterator[None]:
     except NoCredentialsError:
         raise ConfigurationError(
             "There are no credentials for AWS.",
-            hint="Log in as for AWS's own command: `aws configure`, `aws sso login`.",
+            hint="Log in as you do for the `aws` command: `aws configure` or `aws sso login`.",
         ) from None
     except NoRegionError:
-        raise ConfigurationError("AWS's region isn't known.", hint="Set AWS_REGION, or AWS_PROFILE.") from None
+        raise ConfigurationError("The AWS region isn't known.", hint="Set AWS_REGION, or AWS_PROFILE.") from None
     except ClientError as error:
         code, status = error.response["Error"]["Code"], error.response["ResponseMetadata"].get("HTTPStatusCode", 0)
         fix = next((fix for start, fix in _FIX.items() if code.startswith(start)), "")
@@ -283,5 +310,5 @@ def _aws() -> Iterator[None]:
         ) from None
     except BotoCoreError as error:
         raise LakelockError(
-            f"AWS can't be reached: {error}", hint="Look at the network and at AWS_REGION; to submit again is safe."
+            f"AWS can't be reached: {error}", hint="Check the network and AWS_REGION. It is safe to submit again."
         ) from None

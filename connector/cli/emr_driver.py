@@ -1,4 +1,4 @@
-"""What spark-submit starts on EMR: `lakelock`, with a pipeline file from S3.
+"""The program that spark-submit starts on EMR: `lakelock`, with a pipeline file from S3.
 
 spark-submit run.py run s3://bucket/lakelock/pipelines/flights.yaml --set source.start=latest
 """
@@ -12,7 +12,7 @@ from sinks.s3.client import S3Options, bucket_and_prefix, client
 
 
 def fetched(url: str) -> str:
-    """The path of a file from S3, under its own name: the run's last line may begin with it."""
+    """Download a file from S3, and return its path. It keeps its name: the run's last line may begin with it."""
     bucket, key = bucket_and_prefix(url)
     file = Path(mkdtemp()) / Path(key).name
     client(S3Options()).download_file(bucket, key, str(file))

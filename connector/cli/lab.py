@@ -24,7 +24,7 @@ from sinks.errors import ConfigurationError
 
 lab = typer.Typer(
     name="lab",
-    help="The crash lab: real brokers, real Spark, real SIGKILL. See what each delivery loses or repeats.",
+    help="The crash lab: real brokers, real Spark, real SIGKILL. Shows what each delivery loses or repeats.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -35,6 +35,7 @@ _debug: ContextVar[bool] = ContextVar("debug", default=False)
 
 @lab.callback()
 def options(debug: Annotated[bool, typer.Option("--debug", help="Show stack traces.")] = False) -> None:
+    """Options of all commands of the lab."""
     _debug.set(debug)
 
 
@@ -47,54 +48,55 @@ def _reported(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-Folder = Annotated[Path, typer.Option("--out", help="Where tables, histories and results go.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, for programs.")]
+Folder = Annotated[Path, typer.Option("--out", help="Folder of tables, histories and results.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")]
 
 
 @lab.command()
 @_reported
 def matrix(
     folder: Folder = Path("lab/matrix"),
-    delivery: Annotated[list[str] | None, typer.Option(help="Only this delivery; may be given several times.")] = None,
-    sink: Annotated[list[str] | None, typer.Option(help="Only this sink: append, upsert.")] = None,
-    crash: Annotated[list[str] | None, typer.Option(help="Only this crash point, as after_write.")] = None,
+    delivery: Annotated[list[str] | None, typer.Option(help="Only this delivery; repeatable.")] = None,
+    sink: Annotated[list[str] | None, typer.Option(help="Only this sink, append or upsert; repeatable.")] = None,
+    crash: Annotated[
+        list[str] | None, typer.Option(help="Only this crash point, for example after_write; repeatable.")
+    ] = None,
     json_: Json = False,
 ) -> None:
     """Crash every delivery x sink x crash point, restart it, and compare what is lost and repeated with the promise.
 
-    Takes five to fifteen minutes, by machine. Writes matrix.html (one page with a picture of each run), matrix.json
-    and the histories.
+    Takes five to fifteen minutes, depending on the machine. Writes matrix.html (one page with a picture of each run),
+    matrix.json and the histories.
     """
     from connector.lab.show.page import page
     from connector.lab.trials.matrix import CRASH_POINTS, DELIVERIES, SINKS, cells, run_matrix
 
     if importlib.util.find_spec("deltalake") is None:
         raise ConfigurationError(
-            "The lab reads the tables with deltalake, another engine than the one that wrote them, and it isn't "
-            "installed.",
+            "The lab reads the tables with deltalake, another engine than the one that wrote them. It isn't installed.",
             hint='pip install "lakelock[demo]"',
         )
     chosen = cells(delivery or (), sink or (), crash or ())
     if not chosen:
         raise ConfigurationError(
-            "No cell of the matrix is of these deliveries, sinks and crash points.",
+            "The matrix has no cell of these deliveries, sinks and crash points.",
             hint=f"Deliveries: {', '.join(DELIVERIES)}. Sinks: {', '.join(SINKS)}. Crash points: "
             f"{', '.join(CRASH_POINTS)}.",
         )
     _fresh(folder)
     started = time.monotonic()
-    found = run_matrix(chosen, folder, err)
-    held = all(report.verdict.value == "held" for _, report in found)
-    facts = {"runs": str(len(found)), "seconds": f"{time.monotonic() - started:.0f}"}
-    results = [_cell(each, report) for each, report in found]
+    judged = run_matrix(chosen, folder, err)
+    held = all(report.verdict.value == "held" for _, report in judged)
+    facts = {"runs": str(len(judged)), "seconds": f"{time.monotonic() - started:.0f}"}
+    results = [_cell(history, report) for history, report in judged]
     document = {"held": held, "cells": results}
     (folder / "matrix.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    (folder / "matrix.html").write_text(page(found, "Lakelock crash lab", facts), encoding="utf-8")
+    (folder / "matrix.html").write_text(page(judged, "Lakelock crash lab", facts), encoding="utf-8")
     if json_:
         sys.stdout.write(json.dumps(document) + "\n")
     else:
         out.print(_matrix_table(results))
-        out.print(f"{folder / 'matrix.html'}: each run as a picture", soft_wrap=True)
+        out.print(f"{folder / 'matrix.html'}: a picture of each run", soft_wrap=True)
         out.print("[bold]every promise held[/]" if held else "[bold red]NOT as promised[/]")
     if not held:
         raise typer.Exit(1)
@@ -103,20 +105,20 @@ def matrix(
 @lab.command()
 @_reported
 def check(
-    history: Annotated[list[Path], typer.Argument(help="Histories that `lab matrix` has kept.")],
+    history: Annotated[list[Path], typer.Argument(help="Histories that `lab matrix` kept.")],
     json_: Json = False,
 ) -> None:
-    """Judge kept histories again."""
+    """Judge histories again that `lab matrix` kept."""
     from connector.lab.check.checker import judge, must_show
 
     cells = []
     for file in history:
         try:
-            each = History.load(file)
+            kept = History.load(file)
         except (OSError, ValueError) as error:
-            raise ConfigurationError(f"{str(file)!r} is no history of the lab: {error}.") from None
-        expects = must_show(each.delivery, each.sink, each.crash_point)
-        cells.append(_cell(each, judge(each, expects=expects)))
+            raise ConfigurationError(f"{str(file)!r} isn't a history of the lab: {error}.") from None
+        expects = must_show(kept.delivery, kept.sink, kept.crash_point)
+        cells.append(_cell(kept, judge(kept, expects=expects)))
     if json_:
         sys.stdout.write(json.dumps(cells) + "\n")
     else:
@@ -128,8 +130,8 @@ def check(
 @lab.command()
 @_reported
 def scenario(
-    name: Annotated[str | None, typer.Argument(help="Its name; without one, all of them.")] = None,
-    list_: Annotated[bool, typer.Option("--list", help="Only say which there are.")] = False,
+    name: Annotated[str | None, typer.Argument(help="Name of the scenario; all scenarios if left out.")] = None,
+    list_: Annotated[bool, typer.Option("--list", help="Only list the scenarios.")] = False,
     json_: Json = False,
 ) -> None:
     """Run the classic scenarios of Kafka's delivery guarantees, with real processes, and explain them."""
@@ -137,17 +139,18 @@ def scenario(
     from connector.lab.trials.scenarios import SCENARIOS, print_outcome
 
     if list_:
-        for each in SCENARIOS:
-            out.print(each)
+        for known in SCENARIOS:
+            out.print(known)
         return
     if name is not None and name not in SCENARIOS:
         raise ConfigurationError(
-            f"There is no scenario {name!r}.", hint=f"There are {', '.join(SCENARIOS)}; without a name all are run."
+            f"There is no scenario {name!r}.",
+            hint=f"There are {', '.join(SCENARIOS)}. Without a name, all of them run.",
         )
     outcomes = []
     with Broker(proxied=True) as broker:
-        for each in [name] if name else list(SCENARIOS):
-            outcome = SCENARIOS[each](broker)
+        for chosen in [name] if name else list(SCENARIOS):
+            outcome = SCENARIOS[chosen](broker)
             outcomes.append(outcome)
             if not json_:
                 print_outcome(outcome, out)
@@ -160,21 +163,25 @@ def scenario(
 @lab.command()
 @_reported
 def chaos(
-    seconds: Annotated[float, typer.Option(min=10, help="How long producers and faults last.")] = 300,
-    seed: Annotated[int | None, typer.Option(help="The faults' seed; drawn, and printed, if left out.")] = None,
-    faults: Annotated[int | None, typer.Option(min=1, help="How many; one every five seconds if left out.")] = None,
-    records: Annotated[int, typer.Option(min=1000, help="How many records are produced meanwhile.")] = 300_000,
+    seconds: Annotated[float, typer.Option(min=10, help="How many seconds producers and faults last.")] = 300,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of the faults; if left out, a seed is drawn and printed.")
+    ] = None,
+    faults: Annotated[
+        int | None, typer.Option(min=1, help="Number of faults; one every five seconds if left out.")
+    ] = None,
+    records: Annotated[int, typer.Option(min=1000, help="Number of records to produce meanwhile.")] = 300_000,
     together: Annotated[
         bool,
-        typer.Option("--together", help="One pipeline with four sinks that move together; S3 fails too."),
+        typer.Option("--together", help="Run one pipeline with four sinks that move together instead; S3 fails too."),
     ] = False,
     folder: Folder = Path("lab/chaos"),
     json_: Json = False,
 ) -> None:
     """Kill and pause pipelines, kill the broker, cut connections, start second writers; then count.
 
-    Three pipelines (transactional append and upsert, idempotent upsert) run on one topic meanwhile. Then everything
-    drains and the auditor compares the tables with Kafka.
+    Meanwhile three pipelines (transactional append and upsert, idempotent upsert) read one topic. Afterwards they read
+    it to its end, and the auditor compares the tables with Kafka.
     """
     from connector.lab.trials.chaos import run_chaos
 
@@ -218,7 +225,8 @@ def chaos(
 def together(folder: Folder = Path("lab/together"), json_: Json = False) -> None:
     """Kill a pipeline with four sinks (two tables, objects, a topic) at every step of two-phase commit; then count.
 
-    Takes three to ten minutes, by machine. After every crash all four must be exact, and at the same epoch.
+    Takes three to ten minutes, depending on the machine. After every crash all four sinks must be exact, and at the
+    same epoch.
     """
     from connector.lab.trials.steps import POINTS, run_steps
 
@@ -243,14 +251,17 @@ def together(folder: Folder = Path("lab/together"), json_: Json = False) -> None
 
 
 def _fresh(folder: Path) -> None:
-    """A folder of the lab's own: what an earlier run left there is replaced, anything else is left alone."""
+    """Make an empty folder for the lab. Replaces what an earlier lab left there.
+
+    Raises ConfigurationError for a folder with anything else in it, and leaves that alone.
+    """
     import shutil
 
     mark = folder / ".lakelock-lab"
     if folder.exists() and any(folder.iterdir()):
         if not mark.exists():
             raise ConfigurationError(
-                f"{str(folder)!r} is there already, and no lab made it: it was left as it is.",
+                f"{str(folder)!r} exists already, and no lab made it, so it was left as it is.",
                 hint="Give another folder with --out.",
             )
         shutil.rmtree(folder)

@@ -1,4 +1,4 @@
-"""`lakelock translate`."""
+"""``lakelock translate``: the next offsets of a table in the cluster that its topics moved to."""
 
 from __future__ import annotations
 
@@ -15,28 +15,29 @@ from connector.mirror.translate import translate as translated
 
 
 def translate(
-    old: Annotated[Path, typer.Argument(help="The pipeline file as it was, with the old cluster.")],
+    old: Annotated[Path, typer.Argument(help="The old pipeline file, with the old cluster.")],
     new: Annotated[Path, typer.Argument(help="The same file with the new cluster.")],
-    output: Annotated[Path, typer.Option(help="Where the offsets are written.")] = Path("offsets.json"),
+    output: Annotated[Path, typer.Option(help="File to write the offsets to.")] = Path("offsets.json"),
     debug: Debug = False,
 ) -> None:
     """Find the next offsets of a table in another cluster, to which its topics were mirrored with their timestamps.
 
-    Of every partition the records around the place are compared in both clusters: they have to be the same, and to be
-    there once. Stop all runs first, and let the mirror come to the end. Nothing is changed; then run the new file with
-    `--set 'source.on_recreated_topic={translated: offsets.json}'`, once.
+    For every partition the command compares the records around the next offset in both clusters: they have to be the
+    same, and may occur only once. Stop all runs first, and let the mirror catch up. The command changes no table. Then
+    run the new file once with `--set 'source.on_recreated_topic={translated: offsets.json}'`.
     """
     with reported(debug):
-        # What the run would refuse of the file is refused before.
+        # Refuse now what the run would refuse later.
         moved = load(new, ["source.on_recreated_topic=continue"])
-        found, places = translated(load(old), moved, debug=debug)
-        output.write_text(found.to_json(), encoding="utf-8")
+        translation, places = translated(load(old), moved, debug=debug)
+        output.write_text(translation.to_json(), encoding="utf-8")
         table = Table(box=None, pad_edge=False)
         for heading in ("partition", "next offset", "in the new cluster", "records compared"):
             table.add_column(heading, justify="left" if heading == "partition" else "right")
-        for each in places:
-            counts = (each.offset, each.place.offset, each.place.compared)
-            table.add_row(escape(f"{each.at.topic}-{each.at.partition}"), *(f"{count:,}" for count in counts))
+        for translated_offset in places:
+            at, place = translated_offset.at, translated_offset.place
+            counts = (translated_offset.offset, place.offset, place.compared)
+            table.add_row(escape(f"{at.topic}-{at.partition}"), *(f"{count:,}" for count in counts))
         out.print(table)
         out.print(
             escape(f"{output}: run once with --set 'source.on_recreated_topic={{translated: {output}}}'"),

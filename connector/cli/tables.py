@@ -1,4 +1,4 @@
-"""What the commands tell of a pipeline's state, a recovery, a rewind, the dead letters: as text or for programs."""
+"""What the commands print of a pipeline's state, a recovery, a rewind, dead letters and upkeep: as text or as JSON."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from connector.operations.rewind import Rewind
 from connector.operations.status import Status
 from connector.protocol.two_phase import Recovered
 from connector.telemetry.progress import span
+from sinks.contract import Position
 from sinks.delta.maintenance import Upkeep
 from sinks.recreated import is_retired, topic_of
 
 
 def recovered_fields(recovered: Recovered) -> dict[str, object]:
+    """A recovery as plain JSON values, for ``lakelock recover --json``."""
     return {
         "epoch": recovered.stands.number if recovered.stands else None,
         "found": recovered.found.value,
@@ -34,6 +36,7 @@ def recovered_fields(recovered: Recovered) -> dict[str, object]:
 
 
 def print_recovered(pipeline: str, recovered: Recovered) -> None:
+    """Print what a recovery found in each sink, and what it did."""
     doubted = recovered.doubted
     if doubted is not None:
         out.print(
@@ -49,6 +52,7 @@ def print_recovered(pipeline: str, recovered: Recovered) -> None:
 
 
 def print_rewind(plan: Rewind) -> None:
+    """Print where the table stands, and where a rewind would take it."""
     stands, target = plan.position, plan.target
     out.print(
         f"now       version {stands.version}, epoch {stands.epoch}, next {stands.offsets.to_json()}", soft_wrap=True
@@ -59,6 +63,7 @@ def print_rewind(plan: Rewind) -> None:
 
 
 def status_fields(state: Status) -> dict[str, object]:
+    """Where a pipeline stands as plain JSON values, for ``lakelock status --json``."""
     position = state.position
     return {
         "pipeline": state.pipeline,
@@ -105,83 +110,91 @@ def status_fields(state: Status) -> dict[str, object]:
 
 
 def print_status(state: Status) -> None:
-    position = state.position
-    out.print(f"pipeline     {state.pipeline}")
-    out.print(f"delivery     {state.delivery}")
-    for sink in state.sinks:
-        out.print(f"{'table' if len(state.sinks) == 1 else 'sink':12} {escape(sink)}", soft_wrap=True)
+    """Print where a pipeline stands, what would stop a run, and the lag of each partition."""
+    lines = [f"pipeline     {state.pipeline}", f"delivery     {state.delivery}"]
+    lines += [f"{'table' if len(state.sinks) == 1 else 'sink':12} {escape(sink)}" for sink in state.sinks]
     if state.in_doubt:
         doubted = state.in_doubt
-        out.print(
+        lines.append(
             f"[yellow]in doubt[/]     epoch {doubted.epoch.number} was {doubted.state.value} by run "
-            f"{doubted.epoch.owner}: that run is at work, or was killed, and the next one settles it",
-            soft_wrap=True,
+            f"{doubted.epoch.owner}. That run is at work, or was killed; the next run settles the epoch"
         )
-    if position is None:
-        out.print("epoch        none yet: the first run starts at source.start")
+    if state.position is None:
+        lines.append("epoch        none yet: the first run starts at source.start")
     else:
-        out.print(f"epoch        {position.epoch}" + _found_by(position.source))
-        if position.committed_at:
-            when = f"{position.committed_at:%Y-%m-%d %H:%M:%S} UTC"
-            version = f"version {position.version}, " if position.version is not None else ""
-            out.print(f"last commit  {version}{when}, by run {position.owner}", soft_wrap=True)
-        if state.unfolded is not None:
-            what = "1 epoch" if state.unfolded == 1 else f"{state.unfolded} epochs"
-            out.print(f"unfolded     {what}: `connector.read` has them, the table not yet")
-        if position.read_to:
-            out.print(f"complete to  {position.read_to:%Y-%m-%d %H:%M:%S} UTC")
-        if position.clock.watermark:
-            out.print(
-                f"watermark    {position.clock.watermark:%Y-%m-%d %H:%M:%S} UTC, late so far: {position.clock.late:,}"
-            )
-        for topic in sorted(state.recreated):
-            out.print(
-                f"[yellow]made again[/]   {topic}: Kafka has a new topic of this name, and a run stops there; see "
-                "source.on_recreated_topic",
-                soft_wrap=True,
-            )
-        for gap in state.gone:
-            out.print(
-                f"[yellow]gone[/]         {gap}: never read, and Kafka no longer holds it. A run stops there; "
-                "see source.on_data_loss",
-                soft_wrap=True,
-            )
-        for gap in state.cut:
-            out.print(
-                f"[yellow]cut[/]          {gap}: was read, and Kafka ends before it. A run stops there: were "
-                "records of the topic lost?",
-                soft_wrap=True,
-            )
-        for topic in filter(is_retired, sorted(position.offsets.topics)):
-            ends = {str(at.partition): offset for at, offset in position.offsets.items() if at.topic == topic}
-            out.print(
-                f"made again   {topic_of(topic)}: what came before is {escape(topic)}, read up to "
-                f"{escape(json.dumps(ends))}",
-                soft_wrap=True,
-            )
-        for gap in position.lost:
-            out.print(
-                f"[yellow]lost[/]         {gap}, up to {gap.span:,} records that were never read",
-                soft_wrap=True,
-            )
+        lines += [*_position_lines(state.position, state.unfolded), *_gap_lines(state, state.position)]
+    for line in lines:
+        out.print(line, soft_wrap=True)
+    out.print(_lag_table(state))
+
+
+def _position_lines(position: Position, unfolded: int | None) -> list[str]:
+    """The last epoch, its commit, and how far the table is complete, as markup of Rich."""
+    lines = [f"epoch        {position.epoch}" + _found_by(position.source)]
+    if position.committed_at:
+        when = f"{position.committed_at:%Y-%m-%d %H:%M:%S} UTC"
+        version = f"version {position.version}, " if position.version is not None else ""
+        lines.append(f"last commit  {version}{when}, by run {position.owner}")
+    if unfolded is not None:
+        what = "1 epoch" if unfolded == 1 else f"{unfolded} epochs"
+        lines.append(f"unfolded     {what}: `connector.read` has them, the table not yet")
+    if position.read_to:
+        lines.append(f"complete to  {position.read_to:%Y-%m-%d %H:%M:%S} UTC")
+    if position.clock.watermark:
+        lines.append(
+            f"watermark    {position.clock.watermark:%Y-%m-%d %H:%M:%S} UTC, late so far: {position.clock.late:,}"
+        )
+    return lines
+
+
+def _gap_lines(state: Status, position: Position) -> list[str]:
+    """What Kafka doesn't hold as the table expects, as markup of Rich: recreated topics, gone, cut and lost records."""
+    recreated = [
+        f"[yellow]recreated[/]    {topic}: Kafka has a new topic of this name. A run stops there; see "
+        "source.on_recreated_topic"
+        for topic in sorted(state.recreated)
+    ]
+    gone = [
+        f"[yellow]gone[/]         {gap}: never read, and Kafka no longer holds it. A run stops there; see "
+        "source.on_data_loss"
+        for gap in state.gone
+    ]
+    cut = [
+        f"[yellow]cut[/]          {gap}: was read, and Kafka ends before it. A run stops there: were records of the "
+        "topic lost?"
+        for gap in state.cut
+    ]
+    retired = [
+        f"recreated    {topic_of(topic)}: the topic before it is {escape(topic)}, read up to "
+        + escape(json.dumps(position.offsets.to_dict()[topic]))
+        for topic in filter(is_retired, sorted(position.offsets.topics))
+    ]
+    lost = [f"[yellow]lost[/]         {gap}, up to {gap.span:,} records that were never read" for gap in position.lost]
+    return [*recreated, *gone, *cut, *retired, *lost]
+
+
+def _lag_table(state: Status) -> Table:
+    """A row per partition: next offset, end, and how far the table is behind."""
     table = Table(box=None, pad_edge=False)
     for heading in ("topic", "partition", "next", "end", "lag", "seconds"):
         table.add_column(heading, justify="left" if heading == "topic" else "right")
     for at, lag in state.lag.items():
         next_, end, seconds = state.offsets.get(at, "-"), state.held.ends[at], state.lag_seconds[at]
         table.add_row(at.topic, str(at.partition), str(next_), str(end), f"{lag:,}", f"{seconds:,.0f}")
-    out.print(table)
+    return table
 
 
 def _found_by(source: str) -> str:
+    """Where the position was found, in parentheses; empty for the usual place, the table's last commit."""
     return {
-        "restored": " (the table was restored: it goes on from what was restored)",
-        "cloned": " (the table is a clone: it goes on from the source's position)",
-        "rows": " (the log was cleaned or holds none: found from the rows' coordinates)",
+        "restored": " (the table was restored: the next run goes on from the restored version)",
+        "cloned": " (the table is a clone: the next run goes on from the source's position)",
+        "rows": " (no commit in the log has a position: it was found from the rows' coordinates)",
     }.get(source, "")
 
 
 def letters_fields(groups: Sequence[LetterGroup]) -> dict[str, object]:
+    """The dead letters as plain JSON values, for ``lakelock dead-letters --json``."""
     return {
         "total": sum(group.count for group in groups),
         "groups": [
@@ -200,6 +213,7 @@ def letters_fields(groups: Sequence[LetterGroup]) -> dict[str, object]:
 
 
 def print_letters(pipeline: str, groups: Sequence[LetterGroup]) -> None:
+    """Print the dead letters, a line per group of the same fault."""
     if not groups:
         out.print(f"{pipeline}: no dead letters.")
         return
@@ -216,52 +230,56 @@ def print_letters(pipeline: str, groups: Sequence[LetterGroup]) -> None:
 
 
 def print_upkeep(config: PipelineConfig, done: Sequence[Upkeep | Cleared], *, dry_run: bool) -> None:
-    tables = [each for each in done if isinstance(each, Upkeep)]
+    """Print what ``lakelock maintain`` did, or would do on a ``dry_run``, to each table and elsewhere."""
+    tables = [upkeep for upkeep in done if isinstance(upkeep, Upkeep)]
     if not tables:
         out.print(f"{config.name}: there are no Delta tables yet.")
     else:
         _print_tables(config, tables, dry_run=dry_run)
     would = "would be " if dry_run else ""
-    for each in done:
-        if not isinstance(each, Cleared):
+    for cleared in done:
+        if not isinstance(cleared, Cleared):
             continue
-        if each.what == "entries":
-            text = (
-                f"{each.count:,} entries older than {span(config.maintain.keep_entries.total_seconds())} {would}removed"
-            )
-        elif each.count is None:
+        if cleared.what == "entries":
+            age = span(config.maintain.keep_entries.total_seconds())
+            text = f"{cleared.count:,} entries older than {age} {would}removed"
+        elif cleared.count is None:
             text = "is asked to throw away what killed runs left" if dry_run else "threw away what killed runs left"
         else:
-            text = f"{each.count:,} left by killed runs, staged or begun, {would}removed"
-        if each.count != 0:
-            out.print(f"{escape(each.place)}: {text}", soft_wrap=True)
+            text = f"{cleared.count:,} left by killed runs, staged or begun, {would}removed"
+        if cleared.count != 0:
+            out.print(f"{escape(cleared.place)}: {text}", soft_wrap=True)
 
 
 def _print_tables(config: PipelineConfig, done: Sequence[Upkeep], *, dry_run: bool) -> None:
+    """Print a line per Delta table: its size, and what became of small and of unused files."""
     table = Table(box=None, pad_edge=False)
     for heading in ("table", "files", "size", "small files", "unused files"):
         table.add_column(heading, justify="right" if heading in ("files", "size") else "left", overflow="fold")
     would = "would be " if dry_run else ""
-    for each in done:
+    for upkeep in done:
         if not config.maintain.optimize:
             small = "left: maintain.optimize is false"
-        elif not each.small:
+        elif not upkeep.small:
             small = "none"
-        elif each.into == 0:
-            small = f"{each.small:,} left: a run rewrites them all the time"
+        elif upkeep.into == 0:
+            small = f"{upkeep.small:,} left: a run rewrites them all the time"
         else:
-            small = f"{each.small:,} {would}put together" + (f" into {each.into:,}" if each.into else "")
+            small = f"{upkeep.small:,} {would}put together" + (f" into {upkeep.into:,}" if upkeep.into else "")
         if not config.maintain.vacuum:
             unused = "left: maintain.vacuum is false"
-        elif each.unused is None:
-            unused = "left: the table keeps files for less than an hour, which a run may need to write them"
+        elif upkeep.unused is None:
+            unused = (
+                "left: the table keeps unused files for less than an hour, and a run may need longer to write files"
+            )
         else:
-            unused = f"{each.unused:,} {would}removed" if each.unused else "none"
-        table.add_row(escape(each.table), f"{each.files:,}", decimal(each.bytes), small, unused)
+            unused = f"{upkeep.unused:,} {would}removed" if upkeep.unused else "none"
+        table.add_row(escape(upkeep.table), f"{upkeep.files:,}", decimal(upkeep.bytes), small, unused)
     out.print(table)
 
 
 def print_retried(config: PipelineConfig, retried: Retried) -> None:
+    """Print how many dead letters a retry brought into the table, and how many are still bad."""
     if retried.epoch is None:
         out.print(f"{config.name}: no dead letters to send again.")
     else:
@@ -272,7 +290,7 @@ def print_retried(config: PipelineConfig, retried: Retried) -> None:
         )
     if retried.too_old:
         out.print(
-            f"{retried.too_old:,} were left alone: they are older than sinks[0].tombstone_retention, and whether their "
-            "rows were deleted since can't be told any more.",
+            f"{retried.too_old:,} were left alone: they are older than sinks[0].tombstone_retention, so nobody can "
+            "tell any more whether their rows have been deleted since.",
             soft_wrap=True,
         )

@@ -1,4 +1,4 @@
-"""``lakelock status``, ``history`` and ``ui``: what a person on call looks at. They change nothing."""
+"""``lakelock status``, ``history`` and ``ui``: what a person on call looks at. These commands change nothing."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ Files = Annotated[
 def status(
     files: Files,
     set_: Set,
-    watch: Annotated[bool, typer.Option("--watch", help="Again and again, until Ctrl-C.")] = False,
-    every: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="With --watch: how often.")] = 5,
+    watch: Annotated[bool, typer.Option("--watch", help="Show it again and again, until Ctrl-C.")] = False,
+    every: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="With --watch: how often to look.")] = 5,
     json_: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Show where a pipeline stands: epoch, offsets and lag per partition, last commit; of several a line each."""
+    """Show where a pipeline stands: epoch, offsets and lag per partition, last commit. One line each for several."""
     with reported(debug):
         if len(files) == 1 and not files[0].is_dir() and not watch:
             state = Pipeline.from_file(files[0], set_, debug=debug).status()
@@ -52,15 +52,15 @@ def status(
                 live = Live(console=out, auto_refresh=False) if watch and out.is_terminal and not json_ else None
                 with live or nullcontext():
                     while True:
-                        found = [(each, status_of(each, spark, debug=debug)) for each in watched]
-                        codes = [each.exit_code for _, each in found if isinstance(each, Fault)]
+                        statuses = [(pipeline, status_of(pipeline, spark, debug=debug)) for pipeline in watched]
+                        codes = [status.exit_code for _, status in statuses if isinstance(status, Fault)]
                         if json_:
-                            sys.stdout.write(json.dumps(statuses_fields(found)) + "\n")
+                            sys.stdout.write(json.dumps(statuses_fields(statuses)) + "\n")
                             sys.stdout.flush()
                         elif live is not None:
-                            live.update(statuses_table(found, datetime.now(timezone.utc)), refresh=True)
+                            live.update(statuses_table(statuses, datetime.now(timezone.utc)), refresh=True)
                         else:
-                            out.print(statuses_table(found, datetime.now(timezone.utc)))
+                            out.print(statuses_table(statuses, datetime.now(timezone.utc)))
                             out.file.flush()
                         if not watch:
                             break
@@ -78,7 +78,7 @@ def history(
 ) -> None:
     """Show the last epochs, newest first: what each read and wrote, its commit and its run, and what is unusual.
 
-    From the table's own history, or the coordinator's log; Kafka isn't asked.
+    Reads the table's own history, or the coordinator's log. Doesn't ask Kafka.
     """
     with reported(debug):
         config = load(file, set_)
@@ -95,11 +95,11 @@ def ui(
     files: Files,
     set_: Set,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8642,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0 for any free one.")] = 8642,
     every: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="How often to look again.")] = 15,
     debug: Debug = False,
 ) -> None:
-    """Serve a page, for reading only, on this machine: where pipelines stand, their epochs, their dead letters."""
+    """Serve a read-only page on this machine: where pipelines stand, their epochs, their dead letters."""
     with reported(debug):
         try:
             from connector.ui.server import is_loopback, serve
@@ -109,8 +109,8 @@ def ui(
             ) from None
         if not is_loopback(host):
             err.print(
-                f"[bold yellow]warning[/]: everybody who reaches {host} can read the page: names, offsets, errors. It "
-                "has no login and no TLS.",
+                f"[bold yellow]warning[/]: everybody who can reach {host} can read the page: names, offsets, errors. "
+                "The page has no login and no TLS.",
                 soft_wrap=True,
             )
         serve(

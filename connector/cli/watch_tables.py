@@ -1,4 +1,4 @@
-"""Several pipelines, and the epochs of one, on a terminal or for programs."""
+"""Tables of several pipelines, and of the epochs of one, for a terminal or as JSON."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ from connector.watch.state_words import count, ranges, standing
 _COLOURS = {"good": "green", "waiting": "yellow", "bad": "red", "unknown": "dim"}
 
 
-def statuses_table(found: Sequence[tuple[Watched, Status | Fault]], now: datetime) -> RenderableType:
+def statuses_table(statuses: Sequence[tuple[Watched, Status | Fault]], now: datetime) -> RenderableType:
+    """A line per pipeline, with the time ``now`` above, and below it why pipelines can't be read."""
     table = Table(box=None, pad_edge=False)
     for heading in ("pipeline", "state", "epoch", "behind", "oldest waits", "last commit"):
         right = heading in ("epoch", "behind", "oldest waits")
         table.add_column(heading, justify="right" if right else "left", overflow="fold")
     faults = []
-    for each, status in found:
+    for pipeline, status in statuses:
         if isinstance(status, Fault):
-            table.add_row(escape(each.name), "[red]can't be read[/]", "", "", "", "")
-            faults.append(f"[red]{escape(each.file)}[/]: {escape(status.message)}")
+            table.add_row(escape(pipeline.name), "[red]can't be read[/]", "", "", "", "")
+            faults.append(f"[red]{escape(pipeline.file)}[/]: {escape(status.message)}")
             if status.hint:
                 faults.append(f"[bold]what to do[/]: {escape(status.hint)}")
             continue
@@ -37,7 +38,7 @@ def statuses_table(found: Sequence[tuple[Watched, Status | Fault]], now: datetim
         position = status.position
         committed = position.committed_at if position else None
         table.add_row(
-            escape(each.name),
+            escape(pipeline.name),
             f"[{_COLOURS[kind]}]{escape(word)}[/]",
             str(position.epoch) if position else "-",
             f"{sum(status.lag.values()):,}",
@@ -47,59 +48,62 @@ def statuses_table(found: Sequence[tuple[Watched, Status | Fault]], now: datetim
     return Group(f"{now:%Y-%m-%d %H:%M:%S} UTC", table, *faults)
 
 
-def statuses_fields(found: Sequence[tuple[Watched, Status | Fault]]) -> list[dict[str, object]]:
+def statuses_fields(statuses: Sequence[tuple[Watched, Status | Fault]]) -> list[dict[str, object]]:
+    """Where several pipelines stand, as plain JSON values. A pipeline that can't be read has ``error`` and ``hint``."""
     return [
-        {"file": each.file, "error": status.message, "hint": status.hint}
+        {"file": pipeline.file, "error": status.message, "hint": status.hint}
         if isinstance(status, Fault)
-        else {"file": each.file, **status_fields(status)}
-        for each, status in found
+        else {"file": pipeline.file, **status_fields(status)}
+        for pipeline, status in statuses
     ]
 
 
 def past_fields(epochs: Sequence[PastEpoch]) -> list[dict[str, object]]:
+    """The last epochs as plain JSON values, for ``lakelock history --json``."""
     return [
         {
-            "epoch": each.number,
-            "state": each.state,
-            "at": each.at.isoformat(),
-            "run": each.owner,
-            "records": each.records,
-            "rows": each.rows,
-            "seconds_since_last": each.since_last,
-            "seconds": each.took,
-            "ranges": None if each.ranges is None else [list(asdict(part).values()) for part in each.ranges],
-            "offsets": each.offsets.to_dict(),
-            "commits": dict(each.commits),
-            "lost": [list(asdict(part).values()) for part in each.lost],
-            "notes": list(each.notes),
+            "epoch": epoch.number,
+            "state": epoch.state,
+            "at": epoch.at.isoformat(),
+            "run": epoch.owner,
+            "records": epoch.records,
+            "rows": epoch.rows,
+            "seconds_since_last": epoch.since_last,
+            "seconds": epoch.took,
+            "ranges": None if epoch.ranges is None else [list(asdict(part).values()) for part in epoch.ranges],
+            "offsets": epoch.offsets.to_dict(),
+            "commits": dict(epoch.commits),
+            "lost": [list(asdict(part).values()) for part in epoch.lost],
+            "notes": list(epoch.notes),
         }
-        for each in epochs
+        for epoch in epochs
     ]
 
 
 def past_table(pipeline: str, epochs: Sequence[PastEpoch]) -> RenderableType:
+    """A line per epoch, for ``lakelock history``."""
     if not epochs:
         return f"{escape(pipeline)}: no epoch yet."
-    several = any(len(each.commits) > 1 for each in epochs)
+    several = any(len(epoch.commits) > 1 for epoch in epochs)
     table = Table(box=None, pad_edge=False)
     for heading in ("epoch", "committed (UTC)", "offsets", "rows", "after", "commit", "run", "remarks"):
         right = heading in ("epoch", "offsets", "rows", "after")
         table.add_column(heading, justify="right" if right else "left", overflow="fold")
-    for each in epochs:
-        remarks = [*([] if each.state in ("committed", "done") else [each.state]), *each.notes]
-        if each.lost:
-            remarks.append(f"lost: {ranges(each.lost)}")
-        if each.took is not None:
-            remarks.append(f"took {span(each.took)}")
-        commits = [f"{sink}: {commit}" if several else commit for sink, commit in each.commits.items()]
+    for epoch in epochs:
+        remarks = [*([] if epoch.state in ("committed", "done") else [epoch.state]), *epoch.notes]
+        if epoch.lost:
+            remarks.append(f"lost: {ranges(epoch.lost)}")
+        if epoch.took is not None:
+            remarks.append(f"took {span(epoch.took)}")
+        commits = [f"{sink}: {commit}" if several else commit for sink, commit in epoch.commits.items()]
         table.add_row(
-            str(each.number),
-            f"{each.at:%Y-%m-%d %H:%M:%S}",
-            count(each.records),
-            count(each.rows),
-            span(each.since_last),
+            str(epoch.number),
+            f"{epoch.at:%Y-%m-%d %H:%M:%S}",
+            count(epoch.records),
+            count(epoch.rows),
+            span(epoch.since_last),
             escape("\n".join(commits) or "-"),
-            escape(short(each.owner)),
+            escape(short(epoch.owner)),
             escape("; ".join(remarks)),
         )
     return table

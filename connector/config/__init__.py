@@ -1,6 +1,6 @@
-"""The pipeline file: read, checked as a whole, every fault named with its option, before anything is touched.
+"""Reads the pipeline file and checks all of it before a run touches anything. Every error names its option.
 
-``pipeline``, ``source`` and ``sinks`` hold the options, ``kinds`` what they are made of.
+``pipeline``, ``source`` and ``sinks`` hold the options, ``kinds`` the types that they are made of.
 """
 
 from __future__ import annotations
@@ -89,18 +89,19 @@ __all__ = [
 
 
 def load(path: str | Path, overrides: Sequence[str] = ()) -> PipelineConfig:
-    """Read and check a pipeline file. Raises ConfigurationError that lists every fault at once.
+    """Read and check a pipeline file.
 
-    ``overrides``: options that are changed, as ``sinks[0].path=s3a://lake/flights``.
+    ``overrides`` are options to change, such as ``sinks[0].path=s3a://lake/flights``. Raises one ConfigurationError
+    that lists all errors of the file.
     """
     return parse(_document(Path(path), overrides), origin=str(path))
 
 
 def checked_elsewhere(path: str | Path, overrides: Sequence[str] = ()) -> str:
-    """The name of a pipeline that another machine will run, its file checked as far as it can be on this one.
+    """Check the file of a pipeline that will run on another machine, and return the pipeline's name.
 
-    A reference that leads nowhere here is no fault, nor is anything about the option that it stands in. Raises
-    ConfigurationError.
+    Environment variables and files that are missing here are not an error, and the options that refer to them are not
+    checked. Raises ConfigurationError.
     """
     document = _document(Path(path), overrides)
     if not isinstance(document, dict):
@@ -130,7 +131,7 @@ def _document(path: Path, overrides: Sequence[str]) -> object:
     except UnicodeDecodeError:
         raise ConfigurationError(f"The pipeline file {str(path)!r} isn't UTF-8 text.") from None
     try:
-        # A subclass of SafeLoader: no tag makes an object.
+        # A subclass of SafeLoader: no YAML tag can create an object.
         document = yaml.load(text, Loader=_UniqueKeys)
     except (yaml.YAMLError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
@@ -143,7 +144,10 @@ def _document(path: Path, overrides: Sequence[str]) -> object:
 
 
 def parse(document: object, *, origin: str = "pipeline") -> PipelineConfig:
-    """The same for a document that is a mapping already."""
+    """Check a pipeline given as a mapping, and return it.
+
+    ``origin`` names the pipeline in errors. Raises one ConfigurationError that lists all errors.
+    """
     if not isinstance(document, Mapping):
         raise ConfigurationError(
             f"{origin}: a pipeline file is a mapping of options (`name: ...`), this one is "
@@ -167,7 +171,7 @@ def _configuration_error(origin: str, faults: list[str]) -> ConfigurationError:
 
 
 class _UniqueKeys(yaml.SafeLoader):
-    """YAML lets the last of two equal keys win in silence; an option that is given twice is an error here."""
+    """Refuses an option that is given twice. By default YAML keeps the last of two equal keys without a word."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
@@ -186,9 +190,9 @@ _REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
 
 
 def _resolve(value: object, path: tuple[str | int, ...], faults: list[str], nowhere: str = "") -> object:
-    """Replace ``${env:NAME}`` and ``${file:/path}``. What came from there may be a secret, and stays wrapped.
+    """Replace ``${env:NAME}`` and ``${file:/path}``. A value that may be a secret is wrapped.
 
-    ``nowhere``: what is put for one that leads nowhere, which is a fault.
+    ``nowhere`` stands in for a missing variable or file, which is added to ``faults``.
     """
     if isinstance(value, Mapping):
         return {key: _resolve(item, (*path, key), faults, nowhere) for key, item in value.items()}
@@ -220,7 +224,7 @@ FORMATTED = ("value", "key")
 
 
 def _fault(fault: dict[str, Any]) -> str:
-    """One line for one fault: the option's path, what is wrong, what to write instead."""
+    """One line for one error: the option, what is wrong, and what to write instead."""
     loc: tuple[str | int, ...] = fault["loc"]
     formats = FORMATS if loc and loc[0] in FORMATTED else ()
     noise = {*SINK_TYPES, *formats, "str", "is-instance[SecretStr]", "[key]"}
@@ -247,7 +251,7 @@ def _fault(fault: dict[str, Any]) -> str:
 
 
 def _siblings(loc: tuple[str | int, ...]) -> list[str]:
-    """The options known beside the one at ``loc``."""
+    """The names of all options beside the one at ``loc``."""
     models: dict[tuple[str, ...], type[BaseModel]] = {
         (): PipelineConfig,
         ("source",): Source,

@@ -1,4 +1,4 @@
-"""The options of ``value`` and ``key``: in which format Kafka's bytes are."""
+"""The options of ``value`` and ``key``: the format of the bytes in Kafka."""
 
 from __future__ import annotations
 
@@ -12,37 +12,44 @@ from connector.config.registry import RegistryOptions
 
 
 class JsonFormat(Options):
-    format: Literal["json"]
     """One JSON object per record."""
+
+    format: Literal["json"]
+    """Each record is one JSON object."""
     schema_: Annotated[str, Field(alias="schema", min_length=1)]
-    """The columns, as Spark DDL."""
+    """The columns, as Spark DDL: ``"id BIGINT, name STRING"``."""
     mode: Literal["strict", "permissive"] = "strict"
-    """``strict``: what Spark would round, cut, guess or replace is a bad record."""
+    """``strict`` treats a value as a bad record if Spark would round, truncate, guess or replace it. ``permissive``
+    takes what Spark makes of it."""
 
 
 class StringFormat(Options):
-    """UTF-8 text, in one column ``value``."""
+    """UTF-8 text in one column ``value``."""
 
     format: Literal["string"]
-    """UTF-8 text, in one column ``value``."""
+    """UTF-8 text in one column ``value``."""
 
 
 class BytesFormat(Options):
-    """The bytes as they are, in one column ``value``."""
+    """The unchanged bytes in one column ``value``."""
 
     format: Literal["bytes"]
-    """The bytes as they are, in one column ``value``."""
+    """The unchanged bytes in one column ``value``."""
 
 
 class AvroFormat(Options):
-    """Of one schema, in a file; or each record of a schema in the registry, read as the file's or as the latest."""
+    """Avro, with one schema from a file, or with a schema per record from a registry.
+
+    With a registry, the reader's schema is the one in ``schema_file``, or else the latest in the registry.
+    """
 
     format: Literal["avro"]
-    """Avro."""
+    """Each record is one Avro value."""
     schema_file: Text | None = None
-    """A file with the schema; beside a registry, the reader's."""
+    """The path of a file with the Avro schema. With a ``registry`` it is the reader's schema; by default that is the
+    latest one in the registry."""
     registry: RegistryOptions | None = None
-    """Where each record's schema is, see below."""
+    """The schema registry that has the schema of each record. See below."""
 
     @model_validator(mode="after")
     def _schema_is_somewhere(self) -> AvroFormat:
@@ -52,17 +59,19 @@ class AvroFormat(Options):
 
 
 class DebeziumFormat(Options):
-    """Change events: in JSON, with the schema beside each or without, where ``schema`` says the columns of the
-    database's table; in Avro, where there is a ``registry``."""
+    """Debezium change events, in JSON (with or without an embedded schema) or in Avro.
+
+    JSON needs ``schema``, the columns of the database's table. Avro needs a ``registry``.
+    """
 
     format: Literal["debezium"]
-    """Debezium's change events."""
+    """Each record is a Debezium change event."""
     schema_: Annotated[str | None, Field(alias="schema", min_length=1)] = None
-    """The columns of the database's table, for events in JSON."""
+    """The columns of the database's table as Spark DDL, for events in JSON."""
     mode: Literal["strict", "permissive"] = "strict"
-    """As for JSON."""
+    """As for ``format: json``."""
     registry: RegistryOptions | None = None
-    """Where the schemas of events in Avro are."""
+    """The schema registry, for events in Avro."""
 
     @model_validator(mode="after")
     def _one_schema(self) -> DebeziumFormat:
@@ -72,18 +81,18 @@ class DebeziumFormat(Options):
 
 
 class RowsFormat(Options):
-    """Rows of a streaming query of the user's own, that ``connector.foreach_batch`` is given: nothing is decoded."""
+    """Rows of the user's own streaming query, passed to ``connector.foreach_batch``. Nothing is decoded."""
 
     format: Literal["rows"]
     """Rows of your own streaming query, in `connector.foreach_batch`: docs/streaming.md."""
     schema_: Annotated[str, Field(alias="schema", min_length=1)]
-    """Their columns, as Spark DDL, without the four coordinates."""
+    """The columns of the rows as Spark DDL, without the four coordinates (``_topic`` and so on)."""
 
 
 def _there_already(value: object) -> object:
     if isinstance(value, Mapping) and value.get("format") == "protobuf":
         raise ValueError(
-            "protobuf isn't there yet; read it as format: bytes and decode it downstream, or have it sent as json"
+            "protobuf isn't supported yet; read it as format: bytes and decode it downstream, or have it sent as json"
         )
     return value
 

@@ -1,4 +1,4 @@
-"""What options are made of: text, durations, and how one alternative of several is read."""
+"""The types that options are made of: text, durations, and unions of a word and a mapping."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ OWN_COLUMNS = (
     "_applied", "_key", "_headers", "_problem", "_raw", "_op", "_source", "_ts_ms", "_transaction",
     "_source_position", "_epoch", "__start_at", "__end_at",
 )  # fmt: skip
-"""Names that a value can't have: columns of some kind of table, or on the way to it."""
+"""Names that a value's column can't have: Lakelock uses them in its tables, or on the way to them."""
 
 
 class Options(BaseModel):
+    """A group of options. Unknown options are errors, and values are immutable."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=False)
 
 
 def _text(value: object) -> object:
-    """YAML turns `9092`, `true` into numbers and booleans; Kafka and Spark options are text."""
+    """Turn a number or a boolean back into text: YAML parses `9092` and `true`, while Kafka and Spark take text."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int | float) else value
@@ -36,6 +38,7 @@ OptionText: TypeAlias = Annotated[str | SecretStr, BeforeValidator(_text)]
 
 
 def topic_name(name: str) -> str:
+    """Check a topic name. Raises ValueError."""
     if re.fullmatch(r"[A-Za-z0-9._-]{1,249}", name) is None:
         raise ValueError("a topic's name is made of letters, digits, dots, hyphens and underscores")
     return name
@@ -59,7 +62,7 @@ Duration: TypeAlias = Annotated[timedelta, BeforeValidator(_duration)]
 
 
 def as_model(model: type[BaseModel], value: object) -> BaseModel:
-    """One alternative of a union, chosen by us: pydantic would report the faults of all of them."""
+    """Validate ``value`` as this alternative of a union. Pydantic would report the errors of all alternatives."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -70,7 +73,10 @@ def as_model(model: type[BaseModel], value: object) -> BaseModel:
 
 
 def word_or_options(value: object, words: Sequence[str], model: type[Options], *, write: str) -> object:
-    """``write``: how it is written, for whom has given neither one of these words nor a mapping."""
+    """Return one of ``words`` as it is, and a mapping as ``model``.
+
+    ``write`` says in the error what to write. Raises ValueError for any other value.
+    """
     if isinstance(value, Mapping):
         return as_model(model, value)
     if value not in words:
@@ -79,6 +85,7 @@ def word_or_options(value: object, words: Sequence[str], model: type[Options], *
 
 
 def dotted(path: tuple[str | int, ...]) -> str:
+    """The path of an option as text: ``sinks[0].path``."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
@@ -86,7 +93,7 @@ def dotted(path: tuple[str | int, ...]) -> str:
 
 
 def in_clear(options: Mapping[str, Any]) -> dict[str, Any]:
-    """To be handed on, never printed."""
+    """Unwrap the secrets, to pass the options on. Never print the result."""
     return {name: _in_clear(value) for name, value in options.items()}
 
 
@@ -99,10 +106,11 @@ def _in_clear(value: Any) -> Any:
 
 
 def no_literal_secrets(options: Mapping[str, str | SecretStr]) -> Mapping[str, str | SecretStr]:
+    """Check that secrets come from the environment or a file. Raises ValueError."""
     for name, value in options.items():
         if SECRET.search(name) and value and not isinstance(value, SecretStr):
             raise ValueError(
-                f"{name}: a secret that stands in a file is copied with it, into version control too; write "
+                f"{name}: a secret in a file is copied with it, also into version control; write "
                 "${env:NAME} or ${file:/path}"
             )
     return options

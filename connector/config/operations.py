@@ -1,4 +1,4 @@
-"""The options of what is around a run: who is told of it, and the upkeep of what it leaves."""
+"""The options for monitoring a run and for maintaining its tables."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from connector.config.registry import Secret, without_credentials
 
 
 class Pushgateway(Options):
+    """A Prometheus Pushgateway, and how to log in."""
+
     url: Text
-    """Where it is, as http://pushgateway:9091."""
+    """The Pushgateway's URL, as http://pushgateway:9091."""
     username: OptionText | None = None
-    """With ``password``."""
+    """The user name for basic authentication. Needs ``password``."""
     password: Secret | None = None
-    """As ${env:NAME} or ${file:/path} only."""
+    """The password. Only as ${env:NAME} or ${file:/path}."""
 
     @field_validator("url")
     @classmethod
@@ -27,7 +29,7 @@ class Pushgateway(Options):
     @model_validator(mode="after")
     def _one_login(self) -> Pushgateway:
         if (self.username is None) != (self.password is None):
-            raise ValueError("username and password belong together")
+            raise ValueError("give username and password together")
         return self
 
 
@@ -36,26 +38,33 @@ def _as_gateway(value: object) -> object:
 
 
 class MetricsOptions(Options):
+    """How Prometheus gets the metrics of a run."""
+
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
-    """Where Prometheus asks for them, at ``/metrics``."""
+    """The port where Prometheus can scrape the metrics, at ``/metrics``."""
     host: Text = "127.0.0.1"
-    """The address that is listened on. In a container: 0.0.0.0."""
+    """The address to listen on. In a container write 0.0.0.0."""
     push: Annotated[Pushgateway | None, BeforeValidator(_as_gateway)] = None
-    """A Pushgateway, for runs that are over before anybody asks: its URL, or a mapping, see below."""
+    """A Pushgateway, for runs that end before Prometheus can scrape them: its URL, or a mapping, see below."""
 
     @model_validator(mode="after")
     def _to_somebody(self) -> MetricsOptions:
         if self.port is None and self.push is None:
-            raise ValueError("give port (Prometheus asks), push (a Pushgateway is told), or both")
+            raise ValueError("give port (Prometheus scrapes the run), push (the run pushes to a Pushgateway), or both")
         return self
 
 
 class Maintenance(Options):
+    """The steps of ``lakelock maintain``."""
+
     optimize: StrictBool = True
-    """Small files are put together. ``false`` where something else does it, as Databricks' predictive optimization."""
+    """Compact small files. Write ``false`` where another service does it, such as Databricks' predictive
+    optimization."""
     vacuum: StrictBool = True
-    """Files that no version needs are removed, as long as the table's ``delta.deletedFileRetentionDuration`` says."""
+    """Remove files that no version needs any more. The table's ``delta.deletedFileRetentionDuration`` says how long to
+    keep them."""
     leftovers: StrictBool = True
-    """Of several sinks: rows that were staged, and uploads that were begun, for epochs that nobody will commit."""
+    """Remove staged rows and unfinished uploads of epochs that will never be committed. With several sinks only."""
     keep_entries: Annotated[Duration, Field(ge=timedelta(days=1))] = timedelta(days=30)
-    """Of the coordinator's log: ``lakelock history`` and ``snapshot`` go back that far. The last two epochs stay."""
+    """How long to keep entries of the coordinator log. ``lakelock history`` and ``snapshot`` can't go back further.
+    The last two epochs are always kept."""

@@ -1,4 +1,4 @@
-"""``--set OPTION=VALUE``: options of a pipeline file, changed for one command. What differs from place to place."""
+"""``--set OPTION=VALUE``: change options of a pipeline file for one command, as for one environment."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from sinks.errors import ConfigurationError
 
 _PART = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
 _KEYS_WITH_DOTS = (["source", "kafka"], ["spark"])
-"""Options of Kafka and Spark have dots in their names."""
+"""Mappings whose keys contain dots: the options of Kafka and Spark."""
 
 
 def overridden(document: dict[Any, Any], overrides: Sequence[str], *, origin: str) -> dict[Any, Any]:
-    """The document with ``sinks[0].path=...`` carried out, in their order. A value is YAML; none leaves the option out.
+    """Apply overrides such as ``sinks[0].path=...`` to the document, in their order, and return it.
 
-    Mappings on the way are made, members of lists aren't. Raises ConfigurationError.
+    A value is YAML. An empty value removes the option. Missing mappings on the way are created, missing list members
+    aren't. Raises ConfigurationError.
     """
     for override in overrides:
         option, equals, text = override.partition("=")
@@ -38,7 +39,7 @@ def overridden(document: dict[Any, Any], overrides: Sequence[str], *, origin: st
 
 
 def _parts(option: str) -> list[str | int]:
-    """``sinks[0].path`` -> sinks, 0, path. Empty where it isn't written so."""
+    """Split ``sinks[0].path`` into sinks, 0, path. Returns an empty list for any other notation."""
     parts: list[str | int] = []
     at = 0
     while at < len(option):

@@ -1,4 +1,4 @@
-"""The options that say how often records are read, and how many at once."""
+"""The options that set how often a run reads, how many records an epoch has, and how often it retries."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from connector.config.kinds import Duration, Options, word_or_options
 
 
 class Interval(Options):
+    """Start a round of epochs at this interval."""
+
     interval: Duration
 
     @field_validator("interval")
@@ -23,12 +25,13 @@ class Interval(Options):
 
 
 class Latency(Options):
-    """Again and again, as seldom as lets every record be committed within this time of its arrival in Kafka."""
+    """Start epochs as seldom as possible, while each record is committed within ``target_latency`` of its arrival."""
 
     target_latency: Annotated[Duration, Field(gt=timedelta(0))]
 
 
 def as_trigger(value: object) -> object:
+    """Read the option ``trigger``. Raises ValueError."""
     model = Latency if isinstance(value, Mapping) and "target_latency" in value else Interval
     return word_or_options(
         value,
@@ -39,25 +42,35 @@ def as_trigger(value: object) -> object:
 
 
 class EpochBound(Options):
+    """The limits of an epoch."""
+
     max_records: Annotated[int, Field(ge=1)] = 2_000_000
-    """Of one commit; the topics' partitions share it fairly."""
+    """The largest number of records in an epoch, which is one commit. Partitions share it fairly, so none is left
+    behind."""
     max_bytes: Annotated[int, Field(ge=1)] | None = None
-    """Of keys and values, as they are in Kafka's records: uncompressed."""
+    """The largest size of an epoch in bytes: keys and values, uncompressed. It is an estimate from the next few
+    records, and so may be exceeded slightly. No limit by default."""
     target_duration: Annotated[Duration, Field(gt=timedelta(0))] | None = None
-    """Epochs grow and shrink to take about that long, within the bounds."""
+    """How long an epoch should take. Its number of records grows and shrinks towards that time, within ``max_records``
+    and ``max_bytes``. By default every epoch may use the limits in full."""
 
 
 class Retry(Options):
+    """How long to retry after transient failures."""
+
     attempts: Annotated[int, Field(ge=1)] = 5
-    """Of what failed and may pass (a broker, a store, an executor that is away), one after the other, with no epoch in
-    between; 1: any failure stops the run."""
+    """How many consecutive transient failures to tolerate (a broker, an object store or an executor is unavailable).
+    The run fails with the last of them. A committed epoch resets the count. 1: the first failure stops the run."""
     longest_wait: Annotated[Duration, Field(gt=timedelta(0))] = timedelta(minutes=1)
-    """Between two of them: it begins with a second, and doubles."""
+    """The longest wait between two attempts. The wait starts at 1 second and doubles with each failure."""
 
 
 class EveryRecords(Options):
+    """Commit offsets after this number of records."""
+
     records: Annotated[int, Field(ge=1)]
 
 
 def as_commit_every(value: object) -> object:
+    """Read the option ``commit_every``. Raises ValueError."""
     return word_or_options(value, ("batch", "record"), EveryRecords, write="batch, record or {records: 100}")

@@ -1,4 +1,4 @@
-"""The options of a pipeline file, but for its source and its sinks."""
+"""All options of a pipeline file except those of its source and its sinks."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ from sinks.spark.schema_changes import OnNewColumn
 
 
 class DeadLetters(DeltaPlace):
-    """A table for records that aren't right, or a topic of the source's Kafka. ``max_share``: of an epoch's records;
-    more stop the run."""
+    """Where to store dead letters: a Delta table, or a topic in the source's Kafka cluster."""
 
     topic: Annotated[Text, AfterValidator(topic_name)] | None = None
-    """Or a topic of the source's Kafka, where a crash may leave a letter twice."""
+    """A topic in the source's Kafka cluster, instead of a table. After a crash a dead letter may be there twice."""
     max_share: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Of an epoch's records: more bad ones stop the run."""
+    """The largest share of bad records in an epoch, above 0 up to 1. Beyond it the run stops. No limit by default."""
 
     @property
     def place(self) -> str:
+        """The path, table or ``kafka:<topic>``."""
         return super().place if self.topic is None else f"kafka:{self.topic}"
 
     @model_validator(mode="after")
@@ -69,7 +69,7 @@ _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`]|``)*`|--[^
 
 
 def _transform(sql: str | None) -> str | None:
-    """One SELECT, row by row: what else a query can do depends on where the epochs are cut, or loses records."""
+    """Allow one row-by-row SELECT only: other queries would depend on where epochs begin and end, or lose records."""
     if sql is None:
         return None
     words = re.findall(r"\w+", _QUOTED.sub(" ", sql).upper())
@@ -78,8 +78,8 @@ def _transform(sql: str | None) -> str | None:
     for word in _NOT_ROW_BY_ROW:
         if word in words:
             raise ValueError(
-                f"{word} can't be used: a transform works row by row, or its result would depend on where the epochs "
-                "are cut. To group records, use a delta_aggregate sink"
+                f"{word} can't be used: a transform must work row by row, or its result would depend on where epochs "
+                "begin and end. To group records, use a delta_aggregate sink"
             )
     return sql
 
@@ -90,59 +90,61 @@ _SHAPING = {
 
 
 class PipelineConfig(Options):
-    """One pipeline file. ``lakelock init`` writes a commented one."""
+    """The options of one pipeline file. ``lakelock init`` writes a file with comments to start from."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9_-]+$", max_length=200)]
-    """Unique per table, and not to be changed later: Delta's ``txnAppId``. Lower-case letters, digits, _ and -."""
+    """Unique per table, and never to be changed: Delta stores it as ``txnAppId``. Lower-case letters, digits, _, -."""
     delivery: Delivery = "transactional"
-    """What a crash may cost: docs/guarantees.md. ``transactional``: every record exactly once."""
+    """What a crash may cost: docs/guarantees.md. With ``transactional`` nothing: every record counts exactly once."""
     commit_every: Annotated[Literal["batch", "record"] | EveryRecords, BeforeValidator(as_commit_every)] = "batch"
-    """With ``manual_commit`` and ``idempotent``: after which part of a batch its offsets are committed."""
+    """How often ``manual_commit`` and ``idempotent`` commit offsets: per batch, per record, or per {records: 100}."""
     source: Source
-    """What is read, see below."""
+    """The topics to read, and how to connect to Kafka. See below."""
     value: FormatOptions
-    """The format of Kafka's values, see below."""
+    """The format of the Kafka values. See below."""
     key: FormatOptions | None = None
-    """The format of Kafka's keys: one column more, ``_key``."""
+    """The format of the Kafka keys. The decoded key becomes the column ``_key``. Keys are not stored by default."""
     headers: StrictBool = False
-    """Kafka's headers in a column ``_headers``."""
+    """Store the Kafka headers in a column ``_headers``."""
     require: Text | None = None
-    """SQL that is true of every record that is right; a null is not true."""
+    """A SQL condition that every record must meet. A record for which it is false or null is a bad record."""
     on_bad_record: Literal["fail", "dead_letter"] = "fail"
-    """A record that isn't right stops the run, or is set aside whole, in ``dead_letters``."""
+    """What to do with a bad record: ``fail`` stops the run, ``dead_letter`` writes it to ``dead_letters``."""
     on_foreign_delete: Literal["allow", "stop"] = "allow"
-    """Whether a run goes on after somebody else's DELETE, UPDATE or MERGE in the table. ``lakelock verify`` names them
-    either way. A table that was replaced as a whole always stops the run."""
+    """Whether a run continues (``allow``) or stops after another writer's DELETE, UPDATE or MERGE. ``lakelock verify``
+    lists these commits either way. A run always stops when the table was replaced as a whole."""
     on_new_column: OnNewColumn | None = None
-    """What becomes of columns that records have and the table lacks. Left out: what ``value`` declares has to be in the
-    table, and of what it doesn't nothing is wanted."""
+    """What to do with columns that the records have and the table lacks: ``add`` them to the table, ``ignore`` them, or
+    ``fail``. By default a column that ``value`` declares must be in the table. Other fields of the records are then
+    ignored, except with a registry's latest schema, where they make a bad record."""
     epoch: EpochBound = EpochBound()
-    """How much one commit takes, see below."""
+    """The size of an epoch, which is one commit. See below."""
     trigger: Annotated[Literal["available_now"] | Interval | Latency, BeforeValidator(as_trigger)] = "available_now"
-    """``available_now``: all that was there at the start, then exit. Else again and again: {interval: 10 seconds}, or
-    {target_latency: 30 seconds}, as seldom as lets every record be committed that soon after Kafka had it."""
+    """When to read. ``available_now`` reads the records that are in Kafka at the start, then exits. {interval: 10
+    seconds} starts a round of epochs at this interval until the run is stopped. {target_latency: 30 seconds} commits as
+    seldom as possible, while every record is committed within this time after its arrival in Kafka."""
     retry: Retry = Retry()
-    """What is tried again before a run fails, see below."""
+    """How often to retry after transient failures. See below."""
     event_time: Text | None = None
-    """A TIMESTAMP column, of which each commit keeps the smallest and the largest: for ``lakelock rewind``."""
+    """A TIMESTAMP column whose range each commit stores, for ``lakelock rewind``. By default Kafka's timestamp."""
     transform: Annotated[Text | None, AfterValidator(_transform)] = None
-    """One SELECT ... FROM records, row by row, before the sinks."""
+    """One SELECT ... FROM records that is applied row by row, before the sinks."""
     sinks: tuple[SinkOptions, ...]
-    """Where records go, see below. Several move together, and need a ``coordinator``."""
+    """The tables, objects and topics to write. See below. Several sinks commit together, and need a ``coordinator``."""
     coordinator: DeltaPlace | None = None
-    """{path: ...} or {table: ...} of the log of two-phase commit, a small Delta table."""
+    """Where the coordinator log is: {path: ...} or {table: ...}. Required unless the only sink is a Delta table."""
     dead_letters: DeadLetters | None = None
-    """Where records go that aren't right, or come too late, see below."""
+    """Where to store dead letters: bad records, and late records of a window with ``late: dead_letter``. See below."""
     metrics: MetricsOptions | None = None
-    """What Prometheus is told while a run goes on, see below."""
+    """Prometheus metrics of a run. Off by default. See below."""
     maintain: Maintenance = Maintenance()
-    """What ``lakelock maintain`` does, see below."""
+    """Which steps ``lakelock maintain`` carries out. See below."""
     traces: StrictBool = False
-    """An OpenTelemetry trace of every epoch, sent to ``OTEL_EXPORTER_OTLP_ENDPOINT``. Needs ``lakelock[telemetry]``."""
+    """Send an OpenTelemetry trace of every epoch to ``OTEL_EXPORTER_OTLP_ENDPOINT``. Needs ``lakelock[telemetry]``."""
     lineage: StrictBool = False
-    """OpenLineage events of every run, sent to ``OPENLINEAGE_URL``. Needs ``lakelock[telemetry]``."""
+    """Send OpenLineage events of every run to ``OPENLINEAGE_URL``. Needs ``lakelock[telemetry]``."""
     spark: Mapping[str, OptionText] = Field(default_factory=dict)
-    """Spark's settings for a session of Lakelock's own: docs/spark.md. Where one is active, it is used as it is."""
+    """Settings for the Spark session that Lakelock starts: docs/spark.md. Ignored where a session is active already."""
 
     @field_validator("spark")
     @classmethod
@@ -153,27 +155,27 @@ class PipelineConfig(Options):
     @classmethod
     def _fit_together(cls, sinks: tuple[SinkOptions, ...]) -> tuple[SinkOptions, ...]:
         if not sinks:
-            raise ValueError("is empty: name at least one")
+            raise ValueError("is empty: name at least one sink")
         places = [sink.place for sink in sinks]
         for place in places:
             if places.count(place) > 1:
-                raise ValueError(f"two of them write to {place}: give each a place of its own")
+                raise ValueError(f"two sinks write to {place}: give each sink its own place")
         if sum(isinstance(sink, DeltaAggregateSink) and sink.window is not None for sink in sinks) > 1:
-            raise ValueError("one of them may have a window: a pipeline has one event time, hence one watermark")
+            raise ValueError("only one sink may have a window: a pipeline has one event time, and so one watermark")
         if sum(isinstance(sink, KafkaTopicSink) for sink in sinks) > 1:
-            raise ValueError("one kafka_topic per pipeline: its transactions bear the pipeline's name")
+            raise ValueError("only one kafka_topic per pipeline: its transactional id is the pipeline's name")
         return sinks
 
     @model_validator(mode="after")
     def _move_together(self) -> PipelineConfig:
-        """One commit can't hold several sinks."""
+        """Require a coordinator and transactional delivery for sinks that don't fit into one commit."""
         if any(isinstance(sink, KafkaTopicSink) and sink.topic in self.source.topics for sink in self.sinks):
             raise ValueError(
-                "sinks: a kafka_topic that is one of source.topics would feed the pipeline with its own rows"
+                "sinks: a kafka_topic must not be one of source.topics: the pipeline would read its own rows"
             )
         places = [sink.place for sink in self.sinks] + ([self.dead_letters.place] if self.dead_letters else [])
         if self.coordinator is not None and self.coordinator.place in places:
-            raise ValueError("coordinator: is a table of the pipeline's already; give its log another path")
+            raise ValueError("coordinator: this table is already in use by the pipeline; give the log another path")
         if not self.two_phase:
             return self
         what = "several sinks" if len(self.sinks) > 1 else f"a sink of type {self.sinks[0].type}"
@@ -184,7 +186,7 @@ class PipelineConfig(Options):
             )
         if self.delivery != "transactional":
             raise ValueError(
-                f"delivery: {self.delivery} is for one Delta table; {what} move together with delivery: transactional"
+                f"delivery: {self.delivery} works with one Delta table only; {what} need delivery: transactional"
             )
         return self
 
@@ -198,12 +200,12 @@ class PipelineConfig(Options):
         ]
         if self.on_new_column in ("add", "ignore") and fixed:
             raise ValueError(
-                f"on_new_column: {self.on_new_column} isn't for {fixed[0]}, whose columns don't follow the records'; "
-                "write fail, or take it out"
+                f"on_new_column: {self.on_new_column} doesn't work with {fixed[0]}, whose columns don't follow the "
+                "records' columns; write fail, or remove the option"
             )
         patched = any(isinstance(sink, DeltaUpsertSink) and sink.ignore_null_updates is True for sink in self.sinks)
         if self.on_new_column == "add" and patched:
-            raise ValueError("ignore_null_updates: true doesn't go with on_new_column: add; name the columns")
+            raise ValueError("ignore_null_updates: true doesn't work with on_new_column: add; list the columns instead")
         return self
 
     @model_validator(mode="after")
@@ -211,18 +213,18 @@ class PipelineConfig(Options):
         if self.merged_on_read is None:
             return self
         why = {
-            f"delivery: {self.delivery} keeps no position in the log of changes": self.delivery != "transactional",
-            "several sinks move together by two-phase commit": self.two_phase,
-            f"on_new_column: {self.on_new_column} changes the table, and the log of changes not": (
+            f"delivery: {self.delivery} keeps no position in the change log": self.delivery != "transactional",
+            "several sinks commit by two-phase commit": self.two_phase,
+            f"on_new_column: {self.on_new_column} changes the table, but not the change log": (
                 self.on_new_column in ("add", "ignore")
             ),
-            "source.on_recreated_topic renames topics in the table, and not in the log of changes": (
+            "source.on_recreated_topic renames topics in the table, but not in the change log": (
                 self.source.takes_recreated
             ),
         }
         for reason, given in why.items():
             if given:
-                raise ValueError(f"merge: on_read isn't for this pipeline: {reason}. Write merge: on_write")
+                raise ValueError(f"merge: on_read doesn't work with this pipeline: {reason}. Write merge: on_write")
         return self
 
     @model_validator(mode="after")
@@ -238,33 +240,33 @@ class PipelineConfig(Options):
                 if given:
                     raise ValueError(
                         f"{option} needs delivery: transactional; with {self.delivery} a consumer group decides what "
-                        "is read next"
+                        "to read next"
                     )
         if isinstance(self.source.topics, TopicPattern) and any(
             isinstance(each, KafkaTopicSink) for each in self.sinks
         ):
             raise ValueError(
-                "source.topics: a pattern doesn't go with a kafka_topic: its transactions commit the offsets of every "
-                "topic that was ever read, and Kafka takes none of one that is gone. Name the topics"
+                "source.topics: a pattern doesn't work with a kafka_topic, whose transactions commit the offsets of "
+                "every topic ever read: Kafka refuses the offsets of a deleted topic. Name the topics"
             )
         if self.source.takes_recreated:
             if self.two_phase:
                 raise ValueError(
-                    "source.on_recreated_topic is for one Delta table, where the position changes in the "
-                    "same commit as the rows. Write the new topic to new places"
+                    "source.on_recreated_topic works with one Delta table only, where position and rows change in the "
+                    "same commit. Write the new topic to new places"
                 )
             sink = self.sinks[0]
             if isinstance(sink, DeltaHistorySink) and sink.sequence_by is None:
                 raise ValueError(
-                    "source.on_recreated_topic needs a sequence_by in a delta_history: without, its versions "
-                    "begin and end at offsets, and those of the new topic start over. Write it to a new table"
+                    "source.on_recreated_topic needs sequence_by in a delta_history: without it, versions begin and "
+                    "end at offsets, and the new topic's offsets start over. Write the new topic to a new table"
                 )
         return self
 
     @model_validator(mode="after")
     def _rows_have_no_bytes(self) -> PipelineConfig:
         if isinstance(self.key, RowsFormat):
-            raise ValueError("key: format: rows is for value, which then takes the place of both")
+            raise ValueError("key: format: rows is allowed for value only, where it covers both value and key")
         if not self.of_rows:
             return self
         for option, given in {
@@ -276,8 +278,7 @@ class PipelineConfig(Options):
         }.items():
             if given:
                 raise ValueError(
-                    f"{option}: doesn't go with value: {{format: rows}}, whose rows your own query has made of Kafka's "
-                    "records; take it out"
+                    f"{option}: doesn't work with value: {{format: rows}}, whose rows your own query makes; remove it"
                 )
         return self
 
@@ -287,8 +288,8 @@ class PipelineConfig(Options):
             registry = getattr(getattr(self, option), "registry", None)
             if registry is not None and isinstance(self.source.topics, TopicPattern) and not registry.names_schemas:
                 raise ValueError(
-                    f"{option}.registry: source.topics is a pattern: say whose schemas its topics have, with subject, "
-                    "or glue.schema"
+                    f"{option}.registry: source.topics is a pattern, so the schema can't be found by the topic's name: "
+                    "give subject, or glue.schema"
                 )
         return self
 
@@ -303,95 +304,97 @@ class PipelineConfig(Options):
         if self.on_bad_record == "dead_letter" and self.dead_letters is None:
             raise ValueError("on_bad_record: dead_letter needs a place: dead_letters: {path: ...}")
         if self.dead_letters is not None and not late and self.on_bad_record == "fail":
-            raise ValueError("dead_letters: nothing would get there: write on_bad_record: dead_letter, or take it out")
+            raise ValueError("dead_letters: is never used: write on_bad_record: dead_letter, or remove dead_letters")
         topic = self.dead_letters.topic if self.dead_letters else None
         if topic and (topic in self.source.topics or any(f"kafka:{topic}" == sink.place for sink in self.sinks)):
             raise ValueError(
-                f"dead_letters.topic: {topic} is a topic of the pipeline's own, which would take its letters for "
-                "records; give another name"
+                f"dead_letters.topic: {topic} is also a topic of the source or a sink, where dead letters would be "
+                "taken for records; give another name"
             )
         if self.dead_letters and any(self.dead_letters.place == sink.place for sink in self.sinks):
-            raise ValueError("dead_letters: is the sink's own table; give another path")
+            raise ValueError("dead_letters: is the table of a sink; give another path")
         if late and self.delivery != "transactional":
-            raise ValueError("window.late: dead_letter needs delivery: transactional, which keeps the watermark")
+            raise ValueError("window.late: dead_letter needs delivery: transactional, which stores the watermark")
         if self.delivery == "idempotent" and any(isinstance(sink, DeltaAppendSink) for sink in self.sinks):
             raise ValueError(
-                "delivery: idempotent needs a sink that can ignore what it holds already, by key and offset; "
+                "delivery: idempotent needs a sink that recognizes rows it already has, by key and offset; "
                 "delta_append adds every row it is given. Write delivery: transactional, or use delta_upsert"
             )
         if self.commit_every != "batch" and self.delivery not in ("manual_commit", "idempotent"):
             raise ValueError(
-                f"commit_every: is for delivery: manual_commit and idempotent; with {self.delivery} "
-                + ("the client commits on its own clock" if self.delivery == "auto_commit" else "an epoch is a commit")
-                + ". Take it out"
+                f"commit_every: works with delivery: manual_commit and idempotent; with {self.delivery} "
+                + ("the client commits at intervals" if self.delivery == "auto_commit" else "an epoch is a commit")
+                + ". Remove the option"
             )
         return self
 
     @property
     def two_phase(self) -> bool:
-        """One Delta table takes rows and offsets in one commit; all else needs the coordinator."""
+        """Whether two-phase commit is needed. Only a single Delta table stores rows and offsets in one commit."""
         return len(self.sinks) > 1 or not isinstance(self.sinks[0], DeltaPlace)
 
     @property
     def reads_headers(self) -> bool:
-        """Kafka's headers: for the table, or because a dead letter keeps them."""
+        """Whether to read the Kafka headers: for the table, or because dead letters store them."""
         return self.headers or self.dead_letters is not None
 
     @property
     def of_rows(self) -> bool:
-        """Whether records come as rows of the user's own query: of one record there may be several."""
+        """Whether the input is rows of the user's own query. One record may give several rows."""
         return isinstance(self.value, RowsFormat)
 
     @property
     def merged_on_read(self) -> MergedSink | None:
-        """The sink whose epochs are appended to a log of changes; None: there is none."""
+        """The sink with ``merge: on_read``, whose epochs are appended to a change log. None if there is none."""
         found = (sink for sink in self.sinks if isinstance(sink, MergedSink) and sink.merge == "on_read")
         return next(found, None)
 
     @property
     def shape(self) -> str:
-        """A hash of what shapes the rows: the same file gives the same rows of the same records."""
+        """A hash of the options that shape the rows. Two files with the same hash make the same rows of a record."""
         shaping = self.model_dump_json(include=_SHAPING)
         return hashlib.sha256(shaping.encode()).hexdigest()[:16]
 
     def alone(self, index: int) -> PipelineConfig:
-        """As if this sink were the only one."""
+        """A copy of this configuration with ``sinks[index]`` as its only sink."""
         return self.model_copy(update={"sinks": (self.sinks[index],)})
 
     @property
     def interval(self) -> timedelta | None:
-        """Between the starts of two rounds; None: one round, of what is there."""
+        """The time between the starts of two rounds. None with ``available_now``, which has one round."""
         if self.target_latency is not None:
             return Pace(self.target_latency).poll
         return self.trigger.interval if isinstance(self.trigger, Interval) else None
 
     @property
     def target_latency(self) -> timedelta | None:
+        """The longest time from arrival to commit, if ``trigger`` sets one."""
         return self.trigger.target_latency if isinstance(self.trigger, Latency) else None
 
     @property
     def clock(self) -> str | None:
-        """The column with the records' event time; None: nobody asks for it."""
+        """The column with the event time of the records. None if no option names one."""
         windows = [sink.window for sink in self.sinks if isinstance(sink, DeltaAggregateSink) and sink.window]
         return windows[0].time if windows else self.event_time
 
     @property
     def idle_after(self) -> timedelta:
-        """When a partition without new records is set aside from the watermark."""
+        """How long a partition may be without new records before the watermark ignores it."""
         windows = [sink.window for sink in self.sinks if isinstance(sink, DeltaAggregateSink) and sink.window]
         return windows[0].idle_after if windows else IDLE_AFTER
 
     @property
     def group(self) -> str:
-        """The consumer group: Kafka's ``group.id`` where one is given, else the pipeline's name."""
+        """The consumer group: ``group.id`` of ``source.kafka``, by default the pipeline's name."""
         return self.source.kafka_options.get("group.id") or self.name
 
     @property
     def on_s3(self) -> bool:
-        """Whether Spark needs S3A for its tables."""
+        """Whether any table of the pipeline is at an ``s3a://`` path, so that Spark needs S3A."""
         tables = [*self.sinks, self.dead_letters, self.coordinator]
         return any(isinstance(each, DeltaPlace) and each.place.startswith("s3a://") for each in tables)
 
     @property
     def spark_options(self) -> dict[str, str]:
+        """Settings of the Spark session, with secrets in clear text. Never print them."""
         return in_clear(self.spark)

@@ -1,6 +1,6 @@
-"""Every option of a pipeline file, as a page: ``python -m connector.config.reference > docs/options.md``.
+"""Writes the reference page of all options: ``python -m connector.config.reference > docs/options.md``.
 
-Names, kinds and defaults are those of the models; what an option means is the text below its field.
+Names, types and defaults come from the models. The description of an option is the string below its field.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SECTIONS: Mapping[str, type[BaseModel]] = {
     "`format: string`": formats.StringFormat,
     "`format: bytes`": formats.BytesFormat,
     "`format: rows`": formats.RowsFormat,
-    "`registry`: Confluent's, and those that speak like it": registry.ConfluentRegistry,
+    "`registry`, with Confluent's API": registry.ConfluentRegistry,
     "`registry: {glue: ...}`": registry.GlueOptions,
     "`epoch`": pacing.EpochBound,
     "`retry`": pacing.Retry,
@@ -35,14 +35,14 @@ _SECTIONS: Mapping[str, type[BaseModel]] = {
     "`type: delta_upsert`": sinks.DeltaUpsertSink,
     "`type: delta_history`": sinks.DeltaHistorySink,
     "`type: delta_aggregate`": sinks.DeltaAggregateSink,
-    "`window`, of a `delta_aggregate`": sinks.Window,
-    "`fold`, with `merge: on_read`": sinks.Fold,
+    "`window` of a `delta_aggregate`": sinks.Window,
+    "`fold` with `merge: on_read`": sinks.Fold,
     "`type: s3_objects`": sinks.S3ObjectsSink,
     "`type: kafka_topic`": sinks.KafkaTopicSink,
     "`type: custom`": sinks.CustomSink,
     "`dead_letters`": pipeline.DeadLetters,
     "`metrics`": operations.MetricsOptions,
-    "`push`, of `metrics`": operations.Pushgateway,
+    "`push` of `metrics`": operations.Pushgateway,
     "`maintain`": operations.Maintenance,
 }
 _KINDS: Mapping[object, str] = {
@@ -58,13 +58,14 @@ _KINDS: Mapping[object, str] = {
 }
 _INTRODUCTION = """# Options
 
-Made from the models that check a pipeline file: `make docs`. `lakelock init` writes a commented file to start from, and
-`lakelock check` names every fault of one. A duration is a number and a unit: `10 seconds`, `5 minutes`, `1 hour`,
-`7 days`. Any value may hold `${env:NAME}` or `${file:/path}`.
+Every option of a pipeline file, generated from the models that check it (`make docs`). `lakelock init` writes a file
+with comments to start from, and `lakelock check` reports every error in a file at once. A duration is a number and a
+unit: `10 seconds`, `5 minutes`, `1 hour`, `7 days`. Any value may contain `${env:NAME}` or `${file:/path}`.
 """
 
 
 def page() -> str:
+    """The reference page in Markdown."""
     return "\n".join([_INTRODUCTION, *(line for title, model in _SECTIONS.items() for line in _section(title, model))])
 
 
@@ -77,7 +78,7 @@ def _section(title: str, model: type[BaseModel]) -> Iterator[str]:
 
 
 def meaning(model: type[BaseModel], name: str) -> str:
-    """The text below the field, in the class that has it. Raises LookupError where there is none."""
+    """The description of an option: the string below its field. Raises LookupError where there is none."""
     for owner in model.__mro__:
         if name in inspect.get_annotations(owner):
             (tree,) = ast.parse(inspect.getsource(owner)).body
@@ -85,7 +86,7 @@ def meaning(model: type[BaseModel], name: str) -> str:
             found = _texts(tree)
             if name in found:
                 return " ".join(found[name].replace("``", "`").split())
-    raise LookupError(f"{model.__name__}.{name}: say below the field what it means")
+    raise LookupError(f"{model.__name__}.{name}: write its description below the field")
 
 
 def _texts(of: ast.ClassDef) -> dict[str, str]:

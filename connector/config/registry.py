@@ -1,4 +1,4 @@
-"""Where the schemas of Avro records are: a schema registry, Confluent's or AWS Glue's."""
+"""The options of ``registry``: a schema registry with a Confluent API, or AWS Glue's."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_v
 from connector.config.kinds import Options, OptionText, Text, as_model
 
 REFERENCED_SECRETS = ("username", "password", "token")
-"""Options of a registry that stay wrapped when they come from ``${env:}`` or ``${file:}``."""
+"""Registry options that stay wrapped as secrets when they come from ``${env:}`` or ``${file:}``."""
 
 
 def _referenced(value: object) -> object:
     if isinstance(value, str):
         raise ValueError(
-            "a secret doesn't belong in a pipeline file, which is kept, copied and shown: write ${env:NAME} or "
+            "a secret must not be written in a pipeline file, which is stored, copied and shown: write ${env:NAME} or "
             "${file:/path}"
         )
     return value
@@ -28,9 +28,10 @@ Secret: TypeAlias = Annotated[SecretStr, BeforeValidator(_referenced)]
 
 
 def without_credentials(url: str) -> str:
+    """Check a URL, and return it without a final slash. Raises ValueError."""
     parts = urlsplit(url)
     if parts.username is not None or parts.password is not None:
-        raise ValueError("credentials don't belong in it: give username and password beside it")
+        raise ValueError("a URL must not contain credentials: give username and password beside it")
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise ValueError("write a URL as in https://schemas.example.com:8081")
     return url.rstrip("/")
@@ -41,24 +42,25 @@ def _urls(value: object) -> object:
 
 
 class ConfluentRegistry(Options):
-    """Confluent's REST API, which Karapace, Apicurio and Redpanda speak too."""
+    """A registry with Confluent's REST API: Confluent's, Karapace, Apicurio or Redpanda."""
 
     url: Annotated[tuple[Text, ...], BeforeValidator(_urls), Field(min_length=1)]
-    """Where it is. Several: each is tried when the one before doesn't answer."""
+    """The registry's URL, or a list of URLs. Each is tried when the one before doesn't answer."""
     username: OptionText | None = None
-    """With ``password``."""
+    """The user name for basic authentication. Needs ``password``."""
     password: Secret | None = None
-    """As ${env:NAME} or ${file:/path} only."""
+    """The password. Only as ${env:NAME} or ${file:/path}."""
     token: Secret | None = None
-    """A bearer's, as ${env:NAME} or ${file:/path} only."""
+    """A bearer token, instead of a user name. Only as ${env:NAME} or ${file:/path}."""
     ca: Text | None = None
-    """Path of a PEM file with the authorities to trust, instead of the public ones."""
+    """The path of a PEM file with the certificate authorities to trust. By default the public ones."""
     subject: Text | None = None
-    """Whose schemas they are, where it isn't the topic's name with ``-key`` or ``-value``."""
+    """The subject of the schemas. By default the topic's name with ``-key`` or ``-value``. Required if ``topics`` is a
+    pattern."""
 
     @property
     def names_schemas(self) -> bool:
-        """Whatever the topic is called."""
+        """Whether a subject is given, so that the topic's name isn't needed."""
         return self.subject is not None
 
     @field_validator("url")
@@ -70,38 +72,41 @@ class ConfluentRegistry(Options):
     @classmethod
     def _is_there(cls, ca: str | None) -> str | None:
         if ca is not None and not Path(ca).is_file():
-            raise ValueError(f"the file {ca} isn't there")
+            raise ValueError(f"the file {ca} doesn't exist")
         return ca
 
     @model_validator(mode="after")
     def _one_way_in(self) -> ConfluentRegistry:
         if (self.username is None) != (self.password is None):
-            raise ValueError("username and password belong together")
+            raise ValueError("give username and password together")
         if self.token is not None and self.username is not None:
             raise ValueError("give either username and password, or token")
         return self
 
 
 class GlueOptions(Options):
-    """Credentials come by boto3's own chain: environment, profile, web identity, the machine's role."""
+    """AWS Glue's schema registry. Credentials come from boto3: environment, profile, web identity or instance role."""
 
     registry: Text = "default-registry"
-    """Its name."""
+    """The registry's name."""
     schema_: Annotated[Text | None, Field(alias="schema")] = None
-    """Where it isn't named after the topic, as AWS's serializer does."""
+    """The schema's name. By default the topic's name, as with AWS's serializer. Required if ``topics`` is a
+    pattern."""
     region: Text | None = None
-    """AWS's; boto3's own if left out."""
+    """The AWS region. By default the one that boto3 is configured with."""
     endpoint: Text | None = None
-    """Another address, for tests."""
+    """Another endpoint URL, for tests."""
 
 
 class GlueRegistry(Options):
+    """``registry: {glue: ...}``."""
+
     glue: GlueOptions
-    """AWS Glue's, see below."""
+    """AWS Glue's schema registry. See below."""
 
     @property
     def names_schemas(self) -> bool:
-        """Whatever the topic is called."""
+        """Whether a schema name is given, so that the topic's name isn't needed."""
         return self.glue.schema_ is not None
 
 

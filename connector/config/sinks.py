@@ -1,4 +1,4 @@
-"""The options of each kind of sink."""
+"""The options of each type of sink."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ Columns: TypeAlias = Annotated[tuple[Text, ...], BeforeValidator(_one_or_more), 
 
 
 class DeltaPlace(Options):
-    """Where a table is."""
+    """Names a Delta table, by path or by table name."""
 
     path: Text | None = None
-    """A folder, relative to the working directory, or a URI."""
+    """The table's folder, relative to the working directory, or its URI. Give ``path`` or ``table``."""
     table: Text | None = None
-    """``catalog.schema.table``, instead of a path."""
+    """The table's name, ``catalog.schema.table``, instead of ``path``."""
 
     @property
     def place(self) -> str:
-        """As the user wrote it."""
+        """The path or name of the table, as the user wrote it."""
         return str(self.path or self.table)
 
     @model_validator(mode="after")
@@ -48,26 +48,32 @@ class DeltaPlace(Options):
 
 
 class DeltaAppendSink(DeltaPlace):
+    """Appends one row per record to a Delta table."""
+
     type: Literal["delta_append"]
-    """Every record, one row."""
+    """Append one row for every record."""
 
 
 class KeyedSink(DeltaPlace):
-    """What upserts and histories have in common: changes to the rows of a key, in an order. The names are those of
-    Spark's and Databricks' AUTO CDC."""
+    """The options that upserts and histories share: how records change the rows of a key, and in which order.
+
+    The names are those of AUTO CDC in Spark and Databricks.
+    """
 
     key: Columns
-    """The columns that tell rows apart."""
+    """The primary-key columns."""
     sequence_by: Text | None = None
-    """SQL that orders the updates of a key; Kafka's offset if left out, and then a key stays in its partition."""
+    """A SQL expression that orders the updates of a key. By default Kafka's offset, and then all records of a key must
+    be in one partition."""
     apply_as_deletes: Text | None = None
-    """SQL that is true of records that delete their key's row. Tombstones delete anyway."""
+    """A SQL condition. A record that meets it deletes the row of its key. Tombstones, records without a value, always
+    do."""
     column_list: Columns | None = None
-    """The columns to store; all if left out."""
+    """The columns to store. By default all."""
     except_column_list: Columns | None = None
-    """The columns not to store."""
+    """The columns not to store. By default none."""
     tombstone_retention: Duration = timedelta(days=7)
-    """How long deletes are remembered, for updates that come later and are older."""
+    """How long to remember a delete, so that an older update that arrives later doesn't bring the row back."""
 
     @field_validator("key", "column_list", "except_column_list")
     @classmethod
@@ -81,20 +87,19 @@ class KeyedSink(DeltaPlace):
         missing = [column for column in self.key if self.column_list is not None and column not in self.column_list]
         left_out = [column for column in self.key if column in (self.except_column_list or ())]
         if missing or left_out:
-            raise ValueError(f"the key's column {(missing or left_out)[0]} can't be left out of the table")
+            raise ValueError(f"the key column {(missing or left_out)[0]} must be stored in the table")
         return self
 
 
 class Fold(Options):
-    """When what was appended to the log of changes is merged into the table: after so many epochs or records, and at
-    the end of a round where the oldest change has waited for ``interval``."""
+    """When to fold, which means to merge the change log into the table. Each limit alone triggers a fold."""
 
     epochs: Annotated[int, Field(ge=1)] = 50
-    """After so many that aren't folded."""
+    """Fold when the change log holds this many epochs that aren't folded yet."""
     records: Annotated[int, Field(ge=1)] = 1_000_000
-    """After so many, by their offsets."""
+    """Fold when the change log holds this many records that aren't folded yet, counted by offsets."""
     interval: Annotated[Duration, Field(gt=timedelta(0))] | None = None
-    """At the end of a round, where the last fold is so long ago."""
+    """Also fold when this much time has passed since the last fold. Checked after each round. Off by default."""
 
 
 def _fold(value: object) -> object:
@@ -102,44 +107,49 @@ def _fold(value: object) -> object:
 
 
 class MergedSink(Options):
-    """What upserts and aggregates have in common: an epoch is merged into the table, or appended for readers to do so
-    until it is folded."""
+    """The options that upserts and aggregates share: when an epoch is merged into the table."""
 
     merge: Literal["on_write", "on_read"] = "on_write"
-    """``on_read``: epochs are appended to a log, and folded into the table now and then: docs/merge-on-read.md."""
+    """``on_write`` merges each epoch into the table. ``on_read`` appends epochs to a change log and folds the log into
+    the table now and then, which makes small epochs cheap: docs/merge-on-read.md."""
     fold: Annotated[Fold | None, BeforeValidator(_fold)] = None
-    """When, see below."""
+    """When to fold the change log. Needs ``merge: on_read``. See below."""
 
     @model_validator(mode="after")
     def _folds_what_is_merged_on_read(self) -> MergedSink:
         if self.merge == "on_write" and self.fold is not None:
-            raise ValueError("fold needs merge: on_read; on_write there is nothing to fold")
+            raise ValueError("fold needs merge: on_read; with on_write there is no change log to fold")
         return self
 
 
 class DeltaUpsertSink(KeyedSink, MergedSink):
+    """Keeps the latest row of each key in a Delta table."""
+
     type: Literal["delta_upsert"]
-    """The latest row per key."""
+    """Keep the latest row of each key."""
     stored_as_scd_type: Literal[1, "1"] = 1
-    """As in AUTO CDC."""
+    """As in AUTO CDC. Other values are refused."""
     deletes: Literal["hard", "soft"] = "hard"
-    """``soft``: a deleted row stays, with ``_deleted``."""
+    """``hard`` removes a deleted row. ``soft`` keeps it, with ``_deleted = true``."""
     apply_as_truncates: Text | None = None
-    """SQL that is true of records that delete all older rows. Needs ``sequence_by``."""
+    """A SQL condition. A record that meets it deletes all older rows of the table. Needs ``sequence_by``."""
     ignore_null_updates: StrictBool | Columns = False
-    """Whether a null leaves the column as it is: of all columns, or of these."""
+    """Whether a null in a record leaves the stored value of its column unchanged: ``true`` for all columns, or a list
+    of columns."""
 
     @model_validator(mode="after")
     def _truncates_on_write(self) -> DeltaUpsertSink:
         if self.merge == "on_read" and self.apply_as_truncates is not None:
-            raise ValueError("apply_as_truncates needs merge: on_write: a truncate is about every row of the table")
+            raise ValueError(
+                "apply_as_truncates needs merge: on_write, because a truncate affects every row of the table"
+            )
         return self
 
     @model_validator(mode="after")
     def _soft_rows(self) -> DeltaUpsertSink:
         for option in ("apply_as_truncates", "ignore_null_updates"):
             if self.deletes == "soft" and getattr(self, option) not in (None, False):
-                raise ValueError(f"{option} needs deletes: hard: a row that stays would have to tell its whole past")
+                raise ValueError(f"{option} needs deletes: hard: a soft-deleted row doesn't keep its earlier versions")
         return self
 
     @model_validator(mode="after")
@@ -153,14 +163,17 @@ class DeltaUpsertSink(KeyedSink, MergedSink):
 
 
 class DeltaHistorySink(KeyedSink):
+    """Keeps every version of a key's row in a Delta table."""
+
     type: Literal["delta_history"]
-    """Every version of a key's row (SCD type 2)."""
+    """Keep every version of a key's row (SCD type 2), with ``__START_AT`` and ``__END_AT``."""
     stored_as_scd_type: Literal[2, "2"] = 2
-    """As in AUTO CDC."""
+    """As in AUTO CDC. Other values are refused."""
     track_history_column_list: Columns | None = None
-    """A change of these columns begins a version; of others it changes the one that is there."""
+    """The columns whose changes begin a new version. A change of any other column updates the current version. By
+    default every column begins one."""
     track_history_except_column_list: Columns | None = None
-    """The same by the columns that don't."""
+    """The columns whose changes don't begin a new version, instead of ``track_history_column_list``."""
 
     @model_validator(mode="after")
     def _one_history(self) -> DeltaHistorySink:
@@ -173,22 +186,24 @@ IDLE_AFTER = timedelta(minutes=5)
 
 
 class Window(Options):
-    """``size`` alone: tumbling; with ``slide``: sliding; ``gap``: sessions."""
+    """Windows of event time: ``size`` makes tumbling windows, ``size`` and ``slide`` sliding ones, ``gap`` sessions."""
 
     time: Text = "_timestamp"
-    """The TIMESTAMP column that says in which window a record is."""
+    """The TIMESTAMP column with the event time. By default Kafka's timestamp."""
     size: Duration | None = None
-    """How long a window is."""
+    """The length of a window. Give ``size`` or ``gap``."""
     slide: Duration | None = None
-    """From one window's start to the next; ``size`` if left out."""
+    """The time between the starts of two windows, at most ``size``. By default ``size``, without overlap."""
     gap: Duration | None = None
-    """Of sessions: how long nothing comes before one is over."""
+    """The length of silence in a group that ends a session. Give ``size`` or ``gap``."""
     allowed_lateness: Duration = timedelta(0)
-    """How long after its end a window stays open."""
+    """How long a window stays open after its end. A record that comes later is late."""
     late: Literal["add", "dead_letter"] = "add"
-    """What becomes of records that come after that: added all the same, or set aside."""
+    """What to do with late records: ``add`` them to their window anyway, or write them to ``dead_letters``. Only with
+    ``dead_letter`` are the rows of closed windows final."""
     idle_after: Duration = IDLE_AFTER
-    """When a partition without new records no longer holds the others' windows open."""
+    """After this time without new records, a partition no longer holds back the watermark, and so the windows of the
+    others."""
 
     @model_validator(mode="after")
     def _one_shape(self) -> Window:
@@ -199,7 +214,7 @@ class Window(Options):
             if length is not None and length <= timedelta(0):
                 raise ValueError(f"{name} must be longer than 0 seconds")
         if self.slide is not None and (self.size is None or self.slide > self.size):
-            raise ValueError("slide needs a size, and is at most as long: else records would fall between the windows")
+            raise ValueError("slide needs size and must not exceed it, or records would fall between the windows")
         return self
 
 
@@ -208,16 +223,18 @@ def _window(value: object) -> object:
 
 
 class DeltaAggregateSink(DeltaPlace, MergedSink):
+    """Keeps one row per group in a Delta table."""
+
     type: Literal["delta_aggregate"]
-    """One row per group."""
+    """Keep one row per group."""
     group_by: Annotated[tuple[Text, ...], BeforeValidator(_one_or_more)] = ()
-    """The columns that say the group."""
+    """The columns that define a group. May be empty with a ``window``."""
     aggregates: Annotated[Mapping[str, Text], Field(min_length=1)]
-    """Column -> aggregate, as in {total: sum(amount)}: docs/derived-state.md lists them."""
+    """The aggregates to compute, column -> expression, as in {total: sum(amount)}. docs/derived-state.md lists them."""
     window: Annotated[Window | None, BeforeValidator(_window)] = None
-    """Windows of event time, see below."""
+    """Windows of event time, as part of the group. See below."""
     states: Mapping[str, Annotated[str, Field(pattern=r"^[\w.]+:\w+$")]] = Field(default_factory=dict)
-    """The user's own state types: name -> module:Class."""
+    """State types of your own, name -> module:Class: docs/extending.md."""
 
     @field_validator("group_by")
     @classmethod
@@ -227,42 +244,43 @@ class DeltaAggregateSink(DeltaPlace, MergedSink):
     @model_validator(mode="after")
     def _names(self) -> DeltaAggregateSink:
         if self.merge == "on_read" and self.window is not None:
-            raise ValueError("a window needs merge: on_write: an epoch closes windows that are in the table")
+            raise ValueError("a window needs merge: on_write, because an epoch closes windows in the table itself")
         if self.window is None and not self.group_by:
             raise ValueError("give group_by, or a window, or both")
         _distinct((*self.group_by, *(WINDOW_COLUMNS if self.window else ()), *self.aggregates))
         for name in (*self.group_by, *self.aggregates):
             if name.lower() in STATE_COLUMNS or (self.window and name.lower() in WINDOW_COLUMNS):
-                raise ValueError(f"{name} is a column of Lakelock's own; choose another name")
+                raise ValueError(f"{name} is a column that Lakelock adds; choose another name")
         return self
 
 
 class S3ObjectsSink(Options):
-    """Every record as a row of Parquet or JSON-lines objects. Credentials come by boto3's own chain."""
+    """Writes Parquet or JSON-lines objects, one row per record. Credentials come from boto3."""
 
     type: Literal["s3_objects"]
-    """Every record as a row of objects in S3."""
+    """Write objects to S3, one row per record. Credentials come from boto3."""
     url: Text
-    """Bucket and prefix, as in s3://bucket/flights."""
+    """The bucket and prefix to write to, as s3://bucket/flights."""
     format: Literal["parquet", "json_lines"] = "parquet"
-    """Of the objects."""
+    """The file format of the objects."""
     partition_by: Annotated[tuple[Text, ...], BeforeValidator(_one_or_more)] = ()
-    """Columns that make folders, as Hive has them."""
+    """The columns to partition by, in folders named as Hive names them (``day=2026-11-01/``)."""
     endpoint: Text | None = None
-    """Another store than AWS's."""
+    """The endpoint URL of a store other than AWS S3."""
     region: Text | None = None
-    """boto3's own if left out."""
+    """The AWS region. By default the one that boto3 is configured with."""
     path_style: StrictBool = False
-    """The bucket in the path, not in the host's name."""
+    """Put the bucket into the URL's path instead of the host name, as many other stores require."""
     server_side_encryption: Literal["AES256", "aws:kms"] | None = None
-    """The bucket's own if left out."""
+    """Server-side encryption of the objects. By default the bucket's setting."""
     kms_key_id: Text | None = None
-    """With ``aws:kms``."""
+    """The KMS key. Needs ``server_side_encryption: aws:kms``."""
     storage_class: Text | None = None
-    """As S3 calls it."""
+    """The S3 storage class, by S3's own name. By default the bucket's."""
 
     @property
     def place(self) -> str:
+        """The URL without a final slash."""
         return "s3://" + self.url.split("://", 1)[1].rstrip("/")
 
     @field_validator("url")
@@ -285,17 +303,18 @@ class S3ObjectsSink(Options):
 
 
 class KafkaTopicSink(Options):
-    """Every record as a message of a topic, in the Kafka cluster of the source."""
+    """Writes one message per record to a topic, in the source's Kafka cluster."""
 
     type: Literal["kafka_topic"]
-    """Every record as a message of a topic, in the source's Kafka cluster."""
+    """Write one message per record to a topic, in the source's Kafka cluster."""
     topic: Annotated[Text, AfterValidator(topic_name)]
-    """Its name; it has to be there."""
+    """The topic's name. The topic must exist."""
     key: Annotated[tuple[Text, ...], BeforeValidator(_one_or_more)] = ()
-    """The columns that make the message's key."""
+    """The columns that make up the message key. By default messages have no key."""
 
     @property
     def place(self) -> str:
+        """``kafka:<topic>``."""
         return f"kafka:{self.topic}"
 
     @field_validator("key")
@@ -305,24 +324,25 @@ class KafkaTopicSink(Options):
 
 
 class CustomSink(Options):
-    """A sink of your own: docs/extending.md."""
+    """A sink class of the user's own: docs/extending.md."""
 
     type: Literal["custom"]
-    """What a class of your own makes of every record."""
+    """Write with a sink class of your own: docs/extending.md."""
     name: Annotated[str, Field(pattern=r"^[\w.:/-]+$")]
-    """What the coordinator's log calls it: not to be changed later."""
+    """The sink's name in the coordinator log. Don't change it later."""
     sink: Annotated[str, Field(pattern=r"^[\w.]+:\w+$")]
-    """The class: module:Class, a ``sinks.contract.TwoPhaseSink``."""
+    """The class, as module:Class. It implements ``sinks.contract.TwoPhaseSink``."""
     options: Mapping[str, Any] = Field(default_factory=dict)
-    """Its own options, as keyword arguments. What came from ``${env:NAME}`` or ``${file:/path}`` is never printed."""
+    """Keyword arguments for the class. A value from ``${env:NAME}`` or ``${file:/path}`` is never printed."""
 
     @property
     def place(self) -> str:
+        """The sink's name in the coordinator log."""
         return self.name
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The options with the secrets in clear: hand them on, never print them."""
+        """The options with secrets in clear text. Pass them on, never print them."""
         return in_clear(self.options)
 
 
@@ -351,7 +371,7 @@ SINK_TYPES: Mapping[object, type[BaseModel]] = {
 
 
 def columns_named(sink: Options) -> Sequence[tuple[str, str]]:
-    """Every column that the options name, with the option."""
+    """Each column that an option of the sink names, as (option, column)."""
     fields: dict[str, Any] = {
         name: getattr(sink, name)
         for name in (

@@ -1,4 +1,4 @@
-"""What is read: topics, Kafka's own options, and where to begin."""
+"""The options of ``source``: which topics to read, how to connect to Kafka, and where to start."""
 
 from __future__ import annotations
 
@@ -23,16 +23,18 @@ from connector.config.kinds import (
 from sinks.kafka import faults
 
 _RESERVED_KAFKA_OPTIONS = {
-    "auto.offset.reset": "the position says where to read; `source.start` where there is none",
+    "auto.offset.reset": "a stored position decides where to read, and `source.start` where there is none",
     "enable.auto.commit": "`delivery` says when offsets are committed",
     "enable.auto.offset.store": "`delivery` says when offsets are committed",
-    "isolation.level": "it is always read_committed: records of aborted transactions never count",
+    "isolation.level": "it is always read_committed, because records of aborted transactions must not count",
     "key.deserializer": "keys are read as bytes and decoded in Spark",
     "value.deserializer": "values are read as bytes and decoded in Spark, see `value.format`",
 }
 
 
 class FromTimestamp(Options):
+    """Start at the first record at or after this time."""
+
     timestamp: datetime
 
     @field_validator("timestamp")
@@ -44,7 +46,7 @@ class FromTimestamp(Options):
 
 
 class FromOffsets(Options):
-    """Starting offsets as Spark writes them; -2 is the earliest, -1 the latest."""
+    """The offsets to start from, written as Spark writes them. -2 is the earliest, -1 the latest."""
 
     offsets: Mapping[str, Mapping[int, Annotated[int, Field(ge=-2)]]]
 
@@ -65,7 +67,7 @@ def _start(value: object) -> object:
 
 
 class TopicPattern(Options):
-    """Topics by a regular expression over their whole names. What Kafka keeps for itself (``__...``) never matches."""
+    """A regular expression that must match a topic's whole name. Kafka's internal topics (``__...``) never match."""
 
     pattern: str
 
@@ -75,7 +77,7 @@ class TopicPattern(Options):
         try:
             re.compile(pattern)
         except re.error as error:
-            raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
+            raise ValueError(f"{pattern!r} isn't a regular expression: {error}") from None
         return pattern
 
     def __contains__(self, topic: object) -> bool:
@@ -86,7 +88,7 @@ class TopicPattern(Options):
 
 
 def _topics(value: object) -> object:
-    """One alternative of the two, chosen by us: pydantic would report the faults of both."""
+    """Choose between a list and a pattern here: pydantic would report the errors of both alternatives."""
     if isinstance(value, str):
         return as_model(TopicPattern, {"pattern": value})
     if not isinstance(value, list | tuple):
@@ -97,7 +99,7 @@ def _topics(value: object) -> object:
 
 
 class ContinueAhead(Options):
-    """Go on behind what was lost, and that long ahead of the oldest record that is left."""
+    """Skip the lost records, and also the records of the next ``ahead``, which retention may remove soon."""
 
     ahead: Annotated[Duration, Field(alias="continue", ge=timedelta(0))]
 
@@ -107,7 +109,7 @@ def _on_data_loss(value: object) -> object:
 
 
 class Translated(Options):
-    """Go on where the new topic has what comes next: it holds the old one's records."""
+    """Continue in a mirrored topic at the offsets in the file ``translated``."""
 
     translated: Text
 
@@ -119,21 +121,27 @@ def _on_recreated_topic(value: object) -> object:
 
 
 class Source(Options):
+    """The topics to read, how to connect to Kafka, and where to start."""
+
     topics: Annotated[tuple[Text, ...] | TopicPattern, BeforeValidator(_topics)]
-    """[flights, returns], or a pattern, "flights-.*", a regular expression over whole names."""
+    """The topics to read: a list, [flights, returns], or a regular expression that must match whole names,
+    "flights-.*"."""
     kafka: Mapping[str, OptionText]
-    """Any Kafka client option by Kafka's own name. Secrets as ${env:NAME} or ${file:/path}."""
+    """Kafka client options, by Kafka's own names. ``bootstrap.servers`` is required. Write secrets as ${env:NAME} or
+    ${file:/path}."""
     start: Annotated[Start, BeforeValidator(_start)] = "earliest"
-    """Where to begin, only while the table has no position: {timestamp: 2026-11-01T00:00:00Z}, or offsets,
-    {"flights": {"0": 120}}, where -2 is the earliest and -1 the latest."""
+    """Where to start when the table has no position yet: ``earliest``, ``latest``, {timestamp: 2026-11-01T00:00:00Z},
+    or offsets, {"flights": {"0": 120}}, where -2 is the earliest and -1 the latest. Ignored afterwards."""
     on_data_loss: Annotated[Literal["fail", "continue"] | ContinueAhead, BeforeValidator(_on_data_loss)] = "fail"
-    """What to do when retention has removed records that were never read: stop, or note the loss and go on; with
-    {continue: 10 minutes} that long ahead of the oldest record."""
+    """What to do when retention has removed records that were never read: ``fail`` stops the run, ``continue`` records
+    the loss in the table and goes on with the oldest record. {continue: 10 minutes} also skips the oldest 10 minutes of
+    records, which retention may remove next."""
     on_recreated_topic: Annotated[Literal["fail", "continue"] | Translated, BeforeValidator(_on_recreated_topic)] = (
         "fail"
     )
-    """What to do when a topic was deleted and made again under its name: stop, or go on with the new one from its
-    beginning. {translated: offsets.json}: in a cluster that it was mirrored to, where ``lakelock translate`` says."""
+    """What to do with a recreated topic, one that was deleted and created again under the same name: ``fail`` stops the
+    run, ``continue`` reads the new topic from its beginning. {translated: offsets.json} continues in a mirrored topic,
+    at the offsets that ``lakelock translate`` has written."""
 
     @field_validator("topics")
     @classmethod
@@ -149,7 +157,7 @@ class Source(Options):
     def _kafka(cls, options: Mapping[str, OptionText]) -> Mapping[str, OptionText]:
         for name in options:
             if name in _RESERVED_KAFKA_OPTIONS:
-                raise ValueError(f"{name} is Lakelock's own to set ({_RESERVED_KAFKA_OPTIONS[name]}); take it out")
+                raise ValueError(f"{name} is set by Lakelock ({_RESERVED_KAFKA_OPTIONS[name]}); remove it")
             if name.startswith("kafka."):
                 raise ValueError(f"{name}: write Kafka's own name, {name.removeprefix('kafka.')}")
         if not options.get("bootstrap.servers"):
@@ -161,18 +169,20 @@ class Source(Options):
 
     @property
     def takes_recreated(self) -> bool:
+        """Whether a run continues with a recreated topic."""
         return self.on_recreated_topic != "fail"
 
     @property
     def continue_on_data_loss(self) -> bool:
+        """Whether a run continues after records were lost."""
         return self.on_data_loss != "fail"
 
     @property
     def ahead(self) -> timedelta:
-        """How far ahead of the oldest record reading goes on where retention was faster: that one may be next."""
+        """How far ahead of the oldest record to continue after a loss, because retention may remove that one next."""
         return self.on_data_loss.ahead if isinstance(self.on_data_loss, ContinueAhead) else timedelta(0)
 
     @property
     def kafka_options(self) -> dict[str, str]:
-        """Options by Kafka's names with the secrets in clear: hand them on, never print them."""
+        """The Kafka client options with secrets in clear text. Never print them."""
         return in_clear(self.kafka)

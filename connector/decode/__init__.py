@@ -1,4 +1,4 @@
-"""Formats: how Kafka's bytes become columns, each in a file of its own; ``records`` puts key and value together."""
+"""Formats: how Kafka's bytes become columns. Each format has its own file; ``records`` combines key and value."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 
 def as_declared(schema: StructType) -> StructType:
+    """The schema as it is."""
     return schema
 
 
@@ -45,13 +46,14 @@ def record_format(
     on_new_column: OnNewColumn | None = None,
     added: Callable[[StructType], StructType] = as_declared,
 ) -> Format:
-    """Asks the registry, where there is one. Raises ConfigurationError, UnusableSchema, RegistryUnreachable.
+    """The format that the option ``option`` declares. Asks the registry, if there is one.
 
-    ``added``: of what a file declares, the schema with the columns that the table has got from records since.
+    ``added`` extends a schema from a file by the columns that the table has gained from records since. Raises
+    ConfigurationError, UnusableSchema or RegistryUnreachable.
     """
     if isinstance(options, JsonFormat):
         if on_new_column == "add":
-            # The types of new fields come from Spark's VARIANT.
+            # Spark's VARIANT finds the types of new fields.
             instead = "Write new columns into the schema, and add them to the table: ALTER TABLE ... ADD COLUMNS."
             needs(spark, "4.0", "on_new_column: add, of JSON,", instead)
         return Json(added(_schema(option, options.schema_)), options.mode == "permissive", on_new_column)
@@ -80,7 +82,7 @@ def _file(option: str, path: str) -> str:
 
 
 def _schema(option: str, text: str) -> StructType:
-    """A schema as Spark reads it. Only Spark knows its DDL, so this is checked once there is a session."""
+    """A schema as Spark reads it. Only Spark knows its DDL, so the check needs a session."""
     from pyspark.errors import PySparkException
     from pyspark.sql.types import StructType
 
@@ -101,6 +103,6 @@ def _schema(option: str, text: str) -> StructType:
             )
         if name.lower() in OWN_COLUMNS:
             raise ConfigurationError(
-                f"{option}.schema: {name} is a column of Lakelock's own ({', '.join(OWN_COLUMNS)}); take it out."
+                f"{option}.schema: Lakelock itself uses the column {name} ({', '.join(OWN_COLUMNS)}); rename it."
             )
     return schema

@@ -1,9 +1,8 @@
-"""Bytes as Avro: of one schema, or each of the schema that it names in a registry. Spark's ``from_avro`` decodes.
+"""Decodes Avro with one schema, or with the schema that each record names in a registry. Uses Spark's ``from_avro``.
 
-By itself ``from_avro`` leaves bytes behind the value unread, and makes a row of nulls of bytes that it can't read,
-which can't be told from a row of nulls that was written. So it is given the value as the first field of a record, and
-behind its bytes those of a second field, known beforehand: it finds them there only when the value took exactly all
-of its own.
+``from_avro`` leaves bytes after the value unread, and turns bytes that it can't read into a row of nulls, which looks
+like a row of nulls that was written. So the value is decoded as the first field of a record. The known bytes of a
+second field are appended: ``from_avro`` finds them only if the value took exactly all of its own bytes.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 MALFORMED = "not exactly one Avro value of its schema, or text in it that isn't UTF-8"
-# No two of them are equal, so no part of them at the end of a value looks like their beginning.
+# No two bytes are equal, so no part of them at the end of a value looks like their beginning.
 _END = bytes.fromhex("4c616b65106f9d3b")
 _END_AS_DOUBLE = struct.unpack("<d", _END)[0]
 _PARSED = "_parsed_avro"
 _MANY = 2_000
-"""Schemas that the registry is asked for at once."""
+"""The number of schemas that are requested from the registry at once."""
 
 
 def enveloped(value: Column, writer: AvroSchema, reader: AvroSchema) -> Column:
-    """STRUCT<value, end>: to be computed once, in a column of its own, and judged by `_whole`."""
+    """STRUCT<value, end>. Compute it once, in a column of its own, and check it with `_whole`."""
     from pyspark.sql import functions as F
     from pyspark.sql.avro.functions import from_avro
 
@@ -45,7 +44,7 @@ def enveloped(value: Column, writer: AvroSchema, reader: AvroSchema) -> Column:
 
 
 def _options(reader: AvroSchema) -> dict[str, str]:
-    # The mode of dates is said, or a session's setting for old files would shift those before 1582.
+    # The mode of dates is explicit, because a session's setting for old files would shift dates before 1582.
     return {"mode": "PERMISSIVE", "avroSchema": _envelope(reader), "datetimeRebaseMode": "CORRECTED"}
 
 
@@ -55,7 +54,7 @@ def _envelope(schema: AvroSchema) -> str:
 
 
 def _whole(parsed: Column, kind: DataType) -> Column:
-    """Whether this `enveloped` is exactly one value, with text that is text; never null."""
+    """Whether this `enveloped` is exactly one value with valid text. Never null."""
     from pyspark.sql import functions as F
 
     ended = F.coalesce(parsed["end"] == F.lit(_END_AS_DOUBLE), F.lit(False))
@@ -64,7 +63,7 @@ def _whole(parsed: Column, kind: DataType) -> Column:
 
 
 def _is_text(value: Column) -> Column:
-    """`is_utf8`, of a STRING that Avro made of bytes as they were."""
+    """`is_utf8` for a STRING that Avro made of unchecked bytes."""
     from pyspark.sql import functions as F
 
     if hasattr(F, "is_valid_utf8"):
@@ -74,7 +73,7 @@ def _is_text(value: Column) -> Column:
 
 
 def _texts(kind: DataType, value: Column) -> Iterator[Column]:
-    """STRINGs that are valid UTF-8 iff all text in the value is. A blank in between can't complete a character."""
+    """STRINGs that are valid UTF-8 if and only if all text in the value is. A blank can't complete a character."""
     from pyspark.sql import functions as F
     from pyspark.sql.types import ArrayType, MapType, StringType, StructType
 
@@ -102,7 +101,7 @@ def _texts(kind: DataType, value: Column) -> Iterator[Column]:
 
 
 def _judged(records: DataFrame, value: Column, kind: DataType, why: Column, into: str) -> DataFrame:
-    """From the column `_PARSED`; ``why``: the problem where it isn't whole."""
+    """Value and problem from the column `_PARSED`. ``why`` is the problem if the value isn't whole."""
     from pyspark.sql import functions as F
 
     parsed = F.col(_PARSED)
@@ -112,20 +111,20 @@ def _judged(records: DataFrame, value: Column, kind: DataType, why: Column, into
 
 
 def _type(spark: SparkSession, reader: AvroSchema) -> DataType:
-    """Of the values, in Spark's terms. Raises `UnusableSchema` where Spark has none."""
+    """The Spark type of the values. Raises `UnusableSchema` if Spark has none."""
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as F
 
     if reader.recursive is not None:
         raise UnusableSchema(
-            f"The type {reader.recursive} of the Avro schema holds itself, which no column of Spark's can.",
+            f"The type {reader.recursive} of the Avro schema is recursive, which Spark's columns don't support.",
             hint="Give a reader's schema without that field: schema_file.",
         )
     try:
         envelope = enveloped(F.lit(None).cast("binary"), reader, reader)
         return spark.range(0).select(envelope["value"].alias("value")).schema["value"].dataType
     except TypeError:
-        # What PySpark makes of a class that isn't there.
+        # PySpark's message for a missing class.
         raise JarsMissing(
             "Spark has no spark-avro, which decodes Avro.",
             hint="`lakelock jars` fetches it. A session of your own needs org.apache.spark:spark-avro_2.13 (Spark 3.5: "
@@ -134,20 +133,20 @@ def _type(spark: SparkSession, reader: AvroSchema) -> DataType:
     except PySparkException as error:
         raise UnusableSchema(
             f"Spark can't read the Avro schema: {first_line(error)}.",
-            hint="Give a reader's schema without the part that it stumbles over: schema_file.",
+            hint="Give a reader's schema without the part that Spark can't read: schema_file.",
         ) from None
 
 
 class AvroFile(SchemaFixed):
-    """Bare Avro bytes, all of one schema."""
+    """Plain Avro bytes, all with one schema."""
 
     def __init__(self, spark: SparkSession, schema: str) -> None:
-        """``schema``: JSON. Raises `UnusableSchema`."""
+        """``schema`` is JSON text. Raises `UnusableSchema`."""
         self._schema = parse(schema)
         self.type = _type(spark, self._schema)
 
     def decoded(self, records: DataFrame, column: str, into: str) -> DataFrame:
-        """As `Format` has it. Filtered by it, Spark would move the filter down and decode every record twice."""
+        """See `Format.decoded`. Don't filter by it: Spark would move the filter down and decode every record twice."""
         from pyspark.sql import functions as F
 
         parsed = records.withColumn(_PARSED, enveloped(F.col(column), self._schema, self._schema))
@@ -155,10 +154,10 @@ class AvroFile(SchemaFixed):
 
 
 class AvroOfRegistry:
-    """Avro bytes behind the id of their schema, read as one schema: a given one, or the subject's latest.
+    """Avro bytes after the ID of their schema, read with one reader's schema: a given one, or the subject's latest.
 
-    The subject's schemas are asked for at once. A record of another id has the problem `UNKNOWN`: ask for those ids, by
-    `resolve`, and run the query again.
+    All schemas of the subject are requested at once. A record with another ID has the problem `UNKNOWN`: request such
+    IDs with `resolve`, and run the query again.
     """
 
     def __init__(
@@ -170,11 +169,12 @@ class AvroOfRegistry:
         reader: str | None = None,
         on_new_column: OnNewColumn | None = None,
     ) -> None:
-        """``reader``: JSON. ``on_new_column``: where a record's schema has fields that the reader's lacks, these are
-        added to it (add), left out (ignore), or a problem (fail). None: left out of what a given reader's schema wants;
-        a problem where they are newer than the latest was when the run began.
+        """``reader`` is JSON text. ``on_new_column`` says what to do with fields that the reader's schema lacks.
 
-        Raises `UnusableSchema`, `UnknownSchema`, `RegistryUnreachable`.
+        ``add`` adds them to it, ``ignore`` ignores them, ``fail`` makes a problem. With None they are ignored if a
+        reader's schema was given, and otherwise a problem if they are newer than the latest schema at the run's start.
+
+        Raises `UnusableSchema`, `UnknownSchema` or `RegistryUnreachable`.
         """
         self._spark = spark
         self._registry = registry
@@ -187,7 +187,7 @@ class AvroOfRegistry:
         known = {id: each.schema for topic in topics for id, each in registry.known(topic, part).items()}
         if self._grows:
             for writer in known.values():
-                # What a producer has dropped since stays a column, and the records that have it are still to be read.
+                # A field that producers have dropped since stays a column, because older records still have it.
                 self._grow(writer)
         self.type = _type(spark, self._reader)
         for schema_id, writer in known.items():
@@ -196,9 +196,9 @@ class AvroOfRegistry:
                 self._refuse_new_fields(schema_id, writer)
 
     def _take(self, schema_id: str, writer: AvroSchema) -> None:
-        # Avro goes one level down its stack for each level of a value, even of a part that nobody reads: a deep one
-        # would end the JVM.
-        why = f"{writer.recursive} holds itself" if writer.recursive else misfit(writer, self._reader)
+        # Avro needs a stack frame for each level of a value, even in a part that nobody reads. A deep value would end
+        # the JVM.
+        why = f"{writer.recursive} is recursive" if writer.recursive else misfit(writer, self._reader)
         if why is None:
             self._writers[schema_id] = writer
         else:
@@ -215,11 +215,14 @@ class AvroOfRegistry:
         try:
             self._reader = grown(self._reader, writer)
         except UnusableSchema:
-            return  # whether the writer's records fit all the same is told by ``misfit``
+            return  # ``misfit`` tells whether the writer's records fit all the same
 
     def resolve(self, ids: Iterable[str], records: DataFrame) -> None:
-        """Ask the registry for these, and for all others that the records name, each once in a run. What it doesn't
-        have, or Avro can't read, is a bad record from now on. Raises `RegistryUnreachable`."""
+        """Request these schemas, and all others that the records name, each once in a run.
+
+        A schema that the registry doesn't have, or that Avro can't read, makes bad records from now on. Raises
+        `RegistryUnreachable`.
+        """
         known = self._writers.keys() | self._refused.keys() | self._absent
         for schema_id in sorted({*ids, *self._named(records)} - known):
             before = self._reader
@@ -238,12 +241,12 @@ class AvroOfRegistry:
                 self._refused[schema_id] = f"schema id {schema_id} can't be used: {error.message}"
 
     def decoded(self, records: DataFrame, column: str, into: str) -> DataFrame:
-        """As `Format` has it. Filtered by it, Spark would move the filter down and decode every record twice."""
+        """See `Format.decoded`. Don't filter by it: Spark would move the filter down and decode every record twice."""
         from pyspark.sql import functions as F
 
         value, wire = F.col(column), self._registry.wire
         payload = F.substring(value, wire.length + 1, 2**31 - 1)
-        # Ids of which the data looks the same, as schemas that differ in a comment, share a decoder.
+        # IDs whose schemas describe the same data, and differ only in a comment, share a decoder.
         alike: dict[str, list[str]] = {}
         for schema_id, writer in self._writers.items():
             alike.setdefault(writer.text, []).append(schema_id)
@@ -267,7 +270,7 @@ class AvroOfRegistry:
         return _judged(records.withColumn(_PARSED, parsed), value, self.type, why, into)
 
     def _named(self, records: DataFrame) -> list[str]:
-        """In one query, for an epoch is read again for each answer; noise may name any."""
+        """All IDs in one query, because each answer makes the epoch be read again. Corrupt data may name any ID."""
         from pyspark.sql import functions as F
 
         value, wire = F.col("bytes"), self._registry.wire
@@ -286,6 +289,6 @@ def _latest(registry: Registry, topics: Sequence[str], part: Part) -> AvroSchema
     if len({schema.text for schema in found.values()}) > 1:
         raise ConfigurationError(
             f"The topics {', '.join(found)} have different schemas in the registry, and one table can't have both.",
-            hint="Say which one the records are to be read as: schema_file, or registry.subject.",
+            hint="Say which schema to read the records with: schema_file, or registry.subject.",
         )
     return next(iter(found.values()))

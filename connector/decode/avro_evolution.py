@@ -1,4 +1,4 @@
-"""Avro schemas that change: the fields that a newer one has more, and one schema that has room for both."""
+"""Changes of Avro schemas: the new fields of a newer schema, and one schema that has room for both."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ _NUMBERS = frozenset(("int", "long", "float", "double"))
 
 
 def new_fields(reader: AvroSchema, writer: AvroSchema) -> list[str]:
-    """Paths of the writer's fields that the reader lacks, and would leave out."""
+    """The paths of the writer's fields that the reader's schema lacks and would ignore."""
     return list(_new(reader, reader.root, writer, writer.root, "", frozenset()))
 
 
 def grown(reader: AvroSchema, writer: AvroSchema) -> AvroSchema:
-    """The reader's schema with room for both: the writer's new fields and its wider numbers, and null where a record
-    lacks a field. Raises UnusableSchema where no schema has room for both."""
+    """The reader's schema, extended by the writer's new fields and wider numbers. A field that may be missing is null.
+
+    Raises UnusableSchema if no schema has room for both.
+    """
     return parse(json.dumps(_once(_grown(reader, reader.root, writer, writer.root), set())))
 
 
@@ -42,7 +44,7 @@ def _new(
 
 
 def _grown(reader: AvroSchema, read: Node, writer: AvroSchema, written: Node) -> Node:
-    """References stay references: what they name is grown where it is defined."""
+    """References stay references. The type that they name is extended where it is defined."""
     if isinstance(read, list) or isinstance(written, list):
         one, other = _value(read), _value(written)
         if isinstance(one, list) or isinstance(other, list):
@@ -78,7 +80,7 @@ def _grown(reader: AvroSchema, read: Node, writer: AvroSchema, written: Node) ->
 
 
 def _value(node: Node) -> Node:
-    """Of a union of null and one type, that type."""
+    """The other type, for a union of null and one type."""
     if isinstance(node, list):
         values = [each for each in node if each != "null"]
         return values[0] if len(values) == 1 else node
@@ -86,7 +88,7 @@ def _value(node: Node) -> Node:
 
 
 def _optional(field: Node, schema: AvroSchema) -> Node:
-    """A field of this schema, which may be missing in a record."""
+    """A field of this schema that a record may lack."""
     if "default" in field:
         return field
     branches = field["type"] if isinstance(field["type"], list) else [field["type"]]
@@ -95,7 +97,7 @@ def _optional(field: Node, schema: AvroSchema) -> Node:
 
 
 def _once(node: Node, defined: set[str]) -> Node:
-    """Each named type is defined where it stands first, and named after that."""
+    """Define each named type where it appears first, and use its name after that."""
     if isinstance(node, list):
         return [_once(each, defined) for each in node]
     if not isinstance(node, dict):

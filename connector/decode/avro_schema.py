@@ -1,8 +1,8 @@
-"""Avro schemas as values: read from JSON, references filled in, and whether one can be read as another.
+"""Avro schemas as values: parsed from JSON, with references resolved, and whether one can be read as another.
 
-Spark resolves a writer's schema to a reader's by itself, record by record. What it can't tell is asked here, on the
-driver and before the first record: that they never fit, and that they fit only by their bytes, as an amount of two
-decimals that is read as one of four does: Avro's resolution ignores logical types.
+Spark resolves a writer's schema to a reader's schema record by record. This module checks what Spark can't tell, on the
+driver and before the first record: that two schemas never fit, or that they fit by their bytes only. For example Avro
+would read an amount with two decimals as one with four, because its resolution ignores logical types.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from sinks.errors import UnusableSchema
 
 Node: TypeAlias = Any
-"""A schema as its JSON is read: a name, a union's list, or an object."""
+"""A schema as its JSON is parsed: a name, the list of a union, or an object."""
 
 _PRIMITIVE = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
 PROMOTED = {
@@ -25,8 +25,8 @@ PROMOTED = {
     "string": ("bytes",),
     "bytes": ("string",),
 }
-# The others say nothing of the encoding, with one exception: "avro.java.string" would have Avro make Java strings,
-# in which bytes that aren't UTF-8 are replaced in silence.
+# Other attributes don't affect the encoding, with one exception: with "avro.java.string" Avro would make Java strings,
+# in which bytes that aren't UTF-8 are silently replaced.
 _KEPT = ("symbols", "size", "aliases", "default", "logicalType", "precision", "scale")
 _UNITS = ("millis", "micros", "nanos")
 _MEANINGFUL = {
@@ -39,30 +39,33 @@ _KEPT_OF_A_FIELD = ("name", "default", "aliases", "order")
 
 @dataclass(frozen=True)
 class AvroSchema:
+    """A parsed Avro schema."""
+
     root: Node
-    """Names in full, every reference filled in where it stands first, nothing that doesn't concern the data."""
+    """With full names, every reference resolved where it appears first, and nothing that doesn't affect the data."""
     names: Mapping[str, Node]
-    """The definition of each named type."""
+    """Full name -> definition, for each named type."""
     recursive: str | None
-    """A type that holds itself."""
+    """The full name of a type that contains itself. None if there is none."""
 
     @property
     def text(self) -> str:
+        """The schema as JSON text."""
         return json.dumps(self.root)
 
     def definition(self, node: Node) -> Node:
-        """The same, but never a name."""
+        """The definition of a node, which may be a name."""
         return self.names.get(node, node) if isinstance(node, str) else node
 
 
 def parse(text: str, references: Iterable[AvroSchema] = ()) -> AvroSchema:
-    """Read a schema's JSON text. Raises `UnusableSchema` where it isn't one, or names a type that nobody defines."""
+    """Parse a schema's JSON text. Raises `UnusableSchema` if it is malformed, or names an undefined type."""
     try:
         node = json.loads(text)
     except RecursionError:
         raise UnusableSchema("An Avro schema is nested too deeply to be read.") from None
     except ValueError:
-        # A primitive may be given as its bare name.
+        # A primitive type may be given as its bare name.
         node = text.strip()
     referenced = {name: node for schema in references for name, node in schema.names.items()}
     reading = _Reading(referenced)
@@ -142,9 +145,9 @@ def _short(node: Node) -> str:
 
 
 def misfit(writer: AvroSchema, reader: AvroSchema) -> str | None:
-    """Why values of the writer's schema can't be read as the reader's; None where they can.
+    """Why values with the writer's schema can't be read with the reader's. None if they can.
 
-    Where only some can, as those of one branch of a union, the others are found record by record.
+    If only some can, as those of one branch of a union, the others are found record by record.
     """
     try:
         return _Resolution(writer, reader).misfit(writer.root, reader.root, "the value", frozenset())
@@ -153,7 +156,7 @@ def misfit(writer: AvroSchema, reader: AvroSchema) -> str | None:
 
 
 class _Clash(Exception):
-    """Avro would read it, and wrongly."""
+    """Raised where Avro would read a value wrongly."""
 
 
 class _Resolution:
@@ -186,7 +189,7 @@ class _Resolution:
         return None
 
     def _one_of(self, written: Node, read: Node, where: str, above: frozenset[tuple[str, str]]) -> str | None:
-        """As Avro chooses: a branch of the same type, by name if it has one, else one that it can be promoted to."""
+        """Choose a branch as Avro does: one of the same type, by name if it has one, else one it can be promoted to."""
         branches = [self._reader.definition(branch) for branch in read]
         same = [branch for branch in branches if _kind(branch) == _kind(written)]
         same.sort(key=lambda branch: full_name(branch) != full_name(written))
@@ -221,13 +224,14 @@ def _kind(node: Node) -> str:
 
 
 def full_name(node: Node) -> str:
+    """The full name of a named type."""
     if not isinstance(node, dict) or "name" not in node:
         return ""
     return f"{node['namespace']}.{node['name']}" if node.get("namespace") else str(node["name"])
 
 
 def _aliases(node: Node) -> tuple[str, ...]:
-    """In full, those of a type; as they are, those of a field."""
+    """The aliases: full names for a type, as they are for a field."""
     space = node.get("namespace") or ""
     return tuple(alias if "." in alias or not space else f"{space}.{alias}" for alias in node.get("aliases", ()))
 

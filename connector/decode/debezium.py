@@ -1,8 +1,8 @@
-"""Change events as Debezium writes them: what a row was before and is after, in one envelope.
+"""Debezium's change events: the row before and after a change, in one envelope.
 
-The row becomes columns: as it is after, or, of a delete, as it was before. What the envelope says of the change
-follows: ``_op``, ``_source``, ``_ts_ms``, ``_transaction``, and ``_source_position``, where it stands in the database's
-own log, as text that sorts as that log does.
+The row becomes columns: as it is after the change or, for a delete, as it was before. The envelope's fields follow:
+``_op``, ``_source``, ``_ts_ms``, ``_transaction`` and ``_source_position``. The last one is the position in the
+database's own log, as text that sorts in the log's order.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ SOURCE = (
     "schema: STRING, table: STRING, txId: BIGINT, lsn: BIGINT, file: STRING, pos: BIGINT, row: BIGINT, gtid: STRING, "
     "commit_lsn: STRING, change_lsn: STRING, event_serial_no: BIGINT, scn: STRING, commit_scn: STRING>"
 )
-"""Of the connectors for PostgreSQL, MySQL and MariaDB, SQL Server and Oracle."""
+"""Fields of the connectors for PostgreSQL, MySQL and MariaDB, SQL Server and Oracle."""
 _TRANSACTION = "STRUCT<id: STRING, total_order: BIGINT, data_collection_order: BIGINT>"
 
 
 def envelope(row: StructType) -> StructType:
-    """Of an event in JSON, for such rows; with the schema beside it, the event is inside ``payload``."""
+    """The type of an event in JSON with such rows. If the schema is embedded, the event is inside ``payload``."""
     from pyspark.sql.types import LongType, StringType, StructField, StructType
 
     event = [
@@ -59,12 +59,13 @@ def _type(ddl: str) -> DataType:
 
 @dataclass(frozen=True)
 class Debezium:
-    """``events``: how the envelope is read. Its type has ``before``, ``after`` and ``op``; the rest may be missing."""
+    """``events`` is the envelope's format. Its type has ``before``, ``after`` and ``op``, and maybe other fields."""
 
     events: Format
 
     @property
     def type(self) -> StructType:
+        """The row's columns, followed by those of the envelope."""
         from pyspark.sql.types import LongType, StringType, StructField, StructType
 
         fields = {field.name: field.dataType for field in self._envelope}
@@ -75,6 +76,7 @@ class Debezium:
         return StructType([*row.fields, *(StructField(name, kind) for name, kind in zip(METADATA, kinds, strict=True))])
 
     def resolve(self, ids: Iterable[str], records: DataFrame) -> None:
+        """See ``Format.resolve``."""
         self.events.resolve(ids, records)
 
     @property
@@ -85,6 +87,7 @@ class Debezium:
         return self.events.type
 
     def decoded(self, records: DataFrame, column: str, into: str) -> DataFrame:
+        """See ``Format.decoded``."""
         read, event = f"_envelope{into}", f"_event{into}"
         frame = self.events.decoded(records, column, read)
         names = [name for name in self._envelope.names if name != "payload"]
@@ -133,7 +136,7 @@ class Debezium:
 
 
 def _position(source: str, fields: set[str]) -> str:
-    """SQL of ``_source_position``; null where the connector's way of counting isn't known."""
+    """SQL of ``_source_position``. Null if the connector's kind of position isn't known."""
     padded = "lpad(CAST({0}.{1} AS STRING), {2}, '0')"
     ways = {
         "lsn": padded.format(source, "lsn", 20),  # PostgreSQL

@@ -1,4 +1,4 @@
-"""The event time of an epoch's records, found before its commit, so that it can be in it."""
+"""Finds the event time of an epoch's records before its commit, so that the commit can contain it."""
 
 from __future__ import annotations
 
@@ -20,22 +20,24 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 TIME = "_time"
-"""The column with a record's event time, never null."""
+"""The column with a record's event time. Never null."""
 LATE = "_late"
-"""Boolean, in windowed rows only: the record came after its window was closed."""
+"""A boolean column of windowed rows: whether the record arrived after its window was closed."""
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Which column has the event time, and when a partition is set aside."""
+    """The column with the event time, and the time after which a partition is idle."""
 
     column: str
     idle_after: timedelta
 
 
 def timed(records: DataFrame, column: str) -> DataFrame:
-    """With ``_time``. A null there fails the query: when the record happened can't be told. A tombstone has no columns,
-    and happened when Kafka says."""
+    """``records`` with ``_time``, the event time. A null event time fails the query.
+
+    A tombstone has no columns, so Kafka's timestamp is its event time.
+    """
     from pyspark.sql import functions as F
 
     name = identifier(column)
@@ -45,7 +47,7 @@ def timed(records: DataFrame, column: str) -> DataFrame:
 
 
 def problem_with_time(records: DataFrame, column: str) -> str:
-    """SQL of ``_problem``: when the record happened can't be told; null where it can."""
+    """SQL of ``_problem``: that the record has no event time. Null for a good record."""
     tombstone = "AND NOT _tombstone " if "_tombstone" in records.columns else ""
     no_time = told("no_time", f"has no event time, its {column} is null")
     return f"CASE WHEN {identifier(column)} IS NULL {tombstone}THEN {no_time} END"
@@ -53,7 +55,7 @@ def problem_with_time(records: DataFrame, column: str) -> str:
 
 @contextmanager
 def clocked(rows: DataFrame, epoch: Epoch, idle_after: timedelta) -> Iterator[tuple[DataFrame, Epoch]]:
-    """The rows, kept for the query that writes them, and the epoch with its clock. One small Spark job of its own."""
+    """The rows, cached for the query that writes them, and the epoch with its clock. Runs one small Spark job."""
     with kept(rows) as once:
         yield once, _stamped(once, epoch, idle_after)
 

@@ -1,4 +1,4 @@
-"""How the bytes of a Kafka key or value become a value of Spark's, or a problem with them."""
+"""How the bytes of a Kafka key or value become a Spark value, or a problem."""
 
 from __future__ import annotations
 
@@ -11,35 +11,39 @@ if TYPE_CHECKING:
 
 
 class Format(Protocol):
-    """One format, with the schema that its values have."""
+    """One format, with the schema of its values."""
 
     @property
     def type(self) -> DataType:
-        """Of a right value. A STRUCT's fields become columns."""
+        """The type of a valid value. The fields of a STRUCT become columns."""
 
     def decoded(self, records: DataFrame, column: str, into: str) -> DataFrame:
-        """With two columns more, of the bytes in ``column`` where they aren't null: ``into``, the value, and, under the
-        name of ``problem_of``, a STRING, null where the value is right, whole and without loss.
+        """``records`` with two more columns, computed from the bytes in ``column`` where they aren't null.
 
-        Where there is a problem, told in words, the value may be anything. A STRUCT may have more fields than ``type``.
-        Of a schema that has to be asked for, or learned, first, it is ``UNKNOWN`` and the schema's id.
+        ``into`` is the value. The column named by ``problem_of`` is a STRING, and null if the value is valid and
+        nothing was lost. Otherwise it describes the problem, and the value may be anything. A STRUCT may have more
+        fields than ``type``. If a schema must first be requested or learned, the problem is ``UNKNOWN`` and the
+        schema's ID.
         """
 
     def resolve(self, ids: Iterable[str], records: DataFrame) -> None:
-        """Ask the registry for these schemas, or learn what is new from the column ``bytes`` of ``records``; then the
-        same query can be run again. The type may have got more fields by it."""
+        """Request these schemas from the registry, or learn new fields from the column ``bytes`` of ``records``.
+
+        Then the same query can run again. The type may have gained fields.
+        """
 
 
 UNKNOWN = "unknown_schema:"
 
 
 def problem_of(into: str) -> str:
-    """The name of the column with what is wrong with ``into``."""
+    """The name of the column with the problem of ``into``."""
     return f"{into}_problem"
 
 
 class SchemaFixed:
-    """A format whose schema is known from the start."""
+    """A format whose schema is known from the start, so that nothing is ever requested."""
 
     def resolve(self, ids: Iterable[str], _: DataFrame) -> None:
-        raise AssertionError(f"no record names a schema, and these were asked for: {ids}")
+        """Never called."""
+        raise AssertionError(f"records name no schemas, but these were requested: {ids}")

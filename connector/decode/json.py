@@ -1,4 +1,4 @@
-"""Kafka's bytes as one JSON object, by a Spark DDL schema, without loss."""
+"""Decodes Kafka's bytes as one JSON object, by a schema in Spark DDL, without loss."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 _HUGE = r"""[:,\[][ \t\r\n]*"?-?[0-9.]+[eE][+-]?[0-9]{4,}"""
-"""A number whose digits, written out, would keep a task busy for minutes."""
+"""A number whose digits, written out, would occupy a task for minutes."""
 _HALF_CHARACTER = (
     r"""(?<!\\)(?:\\\\)*(?:\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"""
     r"""|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F])"""
 )
-"""The first half of a pair of escapes without the second, or the other way round: no character at all."""
+"""One half of a pair of \\u escapes without the other half, which is no character."""
 _ESCAPED = "\\u"
 _NEW = "new fields"
 _ANY = "\0"
@@ -38,15 +38,15 @@ _LENIENT = (
 
 
 _MANY = 16
-"""Ways to spell the names of the fields; each costs a reading of the epoch when it turns up."""
+"""The largest number of spellings of the field names. Each new one makes the epoch be read again."""
 
 
 class Json:
-    """Exactly one JSON object of these types. Missing fields are null; the case of a name is no difference.
+    """Exactly one JSON object with these types. Missing fields are null. The case of names doesn't matter.
 
-    Fields that the schema lacks are left out; with ``on_new_column`` they are a problem (fail), or learned (add).
-    ``permissive`` also takes what is JSON in spirit: comments, single quotes, names without quotes, leading zeros; and
-    numbers and booleans in quotes, dates with a time. What would lose something is a problem all the same.
+    Fields that the schema lacks are ignored. With ``on_new_column`` they are a problem (fail) or learned (add).
+    ``permissive`` also takes comments, single quotes, names without quotes, leading zeros, numbers and booleans in
+    quotes, and dates with a time. A value that would lose something is a problem all the same.
     """
 
     def __init__(self, type: StructType, permissive: bool = False, on_new_column: OnNewColumn | None = None) -> None:
@@ -54,24 +54,27 @@ class Json:
         self._permissive = permissive
         self._on_new_column = on_new_column
         self._spellings: dict[str, tuple[str, ...]] = {}
-        """The names that a kind of records has in another case than the schema; by their JSON."""
+        """The spellings of field names whose case differs from the schema's, by their JSON."""
         self._refused: set[str] = set()
-        """New fields that can't become columns."""
+        """The names of new fields that can't become columns."""
 
     def resolve(self, ids: Iterable[str], records: DataFrame) -> None:
+        """Learn new fields, or a spelling of the field names. See ``Format.resolve``."""
         for schema_id in ids:
             if schema_id != _NEW:
                 self._spellings[schema_id] = tuple(json.loads(schema_id))
                 continue
             fields, refused = learned(records, self.type)
             self.type = self.type.__class__([*self.type.fields, *fields])
-            # Without any, the query would ask for them again and again: only a name that is there twice hides them.
+            # Otherwise the query would ask for them for ever. Only a duplicate name can hide them.
             self._refused |= refused if fields or refused - self._refused else {_ANY}
 
     def decoded(self, records: DataFrame, column: str, into: str) -> DataFrame:
-        """Spark's ``from_json`` stops reading at the end of the first object: of ``{"a":1}{"a":2}`` it would silently
-        drop the second. So the object gets one field more behind its last one, under a name that nobody can know: it is
-        found only when the value was a single, complete object.
+        """See ``Format.decoded``.
+
+        Spark's ``from_json`` stops at the end of the first object. Of ``{"a":1}{"a":2}`` it would silently drop the
+        second one. So the object gets one more field at its end, with a name that nobody can know. The field is found
+        only if the value was a single, complete object.
         """
         from pyspark.sql import functions as F
 
@@ -98,7 +101,7 @@ class Json:
         return added.selectExpr("*", f"{how.value(parsed)} AS {into}", f"CASE {problem} END AS {problem_of(into)}")
 
     def _parsed(self, ended: Column, odd: Column, kind: DataType) -> Column:
-        """STRUCT of the fields, the end, and what is malformed. ``odd``: how the names are spelled."""
+        """STRUCT of the fields, the added end, and malformed text. ``odd`` is how the names are spelled."""
         from pyspark.sql import functions as F
         from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
@@ -113,12 +116,12 @@ class Json:
         for spelling, names in self._spellings.items():
             spelled = {name.lower(): name for name in names}
             renamed = [StructField(spelled.get(each.name.lower(), each.name), each.dataType) for each in kind]
-            # A cast of a STRUCT goes by the order of its fields.
+            # Casting a STRUCT goes by the order of its fields.
             parsed = F.when(odd == F.lit(spelling), read(renamed)[0].cast(schema)).otherwise(parsed)
         return parsed
 
     def _spelled_otherwise(self, text: str, found: str) -> dict[str, str]:
-        """Looked for only where a field is null, and its name isn't in the text unless in another case."""
+        """Check the spelling only if a field is null and the text has its name only in another case."""
         missing = " OR ".join(
             f"{found}.{identifier(name)} IS NULL AND {self._may_be_spelled_otherwise(text, name)}"
             for name in self.type.names
@@ -136,7 +139,7 @@ class Json:
         }
 
     def _may_be_spelled_otherwise(self, text: str, name: str) -> str:
-        if self._permissive:  # names needn't be in quotes
+        if self._permissive:  # names may be without quotes
             return "true"
         quoted = json.dumps(name, ensure_ascii=False)
         spelled = f"NOT contains({text}, {literal(quoted)}) AND contains(lower({text}), {literal(quoted.lower())})"
@@ -160,7 +163,7 @@ class Json:
         return problems
 
     def _odd(self, text: str) -> str:
-        """SQL of an id: the names of fields that differ from the schema's by their case."""
+        """SQL of an ID: the names of fields whose case differs from the schema's."""
         known = f"array_contains({_array(self._lower)}, lower(name))"
         odd = f"{known} AND NOT array_contains({_array(self.type.names)}, name)"
         return f"coalesce(to_json(array_sort(filter(json_object_keys({text}), name -> {odd}))), '[]')"
@@ -171,10 +174,10 @@ class Json:
 
 
 def _ended(column: str) -> str:
-    """SQL of the text of an object with the field ``_END`` behind all others; null where it doesn't end as one does."""
+    """SQL of an object's text with the field ``_END`` added. Null if the text doesn't end as an object does."""
     blanks = "' \\t\\r\\n'"
     end = f'"{_END}":true}}'.encode().hex()
-    # Mostly there is nothing to look at: it ends with a value and a brace.
+    # Usually there is nothing to check: the text ends with a value and a brace.
     unusual = " OR ".join(f"endswith({column}, X'{byte}7D')" for byte in ("7B", "20", "09", "0A", "0D"))
     usual = f"CAST(concat(substring({column}, 1, octet_length({column}) - 1), X'2C{end}') AS STRING)"
     trimmed = f"trim(TRAILING {blanks} FROM CAST({column} AS STRING))"

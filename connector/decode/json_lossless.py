@@ -1,7 +1,7 @@
-"""Types as JSON is read into them, so that nothing is lost in silence.
+"""The types as which JSON is parsed, so that nothing is lost silently.
 
-``from_json`` rounds decimals, cuts timestamps off after microseconds, takes a number for seconds and ``10:00`` for
-today, and makes infinity of a number that is too large. Such values are read as a wider type, and looked at.
+``from_json`` rounds decimals, cuts timestamps after microseconds, takes a number for seconds and ``10:00`` for a time
+of today, and turns too large a number into infinity. Such values are parsed as a wider type, and checked.
 """
 
 from __future__ import annotations
@@ -20,22 +20,23 @@ Sql = Callable[[str], str]
 
 _DATE = r"^[+-]?[0-9]{4,6}-[0-9]{1,2}-[0-9]{1,2}"
 _TIMESTAMP = _DATE + r"(?!.*[.][0-9]{6}[0-9]*[1-9])"
-"""With a date, and nothing below a microsecond."""
+"""A pattern for a timestamp with a date, and nothing below a microsecond."""
 
 
 @dataclass(frozen=True)
 class Exact:
-    """How one type is read. Both functions take the SQL of a value of type ``parsed_as``."""
+    """How to parse one type. Both functions take the SQL of a value of type ``parsed_as``."""
 
     parsed_as: DataType
     value: Sql
-    """The value as the schema's own type."""
+    """SQL of the value in the schema's type."""
     sound: Sql | None = None
-    """Whether it is the same value, and not null where it must not be; None where every value is."""
+    """SQL that tells whether the value is unchanged, and not null where that is forbidden. None if it always is."""
     has_decimals: bool = False
 
 
 def exact(kind: DataType, *, permissive: bool = False, depth: int = 0) -> Exact:
+    """How to parse values of type ``kind``. ``depth`` is the number of enclosing arrays and maps."""
     from pyspark.sql import types as T
 
     if isinstance(kind, T.StructType):
@@ -45,7 +46,7 @@ def exact(kind: DataType, *, permissive: bool = False, depth: int = 0) -> Exact:
     if isinstance(kind, T.MapType):
         return _map(kind, permissive, depth)
     if isinstance(kind, T.DecimalType):
-        # As many digits before the point, and behind it all that there is room for.
+        # As many digits before the point, and all the remaining ones after it.
         wide = T.DecimalType(38, 38 - (kind.precision - kind.scale))
         return Exact(wide, *_narrowed(kind, wide), has_decimals=True)
     if isinstance(kind, T.TimestampType):
@@ -57,7 +58,7 @@ def exact(kind: DataType, *, permissive: bool = False, depth: int = 0) -> Exact:
     if isinstance(kind, T.FloatType | T.DoubleType):
         return _floating(kind, permissive)
     if isinstance(kind, T.ByteType) and not permissive:
-        # The parser takes 128 for -128.
+        # The parser turns 128 into -128.
         return Exact(T.ShortType(), *_narrowed(kind, T.ShortType()))
     if permissive and isinstance(kind, T.IntegralType):
         wide = T.DecimalType(38, 15)
@@ -82,7 +83,7 @@ def _read_as(kind: DataType, pattern: str) -> tuple[Sql, Sql]:
 
 
 def _floating(kind: DataType, permissive: bool) -> Exact:
-    """What is infinite was a number too large, unless it was called so."""
+    """An infinite value was too large a number, unless it was written as infinity."""
     from pyspark.sql.types import StringType
 
     def finite(sql: str) -> str:
@@ -137,7 +138,7 @@ def _array(kind: DataType, permissive: bool, depth: int) -> Exact:
 
 
 def _map(kind: DataType, permissive: bool, depth: int) -> Exact:
-    """Of a name that is there twice JSON says nothing; a MAP with it is broken."""
+    """JSON allows a duplicate name. A MAP doesn't, so the value is a problem."""
     from pyspark.sql.types import MapType
 
     assert isinstance(kind, MapType)
@@ -161,5 +162,5 @@ def _map(kind: DataType, permissive: bool, depth: int) -> Exact:
 
 
 def _same(one: DataType, other: DataType) -> bool:
-    """Whether ``from_json`` gives the very type: it leaves NOT NULL out."""
+    """Whether ``from_json`` returns this very type. It drops NOT NULL."""
     return sql_type(one) == sql_type(other)

@@ -1,4 +1,4 @@
-"""New fields of JSON objects: their names and types, from the records that have them."""
+"""New fields of JSON objects: their names and types, learned from the records that have them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 def learned(records: DataFrame, known: StructType) -> tuple[list[StructField], set[str]]:
-    """The fields of JSON objects in ``bytes`` that ``known`` lacks, with types that all of their values fit into; and
-    the names of those that can't be a column's. One Spark job.
+    """The fields of the JSON objects in ``bytes`` that ``known`` lacks, with types that fit all of their values, and
+    the names of fields that can't become columns. Runs one Spark job.
 
-    Whole numbers are BIGINT, or DECIMAL(38,0) where that is too small, others DOUBLE; what is only null, or empty, so
-    far, or of several types, is STRING, which takes any value.
+    Whole numbers become BIGINT, or DECIMAL(38,0) if they are too large, other numbers DOUBLE. A field that is always
+    null or empty so far, or of several types, becomes STRING, which takes any value.
     """
     from pyspark.sql.types import StructType
 
@@ -57,7 +57,7 @@ def _takes(field: StructField) -> bool:
 
 
 def _as_ddl(variant: str) -> str:
-    """A type as ``schema_of_variant`` writes it -> that of a column."""
+    """Turn a type as ``schema_of_variant`` writes it into a column's type."""
 
     def typed(found: re.Match[str]) -> str:
         if found["scale"] is not None:

@@ -1,7 +1,7 @@
-"""From Kafka's records to columns: the value's, the key's and headers where they are asked for, and the coordinates.
+"""Turns Kafka records into columns: those of the value, optionally key and headers, and the coordinates.
 
-A record that isn't right has a problem, ``STRUCT<reason, detail>``. Either it fails the query, or it stays a row of its
-own with all that Kafka gave, for the dead letters.
+A bad record has a problem, ``STRUCT<reason, detail>``. Either the problem fails the query, or the record stays a
+separate row with everything that Kafka gave, for the dead letters.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 KEY = "_key"
 HEADERS = "_headers"
 TOMBSTONE = "_tombstone"
-"""A boolean of every record, where a sink takes deletes: Kafka's value was null, and the key is Kafka's."""
+"""A boolean column, for sinks that take deletes: whether Kafka's value is null, so that the record deletes its key."""
 PROBLEM = "_problem"
-"""STRUCT<reason: STRING, detail: STRING>, null for a record that is right; only where letters are kept."""
+"""STRUCT<reason: STRING, detail: STRING>, null for a good record. The column exists only with dead letters."""
 RAW = "_raw"
-"""STRUCT<key: BINARY, value: BINARY, headers: ARRAY<STRUCT<key, value>>>: the record itself; where letters are kept."""
+"""STRUCT<key: BINARY, value: BINARY, headers: ARRAY<STRUCT<key, value>>>: the record itself, with dead letters."""
 
 CARRIED = (*COORDINATES, TOMBSTONE, PROBLEM, RAW)
-"""Columns that aren't the user's, and that go with a record through the transform."""
+"""Columns that aren't the user's, and stay with a record through the transform."""
 
 _RIGHT = "_right"
 SHOWN_OF_A_BAD_VALUE = 200
@@ -41,10 +41,11 @@ _COORDINATES = {name: name.removeprefix("_") for name in COORDINATES}
 
 @dataclass(frozen=True)
 class RecordDecoder:
-    """``tombstones``: the columns that name the row which a null value deletes; None: a null value is a problem.
+    """Decodes records.
 
-    ``require``: a condition on the columns, which has to be true. ``letters``: what has a problem stays. ``raw``: with
-    what Kafka gave, also where a problem fails the query.
+    ``tombstones`` are the columns that identify the row that a null value deletes. With None a null value is a problem.
+    ``require`` is a condition on the columns that must be true. With ``letters`` bad records stay. With ``raw`` the
+    record as Kafka gave it is added, even if a problem fails the query.
     """
 
     value: Format
@@ -72,9 +73,9 @@ class RecordDecoder:
         return {"value": self.value, "key": self.key} if self.key is not None else {"value": self.value}
 
     def resolve(self, part: str, schema_id: str, records: DataFrame) -> bool:
-        """Have a schema asked for, or learned from ``records``; then the query that failed for it can be run again.
+        """Request a schema, or learn it from ``records``. Then the query that failed for it can run again.
 
-        Whether there are more columns now.
+        Returns whether there are more columns now.
         """
         format = self._parts[part]
         before = format.type
@@ -92,7 +93,7 @@ class RecordDecoder:
         if self.key is not None:
             selected.append(f"{_only_fields('_of_key', self.key)} AS {KEY}")
         if self.headers:
-            # As Kafka's own clients have it: of a name that is there twice, the last.
+            # As in Kafka's own clients: if a name appears twice, the last header counts.
             later = "exists(slice(headers, i + 2, size(headers)), later -> later.key = each.key)"
             last = f"map_from_entries(filter(headers, (each, i) -> NOT {later}))"
             selected.append(f"CASE WHEN headers IS NOT NULL THEN {last} END AS {HEADERS}")
@@ -101,10 +102,10 @@ class RecordDecoder:
         return selected + [f"{kafkas} AS {name}" for name, kafkas in _COORDINATES.items()]
 
     def _problem(self) -> str:
-        """SQL of ``_problem``: what is wrong with the value, or with the key.
+        """SQL of ``_problem``: what is wrong with the value or the key.
 
-        It is no function of the record, as far as Spark can tell, and so no filter is moved before it: moved down, one
-        over decoded columns would decode every record again, in each place where it names one.
+        Spark can't tell that it depends only on the record, so it moves no filter before it. A filter over decoded
+        columns that was moved would decode every record again, once for each column that it uses.
         """
         whens = ["WHEN spark_partition_id() < 0 THEN NULL"]
         if self.tombstones is None:
@@ -139,7 +140,7 @@ class RecordDecoder:
         return frame.selectExpr(*(f"{ruled} AS {PROBLEM}" if name == PROBLEM else identifier(name) for name in names))
 
     def _of_tombstone(self, key: Sequence[str]) -> dict[str, str]:
-        """SQL of the key's columns in a tombstone's row, from Kafka's key; those that the transform makes stay null."""
+        """SQL of the key columns in a tombstone's row, from Kafka's key. Columns made by the transform stay null."""
         if self.key is None:
             return _inferred(self.value, key)
         fields = _fields(self.key)
@@ -149,7 +150,7 @@ class RecordDecoder:
 
 
 def _fields(format: Format) -> Mapping[str, str]:
-    """Column -> how it is reached in a decoded value. A value that has no fields is one column, ``value``."""
+    """Column -> its path in a decoded value. A value without fields is one column, ``value``."""
     from pyspark.sql.types import StructType
 
     kind = format.type
@@ -157,7 +158,7 @@ def _fields(format: Format) -> Mapping[str, str]:
 
 
 def _only_fields(value: str, format: Format) -> str:
-    """SQL of a decoded value without what else a STRUCT may have."""
+    """SQL of a decoded value, without a STRUCT's extra fields."""
     from pyspark.sql.types import StructType
 
     if not isinstance(format.type, StructType):
@@ -167,7 +168,7 @@ def _only_fields(value: str, format: Format) -> str:
 
 
 def told(reason: str, detail: str) -> str:
-    """SQL of a problem."""
+    """SQL of a problem, with its reason and details."""
     return f"named_struct('reason', {literal(reason)}, 'detail', {literal(detail)})"
 
 
@@ -177,7 +178,7 @@ def _raw(records: DataFrame) -> str:
 
 
 def _failing(frame: DataFrame) -> DataFrame:
-    """A problem fails the query, whichever of the columns is used."""
+    """Fail the query at a problem, whichever columns it uses."""
     columns = [name for name in frame.columns if name != PROBLEM]
     bad = raise_sql(
         "bad_record", topic="_topic", partition="_partition", offset="_offset", reason=f"{PROBLEM}.reason",
@@ -190,8 +191,8 @@ def _failing(frame: DataFrame) -> DataFrame:
 
 
 def _inferred(value: Format, key: Sequence[str]) -> dict[str, str]:
-    """Kafka's key is a JSON object with the key's columns, or, where the key is one column, that value as text or as a
-    JSON string. What can't be read stays null."""
+    """SQL of key columns from Kafka's key: a JSON object with these columns, or for one column its value as text or
+    as a JSON string. An unreadable key gives nulls."""
     from pyspark.sql.types import AtomicType, StructType
 
     if not isinstance(value.type, StructType):
@@ -212,7 +213,7 @@ def _inferred(value: Format, key: Sequence[str]) -> dict[str, str]:
 
 
 def refuse_tombstones(rows: DataFrame) -> DataFrame:
-    """Without ``_tombstone``. A row in which it is true fails the query, with its coordinates."""
+    """``rows`` without ``_tombstone``. A tombstone fails the query, with its coordinates."""
     bad = raise_sql(
         "bad_record", topic="_topic", partition="_partition", offset="_offset", reason="'tombstone'",
         detail="'has no value (a tombstone)'",

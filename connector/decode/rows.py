@@ -1,4 +1,4 @@
-"""Rows of a streaming query of the user's own, as if Kafka's records had been decoded into them."""
+"""Rows of the user's own streaming query, treated as if they had been decoded from Kafka records."""
 
 from __future__ import annotations
 
@@ -17,23 +17,26 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _ROW = "row"
-"""A column beside Kafka's own: the row that has been made of the record."""
+"""A column beside Kafka's: the row that was made from the record."""
 _TYPES = dict(zip(COORDINATES, ("STRING", "INT", "BIGINT", "TIMESTAMP"), strict=True))
 
 
 @dataclass(frozen=True)
 class Rows(SchemaFixed):
+    """A format for rows that are decoded already."""
+
     type: StructType
 
     def decoded(self, records: DataFrame, _: str, into: str) -> DataFrame:
+        """See ``Format.decoded``. There is never a problem."""
         row = _ROW if _ROW in records.columns else f"CAST(NULL AS {sql_type(self.type)})"
         return records.selectExpr("*", f"{row} AS {into}", f"CAST(NULL AS STRING) AS {problem_of(into)}")
 
 
 def as_records(rows: DataFrame, columns: str) -> DataFrame:
-    """Each row as a record of Kafka that it has been decoded from. ``columns``: in DDL. Raises ConfigurationError.
+    """Each row as the Kafka record that it was decoded from. ``columns`` are in DDL. Raises ConfigurationError.
 
-    In the place of the value's bytes is its JSON, which is only made where an error shows it.
+    The value's bytes are the row as JSON, which is computed only if an error shows it.
     """
     from pyspark.sql.types import StructType
 

@@ -1,6 +1,7 @@
-"""The user's SELECT between decoding and the table: row by row, and every row keeps its record's coordinates.
+"""The user's SELECT between decoding and the sinks. It works row by row, and each row keeps its record's coordinates.
 
-A record may give no row, one, or several. All of them carry its coordinates, so it counts as a whole or not at all.
+A record may give no row, one or several. All of them have its coordinates, so the record counts as a whole or not at
+all.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ _SELECT = re.compile(r"(?:\s|--[^\n]*\n|/\*(?!\+).*?\*/)*SELECT\b(?:\s*/\*\+.*?\
 
 
 def transform(records: DataFrame, sql: str | None, carried: tuple[str, ...], *, view: str) -> DataFrame:
-    """``sql`` over ``records``; its columns, then ``carried`` as they were. Raises ConfigurationError.
+    """The result of ``sql`` over ``records``, followed by the unchanged columns ``carried``. Raises ConfigurationError.
 
-    ``view``: a name for them that no other sink of the session has. Spark Connect looks for a view each time that the
-    result is used: under one name all sinks would get the rows of the last.
+    ``view`` is a name that no other sink of the session uses. Spark Connect looks a view up each time that the result
+    is used. With a shared name all sinks would get the rows of the last one.
     """
     from pyspark.errors import PySparkException
 
@@ -32,7 +33,7 @@ def transform(records: DataFrame, sql: str | None, carried: tuple[str, ...], *, 
     if not sql or not start:
         return records
     columns = [name for name in carried if name in records.columns]
-    # Under names that nobody else uses: `SELECT *` brings the same columns once more.
+    # Under names that nobody else uses, because `SELECT *` returns the same columns once more.
     kept = ", ".join(f"{identifier(name)} AS {identifier(_CARRIED + name)}" for name in columns)
     records.createOrReplaceTempView(view)
     named = f"WITH {_NAME} AS (SELECT * FROM {identifier(view)})"
@@ -43,7 +44,7 @@ def transform(records: DataFrame, sql: str | None, carried: tuple[str, ...], *, 
         raise ConfigurationError(
             f"transform: Spark doesn't take it: {problem(error)}",
             hint="Write one SELECT over `records`, row by row, with the columns of value.schema. The coordinates "
-            f"({', '.join(columns)}) are carried along by themselves, out of subqueries too if these select them.",
+            f"({', '.join(columns)}) are added automatically, also from subqueries if these select them.",
         ) from None
     for name in own:
         if [each.lower() for each in own].count(name.lower()) > 1:

@@ -35,7 +35,7 @@ def hand_over(work: Work, delivery: str) -> Position:
     """
     deadline = time.monotonic() + EMPTY_WITHIN_SECONDS
     while True:
-        position, held = work.position(), work.topics.look()
+        position, held = work.destination.position(), work.topics.look()
         refuse_replaced(position)
         if position is not None and _stands(position, delivery):
             refuse_recreated(position.topics, held.ids)
@@ -44,7 +44,7 @@ def hand_over(work: Work, delivery: str) -> Position:
             if (position is None or position.delivery != delivery) and work.group.has_members():
                 raise _active(work, delivery)
             epoch, note = _handed_over(work, delivery, position, held)
-            committed = work.run_epoch(epoch, 0)
+            committed = work.destination.run_epoch(epoch, 0)
         except GroupActive:
             if time.monotonic() > deadline:
                 raise
@@ -52,7 +52,7 @@ def hand_over(work: Work, delivery: str) -> Position:
             continue
         except (Fenced, PositionMismatch):
             # Another member of the group starts at the same time, and was first.
-            winner = work.position()
+            winner = work.destination.position()
             if winner is None or not _stands(winner, delivery):
                 raise
             continue

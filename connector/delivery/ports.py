@@ -1,4 +1,4 @@
-"""What a delivery has to do, and what it has done. A delivery knows its work by these functions alone."""
+"""What a delivery needs from the rest of the system, and what it returns."""
 
 from __future__ import annotations
 
@@ -44,18 +44,57 @@ class Group(Protocol):
     def has_members(self) -> bool: ...
 
 
+class Destination(Protocol):
+    """Where the epochs of a run go: one table, or several sinks that a coordinator moves together.
+
+    Only `position` and `run_epoch` differ for every destination. The other methods have a default that does nothing.
+    """
+
+    @property
+    def takes_recreated(self) -> bool:
+        """Whether `retire` may be called. If not, a recreated topic stops the run."""
+        return False
+
+    def position(self) -> Position | None:
+        """Where the pipeline stands, read from the destination itself. None: it holds no epoch yet."""
+        ...
+
+    def run_epoch(self, epoch: Epoch, behind: int) -> Committed:
+        """Read the epoch's offset ranges and commit them with the next offsets, all or nothing.
+
+        ``behind``: the offsets that Kafka holds after this epoch, for the progress that the run reports.
+        """
+        ...
+
+    def restored(self, position: Position) -> None:
+        """Do what a RESTORE asks for. Called before anything is committed after it; may be called again."""
+        return
+
+    def fold(self, position: Position) -> None:
+        """Fold changes that were appended into the table, if a fold is due. Called after an epoch and a round."""
+        return
+
+    def settle(self) -> None:
+        """Leave nothing open until the next round. Called after the last epoch of a round."""
+        return
+
+    def starts(self, position: Position, held: TopicsHeld, names: Mapping[str, str]) -> Offsets:
+        """Where recreated topics begin, if not at their beginning. ``names``: the old topics' new names."""
+        return Offsets()
+
+    def retire(self, epoch: Epoch, names: Mapping[str, str]) -> Committed:
+        """Commit an epoch that gives recreated topics their new names in whatever is stored of them."""
+        raise ValueError(f"{type(self).__name__} can't give recreated topics other names.")
+
+
 @dataclass(frozen=True)
 class Work:
-    """One run of epochs that the sink's own position decides on (``transactional``).
-
-    ``run_epoch`` takes the epoch and the offsets that still lie behind it.
-    """
+    """One run of epochs whose position is in the destination itself (``transactional``)."""
 
     pipeline: str
     owner: str
     topics: Topics
-    position: Callable[[], Position | None]
-    run_epoch: Callable[[Epoch, int], Committed]
+    destination: Destination
     max_records: int
     group: Group
     observe: Observer
@@ -64,16 +103,6 @@ class Work:
     target_duration: timedelta | None = None
     target_latency: timedelta | None = None
     """How long a record may wait for its commit: with an interval only."""
-    retire: Callable[[Epoch, Mapping[str, str]], Committed] | None = None
-    """Commit an epoch that gives topics other names, as they were made again; None: that stops the run."""
-    starts: Callable[[Position, TopicsHeld, Mapping[str, str]], Offsets] = lambda *_: Offsets()
-    """Where topics that were made again begin, if not at their beginning."""
-    fold: Callable[[Position], None] | None = None
-    """After an epoch, and at the end of a round; None: nothing is merged on read."""
-    settle: Callable[[], None] | None = None
-    """After the last epoch of a round: nothing is to be left open until the next."""
-    restored: Callable[[Position], None] = lambda _: None
-    """At a position that a RESTORE has brought back, before anything is committed after it: it may be done again."""
     patience: Patience = NONE
 
 

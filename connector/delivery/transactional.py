@@ -64,83 +64,112 @@ class _Run:
         self.announce(Step.RETRYING, error)
 
     def round(self) -> None:
-        """Up to what Kafka holds now. Whatever it raises, the next one finds out where the table stands."""
-        work, stop, started, last = self._work, self._stop, time.monotonic(), self.last
-        # Kafka first: what waits is to be seen also where Spark doesn't answer any more.
+        """Move all that Kafka holds now. After any error the next round asks the destination again where it stands."""
+        started = time.monotonic()
+        position, held = self._find_position()
+        if not self._can_wait(position, held, started):
+            position, held = self._catch_up(position, held)
+        if position is not None:
+            self._work.destination.fold(position)
+        self._work.destination.settle()
+        self.last = position
+        self.behind = behind(position.offsets, held) if position is not None else None
+
+    def _find_position(self) -> tuple[Position | None, TopicsHeld]:
+        """Where the pipeline stands, and what Kafka holds.
+
+        The position comes from the destination, never from memory: somebody may have restored a table since.
+        """
+        last = self.last
+        # Kafka comes first: what waits is to be seen also where Spark doesn't answer any more.
         held = self._look() if last is not None else None
-        # From the table, never from memory: somebody may have restored it since.
         position = self._position()
         if last is None and position is not None and position.delivery != TRANSACTIONAL:
-            position = hand_over(work, TRANSACTIONAL)
+            position = hand_over(self._work, TRANSACTIONAL)
         self._refuse_replaced(position)
         self.last = position
         if held is None or last is None or position is None or position.offsets != last.offsets:
-            held = self._look()  # anew: where the table stands may be behind what was seen before
-        target, held_back = held, False
-        if position is not None and self._pace is not None:
-            left = behind(position.offsets, held)
-            self._pace = self._pace.after_look(started, waiting=left > 0)
-            held_back = left < self._size.records and self._pace.can_wait(started)
-        while not (held_back or stop.is_set()):
-            retired = _retired(work, position, held)
+            held = self._look()  # again: the position may be behind what was seen before
+        return position, held
+
+    def _can_wait(self, position: Position | None, held: TopicsHeld, started: float) -> bool:
+        """Whether the next epoch may begin one look later, so that there are fewer epochs."""
+        if position is None or self._pace is None:
+            return False
+        waiting = behind(position.offsets, held)
+        self._pace = self._pace.after_look(started, waiting=waiting > 0)
+        return waiting < self._size.records and self._pace.can_wait(started)
+
+    def _catch_up(self, position: Position | None, held: TopicsHeld) -> tuple[Position | None, TopicsHeld]:
+        """Run epoch after epoch up to what Kafka holds now. Returns the position then, and the newest look at Kafka."""
+        target = held
+        while not self._stop.is_set():
+            retired = _retired(self._work, position, held)
             if retired is not None:
                 # Ends of the old topic say nothing about the new one.
                 self.epochs, position, target = self.epochs + 1, retired, held
-            resumption = resume(
-                position,
-                held,
-                work.topics.starting(held),
-                work.topics.remaining(held),
-                continue_on_data_loss=work.continue_on_data_loss,
-            )
-            epoch = next_epoch(
-                work.pipeline,
-                work.owner,
-                position,
-                resumption,
-                target,
-                max_records=_bound(work, self._size, resumption.offsets, target.ends),
-                now=datetime.now(timezone.utc),
-            )
+            epoch = self._plan(position, held, target)
             if epoch is None:
                 break
-            # Of all that Kafka holds by now, not of what this round is to reach.
-            left = behind(epoch.offsets, held)
-            if not self.epochs:
-                work.observe(Event(Step.RESUMED, epoch, behind=left))
-            work.observe(Event(Step.PLANNED, epoch, behind=left))
-            begun = time.monotonic()
             try:
-                committed = work.run_epoch(epoch, left)
+                position = self._run_epoch(epoch, held)
             except (OffsetsLost, TopicRecreated):
-                # Nothing of the epoch is written: from the start again, which finds, and names, what is missing.
-                position, held = self._position(), work.topics.look()
+                # Nothing of the epoch is written. Plan again from a new look: it names what is missing.
+                position, held = self._position(), self._work.topics.look()
                 passed = any(held.beginnings.get(range_.at, range_.end) > range_.start for range_ in epoch.ranges)
                 if not passed and not (position and recreated(position, held)):
                     raise
                 continue
-            took = timedelta(seconds=time.monotonic() - begun)
-            self._size = self._size.after(epoch.span, took)
-            self._pace = self._pace and self._pace.after_epoch(took.total_seconds())
-            self.epochs, self.rows, position = self.epochs + 1, self.rows + (committed.rows or 0), committed.position
-            self.last = position
-            publish(work, epoch, held, left)
-            _fold(work, position)
             if not epoch.ranges:
                 break
-            # Again before each epoch: retention goes on, and a topic may be made anew.
-            held = work.topics.look()
-        _fold(work, position)
-        if work.settle is not None:
-            work.settle()
-        self.last = position
-        self.behind = behind(position.offsets, held) if position is not None else None
+            # Look again before each epoch: retention goes on, and a topic may be recreated.
+            held = self._work.topics.look()
+        return position, held
+
+    def _plan(self, position: Position | None, held: TopicsHeld, target: TopicsHeld) -> Epoch | None:
+        """The next epoch, up to the ends of ``target``. None: there is nothing to do."""
+        work = self._work
+        resumption = resume(
+            position,
+            held,
+            work.topics.starting(held),
+            work.topics.remaining(held),
+            continue_on_data_loss=work.continue_on_data_loss,
+        )
+        return next_epoch(
+            work.pipeline,
+            work.owner,
+            position,
+            resumption,
+            target,
+            max_records=_bound(work, self._size, resumption.offsets, target.ends),
+            now=datetime.now(timezone.utc),
+        )
+
+    def _run_epoch(self, epoch: Epoch, held: TopicsHeld) -> Position:
+        """Run one epoch, and return the position after it."""
+        work = self._work
+        # Of all that Kafka holds by now, not of what this round is to reach.
+        left = behind(epoch.offsets, held)
+        if not self.epochs:
+            work.observe(Event(Step.RESUMED, epoch, behind=left))
+        work.observe(Event(Step.PLANNED, epoch, behind=left))
+        begun = time.monotonic()
+        committed = work.destination.run_epoch(epoch, left)
+        took = timedelta(seconds=time.monotonic() - begun)
+        self._size = self._size.after(epoch.span, took)
+        self._pace = self._pace and self._pace.after_epoch(took.total_seconds())
+        self.epochs, self.rows = self.epochs + 1, self.rows + (committed.rows or 0)
+        self.last = committed.position
+        publish(work, epoch, held, left)
+        work.destination.fold(committed.position)
+        return committed.position
 
     def _position(self) -> Position | None:
         """From the table. A RESTORE may come under a run: whatever belongs to it is done wherever it is found."""
-        position = self._work.position()
+        position = self._work.destination.position()
         if position is not None and position.restored_to is not None and position.version != self._looked_back:
-            self._work.restored(position)
+            self._work.destination.restored(position)
             self._looked_back = position.version
         return position
 
@@ -168,21 +197,16 @@ class _Run:
 def _retired(work: Work, position: Position | None, held: TopicsHeld) -> Position | None:
     """The position after topics that were made again got other names; None where there is nothing to do."""
     names = recreated(position, held) if position is not None else {}
-    if position is None or work.retire is None or not (names or of_unknown_id(position, held)):
+    if position is None or not work.destination.takes_recreated or not (names or of_unknown_id(position, held)):
         return None
-    starts = work.starts(position, held, names)
+    starts = work.destination.starts(position, held, names)
     if not names:
         return None
     epoch = retirement(work.pipeline, work.owner, position, held, names, starts)
-    committed = work.retire(epoch, names)
+    committed = work.destination.retire(epoch, names)
     note = "; ".join(f"{topic} was made again, what came from it before is {name}" for topic, name in names.items())
     work.observe(Event(Step.RESUMED, epoch, committed, note=note))
     return committed.position
-
-
-def _fold(work: Work, position: Position | None) -> None:
-    if work.fold is not None and position is not None:
-        work.fold(position)
 
 
 def _bound(work: Work, size: EpochSize, offsets: Offsets, ends: Offsets) -> int:

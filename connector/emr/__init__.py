@@ -1,5 +1,5 @@
-"""Runs on Amazon EMR: started from here, waited for, and ended with the run's own exit code.
+"""Runs on Amazon EMR: start one, wait for it, and learn the run's own exit code.
 
-``jobs`` knows EMR Serverless and steps of a cluster, ``driver_log`` what the run said, ``commands`` is
-``lakelock emr``; ``run`` is what spark-submit starts there.
+``jobs`` knows EMR Serverless and steps of a cluster; ``driver_log`` reads what the run printed. The commands are in
+``connector.cli.emr``, and ``connector.cli.emr_driver`` is what spark-submit starts there.
 """

@@ -1,4 +1,4 @@
-"""What the driver of a run has written, as EMR leaves it in S3, and the exit code that its last line stands for."""
+"""The log of a run's driver, which EMR copies to S3, and the exit code that its last line stands for."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _LINES = 40
 
 
 def exit_code(log: str) -> int | None:
-    """Of the run whose standard output this is; None: it doesn't say how it ended."""
+    """The exit code of the run that printed this log; None if the log doesn't say how the run ended."""
     ends = _LAST.findall(log)
     return EXIT_CODES[ends[-1]] if ends else None
 
 
 def read(s3: Any, url: str) -> str:
-    """The last lines of a log that EMR has put there, compressed; empty if it hasn't yet."""
+    """The last lines of a compressed log in S3; empty if EMR hasn't copied it yet. Raises what boto3 raises."""
     bucket, key = bucket_and_prefix(url)
     try:
         packed = s3.get_object(Bucket=bucket, Key=key)["Body"]
@@ -37,7 +37,10 @@ def read(s3: Any, url: str) -> str:
 def wait_for_end(
     s3: Any, url: str, seconds: float, sleep: Callable[[float], None] = time.sleep, every: float = 5.0
 ) -> str:
-    """The log with its last line, or what there is of it after so many seconds: EMR brings it to S3 when it likes."""
+    """Read the log until it has the run's last line, or until ``seconds`` have passed: EMR copies it when it likes.
+
+    Returns the last lines that are there. Raises what boto3 raises.
+    """
     deadline = time.monotonic() + seconds
     while True:
         log = read(s3, url)

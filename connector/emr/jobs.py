@@ -1,4 +1,4 @@
-"""One run as a job of EMR: on EMR Serverless, or as a step of a cluster. To be started, looked at and cancelled."""
+"""One run as a job of EMR, on EMR Serverless or as a step of a cluster: start it, look at it, cancel it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from typing import Any, Literal, Protocol
 from connector.spark.session import DELTA
 
 DELTA_OF_EMR = ("/usr/share/aws/delta/lib/delta-spark.jar", "/usr/share/aws/delta/lib/delta-storage.jar")
-"""Every release carries its own Delta there, made for its Spark."""
+"""Where every release of EMR has its own Delta, built for its Spark."""
 ENVIRONMENT = "environment"
-"""The folder that Python packages are unpacked to, in the working directory of the driver and of each executor."""
+"""The folder of unpacked Python packages, in the working directory of the driver and of each executor."""
 
 _PYTHON = f"./{ENVIRONMENT}/bin/python"
-# $1 is the archive, the rest spark-submit's. YARN unpacks archives for executors only, where the driver is a step.
+# $1 is the archive, the other arguments are spark-submit's. If the driver is a step, YARN unpacks archives for
+# executors only.
 _UNPACK = (
     f'set -e; aws s3 cp --only-show-errors "$1" {ENVIRONMENT}.tar.gz; mkdir {ENVIRONMENT}; '
     f'tar -xzf {ENVIRONMENT}.tar.gz -C {ENVIRONMENT}; shift; exec spark-submit "$@"'
@@ -24,20 +25,20 @@ _UNPACK = (
 
 @dataclass(frozen=True)
 class Run:
-    """What is to be run. Every place is a URL in S3."""
+    """What a job runs. Every place is a URL in S3."""
 
     name: str
     entry_point: str
     arguments: Sequence[str]
-    """Of the entry point: ``run``, the pipeline file, options."""
+    """Arguments of the entry point: ``run``, the pipeline file, options."""
     jars: Sequence[str] = ()
     archive: str | None = None
-    """Python packages, with ``bin/python`` in it; None: EMR's own Python has them (an image, a bootstrap action)."""
+    """Python packages, with ``bin/python``. None: EMR's own Python has them (an image, a bootstrap action)."""
     conf: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def settings(self) -> dict[str, str]:
-        """Of Spark, wherever on EMR it runs. The user's own go before them."""
+        """Spark's settings, wherever on EMR the job runs. The user's own settings override them."""
         settings = {"spark.jars": ",".join([*DELTA_OF_EMR, *self.jars]), **DELTA}
         if self.archive is not None:
             settings["spark.archives"] = f"{self.archive}#{ENVIRONMENT}"
@@ -46,11 +47,13 @@ class Run:
 
 @dataclass(frozen=True)
 class State:
+    """What EMR says of a job."""
+
     word: str
-    """EMR's own, as RUNNING."""
+    """EMR's own word, for example RUNNING."""
     message: str = ""
     end: Literal["done", "failed"] | None = None
-    """None: not yet."""
+    """None: the job hasn't ended yet."""
 
 
 class Job(Protocol):
@@ -58,36 +61,41 @@ class Job(Protocol):
 
     id: str
 
-    def start(self, run: Run) -> None: ...
+    def start(self, run: Run) -> None:
+        """Submit the run, and set ``id``."""
 
-    def state(self) -> State: ...
+    def state(self) -> State:
+        """Ask EMR how the job stands."""
 
     def cancel(self) -> None:
-        """Ask for its end: a run that is ended anywhere leaves whole epochs only."""
+        """Ask EMR to end the job. A run leaves whole epochs only, wherever it is ended."""
 
     def log(self, stream: Literal["stdout", "stderr"]) -> str | None:
-        """Where EMR puts what the driver writes; None: nowhere."""
+        """URL of the driver's log; None if EMR keeps none."""
 
     @property
     def look(self) -> str:
-        """A command of AWS's own that shows it."""
+        """The `aws` command that shows the job."""
 
     @property
     def stop(self) -> str:
-        """And one that cancels it."""
+        """The `aws` command that cancels the job."""
 
 
 @dataclass
 class ServerlessJob:
+    """A job of an application of EMR Serverless; see `Job`."""
+
     client: Any
     application: str
     role: str
     log_uri: str
     id: str = ""
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
-    """Of this submission: a request that is repeated because its answer was lost starts nothing more."""
+    """Identifies this submission: a request that is repeated because its answer was lost starts no second job."""
 
     def start(self, run: Run) -> None:
+        """Submit the run, and set ``id``. Raises what boto3 raises."""
         settings = run.settings
         if run.archive is not None:
             for process in (
@@ -105,7 +113,7 @@ class ServerlessJob:
                 "sparkSubmit": {"entryPoint": run.entry_point, "entryPointArguments": list(run.arguments)},
             },
             configurationOverrides={
-                # Not sparkSubmitParameters: that is one line, which EMR takes apart again at its blanks.
+                # Not sparkSubmitParameters: that is one line, which EMR splits at blanks.
                 "applicationConfiguration": [
                     {"classification": "spark-defaults", "properties": {**settings, **run.conf}}
                 ],
@@ -115,49 +123,58 @@ class ServerlessJob:
         self.id = started["jobRunId"]
 
     def state(self) -> State:
-        found = self.client.get_job_run(applicationId=self.application, jobRunId=self.id)["jobRun"]
+        """Ask EMR how the job stands."""
+        job_run = self.client.get_job_run(applicationId=self.application, jobRunId=self.id)["jobRun"]
         ends: dict[str, Literal["done", "failed"]] = {"SUCCESS": "done", "FAILED": "failed", "CANCELLED": "failed"}
-        return State(found["state"], found.get("stateDetails") or "", ends.get(found["state"]))
+        return State(job_run["state"], job_run.get("stateDetails") or "", ends.get(job_run["state"]))
 
     def cancel(self) -> None:
+        """Ask EMR to end the job. A run leaves whole epochs only, wherever it is ended."""
         self.client.cancel_job_run(applicationId=self.application, jobRunId=self.id)
 
     def log(self, stream: Literal["stdout", "stderr"]) -> str | None:
+        """URL of the driver's log."""
         return f"{self.log_uri}/applications/{self.application}/jobs/{self.id}/SPARK_DRIVER/{stream}.gz"
 
     @property
     def look(self) -> str:
+        """The `aws` command that shows the job."""
         return f"aws emr-serverless get-job-run --application-id {self.application} --job-run-id {self.id}"
 
     @property
     def stop(self) -> str:
+        """The `aws` command that cancels the job."""
         return f"aws emr-serverless cancel-job-run --application-id {self.application} --job-run-id {self.id}"
 
 
 @dataclass
 class ClusterStep:
+    """A step of a cluster; see `Job`."""
+
     client: Any
     cluster: str
     log_uri: str | None
-    """None: the cluster's own, if it has one."""
+    """None: the cluster's own place for logs, if it has one."""
     id: str = ""
 
     def start(self, run: Run) -> None:
+        """Submit the run, and set ``id``. Raises what boto3 raises."""
         if self.log_uri is None:
-            found = self.client.describe_cluster(ClusterId=self.cluster)["Cluster"].get("LogUri")
-            self.log_uri = found and found.replace("s3n://", "s3://").rstrip("/")
-        # In client mode the driver's output is the step's, and its exit code too.
+            of_cluster = self.client.describe_cluster(ClusterId=self.cluster)["Cluster"].get("LogUri")
+            self.log_uri = of_cluster and of_cluster.replace("s3n://", "s3://").rstrip("/")
+        # In client mode the step has the driver's output and exit code.
         step = {
             "Name": run.name,
-            # Another step, or another run of this one, isn't to be ended with it.
+            # A failed run must not end other steps, or the cluster.
             "ActionOnFailure": "CONTINUE",
             "HadoopJarStep": {"Jar": "command-runner.jar", "Args": command(run)},
         }
-        # There is no token here: a step that is started twice, as an answer was lost, is two runs, of which one is
-        # fenced, or finds nothing to do.
+        # Steps have no token. If an answer is lost and the step starts twice, one of the two runs is fenced, or finds
+        # nothing to do.
         (self.id,) = self.client.add_job_flow_steps(JobFlowId=self.cluster, Steps=[step])["StepIds"]
 
     def state(self) -> State:
+        """Ask EMR how the job stands."""
         status = self.client.describe_step(ClusterId=self.cluster, StepId=self.id)["Step"]["Status"]
         word = status["State"]
         failed = word in ("CANCELLED", "FAILED", "INTERRUPTED")
@@ -170,18 +187,22 @@ class ClusterStep:
         )
 
     def cancel(self) -> None:
-        # SIGTERM rather than SIGKILL: the run ends after its epoch.
+        """Ask EMR to end the job. A run leaves whole epochs only, wherever it is ended."""
+        # SIGTERM rather than SIGKILL, so that the run ends after its epoch.
         self.client.cancel_steps(ClusterId=self.cluster, StepIds=[self.id], StepCancellationOption="SEND_INTERRUPT")
 
     def log(self, stream: Literal["stdout", "stderr"]) -> str | None:
+        """URL of the driver's log; None if the cluster keeps none."""
         return f"{self.log_uri}/{self.cluster}/steps/{self.id}/{stream}.gz" if self.log_uri else None
 
     @property
     def look(self) -> str:
+        """The `aws` command that shows the job."""
         return f"aws emr describe-step --cluster-id {self.cluster} --step-id {self.id}"
 
     @property
     def stop(self) -> str:
+        """The `aws` command that cancels the job."""
         return (
             f"aws emr cancel-steps --cluster-id {self.cluster} --step-ids {self.id} "
             "--step-cancellation-option SEND_INTERRUPT"
@@ -189,7 +210,7 @@ class ClusterStep:
 
 
 def command(run: Run) -> list[str]:
-    """Of a step. Every argument stays one: the shell's text is always the same, and takes them as ``"$@"``."""
+    """The command of a step. The shell's text is fixed and takes the arguments as ``"$@"``, so none is split."""
     settings = run.settings
     if run.archive is not None:
         settings["spark.pyspark.python"] = _PYTHON

@@ -9,32 +9,27 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from connector.config import DeltaAppendSink, Fold, KafkaTopicSink, PipelineConfig, Translated
+from connector.config import DeltaAppendSink, Fold, KafkaTopicSink, PipelineConfig
 from connector.decode.event_time import Timing
 from connector.delivery.ports import Group, Topics, Work
 from connector.delivery.retries import Patience
 from connector.engine.coordinator import Coordinator
 from connector.engine.coordinator_log import Log
-from connector.engine.dead_letters import letters, letters_table, letters_topic
-from connector.engine.epoch import Reading, prepare_epoch, run_epoch
+from connector.engine.dead_letters import letters, letters_topic
+from connector.engine.epoch import Reading, prepare_epoch
 from connector.engine.fold import Folding
+from connector.engine.one_table import OneTable, look_back
 from connector.engine.outputs import Output, Table, outputs, with_new_columns
-from connector.engine.undo import suspect, undo
 from connector.protocol.recover import TopicsHeld, behind
 from connector.protocol.steps import Observer
 from connector.source.consumer_group import ConsumerGroup, Unpublished
 from connector.source.records import no_records
 from connector.source.topics import KafkaSource
-from connector.source.translated_offsets import translated
 from connector.spark.compat import is_connect
 from connector.spark.session import session
-from connector.spark.tuning import tuned
-from sinks.contract import Committed, Epoch, Position, Prepared
-from sinks.delta.recreated import retire
-from sinks.delta.table import DeltaTable
-from sinks.delta.tombstones import Tombstones
-from sinks.errors import ConfigurationError, LakelockError, OffsetsLost, TopicRecreated
-from sinks.offsets import OffsetRange, Offsets
+from sinks.contract import Epoch, Prepared
+from sinks.errors import ConfigurationError, LakelockError
+from sinks.offsets import OffsetRange
 from sinks.s3.hadoop import require_conditional_writes
 
 if TYPE_CHECKING:
@@ -80,28 +75,11 @@ class Assembly:
             topic.check()
 
     def look_back(self) -> None:
-        """Where the table was restored since its last epoch, its letters are what they were. Where the table was merged
-        on read, and isn't any more, its log of changes ends."""
+        """Do what earlier runs left to this one. Raises ConfigurationError where that is somebody's decision."""
         if self.config.two_phase:
             self._refuse_unfolded()
-            return
-        if self.config.dead_letters is not None:
-            self.reopen_letters(self.table.derivation.sink.position())
-        log = self.table.derivation.log
-        if log is None:
-            return
-        if self.config.merged_on_read is None:
-            log.close(self.run)
         else:
-            log.make_ready()
-
-    def reopen_letters(self, position: Position | None) -> None:
-        """Letters that have gone through in epochs which a RESTORE has taken back are open again."""
-        if position is None or position.restored_to is None:
-            return
-        found = letters_table(self.config, self.spark)
-        if found is not None:
-            found.take_back(position.offsets, position.restored_to, position.epoch)
+            look_back(self.config, self.spark, self.run, self.table)
 
     def _refuse_unfolded(self) -> None:
         for output in self.outputs:
@@ -116,26 +94,13 @@ class Assembly:
 
     def work(self, observe: Observer, *, topics: Topics) -> Work:
         group: Group = self.group
-        coordinator: Coordinator | None = None
-        if self.log is not None:
-            coordinator = self.coordinator(observe)
-            if any(isinstance(sink, KafkaTopicSink) for sink in self.config.sinks):
-                group = Unpublished()  # the topic's transactions commit the group's offsets
-
-        reading = self.reading({output.label: output for output in self.outputs})
-
-        def run_one(epoch: Epoch, offsets_behind: int) -> Committed:
-            sink = self.table.derivation.sink
-            with tuned(self.spark, self.config.spark_options, appended=epoch.span if sink.appends else None):
-                return run_epoch(epoch, reading, write=self._write, observe=observe, behind=offsets_behind)
-
-        folding = self.folding(observe)
+        if self.log is not None and any(isinstance(sink, KafkaTopicSink) for sink in self.config.sinks):
+            group = Unpublished()  # the topic's transactions commit the group's offsets
         return Work(
             pipeline=self.config.name,
             owner=self.run,
             topics=topics,
-            position=coordinator.position if coordinator else self.table.derivation.sink.position,
-            run_epoch=coordinator.run_epoch if coordinator else run_one,
+            destination=self.one_table(observe) if self.log is None else self.coordinator(observe),
             max_records=self.config.epoch.max_records,
             group=group,
             observe=observe,
@@ -143,27 +108,13 @@ class Assembly:
             max_bytes=self.config.epoch.max_bytes,
             target_duration=self.config.epoch.target_duration,
             target_latency=self.config.target_latency,
-            retire=self._retire if self.config.source.takes_recreated else None,
-            starts=self.starts,
-            fold=folding.after if folding else None,
-            settle=coordinator.settle if coordinator else None,
-            restored=self.reopen_letters,
             patience=Patience(self.config.retry.attempts, self.config.retry.longest_wait),
         )
 
-    def _write(self, epoch: Epoch, rows: DataFrame) -> Committed:
-        """Spark reads within the write, so only after the commit it is known that no topic was made again meanwhile,
-        and no log cut. Where one was, the commit is undone."""
-        committed = self.table.derivation.sink.write(epoch, rows)
-        try:
-            self.source.refuse_changed(epoch)
-        except (TopicRecreated, OffsetsLost) as error:
-            if self.config.merged_on_read is not None:  # a log that is restored would count no more at all
-                raise suspect(self.table.table, committed, error) from None
-            undo(self.table.table, self.table.commits, committed, error)
-            self.look_back()
-            raise
-        return committed
+    def one_table(self, observe: Observer) -> OneTable:
+        reading = self.reading({self.table.label: self.table})
+        folding = self.folding(observe)
+        return OneTable(self.config, self.run, self.spark, self.source, self.table, reading, folding, observe)
 
     def reading(self, outputs: Mapping[str, Output]) -> Reading:
         clock = self.config.clock
@@ -189,21 +140,6 @@ class Assembly:
         if sink is None or log is None:
             return None
         return Folding(log, sink.fold or Fold(), self.config.name, self.run, observe)
-
-    def _retire(self, epoch: Epoch, names: Mapping[str, str]) -> Committed:
-        """What is stored of topics that were made again gets other names."""
-        of, letters = self.table, self.config.dead_letters
-        beside = [Tombstones(of.table, ()).table]
-        if letters is not None and letters.topic is None:
-            beside.append(DeltaTable(of.table.spark, path=letters.path, name=letters.table))
-        return retire(of.table, of.commits, epoch, names, beside)
-
-    def starts(self, position: Position, held: TopicsHeld, names: Mapping[str, str]) -> Offsets:
-        """Where topics that were made again begin, if not at their beginning."""
-        on = self.config.source.on_recreated_topic
-        if not isinstance(on, Translated):
-            return Offsets()
-        return translated(on.translated).starts(self.config.name, position, held, names)
 
     def coordinator(self, observe: Observer) -> Coordinator:
         sinks = [output.two_phase(self.config.name) for output in self.outputs]

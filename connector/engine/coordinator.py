@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from connector.delivery.ports import Destination
 from connector.engine.in_parallel import Value, of_each
 from connector.protocol.steps import Event, Observer, Step
 from connector.protocol.two_phase import (
@@ -59,7 +60,9 @@ class EpochLog(Protocol):
     def append(self, number: int, rows: Sequence[Row]) -> None: ...
 
 
-class Coordinator:
+class Coordinator(Destination):
+    """The destination of a pipeline with several sinks: every epoch is in all of them, or in none."""
+
     def __init__(
         self,
         log: EpochLog,

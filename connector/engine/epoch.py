@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from connector.decode.event_time import LATE, TIME, Timing, clocked, problem_with_time, timed
 from connector.decode.records import PROBLEM, RAW, TOMBSTONE, told
@@ -25,9 +25,6 @@ from sinks.spark.cached import kept
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-
-Done = TypeVar("Done")
 
 
 @dataclass
@@ -87,17 +84,15 @@ class Reading:
             name: output.derivation.reduce(rows[name].drop(RAW), epoch) for name, output in self.outputs.items()
         }
 
-    def with_all_schemas(self, epoch: Epoch, work: Callable[[], Done]) -> Done:
-        """Done again for each schema that turns up in the records, and that wasn't known before: what fails for it has
-        written nothing."""
-        while True:
-            try:
-                return work()
-            except SchemaToAskFor as unknown:
-                # The sinks' decoders share their formats.
-                decoder = next(iter(self.outputs.values())).decode.decode
-                if decoder.resolve(unknown.part, unknown.schema_id, self.read(epoch.ranges)):
-                    self.outputs = self.with_new_columns(self.outputs)
+    def learn(self, unknown: SchemaToAskFor, epoch: Epoch) -> None:
+        """Ask the registry for a schema that turned up in the records of an epoch; afterwards the epoch is read again.
+
+        The outputs may have got more columns by then. Raises what the registry raises, and SchemaMismatch.
+        """
+        # The sinks' decoders share their formats.
+        decoder = next(iter(self.outputs.values())).decode.decode
+        if decoder.resolve(unknown.part, unknown.schema_id, self.read(epoch.ranges)):
+            self.outputs = self.with_new_columns(self.outputs)
 
     def _sorted_out(
         self, letters: Letters, records: DataFrame, rows: Mapping[str, DataFrame], epoch: Epoch
@@ -132,24 +127,26 @@ def run_epoch(
     observe: Observer,
     behind: int,
 ) -> Committed:
-    """Of a pipeline with one sink. Spark is lazy: all the work is done in one pass, by the write.
+    """Read, decode and reduce one epoch, and write it to the pipeline's one sink.
 
-    Only where event time is asked for, or dead letters, the decoded rows are kept for a small query before it.
+    Spark is lazy: all the work is done in one pass, by ``write``. Only with event time or dead letters the decoded rows
+    are kept for a small query before it. The epoch is repeated once per newly seen schema: what fails for an unknown
+    schema has written nothing.
     """
-
-    def once() -> tuple[Epoch, Committed]:
-        with ExitStack() as stack, about_the_records():
-            clocked, reduced = reading.reduced(epoch, stack)
-            (rows,) = reduced.values()
-            # Of records that are here already, as polled ones are: nothing is written.
-            reading.refuse_changed(clocked)
-            observe(Event(Step.READ, clocked, behind=behind, letters=reading.set_aside))
-            observe(Event(Step.WRITING, clocked, behind=behind))
-            return clocked, write(clocked, rows)
-
-    done, committed = reading.with_all_schemas(epoch, once)
-    observe(Event(Step.COMMITTED, done, committed, behind))
-    return committed
+    while True:
+        try:
+            with ExitStack() as stack, about_the_records():
+                clocked, reduced = reading.reduced(epoch, stack)
+                (rows,) = reduced.values()
+                # Polled records are here already: nothing is written if their topic has changed since.
+                reading.refuse_changed(clocked)
+                observe(Event(Step.READ, clocked, behind=behind, letters=reading.set_aside))
+                observe(Event(Step.WRITING, clocked, behind=behind))
+                committed = write(clocked, rows)
+            observe(Event(Step.COMMITTED, clocked, committed, behind))
+            return committed
+        except SchemaToAskFor as unknown:
+            reading.learn(unknown, epoch)
 
 
 def prepare_epoch(
@@ -162,16 +159,16 @@ def prepare_epoch(
     observe: Observer,
     behind: int,
 ) -> tuple[Epoch, dict[str, Prepared]]:
-    """Of a pipeline with several sinks, or of those of them that have lost what they had prepared."""
-
-    def once() -> tuple[Epoch, dict[str, Prepared]]:
-        with ExitStack() as stack, about_the_records():
-            clocked, reduced = reading.reduced(epoch, stack, again=again)
-            observe(Event(Step.READ, clocked, behind=behind, letters=reading.set_aside))
-            observe(Event(Step.WRITING, clocked, behind=behind))
-            prepare = {name: partial(sink.prepare, clocked, reduced[name]) for name, sink in sinks.items()}
-            prepared = of_each(prepare, at_once=at_once)
-            reading.refuse_changed(clocked)
-            return clocked, prepared
-
-    return reading.with_all_schemas(epoch, once)
+    """Read, decode and reduce one epoch, and prepare several sinks: all, or those that lost what they had prepared."""
+    while True:
+        try:
+            with ExitStack() as stack, about_the_records():
+                clocked, reduced = reading.reduced(epoch, stack, again=again)
+                observe(Event(Step.READ, clocked, behind=behind, letters=reading.set_aside))
+                observe(Event(Step.WRITING, clocked, behind=behind))
+                prepare = {name: partial(sink.prepare, clocked, reduced[name]) for name, sink in sinks.items()}
+                prepared = of_each(prepare, at_once=at_once)
+                reading.refuse_changed(clocked)
+                return clocked, prepared
+        except SchemaToAskFor as unknown:
+            reading.learn(unknown, epoch)

@@ -64,6 +64,7 @@ class Experiment:
         self._topics: set[str] = set()
 
     def close(self) -> None:
+        """End Spark, the bucket and the broker; a temporary folder is removed."""
         self._open.close()
 
     @cached_property
@@ -101,8 +102,10 @@ class Experiment:
         return [json.loads(each.value) for each in found]
 
     def pipeline(self, options: Mapping[str, Any]) -> Trial:
-        """The options are those of a pipeline file. The broker, and settings for short-lived processes, are added; a
-        path that isn't absolute is one in the experiment's folder. Raises `ConfigurationError`."""
+        """A pipeline with the options of a pipeline file. Adds the broker, and settings for short-lived processes.
+
+        A relative path is one in the experiment's folder. Raises `ConfigurationError`.
+        """
         return Trial(self, options)
 
 
@@ -113,7 +116,7 @@ class Run:
     number: int
     """From 1."""
     killed: str | None
-    """Where; None: it ended by itself."""
+    """The crash point; None: the run ended by itself."""
     events: Sequence[Happened]
 
     def __repr__(self) -> str:
@@ -203,7 +206,7 @@ class Trial:
         )
 
     def verdict(self) -> Report:
-        """What of that is lost, doubled or stale, and whether the delivery allows it."""
+        """What the history shows as lost, duplicated or stale, and whether the delivery allows it."""
         return judge(self.history())
 
     def path(self, sink: int = 0) -> Path:

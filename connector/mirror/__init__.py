@@ -1,1 +1,1 @@
-"""A topic in the cluster that it was mirrored to: where there is what a table wants next."""
+"""Mirrored topics: which offset of the new cluster holds the record that a table reads next."""

@@ -1,4 +1,4 @@
-"""The next offsets of a pipeline's table, looked up partition by partition in the cluster that its topics moved to."""
+"""Looks up the next offsets of a pipeline's table, per partition, in the cluster that its topics moved to."""
 
 from __future__ import annotations
 
@@ -19,21 +19,25 @@ from sinks.offsets import TopicPartition
 
 
 @dataclass(frozen=True)
-class Found:
+class TranslatedOffset:
+    """The next offset of one partition in the old cluster, and its place in the new one."""
+
     at: TopicPartition
     offset: int
     place: Place
 
 
-def translate(old: PipelineConfig, new: PipelineConfig, *, debug: bool = False) -> tuple[Translation, Sequence[Found]]:
-    """Both name the same table; their topics have the same names. Writes nothing.
+def translate(
+    old: PipelineConfig, new: PipelineConfig, *, debug: bool = False
+) -> tuple[Translation, Sequence[TranslatedOffset]]:
+    """Translate the next offsets of a table. Both files name the same table and topics. Writes nothing.
 
-    Raises ConfigurationError, also where the old topic isn't the table's any more, BrokerUnreachable, and NotMirrored,
-    which names every partition.
+    Raises ConfigurationError, also if the table wasn't read from the old file's topics; BrokerUnreachable; NotMirrored,
+    which names every partition without a certain place.
     """
     if old.name != new.name or [each.place for each in old.sinks] != [each.place for each in new.sinks]:
         raise ConfigurationError(
-            "The two files are of different pipelines: only the cluster may be another one.",
+            "The two files are of different pipelines: only the cluster may differ.",
             hint="Copy the file, and change `source.kafka` in it.",
         )
     if old.two_phase or old.delivery != "transactional":
@@ -46,36 +50,37 @@ def translate(old: PipelineConfig, new: PipelineConfig, *, debug: bool = False) 
     if stands.position is None:
         raise ConfigurationError(
             f"Pipeline {old.name!r} has no position yet: there is nothing to translate.",
-            hint="Run it with the new file; it begins at `source.start`.",
+            hint="Run the new file; the pipeline begins at `source.start`.",
         )
     if stands.position.delivery != "transactional":
         raise ConfigurationError(
             f"The table's last epoch was written by delivery: {stands.position.delivery}, with offsets in its group.",
-            hint="Run the old file once: the table takes over its offsets.",
+            hint="Run the old file once: the table then takes over the group's offsets.",
         )
     if unknown := of_unknown_id(stands.position, stands.held):
         raise ConfigurationError(
-            f"The table doesn't say of which topic {', '.join(sorted(unknown))} its offsets are: they were found from "
+            f"The table doesn't say which ids the topics {', '.join(sorted(unknown))} had: its offsets were found from "
             "its rows.",
-            hint="Run the old file once: its next commit says so.",
+            hint="Run the old file once: its next commit stores the ids.",
         )
     if recreated(stands.position, stands.held):
         raise ConfigurationError(
             f"{old.source.kafka_options['bootstrap.servers']} isn't where the table {old.sinks[0].place!r} was read "
             "from: its topics have other ids there.",
-            hint="Were OLD and NEW swapped, or has the table moved already? A topic that was made again has no "
-            "translation, see docs/runbook.md.",
+            hint="Check that OLD and NEW aren't swapped, and that the table hasn't moved already. A recreated topic "
+            "has no translation, see docs/runbook.md.",
         )
     with closing(KafkaSource(new.source)) as source:
         there = source.look()
-    found = _look_up(stands, there, old, new)
-    ids = {topic: (stands.held.ids[topic], there.ids[topic]) for topic in {each.at.topic for each in found}}
-    offsets = {each.at: (each.offset, each.place.offset) for each in found}
-    return Translation(old.name, ids, offsets), found
+    translated = _look_up(stands, there, old, new)
+    ids = {topic: (stands.held.ids[topic], there.ids[topic]) for topic in {entry.at.topic for entry in translated}}
+    offsets = {entry.at: (entry.offset, entry.place.offset) for entry in translated}
+    return Translation(old.name, ids, offsets), translated
 
 
-def _look_up(stands: Status, there: TopicsHeld, old: PipelineConfig, new: PipelineConfig) -> list[Found]:
-    found, faults = [], []
+def _look_up(stands: Status, there: TopicsHeld, old: PipelineConfig, new: PipelineConfig) -> list[TranslatedOffset]:
+    """Find the place of every next offset. Raises NotMirrored with every partition where that fails."""
+    translated, faults = [], []
     with closing(Reader(old.source.kafka_options)) as here, closing(Reader(new.source.kafka_options)) as mirror:
         for at in sorted(stands.held.ends):
             where = f"{at.topic}-{at.partition}"
@@ -84,10 +89,10 @@ def _look_up(stands: Status, there: TopicsHeld, old: PipelineConfig, new: Pipeli
                 continue
             mine = here.partition(at, stands.held.beginnings[at], stands.held.ends[at])
             theirs = mirror.partition(at, there.beginnings[at], there.ends[at])
-            # Of what was never read all has to be there: it is read from the mirror's beginning.
+            # A partition that was never read has to be mirrored as a whole: a run reads it from the mirror's beginning.
             offset = stands.offsets.get(at, mine.beginning)
             if not mine.beginning <= offset <= mine.end:
-                # To go on in the mirror would pass in silence what was never read.
+                # Going on in the mirror would silently skip records that were never read.
                 faults.append(f"{where} holds [{mine.beginning}, {mine.end}), and the table wants {offset}")
                 continue
             try:
@@ -101,18 +106,18 @@ def _look_up(stands: Status, there: TopicsHeld, old: PipelineConfig, new: Pipeli
                 faults.append(f"{where} isn't mirrored to its end yet, offset {mine.end}")
                 continue
             if at in stands.offsets:
-                found.append(Found(at, offset, place))
-    topics = {each.topic for each in stands.held.ends}
+                translated.append(TranslatedOffset(at, offset, place))
+    topics = {at.topic for at in stands.held.ends}
     faults += [
-        f"{at.topic}-{at.partition} is only in the new cluster: keys are in other partitions there"
+        f"{at.topic}-{at.partition} is only in the new cluster, so keys are in other partitions there"
         for at in sorted(there.ends)
         if at.topic in topics and at not in stands.held.ends
     ]
     if faults:
         raise NotMirrored(
             f"The offsets of {stands.pipeline!r} can't be translated: {'; '.join(faults)}.",
-            hint="The mirror has to keep partitions and timestamps (message.timestamp.type=CreateTime), nobody else "
-            "may write to its topics before, and it has to be at their end. Or build a new table from the new cluster, "
-            "see docs/runbook.md.",
+            hint="The mirror has to keep partitions and timestamps (message.timestamp.type=CreateTime) and has to be "
+            "at the end of the topics, and nobody else may write to its topics before. Or build a new table from the "
+            "new cluster, see docs/runbook.md.",
         )
-    return found
+    return translated

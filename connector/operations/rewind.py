@@ -113,7 +113,7 @@ def rewind(plan: Rewind, table: DeltaTable, work: Work, *, restored: Callable[[]
     """
     restore(table, plan.target.version)
     restored()
-    stands = work.position()
+    stands = work.destination.position()
     if stands is None:
         return None
-    return work.run_epoch(Epoch.of_no_records(stands, pipeline=work.pipeline, owner=work.owner), 0).position
+    return work.destination.run_epoch(Epoch.of_no_records(stands, pipeline=work.pipeline, owner=work.owner), 0).position

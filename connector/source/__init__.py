@@ -1,1 +1,1 @@
-"""Kafka as the source of a pipeline: its topics, their records, the consumer group."""
+"""Kafka as the source of a pipeline: topics, records and the consumer group."""

@@ -1,4 +1,4 @@
-"""The consumer group seen from outside: what it has committed, and who is in it. Nothing here joins it."""
+"""The consumer group seen from outside: its committed offsets and its members. Nothing here joins the group."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sinks.offsets import Offsets, TopicPartition
 
 
 class ConsumerGroup:
-    """``config.group``, for the topics of the pipeline. Raises BrokerUnreachable."""
+    """The consumer group ``config.group``, for the topics of the pipeline. Every method may raise BrokerUnreachable."""
 
     def __init__(self, config: PipelineConfig) -> None:
         self.name = config.group
@@ -30,12 +30,13 @@ class ConsumerGroup:
         self._client: KafkaAdminClient | None = None
 
     def close(self) -> None:
+        """Close the connection. The next request connects again."""
         if self._client is not None:
             self._client.close()
             self._client = None
 
     def committed(self) -> Offsets:
-        """Next offset per partition; none for a partition that the group has never committed."""
+        """The next offset per partition. A partition that the group has never committed is left out."""
         found = self._ask(lambda: self._admin.list_group_offsets({self.name: None})).get(self.name, {})
         return Offsets(
             {
@@ -46,14 +47,14 @@ class ConsumerGroup:
         )
 
     def store(self, offsets: Offsets) -> None:
-        """Commit offsets from outside the group. Raises GroupActive while it has members, SourceError."""
+        """Commit offsets from outside the group. Raises GroupActive while it has members, or SourceError."""
         wanted = {KafkaPartition(*at): offset_to_commit(offset) for at, offset in offsets.items()}
         results = self._ask(lambda: self._alter(wanted))
         refusals = {error for error in results.values() if error is not NoError}
         if UnknownMemberIdError in refusals:
             raise GroupActive(
-                f"Consumer group {self.name!r} has members: its offsets can't be changed from outside.",
-                hint="Stop what uses this group, or give the pipeline one of its own: "
+                f"Consumer group {self.name!r} has members, so its offsets can't be changed from outside.",
+                hint="Stop whatever uses this group, or give the pipeline its own group: "
                 "`source: {kafka: {group.id: ...}}`.",
             )
         for refusal in refusals:
@@ -66,9 +67,11 @@ class ConsumerGroup:
             )
 
     def has_members(self) -> bool:
+        """Whether the group has any members."""
         return bool(self._members())
 
     def has_member(self, client_id: str) -> bool:
+        """Whether a member with this client ID is in the group."""
         return any(member["client_id"] == client_id for member in self._members())
 
     def _members(self) -> Sequence[dict[str, object]]:
@@ -77,7 +80,7 @@ class ConsumerGroup:
 
     def _described(self) -> dict[str, Any]:
         (group,) = self._admin.describe_groups([self.name]).values()
-        # Where the broker can't tell, it lists no members; a group that isn't there is dead, and has none.
+        # A broker that can't tell lists no members. A group that doesn't exist is dead, and has none.
         if GroupAuthorizationFailedError.__name__ in (group["error"] or ""):
             raise GroupAuthorizationFailedError
         if group["error"] and group["group_state"] != "Dead":
@@ -94,15 +97,15 @@ class ConsumerGroup:
 
     @property
     def _admin(self) -> KafkaAdminClient:
-        """Connected at the first question: a transactional `status` or `check` has none."""
+        """The admin client. It connects at the first request: a transactional `status` or `check` has none."""
         if self._client is None:
             self._client = KafkaAdminClient(**client_options(KafkaAdminClient, self._options))
         return self._client
 
     def _ask(self, question: Callable[[], Any]) -> Any:
-        """A broker that has just started, or moved the group, asks for a moment's patience.
+        """Call ``question``, and retry it while a broker that has just started, or moved the group, asks for patience.
 
-        kafka-python's admin client never forgets who has the group, so the question is put by a new one.
+        kafka-python's admin client keeps a group's coordinator for ever, so each retry uses a new one.
         """
         patience = Retrying(
             retry=retry_if_exception(lambda error: isinstance(error, KafkaError) and error.retriable),
@@ -116,20 +119,24 @@ class ConsumerGroup:
 
 
 def offset_to_commit(offset: int) -> OffsetAndMetadata:
+    """The offset in the form that kafka-python commits."""
     return OffsetAndMetadata(offset, "", -1)
 
 
 @dataclass
 class Unpublished:
-    """No consumer group: a table beside the pipeline's own says nothing about how far the pipeline is."""
+    """No consumer group: a table that isn't the pipeline's own says nothing about the pipeline's progress."""
 
     name: str = ""
 
     def committed(self) -> Offsets:
+        """No offsets."""
         return Offsets()
 
     def store(self, offsets: Offsets) -> None:
+        """Does nothing."""
         del offsets
 
     def has_members(self) -> bool:
+        """False."""
         return False

@@ -1,8 +1,9 @@
-"""This run as a member of the pipeline's consumer group: polls batches, holds what is unfinished, commits offsets.
+"""This run as a member of the pipeline's consumer group: polls batches, holds unfinished records, commits offsets.
 
-A partition can be taken away whenever the member polls, and, when it was silent for too long, at any time. What is held
-of it then is dropped: the next owner starts at the group's committed offset. Only what the client itself had committed
-before (auto-commit) is still this member's to write, for nobody else will.
+The group can take a partition away whenever the member polls, and at any time after it was silent for too long. The
+member then drops the records that it holds of the partition, because the next owner starts at the group's committed
+offset. Records below an offset that the client itself has committed (auto-commit) must still be written by this member,
+because no other member reads them.
 """
 
 from __future__ import annotations
@@ -41,20 +42,20 @@ DEFAULT_MAX_POLL_RECORDS = 10_000
 _POLL_MS = 200
 _LOOK_AFTER_SECONDS = 5.0
 _AUTO_COMMIT_WITHIN_SECONDS = 30.0
-"""Beyond the client's own interval."""
+"""How long to wait beyond the client's own auto-commit interval."""
 _TAKEN_OVER = (CommitFailedError, IllegalGenerationError, RebalanceInProgressError, UnknownMemberIdError)
 
 
 @dataclass
 class _Part:
-    """What was polled of one partition: the records of ``[start, end)``, in order; gaps are none."""
+    """The polled records of one partition, ``[start, end)``, in order. Gaps in the offsets hold no record."""
 
     start: int
     end: int
     records: list[Any] = field(default_factory=list)
 
     def split(self, offset: int) -> tuple[_Part, _Part]:
-        """What lies before ``offset``, and the rest."""
+        """The records before ``offset``, and the rest."""
         offset = min(max(offset, self.start), self.end)
         before = [record for record in self.records if record.offset < offset]
         return _Part(self.start, offset, before), _Part(offset, self.end, self.records[len(before) :])
@@ -65,9 +66,10 @@ _Partitions = Callable[[Iterable[KafkaPartition]], None]
 
 
 class GroupMember:
-    """Batches are bounded by ``max.poll.records`` (10,000 unless it is given), ``epoch.max_records``, ``commit_every``.
+    """A member of the pipeline's consumer group.
 
-    ``position`` is the table's: a partition without a committed offset starts there, one that was added since at its
+    ``max.poll.records`` (10,000 by default), ``epoch.max_records`` and ``commit_every`` limit a batch. ``position`` is
+    the table's: a partition without a committed offset starts there, and a partition that was added since starts at its
     beginning.
     """
 
@@ -89,9 +91,9 @@ class GroupMember:
         self._target = source.look()
         self._looked = time.monotonic()
         self._next: dict[KafkaPartition, int] = {}
-        """Of every partition that is assigned: what is to be polled next."""
+        """The next offset to poll of every assigned partition."""
         self._held: _Parts = {}
-        """Polled, and neither handed out (auto-commit: nor committed by the client) nor dropped."""
+        """Polled records that were neither handed out (auto-commit: nor committed by the client) nor dropped."""
         self._auto_committed: _Parts = {}
         self._handed_out: Sequence[_Part] = ()
         self._batches = 0
@@ -107,21 +109,21 @@ class GroupMember:
                     "client_id": self._client_id,
                     "group_id": group.name,
                     "enable_auto_commit": self._auto_commit,
-                    # No offset is ever chosen by the client.
+                    # The client must never choose an offset.
                     "auto_offset_reset": "none",
                     "isolation_level": "read_committed",
                     "allow_auto_create_topics": False,
                 }
             )
             self._consumer.subscribe(list(config.source.topics), listener=_Listener(self._assigned, self._revoked))
-            # Asks for the topics' metadata: who leads the group without it gives nobody any partition, at first.
+            # This requests the topics' metadata. Without it the group's leader would at first assign no partition.
             self._consumer.end_offsets([KafkaPartition(topic, 0) for topic in config.source.topics])
-        # Not polled first and committed in pieces: between two polls no more time may pass than max.poll.interval.ms.
+        # A batch isn't polled whole and committed in pieces: max.poll.interval.ms limits the time between two polls.
         bounds = (config.epoch.max_records, self._consumer.config["max_poll_records"], _commit_every(config))
         self._max_records = min(bound for bound in bounds if bound is not None)
 
     def close(self) -> None:
-        """Leave the group. What is held is left to the next owner."""
+        """Leave the group. The next owner reads the records that are held."""
         self._held, self._next = {}, {}
         self._consumer.close(autocommit=False)
 
@@ -130,31 +132,39 @@ class GroupMember:
         """kafka-python's records of the batch that was handed out last."""
         return [record for part in self._handed_out for record in part.records]
 
-    # --- what a delivery asks for
+    # --- the calls of a delivery
 
     def batches(self) -> Iterator[Epoch]:
+        """Yield batches, until ``stop`` is set, or without an interval until all records from the start are read.
+
+        Raises BrokerUnreachable or OffsetsLost.
+        """
         while not self._stop.is_set():
             self._collect()
             if self._held or self._auto_committed:
                 polled = self._held
                 if not self._auto_commit:
-                    self._held = {}  # else it stays held until the client has committed it
+                    self._held = {}  # with auto-commit they stay held until the client has committed them
                 yield self._hand_out(polled, Step.PLANNED)
             if self._interval is None and self._caught_up():
                 return
 
     def auto_committed(self) -> Epoch:
+        """Wait until the client has committed the polled records, and return them as a batch.
+
+        Raises BrokerUnreachable if that takes too long.
+        """
         patience = self._consumer.config["auto_commit_interval_ms"] / 1000 + _AUTO_COMMIT_WITHIN_SECONDS
         deadline = time.monotonic() + patience
         try:
             while self._held:
-                # Polled for the sake of the client's clock, not for records. Again each time: partitions may come.
+                # Poll to let the client commit, not for records. Pause each time, because partitions may be added.
                 self._consumer.pause(*self._consumer.assignment())
                 if time.monotonic() > deadline:
                     raise BrokerUnreachable(
                         f"The Kafka client has not committed the offsets of consumer group {self._group.name!r} within "
-                        f"{patience:.0f} seconds. What was polled was not written.",
-                        hint="Is the broker reachable, and may the user commit (READ on the group)?",
+                        f"{patience:.0f} seconds. The polled records were not written.",
+                        hint="Check that the broker is reachable and that the user may commit (READ on the group).",
                     )
                 self._poll(1)
                 self._keep_auto_committed()
@@ -164,12 +174,13 @@ class GroupMember:
         return self._hand_out(committed, Step.OFFSETS_COMMITTED)
 
     def commit(self, batch: Epoch) -> None:
+        """Commit the offsets of a written batch. If the partitions have a new owner, it reads the batch again."""
         wanted = {KafkaPartition(*range_.at): offset_to_commit(range_.end) for range_ in batch.ranges}
         with answering(self._servers, group=self._group.name):
             try:
                 self._consumer.commit(wanted)
             except _TAKEN_OVER as error:
-                self._next.clear()  # until it is assigned anew
+                self._next.clear()  # until the partitions are assigned again
                 log.warning(
                     "batch %d was written, but its offsets could not be committed (%s): its partitions were given to "
                     "another member, which reads them again",
@@ -182,7 +193,7 @@ class GroupMember:
     # --- polling
 
     def _collect(self) -> None:
-        """Poll until the batch is full, or its time is over; without an interval until nothing more is to come."""
+        """Poll until the batch is full or the interval is over. Without an interval, until no records are left."""
         deadline = time.monotonic() + (self._interval.total_seconds() if self._interval else 0.0)
         while not self._stop.is_set():
             kept = (*self._held.values(), *self._auto_committed.values())
@@ -194,21 +205,21 @@ class GroupMember:
                 return
 
     def _poll(self, max_records: int) -> bool:
-        """Whether there were any records."""
+        """Poll once. Returns whether there were any records."""
         with answering(self._servers, group=self._group.name):
             try:
                 found = self._consumer.poll(timeout_ms=_POLL_MS, max_records=max_records)
             except OffsetOutOfRangeError:
                 raise OffsetsLost(
                     f"Kafka's retention removed records that consumer group {self._group.name!r} was about to read.",
-                    hint="Run the pipeline again: it says which offsets are missing and how to go on.",
+                    hint="Run the pipeline again. It says which offsets are missing and how to continue.",
                 ) from None
             except KafkaError as error:
                 if error.__cause__ is not None:  # raised by _assigned or _revoked
                     raise error.__cause__ from None
                 raise
             for at, start in self._next.items():
-                # Not the last record's offset: markers and aborted records have offsets too.
+                # Not the last record's offset: transaction markers and aborted records have offsets too.
                 end = self._consumer.position(at)
                 if end is not None and end > start:
                     part = self._held.setdefault(at, _Part(start, start))
@@ -219,21 +230,21 @@ class GroupMember:
         return bool(found)
 
     def _refuse_silence(self) -> None:
-        """kafka-python waits for a broker without end. Raises BrokerUnreachable."""
+        """Raise BrokerUnreachable if no broker answers. kafka-python itself would wait for ever."""
         if time.monotonic() - self._looked > _LOOK_AFTER_SECONDS:
             self._source.look()
             self._looked = time.monotonic()
 
     def _caught_up(self) -> bool:
-        """Whether this member's part of what Kafka held at the start is done."""
+        """Whether this member has read its partitions up to the ends at the start."""
         return self._reached() if self._next else self._group.committed().reaches(self._target.ends)
 
     def _reached(self) -> bool:
-        """Whether all was polled that Kafka held at the start, of the partitions that this member has."""
+        """Whether every partition of this member is polled up to its end at the start."""
         ends = self._target.ends
         return bool(self._next) and all(self._next[at] >= ends.get(TopicPartition(*at), 0) for at in self._next)
 
-    # --- partitions come and go; kafka-python calls these while it polls
+    # --- assignment of partitions; kafka-python calls these while it polls
 
     def _assigned(self, partitions: Iterable[KafkaPartition]) -> None:
         mine = set(partitions)
@@ -267,9 +278,9 @@ class GroupMember:
                 log.info("%s-%d was taken away: [%d, %d) is left to its next owner", *at, dropped.start, dropped.end)
 
     def _keep_auto_committed(self) -> None:
-        """Move what the client has committed out of what a rebalance would drop."""
+        """Keep records that the client has committed: a rebalance must not drop them."""
         committed = self._group.committed()
-        # Asked after the offsets: while this member is in its group, nobody else has committed its partitions.
+        # Ask this after the offsets: while this member is in the group, no other member has committed its partitions.
         if not self._group.has_member(self._client_id):
             return
         for at, part in list(self._held.items()):
@@ -310,15 +321,14 @@ class GroupMember:
 
     @property
     def behind(self) -> int:
-        """Offsets that are still to come of the partitions that this member has: of what Kafka held at the start,
-        or when it was polled last."""
+        """The number of offsets that this member's partitions are behind the ends at the start, or at the last poll."""
         fetched = {at: self._consumer.highwater(at) or 0 for at in self._consumer.assignment()}
         ends = {at: max(self._target.ends.get(TopicPartition(*at), 0), fetched.get(at, 0)) for at in self._next}
         return sum(max(0, ends[at] - offset) for at, offset in self._next.items())
 
 
 def _commit_every(config: PipelineConfig) -> int | None:
-    """Records; None: the whole batch."""
+    """The number of records per commit. None for the whole batch."""
     if isinstance(config.commit_every, EveryRecords):
         return config.commit_every.records
     return 1 if config.commit_every == "record" else None

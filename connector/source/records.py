@@ -1,4 +1,4 @@
-"""Kafka's records as a DataFrame, in the columns of Spark's own Kafka source."""
+"""Kafka records as a DataFrame with the columns of Spark's own Kafka source."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ _NO_RECORDS = [
 
 
 def no_records(spark: SparkSession) -> DataFrame:
+    """An empty DataFrame with the columns of Spark's Kafka source."""
     return spark.range(0).selectExpr(*_NO_RECORDS)
 
 
 def polled(spark: SparkSession, records: Iterable[Any]) -> DataFrame:
-    """kafka-python's records as Spark would have read them. They come through the driver: for bounded batches only."""
+    """kafka-python's records as Spark would have read them. They pass the driver: only for bounded batches."""
     rows = [
         (each.key, each.value, each.topic, each.partition, each.offset, each.timestamp, each.headers or None)
         for each in records

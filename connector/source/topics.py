@@ -1,4 +1,4 @@
-"""Kafka: what it holds of the pipeline's topics, and a range of it as a DataFrame."""
+"""What Kafka holds of the pipeline's topics, and ranges of it as a DataFrame."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ _EARLIEST, _LATEST = -2, -1
 class _Partitions:
     ids: Mapping[str, str]
     brokers: Mapping[TopicPartition, int]
-    """Of all partitions: which broker leads it, -1 for none."""
+    """The leading broker of every partition, -1 for none."""
 
 
 class KafkaSource:
-    """The topics of one pipeline. Reads as ``read_committed``, belongs to no consumer group, stores nothing."""
+    """The topics of one pipeline. It reads as ``read_committed``, is in no consumer group and stores nothing."""
 
     def __init__(self, options: Source) -> None:
         self._options = options
@@ -72,7 +72,7 @@ class KafkaSource:
         return self._connected()[1]
 
     def _connected(self) -> tuple[KafkaAdminClient, KafkaConsumer]:
-        """From the first question on, and again after a close."""
+        """The clients. They connect at the first request, and again after ``close``."""
         if self._clients is None:
             kafka = self._options.kafka_options
             admin = KafkaAdminClient(**client_options(KafkaAdminClient, kafka))
@@ -83,7 +83,7 @@ class KafkaSource:
                     "enable_auto_commit": False,
                     "allow_auto_create_topics": False,
                     "auto_offset_reset": "none",
-                    # All that it ever fetches are the next few records of a partition.
+                    # This client only ever fetches the next few records of a partition.
                     "max_partition_fetch_bytes": _PEEK_BYTES,
                     "fetch_max_bytes": 64 * _PEEK_BYTES,
                 }
@@ -92,6 +92,7 @@ class KafkaSource:
         return self._clients
 
     def close(self) -> None:
+        """Close the clients. The next request connects again."""
         if self._clients is not None:
             admin, consumer = self._clients
             self._clients = None
@@ -99,14 +100,14 @@ class KafkaSource:
             admin.close()
 
     def look(self) -> TopicsHeld:
-        """What Kafka holds now. Raises TopicMissing, BrokerUnreachable."""
+        """What Kafka holds now: the beginnings and ends of all partitions. Raises TopicMissing or BrokerUnreachable."""
         return _patiently(self._look)
 
     def _look(self) -> TopicsHeld:
         asked_at = datetime.now(timezone.utc)
         with answering(self._servers):
             partitions = self._partitions()
-            # Beginnings last: retention may pass an offset in between, never the other way round.
+            # Beginnings last: retention may move a beginning in between, but never an end.
             found = log_ends(self._admin, partitions.brokers)
             beginnings = self._beginnings(partitions.brokers)
         return TopicsHeld(
@@ -119,10 +120,10 @@ class KafkaSource:
         )
 
     def refuse_changed(self, epoch: Epoch) -> None:
-        """To be asked after the read. Raises TopicRecreated where a topic that the epoch reads isn't the one any more
-        that it was planned on, OffsetsLost where its log isn't.
+        """Check after the read that the topics are still the ones that the epoch was planned on.
 
-        A topic that is gone was not made again: what was read of it was its own.
+        Raises TopicRecreated if a topic was recreated, and OffsetsLost if a partition's log was truncated. A deleted
+        topic passes, because the records that were read are its own.
         """
         names = sorted({range_.topic for range_ in epoch.ranges} & epoch.topics.keys())
         if not names:
@@ -138,8 +139,7 @@ class KafkaSource:
     def _ends_of(
         self, leaders: Mapping[TopicPartition, int], led: Mapping[TopicPartition, int] | None = None
     ) -> Mapping[TopicPartition, int]:
-        """See ``TopicsHeld.ends_of``. Partitions that are gone are left out. ``led``: by which brokers, if that was
-        asked a moment ago."""
+        """See ``TopicsHeld.ends_of``. Deleted partitions are left out. ``led`` are the leaders, if just asked."""
 
         def ask() -> Mapping[TopicPartition, int]:
             nonlocal led
@@ -151,7 +151,7 @@ class KafkaSource:
         return _patiently(ask) if leaders else {}
 
     def _beginnings(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """kafka-python trips over a partition that was just added, and looks it up only then."""
+        """The first offset of each partition. kafka-python fails on a partition that was just added, so it retries."""
         asked = [KafkaPartition(*at) for at in partitions]
         deadline = time.monotonic() + ANSWER_WITHIN_MS / 1000
         while True:
@@ -166,7 +166,7 @@ class KafkaSource:
             time.sleep(0.05)
 
     def starting(self, held: TopicsHeld) -> Callable[[], Offsets]:
-        """The configured start as offsets, for a pipeline without a position."""
+        """A function that resolves the configured start to offsets, for a pipeline without a position."""
         return lambda: Offsets(self._start(self._options.start, held.ends, held))
 
     def _start(self, start: Start, ends: Mapping[TopicPartition, int], held: TopicsHeld) -> dict[TopicPartition, int]:
@@ -177,11 +177,11 @@ class KafkaSource:
         return dict(ends) if start == "latest" else {at: held.beginnings[at] for at in ends}
 
     def at(self, when: datetime, held: TopicsHeld) -> Offsets:
-        """The first offset per partition whose record came at ``when`` or later; its end where there is none."""
+        """Per partition, the offset of the first record at or after ``when``, or the end if there is none."""
         return Offsets(self._at(when, held.ends))
 
     def remaining(self, held: TopicsHeld) -> Remaining:
-        """What is left of partitions that have lost records, with ``on_data_loss`` in mind."""
+        """A function that says what is left of partitions with lost records, according to ``on_data_loss``."""
 
         def remaining(partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Remains]:
             oldest = self._first(dict.fromkeys(partitions, 0))
@@ -189,7 +189,7 @@ class KafkaSource:
             start = self._first({at: found.timestamp + ahead for at, found in oldest.items()}) if ahead else {}
             return {
                 at: Remains(
-                    # Where nothing is that much younger, all that is left may be gone before it is read.
+                    # Without a record that is so much younger, retention may remove all of them before they are read.
                     (start[at].offset if at in start else held.ends[at]) if ahead and at in oldest
                     else held.beginnings[at],
                     datetime.fromtimestamp(oldest[at].timestamp / 1000, timezone.utc) if at in oldest else None,
@@ -204,7 +204,7 @@ class KafkaSource:
         return {at: found[at].offset if at in found else end for at, end in ends.items()}
 
     def _first(self, millis: Mapping[TopicPartition, int]) -> dict[TopicPartition, Any]:
-        """Offset and timestamp of the first record at or after a time; none for a partition without."""
+        """Offset and timestamp of the first record at or after a time in milliseconds, for partitions that have one."""
         if not millis:
             return {}
         with answering(self._servers):
@@ -214,7 +214,7 @@ class KafkaSource:
         return {TopicPartition(*at): first for at, first in found.items() if first}
 
     def record_bytes(self, offsets: Offsets, ends: Offsets) -> Mapping[TopicPartition, float]:
-        """The mean size of the next few records of each partition, key and value; without those that have none."""
+        """The mean size in bytes of the next few records of each partition, key and value. Empty ones are left out."""
         next_few = self._peek(offsets, ends)
         return {
             at: sum(len(record.key or b"") + len(record.value or b"") for record in records) / len(records)
@@ -229,8 +229,7 @@ class KafkaSource:
         }
 
     def _peek(self, offsets: Offsets, ends: Offsets) -> dict[TopicPartition, list[Any]]:
-        """The next few records from ``offsets`` on. Fewer partitions where Kafka is slow, or markers are all there is:
-        what they are asked for is an estimate."""
+        """A sample of the next records from ``offsets`` on. Partitions that don't answer in time are missing."""
         waiting = {KafkaPartition(*at): end for at, end in ends.items() if at in offsets and offsets[at] < end}
         if not waiting:
             return {}
@@ -249,14 +248,16 @@ class KafkaSource:
                             del waiting[at]
                             self._consumer.pause(at)
             except OffsetOutOfRangeError:
-                pass  # retention is at work: the next look at the topics shows it
+                pass  # retention has removed records: the next look at the topics shows it
             finally:
                 self._consumer.unsubscribe()
         return found
 
     def read(self, spark: SparkSession, ranges: Iterable[OffsetRange], *, headers: bool = False) -> DataFrame:
-        """The records of these ranges: key, value, topic, partition, offset, timestamp, headers where they are asked
-        for. Fails where any is gone."""
+        """The records of these ranges: key, value, topic, partition, offset, timestamp, and headers if requested.
+
+        A query over them fails if any record is gone.
+        """
         ranges = list(ranges)
         if not ranges:
             return no_records(spark)
@@ -267,8 +268,8 @@ class KafkaSource:
         }
         records = (
             spark_reader(spark, self._options.kafka_options)
-            # Nothing is ever committed for this group. One name for the whole run lets Spark's executors go on with the
-            # consumers of the epoch before, and with what those have fetched ahead, instead of connecting anew.
+            # Nothing is ever committed for this group. With one name for the whole run, Spark's executors reuse the
+            # consumers of the epoch before, and the records those have prefetched, instead of connecting again.
             .option("kafka.group.id", self._reader)
             .option("assign", json.dumps(assignment))
             .option("startingOffsets", starts.to_json())
@@ -277,7 +278,7 @@ class KafkaSource:
             .option("includeHeaders", headers)
             .load()
         )
-        # A task per partition, and a file per task, is too much for a few records.
+        # For a few records, one task and one file per partition would be too much.
         tasks = -(-sum(range_.span for range_ in ranges) // RECORDS_PER_TASK)
         return records.coalesce(max(1, tasks)) if tasks < len(ranges) else records
 
@@ -288,7 +289,7 @@ class KafkaSource:
         for topic in self._admin.describe_topics(names):
             name = topic["name"]
             if topic["error_code"] == _UNKNOWN_TOPIC and pattern:
-                continue  # gone since they were listed
+                continue  # deleted since they were listed
             if topic["error_code"] == _UNKNOWN_TOPIC:
                 raise self._missing(name)
             ids[name] = self._id(topic)
@@ -296,7 +297,7 @@ class KafkaSource:
         return _Partitions(ids, _led(there))
 
     def _id(self, topic: Mapping[str, Any]) -> str:
-        """Of a topic as it was described."""
+        """The ID of a described topic. Raises NotAuthorized or SourceError."""
         name, error = topic["name"], topic["error_code"]
         if error == TopicAuthorizationFailedError.errno:
             raise not_authorized(f"Kafka at {self._servers}", "Topic", f"topic {name!r}")
@@ -311,7 +312,7 @@ class KafkaSource:
             listed = ", ".join(sorted(name for name in there if not name.startswith("__"))[:10]) or "none"
             raise TopicMissing(
                 f"No topic in Kafka at {self._servers} matches source.topics, {pattern.pattern!r}.",
-                hint=f"Topics there: {listed}. The regular expression has to match a topic's whole name.",
+                hint=f"Topics there: {listed}. The regular expression must match a topic's whole name.",
             )
         return names
 
@@ -330,21 +331,21 @@ def _given_offset(start: FromOffsets, at: TopicPartition, held: TopicsHeld) -> i
     first, end = held.beginnings[at], held.ends[at]
     if given is None:
         raise ConfigurationError(
-            f"source.start: no offset for {at.topic}-{at.partition}, which Kafka has and the table has no position of.",
-            hint=f'Name every partition, as in {{"{at.topic}": {{"{at.partition}": {first}}}}}; -2 is the earliest '
+            f"source.start: no offset for {at.topic}-{at.partition}, which is in Kafka but not in the position.",
+            hint=f'List every partition, as in {{"{at.topic}": {{"{at.partition}": {first}}}}}; -2 is the earliest '
             "offset, -1 the latest.",
         )
     offset = {_EARLIEST: first, _LATEST: end}.get(given, given)
     if not first <= offset <= end:
         raise ConfigurationError(
-            f"source.start: {at.topic}-{at.partition} holds [{first}, {end}), offset {offset} is outside.",
-            hint="Give an offset within, or -2 for the earliest.",
+            f"source.start: {at.topic}-{at.partition} holds [{first}, {end}), and offset {offset} is outside.",
+            hint="Give an offset within that range, or -2 for the earliest.",
         )
     return offset
 
 
 def _led(described: Iterable[Mapping[str, Any]]) -> dict[TopicPartition, int]:
-    """Which broker leads each partition."""
+    """The leading broker of each partition."""
     return {
         TopicPartition(topic["name"], part["partition_index"]): part["leader_id"]
         for topic in described
@@ -353,8 +354,10 @@ def _led(described: Iterable[Mapping[str, Any]]) -> dict[TopicPartition, int]:
 
 
 def _patiently(question: Callable[[], _Told]) -> _Told:
-    """kafka-python gives up at once where its only broker was away a moment ago, as one is that restarts, and where a
-    partition is so new, or its leader, that not every broker knows."""
+    """Call ``question``, and retry it while a broker restarts, or partitions or their leaders are too new.
+
+    kafka-python itself gives up at once.
+    """
     ask = Retrying(
         retry=retry_if_exception(_may_be_back),
         stop=stop_after_delay(ANSWER_WITHIN_MS / 1000),
@@ -372,22 +375,26 @@ def _may_be_back(error: BaseException) -> bool:
 
 @dataclass(frozen=True)
 class Until:
-    """Topics that end where a stretch of time does."""
+    """The topics up to a point in time."""
 
     topics: KafkaSource
     time: datetime
 
     def look(self) -> TopicsHeld:
+        """What Kafka holds before ``time``."""
         held = self.topics.look()
         last = self.topics.at(self.time, held)
         return replace(held, ends=Offsets({at: min(end, last[at]) for at, end in held.ends.items()}))
 
     def starting(self, held: TopicsHeld) -> Callable[[], Offsets]:
+        """A function that resolves the configured start, at most to the ends."""
         start = self.topics.starting(held)
         return lambda: Offsets({at: min(offset, held.ends[at]) for at, offset in start().items()})
 
     def remaining(self, held: TopicsHeld) -> Remaining:
+        """See ``KafkaSource.remaining``."""
         return self.topics.remaining(held)
 
     def record_bytes(self, offsets: Offsets, ends: Offsets) -> Mapping[TopicPartition, float]:
+        """See ``KafkaSource.record_bytes``."""
         return self.topics.record_bytes(offsets, ends)

@@ -1,7 +1,7 @@
-"""Offsets of a topic, and what they are in the cluster that it was mirrored to: the file of `lakelock translate`.
+"""Offsets of a topic, translated to the cluster that it was mirrored to: the file of `lakelock translate`.
 
-It is good for one step of one pipeline: from exactly these offsets of the one topic to these of the other, each known
-by its id. Left in the pipeline file it says nothing of any later topic.
+A translation is for one move of one pipeline: from exactly these offsets of one topic to offsets of another, with both
+topics known by their IDs. If it stays in the pipeline file, it applies to no later topic.
 """
 
 from __future__ import annotations
@@ -23,13 +23,16 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Translation:
+    """The offsets of a pipeline in the old and the new cluster."""
+
     pipeline: str
     ids: Mapping[str, tuple[str, str]]
-    """Topic -> its id, and that of the one it was mirrored to."""
+    """Topic -> its ID in the old cluster and in the new one."""
     offsets: Mapping[TopicPartition, tuple[int, int]]
-    """Next offset, in both."""
+    """Partition -> the next offset in the old cluster and in the new one."""
 
     def to_json(self) -> str:
+        """The translation as JSON text."""
         topics: dict[str, dict[str, Any]] = {
             topic: {"from": old, "to": new, "partitions": {}} for topic, (old, new) in sorted(self.ids.items())
         }
@@ -39,13 +42,13 @@ class Translation:
 
     @classmethod
     def from_json(cls, text: str, *, file: str) -> Translation:
-        """Raises ConfigurationError, UnsupportedFormat."""
+        """Read a translation. Raises ConfigurationError or UnsupportedFormat."""
         try:
             fields = json.loads(text)
             if fields["lakelock"] > FORMAT:
                 raise UnsupportedFormat(
                     f"{file} is in format {fields['lakelock']}; this version reads up to format {FORMAT}.",
-                    hint="Upgrade lakelock to the version that wrote it, or write it again.",
+                    hint="Upgrade lakelock to the version that wrote it, or write the file again.",
                 )
             return cls(
                 str(fields["pipeline"]),
@@ -59,30 +62,32 @@ class Translation:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ConfigurationError(
                 f"source.on_recreated_topic.translated: {file} isn't a file of `lakelock translate`.",
-                hint="Write it anew: lakelock translate OLD NEW --output offsets.json.",
+                hint="Write it again: lakelock translate OLD NEW --output offsets.json.",
             ) from error
 
     def starts(self, pipeline: str, position: Position, held: TopicsHeld, names: Mapping[str, str]) -> Offsets:
-        """Where the new topics are to be read from; ``names``: of those that were made again. Raises
-        ConfigurationError where the translation is of another position, or of other topics."""
+        """The offsets at which to continue in the new topics. ``names`` are the recreated topics.
+
+        Raises ConfigurationError if the translation is for another position or for other topics.
+        """
         if self.pipeline != pipeline:
-            raise _stale(f"it is of pipeline {self.pipeline!r}, and this is {pipeline!r}")
+            raise _stale(f"it is for pipeline {self.pipeline!r}, and this is {pipeline!r}")
         found: dict[TopicPartition, int] = {}
         unknown = of_unknown_id(position, held) & self.ids.keys()
         if unknown:
-            # Those of the old cluster would be taken for the new one's.
+            # Offsets of the old cluster would be taken for offsets of the new one.
             raise _stale(f"the table doesn't say of which topic {', '.join(sorted(unknown))} its offsets are")
         for topic in names:
             ids = (position.topics[topic], held.ids[topic])
             if self.ids.get(topic) != ids:
-                raise _stale(f"of topic {topic!r} it is from id {' to '.join(self.ids.get(topic, ('none',)))}, and "
+                raise _stale(f"for topic {topic!r} it is from id {' to '.join(self.ids.get(topic, ('none',)))}, and "
                              f"this is from {' to '.join(ids)}")  # fmt: skip
             for at, offset in position.offsets.items():
                 if at.topic != topic:
                     continue
                 old, new = self.offsets.get(at, (None, 0))
                 if old != offset:
-                    raise _stale(f"of {topic}-{at.partition} it translates offset {old}, and the table wants {offset}")
+                    raise _stale(f"for {topic}-{at.partition} it translates offset {old}, but the table needs {offset}")
                 if at not in held.ends or new > held.ends[at]:
                     raise _stale(f"{topic}-{at.partition} of the new topic doesn't reach offset {new}")
                 found[at] = new
@@ -90,7 +95,7 @@ class Translation:
 
 
 def translated(file: str) -> Translation:
-    """Raises ConfigurationError, UnsupportedFormat."""
+    """The translation in ``file``. Raises ConfigurationError or UnsupportedFormat."""
     try:
         text = Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -104,6 +109,6 @@ def translated(file: str) -> Translation:
 def _stale(why: str) -> ConfigurationError:
     return ConfigurationError(
         f"The translation of source.on_recreated_topic isn't for this run: {why}. Nothing was written.",
-        hint="Stop all runs, and write it anew: lakelock translate OLD NEW --output offsets.json. Or, if the table has "
+        hint="Stop all runs, and write it again: lakelock translate OLD NEW --output offsets.json. If the table has "
         "moved already, run without the option.",
     )

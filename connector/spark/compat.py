@@ -1,4 +1,4 @@
-"""What differs between Spark's versions, and between a classic session and Spark Connect."""
+"""Differences between Spark's versions, and between a classic session and Spark Connect."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ _creating = threading.Lock()
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """Whether it is a client of Spark Connect: rows of one session can't be read in another there."""
+    """Whether ``spark`` is a Spark Connect client, where one session can't read another session's rows."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def needed_by_connect(spark: SparkSession) -> None:
-    """For a clone of the session. Asked of the client: platforms call their servers by other numbers."""
+    """Raises ConfigurationError if the client can't clone a session. Platforms number their servers differently."""
     if not hasattr(spark, "cloneSession"):
         raise ConfigurationError(
-            "Spark Connect needs PySpark 4.1, whose sessions can be cloned, and this client is older.",
-            hint="Run it where Spark's driver is, or take a newer client (of Databricks Connect, 18).",
+            "Spark Connect needs PySpark 4.1, whose sessions can be cloned, but this client is older.",
+            hint="Run it where Spark's driver is, or use a newer client (Databricks Connect 18).",
         )
 
 
 def needs(spark: SparkSession, release: str, option: str, hint: str) -> None:
-    """Raises ConfigurationError, with the option's path, where this Spark is older than the release, as "4.0"."""
+    """Raises ConfigurationError, with the option's path, if this Spark is older than ``release``, such as "4.0"."""
     if _numbers(spark.version) < _numbers(release):
         raise ConfigurationError(f"{option} needs Spark {release}, and this is {spark.version}.", hint=hint)
 
@@ -47,12 +47,12 @@ def _numbers(version: str) -> tuple[int, int]:
 
 
 def from_ddl(text: str) -> DataType:
-    """Columns in Spark's DDL. Raises PySparkException where it is none."""
+    """Parse columns in Spark's DDL. Raises PySparkException if ``text`` isn't DDL."""
     from pyspark.sql.types import StructType
 
     if "${" not in text:
         return _parsed(text)
-    # Spark Connect has the user's session parse it, which would expand ``${env:NAME}`` in a name.
+    # Spark Connect parses it in the user's session, which would expand ``${env:NAME}`` in a name.
     aside = next(char for char in map(chr, range(0xE000, 0xF900)) if char not in text)
     parsed = _parsed(text.replace("${", f"{aside}{{"))
     if not isinstance(parsed, StructType):
@@ -64,14 +64,14 @@ def from_ddl(text: str) -> DataType:
 def local_frame(
     spark: SparkSession, rows: Sequence[Any], schema: StructType | str, *, verify: bool = True
 ) -> DataFrame:
-    """A DataFrame of the driver's own rows; which session is the active one stays as it was.
+    """A DataFrame of rows from the driver. It leaves the active session unchanged.
 
-    ``createDataFrame`` makes its session the active one. Left so, the user's next statement, or pipeline, would be
-    in a session of ours, which knows nothing of what they have set in theirs since.
+    ``createDataFrame`` makes its session the active one. The user's next statement, or the next pipeline, would then
+    run in Lakelock's session, which lacks the user's later settings.
     """
     from pyspark.sql import SparkSession
 
-    if is_connect(spark):  # nothing becomes active
+    if is_connect(spark):  # with Connect no session becomes active
         return spark.createDataFrame(rows, schema, verifySchema=verify)
     with _creating:
         active = SparkSession.active()

@@ -1,4 +1,4 @@
-"""The Java of this machine, for Spark and for the embedded broker."""
+"""Finds the Java of this machine, for Spark and for the embedded broker."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import shutil
 from pathlib import Path
 
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For a JVM that lives for seconds: code that is compiled quickly, rather than well, and one collector."""
+"""Options for a JVM that lives for seconds: fast compilation rather than fast code, and a simple garbage collector."""
 
 
 def find() -> Path | None:
-    """Where Spark looks for it: in JAVA_HOME, else on the PATH."""
+    """Java's command, looked up as Spark does: in JAVA_HOME, else on the PATH. None if there is none."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=str(Path(home, "bin")) if home else None)
     return Path(found).resolve() if found else None

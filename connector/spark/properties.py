@@ -1,6 +1,6 @@
-"""The start of a JVM whose settings aren't on its command line, where every user of the machine could read them.
+"""Starts a JVM without its settings on the command line, where every user of the machine could read them.
 
-They are in a file that only its owner can read, and that is gone as soon as the JVM has started.
+The settings are in a file that only its owner can read. It is deleted as soon as the JVM has started.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _OF_CLIENTS = ("spark.remote", "spark.api.mode")
 
 
 def start_jvm(settings: Mapping[str, str]) -> None:
-    """Start PySpark's JVM with these settings; one that runs already stays as it is.
+    """Start PySpark's JVM with these settings. A JVM that is running already stays as it is.
 
-    Beneath them counts the file of properties that the user names in PYSPARK_SUBMIT_ARGS, else Spark's own
+    They override the properties file that the user names in PYSPARK_SUBMIT_ARGS, or else Spark's own
     ``spark-defaults.conf``.
     """
     from pyspark import SparkContext
@@ -35,8 +35,8 @@ def start_jvm(settings: Mapping[str, str]) -> None:
         at = arguments.index(_FILE)
         theirs = Path(arguments[at + 1])
         del arguments[at : at + 2]
-    # The JVM of a Spark Connect server on this machine must not take itself for a client's. It looks in its environment
-    # for the token that its own client shows: without one it would serve anybody.
+    # The JVM of a Spark Connect server on this machine must not act as a client. It takes the token that its own client
+    # presents from its environment: without a token it would serve anybody.
     os.environ.pop(_REMOTE, None)
     if remote is not None or "spark.remote" in settings:
         os.environ.setdefault(_TOKEN, settings.get("spark.connect.authenticate.token", str(uuid.uuid4())))
@@ -63,7 +63,7 @@ def _put_back(name: str, value: str | None) -> None:
 
 
 def as_properties(settings: Mapping[str, str]) -> str:
-    """A file of Java's Properties."""
+    """The settings in the format of Java's Properties."""
     return "".join(f"{_escaped(name)}={_escaped(value)}\n" for name, value in settings.items())
 
 
@@ -73,7 +73,7 @@ def _escaped(text: str) -> str:
 
 
 def _spark_defaults() -> Path:
-    """What Spark would read if no other file were named; it needn't be there."""
+    """The properties file that Spark reads if no other is named. It may not exist."""
     import pyspark
 
     home = os.environ.get("SPARK_HOME") or str(Path(pyspark.__file__).parent)

@@ -1,4 +1,4 @@
-"""The Spark session of a run: the one that is there, as it is, or one of its own with safe settings."""
+"""The Spark session of a run: the active one as it is, or a new one with safe settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from connector.spark import jars, java
-from connector.spark.compat import needed_by_connect, is_connect
+from connector.spark.compat import is_connect, needed_by_connect
 from connector.spark.jars import archive
 from connector.spark.jars.built_for import installed
 from connector.spark.properties import start_jvm
@@ -30,13 +30,13 @@ _SECRETS = (
     "(?i:secret|passw(or)?d|passphrase|token|access[.]?key|account[.]key|private[._-]?key|encryption[.]key"
     "|keystore[.]key|credential|jaas)"
 )
-"""More than what may not stand in a pipeline file (sinks.kafka.SECRET): a name too many hidden does no harm."""
+"""Hides more names than a pipeline file may not contain (sinks.kafka.SECRET): hiding too many does no harm."""
 _IN_PLANS = rf'key: "[^"]*{_SECRETS}[^"]*"\s+value: "(?:[^"\\]|\\.)*+"'
-"""A Spark Connect server shows every plan in its UI and its event log, a reader's options included."""
+"""A Spark Connect server shows every plan in its UI and its event log, including the options of readers."""
 _PLANS = "spark.sql.redaction.string.regex"
-# A record of Avro says itself how long its strings are, and Avro takes the memory before it looks whether they are
-# there: six bad bytes would end the JVM. In bytes, and in items of one array or map. A task keeps the memory of the
-# longest string of each field, so more than records need isn't safer.
+# An Avro record states the length of its strings, and Avro allocates the memory before it checks whether they are
+# there: six bad bytes would end the JVM. These are limits in bytes, and in items of one array or map. A task keeps the
+# memory of the longest string of each field, so a limit above the records' need is less safe.
 _AVRO_LIMITS = " ".join(
     f"-Dorg.apache.avro.limits.{kind}.maxLength={limit}"
     for kind, limit in (("bytes", 16 << 20), ("string", 16 << 20), ("collectionItems", 16 << 20))
@@ -50,21 +50,21 @@ _LOG_STORE = "spark.delta.logStore.s3a.impl"
 DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    # Delta's own store for S3 lets one driver replace another's commit.
+    # Delta's own log store for S3 lets one driver overwrite another's commit.
     _LOG_STORE: jars.LOG_STORE,
 }
-"""Without these Spark neither reads nor writes Delta tables, or not safely on S3."""
+"""Without these settings Spark can't read or write Delta tables, or not safely on S3."""
 _SAFE = {
     **DELTA,
-    # Spark 4's own default: a sum that overflows is an error, and no other number.
+    # Spark 4's own default: a sum that overflows is an error instead of another number.
     "spark.sql.ansi.enabled": "true",
-    # A timestamp without a zone in a record must not depend on the machine.
+    # A timestamp without a time zone in a record must not depend on the machine.
     "spark.sql.session.timeZone": "UTC",
     _HIDDEN: _SECRETS,
     "spark.sql.redaction.options.regex": f"{_SECRETS}|(?i:url)",
     _PLANS: _IN_PLANS,
 }
-"""Wherever Spark runs."""
+"""Settings for wherever Spark runs."""
 _NEVER_COPIED = ("spark.databricks.delta.write.txn", "spark.databricks.delta.commitInfo.userMetadata")
 
 
@@ -77,12 +77,12 @@ def session(
     debug: bool = False,
     short: Callable[[], bool] = lambda: False,
 ) -> Iterator[SparkSession]:
-    """A session that shares nothing with the statements of others.
+    """A session for one run, separated from the statements of others.
 
-    Where a session is active (Databricks, EMR, a notebook) its cluster is used as it is, ``options`` don't apply,
-    and it stays open. Else one is made from ``options``, and stopped at the end: under spark-submit, what was submitted
-    goes before them. ``s3``: it needs s3a:// paths. ``short``: whether there is little to do; asked only where that
-    makes a difference.
+    If a session is active (Databricks, EMR, a notebook), its cluster is used as it is: ``options`` don't apply, and it
+    stays open. Otherwise a session is created from ``options`` and stopped at the end. Under spark-submit, submitted
+    settings win over ``options``. ``s3`` says whether it needs s3a:// paths. ``short`` says whether there is little to
+    do, and is called only where that matters.
     """
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
@@ -103,7 +103,7 @@ def session(
     with warnings.catch_warnings(), _sigint_kept():
         if not submitted and not settings.get("spark.remote", os.environ.get("SPARK_REMOTE", "")).startswith("sc://"):
             start_jvm(settings)
-        # Spark Connect warns of every setting that only the start of the server, which has them, can take.
+        # Spark Connect warns about every setting that only the start of the server can take. The server has them.
         warnings.filterwarnings("ignore", message="Failed to set")
         spark = builder.getOrCreate()
     try:
@@ -119,22 +119,22 @@ def session(
 def isolated(active: SparkSession) -> Iterator[SparkSession]:
     """A second session on the same cluster, with the same settings.
 
-    MERGE takes its epoch and offsets from the session's settings: in a shared session another thread's statement
-    would commit them too.
+    MERGE takes its epoch and offsets from the session's settings. In a shared session another thread's statement would
+    commit them too.
     """
     from pyspark.errors import PySparkException
 
     if is_connect(active):
         needed_by_connect(active)
         clone = active.cloneSession()  # type: ignore[attr-defined]
-        with suppress(PySparkException):  # where it may not be set, as on a serverless cluster
+        with suppress(PySparkException):  # a serverless cluster refuses the setting
             theirs = clone.conf.get(_PLANS, "")
             clone.conf.set(_PLANS, f"{theirs}|{_IN_PLANS}" if theirs else _IN_PLANS)
         _take_as_written(clone)
         try:
             yield clone
         finally:
-            # Not stop(): that ends a local server, which is the user's.
+            # Not stop(): that would end a local server, which is the user's.
             clone.client.release_session()
             clone.client.close()
         return
@@ -143,7 +143,7 @@ def isolated(active: SparkSession) -> Iterator[SparkSession]:
     for name, shown in theirs.items():
         if name.startswith(_NEVER_COPIED) or (shown == ours.get(name) and not shown.endswith(_REDACTED)):
             continue
-        # Catalogs, and Hadoop's settings, keys to a bucket among them, aren't Spark's own, and count as much.
+        # Settings of catalogs and Hadoop, including keys to a bucket, aren't Spark's own, but matter as much.
         copied = own.conf.isModifiable(name) or name.startswith(("fs.", "spark.sql.catalog."))
         value = active.conf.get(name, None) if copied else None
         if value is not None and own.conf.get(name, None) != value:
@@ -155,17 +155,17 @@ def isolated(active: SparkSession) -> Iterator[SparkSession]:
 
 
 def _take_as_written(spark: SparkSession) -> None:
-    """Whatever the pipeline file says under ``spark:``."""
+    """Turn variable substitution off, whatever the pipeline file says under ``spark:``."""
     from pyspark.errors import PySparkException
 
-    with suppress(PySparkException):  # where it may not be set, as on a serverless cluster: literals don't need it
+    with suppress(PySparkException):  # a serverless cluster refuses the setting; literals don't need it there
         for name, value in AS_WRITTEN.items():
             spark.conf.set(name, value)
 
 
 @contextmanager
 def _sigint_kept() -> Iterator[None]:
-    """PySpark takes over Ctrl-C when it starts, to cancel all jobs; a run ends after its epoch instead."""
+    """Keep Python's handler of Ctrl-C: PySpark's would cancel all jobs, while a run should end after its epoch."""
     handler = signal.getsignal(signal.SIGINT)
     yield
     if threading.current_thread() is threading.main_thread():
@@ -181,14 +181,14 @@ def _own(options: Mapping[str, str], name: str, *, s3: bool, debug: bool, short:
     if _HIDDEN in options:
         settings[_HIDDEN] = f"{_SECRETS}|{options[_HIDDEN]}"
     for of_process in (_JAVA, _EXECUTOR_JAVA):
-        # The last one counts: the user's own.
+        # The last option counts, which is the user's own.
         settings[of_process] = f"{_AVRO_LIMITS} {settings.get(of_process, '')}".strip()
     at = settings.get("spark.master") or settings.get("spark.remote") or os.environ.get("SPARK_REMOTE", "")
     if at.startswith("local"):
-        # Python workers on this machine are to find what this process found, also outside an activated environment.
+        # Local Python workers must find the same packages as this process, also outside an activated environment.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if not debug:
-        # A failed task would print its stack trace before our one paragraph says what happened.
+        # Otherwise a failed task prints its stack trace before our one paragraph says what happened.
         quiet = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
         settings[_JAVA] = f"{settings[_JAVA]} {quiet}"
     classes = archive.find() if _CLASS_PATH in defaults else None
@@ -198,22 +198,22 @@ def _own(options: Mapping[str, str], name: str, *, s3: bool, debug: bool, short:
 
 
 def _submitted() -> dict[str, str]:
-    """What spark-submit has been given, by its options and its defaults; nothing where it hasn't started us."""
+    """The settings given to spark-submit, as options and defaults. Empty if it hasn't started this process."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return {}
     from pyspark import SparkConf, SparkContext
 
-    # They are properties of the JVM, which a SparkConf only knows once there is a connection to it. To read one would
-    # make it as well, but Spark 3.5 can't.
+    # They are properties of the JVM, which a SparkConf knows only once it is connected to the JVM. Reading a property
+    # would connect too, but Spark 3.5 can't.
     SparkContext.setSystemProperty("lakelock.connected", "true")
     return dict(SparkConf().getAll())
 
 
 def _added(options: Mapping[str, str], submitted: Mapping[str, str]) -> dict[str, str]:
-    """The settings that aren't submitted. Too late for the driver's JVM: it runs, with its jars and its memory."""
+    """The settings that weren't submitted. They come too late for the driver's JVM, its jars and its memory."""
     safe = dict(_SAFE)
     if not any(jars.LOG_STORE_JAR.name in submitted.get(name, "") for name in ("spark.jars", _CLASS_PATH)):
-        # Without its jar: a table on s3a:// is refused, and told why, rather than a class not found.
+        # Without its jar, a table on s3a:// is refused with a reason, instead of failing on a missing class.
         del safe[_LOG_STORE]
     settings = {name: value for name, value in {**safe, **options}.items() if name not in submitted}
     java = submitted.get(_EXECUTOR_JAVA, options.get(_EXECUTOR_JAVA, ""))
@@ -223,7 +223,7 @@ def _added(options: Mapping[str, str], submitted: Mapping[str, str]) -> dict[str
 def _defaults(options: Mapping[str, str], s3: bool, short: Callable[[], bool]) -> dict[str, str]:
     defaults = {
         **_SAFE,
-        # Delta rebuilds a snapshot with 50 tasks otherwise.
+        # Otherwise Delta rebuilds a snapshot with 50 tasks.
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.ui.showConsoleProgress": "false",
         **_jars(options, s3),
@@ -235,36 +235,36 @@ def _defaults(options: Mapping[str, str], s3: bool, short: Callable[[], bool]) -
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.memory": "2g",
             "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 2)),
-            # VACUUM lists a table's folder with 10,000 tasks otherwise.
+            # Otherwise VACUUM lists a table's folder with 10,000 tasks.
             "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(4 * (os.cpu_count() or 2)),
             "spark.ui.enabled": "false",
             TUNING: "true",
         }
         if _JAVA not in options and short():
-            # Most of a short run is the start of its JVM.
+            # A short run spends most of its time on starting its JVM.
             defaults[_JAVA] = java.QUICK_START
     return defaults
 
 
 def _elsewhere(options: Mapping[str, str]) -> bool:
-    """Whether it is a client of Spark Connect."""
+    """Whether the session will be a Spark Connect client."""
     return "spark.remote" in options or bool(os.environ.get("SPARK_REMOTE"))
 
 
 def _jars(options: Mapping[str, str], s3: bool) -> dict[str, str]:
-    """The jars that this environment carries, or their names for Spark to fetch. Raises ConfigurationError."""
+    """The jars in this environment, or their names for Spark to download. Raises ConfigurationError."""
     pair, local = installed(), jars.find("spark")
     if s3 and not pair.conditional_writes and options.get(_LOG_STORE, jars.LOG_STORE) == jars.LOG_STORE:
         raise ConfigurationError(
-            f"Tables on S3 need Spark 4: Spark {pair.spark} carries a Hadoop before 3.4.2, which can't ask the store "
-            "to refuse a second writer.",
-            hint=f"Install Spark 4, or set, under `spark:`, {_LOG_STORE}={LOG_STORES[1]} with its jars, which keeps "
-            "commits apart with DynamoDB.",
+            f"Tables on S3 need Spark 4: Spark {pair.spark} has a Hadoop before 3.4.2, which doesn't support "
+            "conditional writes.",
+            hint=f"Install Spark 4, or set, under `spark:`, {_LOG_STORE}={LOG_STORES[1]} with its jars, which "
+            "coordinates commits with DynamoDB.",
         )
     if local:
         found = [str(jar) for jar in (*local, *jars.find("s3"), jars.LOG_STORE_JAR)]
         master = options.get("spark.master", "local" if not _elsewhere(options) else "")
-        # Where all is one JVM, its own class path: it starts sooner, and knows them by the archive of classes.
+        # In a single JVM, use its own class path: it starts faster, and the archive of classes covers these jars.
         one_jvm = master == "local" or master.startswith("local[")
         return {_CLASS_PATH: ":".join(found)} if one_jvm else {"spark.jars": ",".join(found)}
     packages = pair.packages(version("pyspark"), version("delta-spark"))
@@ -274,7 +274,7 @@ def _jars(options: Mapping[str, str], s3: bool) -> dict[str, str]:
 
 
 def _hadoop_versions() -> list[str]:
-    """Of the Hadoop that this pyspark carries; S3A is made for one and no other. None where pyspark is a client."""
+    """The versions of Hadoop in this pyspark. S3A works with one version only. Empty if pyspark is a client."""
     import pyspark
 
     name = "hadoop-client-api-"

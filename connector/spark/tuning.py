@@ -1,4 +1,4 @@
-"""Spark's settings for the work of an epoch, in sessions that Lakelock makes on this machine. See docs/spark.md."""
+"""Spark settings for the work of an epoch, in sessions that Lakelock starts on this machine. See docs/spark.md."""
 
 from __future__ import annotations
 
@@ -12,22 +12,25 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TUNING = "spark.lakelock.tuning"
-"""Set in the sessions that may be tuned: "true"."""
+"""A setting that is "true" in sessions that may be tuned."""
 _FEW = 10_000
-"""Records that are decoded sooner than the code for it is compiled."""
+"""Up to this number of records, decoding takes less time than compiling code for it."""
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-"""How Spark runs a query on a few rows: to compile it takes as long again as all the rest."""
+"""Settings for a query on a few rows. Compiling it takes as long as everything else."""
 _FOR_FEW = {
     **INTERPRETED,
-    # Delta's state of its log: a few hundred actions at most are read, for the epoch that it holds.
+    # The state of Delta's log: for the epoch in it, Delta reads at most a few hundred actions.
     "spark.databricks.delta.snapshotPartitions": "1",
 }
 
 
 @contextmanager
 def tuned(spark: SparkSession, options: Container[str], *, appended: int | None) -> Iterator[None]:
-    """For the block. ``options``: settings that the user has chosen; ``appended``: records of the epoch, None where
-    they are merged into a table, whose size counts more than theirs."""
+    """Tune the session for the block. ``options`` are settings chosen by the user, which stay.
+
+    ``appended`` is the number of the epoch's records, or None if they are merged into a table: then the table's size
+    matters more.
+    """
     changed: dict[str, str] = {}
     if appended is not None and appended <= _FEW and spark.conf.get(TUNING, "false") == "true":
         changed = {name: value for name, value in _FOR_FEW.items() if name not in options}

@@ -125,10 +125,10 @@ class _Query:
             self._it.group.close()
 
     def _commit(self, work: Work, batch: Batch) -> None:
-        position = work.position()
+        position = work.destination.position()
         self._refuse_replaced(work, position)
         if position is not None and position.restored_to is not None:
-            work.restored(position)
+            work.destination.restored(position)
         held = work.topics.look()
         epoch = epoch_of(
             batch,
@@ -145,14 +145,12 @@ class _Query:
             return
         left = behind(epoch.offsets, held)
         self._observe(Event(Step.PLANNED, epoch, behind=left))
-        committed = work.run_epoch(epoch, left)
+        committed = work.destination.run_epoch(epoch, left)
         self._last = committed.position
         log.info("pipeline %s: batch %s is epoch %s, %s rows", work.pipeline, batch, epoch.number, committed.rows)
         publish(work, epoch, held, left)
-        if work.fold is not None:
-            work.fold(committed.position)
-        if work.settle is not None:
-            work.settle()
+        work.destination.fold(committed.position)
+        work.destination.settle()
 
     def _refuse_replaced(self, work: Work, position: Position | None) -> None:
         if position is not None and position.delivery != "transactional":

@@ -1,1 +1,1 @@
-"""What a run tells of itself: progress, JSON lines, metrics, traces, lineage, a report."""
+"""What a run reports: progress, JSON lines, metrics, traces, lineage, and a report at its end."""

@@ -1,5 +1,5 @@
-"""How what a run tells of itself gets to those who watch it. None of them can stop a run, nor
-hold up an epoch; the end of a run waits for them, for a while."""
+"""Exports a run's metrics, traces and lineage. An exporter can't stop a run or delay an epoch. The end of a run waits
+a limited time for them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from connector.telemetry.traces import traced
 log = logging.getLogger("lakelock.monitoring")
 
 PUSH_SECONDS = 5.0
-"""Between two pushes."""
+"""Seconds between two pushes."""
 _TIMEOUT_SECONDS = 5.0
 JOB = "lakelock"
 
 
 @contextmanager
 def monitored(config: PipelineConfig) -> Iterator[list[Observer]]:
-    """The observers that the pipeline file asks for, for the block, whose error they are told."""
+    """The observers that the pipeline file asks for, within the block. They are told the block's error."""
     with ExitStack() as stack:
         observers: list[Observer] = []
         if config.metrics is not None:
@@ -54,12 +54,12 @@ def _measured(config: PipelineConfig, options: MetricsOptions) -> Iterator[Metri
 
 @contextmanager
 def _served(host: str, port: int, registry: CollectorRegistry) -> Iterator[None]:
-    """A port that is taken stops no run: it may be that of the run which this one is to replace."""
+    """Serve metrics within the block. A port in use stops no run: the run to be replaced may still be using it."""
     try:
         server, thread = start_http_server(port, host, registry)
     except OSError as error:
         log.warning(
-            "no metrics of this run: %s:%s can't be listened on: %s. Each pipeline on a machine has its own.",
+            "no metrics of this run: can't listen on %s:%s: %s. Each pipeline on a machine needs its own port.",
             host, port, error.strerror or error,
         )  # fmt: skip
         yield
@@ -76,7 +76,7 @@ def _served(host: str, port: int, registry: CollectorRegistry) -> Iterator[None]
 def pushed(
     gateway: Pushgateway, pipeline: str, registry: CollectorRegistry, every: float = PUSH_SECONDS
 ) -> Iterator[None]:
-    """Every so many seconds, by a thread of its own, and once more at the end: what is there then stays there."""
+    """Push the metrics every ``every`` seconds in a thread, and once more at the end. The last values stay there."""
     over = threading.Event()
     handler = _login(gateway)
     said = False

@@ -1,4 +1,4 @@
-"""What a program reads of a run: a JSON object per line, on standard error. The fields are in docs/logs.md."""
+"""A run's output for programs: one JSON object per line, on standard error. docs/logs.md lists the fields."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sinks.errors import LakelockError
 
 
 def configure(level: str, *, as_json: bool, say: Callable[[str], None]) -> None:
-    """How the loggers ``lakelock.*`` speak, of this process."""
+    """Set up the loggers ``lakelock.*`` of this process. ``say`` gets each line."""
     handler = _Said(say)
     handler.setFormatter(_Json() if as_json else logging.Formatter("%(levelname)s %(name)s: %(message)s"))
     log = logging.getLogger("lakelock")
@@ -34,15 +34,18 @@ class JsonLines:
         self._observed = Observed(self._done)
 
     def __call__(self, event: Event) -> None:
+        """Take a step of the run."""
         self._run = event.run or self._run
         if event.note:
             self.write("note", message=event.note)
         self._observed(event)
 
     def write(self, event: str, level: str = "info", **fields: Any) -> None:
+        """Write one line."""
         self._say(_line(level, event=event, pipeline=self._pipeline, run=self._run, **fields))
 
     def failed(self, error: BaseException) -> None:
+        """Write the line for an error."""
         message, hint = getattr(error, "message", None) or str(error), getattr(error, "hint", "")
         code = error.exit_code if isinstance(error, LakelockError) else 1
         self.write("error", "error", error=type(error).__name__, message=message, hint=hint, exit_code=code)
@@ -66,7 +69,7 @@ class JsonLines:
 
 @contextmanager
 def json_lines(say: Callable[[str], None], pipeline: str) -> Iterator[Observer]:
-    """An observer, for the block, whose error is a line, too."""
+    """An observer within the block, which also writes a line for the block's error."""
     lines = JsonLines(say, pipeline)
     try:
         yield lines

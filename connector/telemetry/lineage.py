@@ -1,7 +1,7 @@
-"""Which topics a run read and which tables it wrote, as OpenLineage events: ``lineage: true``.
+"""Reports which topics a run read and which tables it wrote, as OpenLineage events: ``lineage: true``.
 
-Where to is said by OpenLineage's own environment variables, or its configuration file. Names are those of its naming
-conventions, so that what Spark, dbt or a catalog tell of the same table meets there.
+OpenLineage's own environment variables, or its configuration file, say where to send them. Names follow its naming
+conventions, so that they match what Spark, dbt or a catalog report about the same table.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _PRODUCER = "urn:lakelock"
 
 @contextmanager
 def lineage(config: PipelineConfig) -> Iterator[Lineage]:
-    """Events are sent by a thread of their own, one after the other; the last one is waited for.
+    """An observer within the block. A thread sends the events in their order, and the block's end waits for the last.
 
-    Raises ConfigurationError where the library isn't installed.
+    Raises ConfigurationError if the library isn't installed.
     """
     try:
         from openlineage.client import OpenLineageClient
@@ -49,7 +49,7 @@ def lineage(config: PipelineConfig) -> Iterator[Lineage]:
 
 
 class Lineage:
-    """An observer of one run."""
+    """An observer that sends the lineage of one run."""
 
     def __init__(self, config: PipelineConfig, client: OpenLineageClient, pool: ThreadPoolExecutor) -> None:
         self._config, self._client, self._pool = config, client, pool
@@ -61,6 +61,7 @@ class Lineage:
         self._said = False
 
     def __call__(self, event: Event) -> None:
+        """Take a step of the run."""
         self._topics |= {each.topic for each in event.epoch.ranges}
         if event.step is Step.COMMITTED and event.committed is not None:
             self._rows += event.committed.rows or 0
@@ -69,6 +70,7 @@ class Lineage:
             self._start(event.run)
 
     def ended(self, error: BaseException | None) -> None:
+        """Send the last event of the run. ``error`` is None if the run succeeded."""
         from openlineage.client.event_v2 import RunState
 
         if self._run is None:
@@ -121,7 +123,7 @@ class Lineage:
         return "kafka://" + self._config.source.kafka_options["bootstrap.servers"].split(",")[0].strip()
 
     def _dataset(self, sink: SinkOptions) -> tuple[str, str]:
-        """Namespace and name. Of a catalog's table no more is known here than its name."""
+        """Namespace and name of a sink's dataset. For a table in a catalog only its name is known here."""
         place = sink.place
         if place.startswith("kafka:"):
             return self._kafka, place.removeprefix("kafka:")

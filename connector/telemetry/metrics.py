@@ -1,6 +1,6 @@
-"""What a run tells Prometheus. An observer, as the line per epoch is; docs/metrics.md says what each one means.
+"""A run's Prometheus metrics, as an observer. docs/metrics.md explains each metric.
 
-Lag is what is committed against the ends that the run has seen: an epoch that is under way counts as behind.
+Lag is the distance of the committed offsets from the ends that the run has last seen, so an unfinished epoch counts.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from sinks.errors import Fenced
 
 STATES = ("starting", "running", "retrying", "done", "failed", "fenced")
 PHASES = ("begun", "prepared", "decided", "committed")
-"""Of an epoch in two-phase commit, in their order."""
+"""The phases of an epoch in two-phase commit, in their order."""
 _PHASE = {
     Step.BEGUN: "begun",
     Step.PREPARED: "prepared",
     Step.DECIDED: "decided",
     Step.IN_DOUBT: "decided",
     Step.COMMITTED: "committed",
-    # Before a run knows where its sinks stand, it has settled what was in doubt.
+    # Before a run reads its sinks' positions, it has settled all epochs in doubt.
     Step.LOOKED: "committed",
 }
 _SECONDS = (0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800)
 
 
 class Metrics:
-    """``registry`` holds them, each with the label ``pipeline``. One that can't be known yet has no sample.
+    """The metrics of one run, in ``registry``, each with the label ``pipeline``. An unknown value has no sample.
 
-    ``sink``: the place of the one sink; empty: there are several, and each tells when it has committed.
+    ``sink`` is the place of the only sink. It is empty with several sinks, which report their commits one by one.
     """
 
     def __init__(self, pipeline: str, sink: str = "") -> None:
@@ -41,7 +41,7 @@ class Metrics:
         self._planned = self._folding = self._decided = time.monotonic()
         self._letters = 0
         self._reached: int | None = None
-        """Of ``PHASES``, by the epoch that was planned last; None: none yet."""
+        """The phase in ``PHASES`` of the newest epoch. None before the first epoch."""
 
         def counter(name: str, text: str, *labels: str) -> Counter:
             return Counter(f"lakelock_{name}", text, ["pipeline", *labels], registry=self.registry)
@@ -56,39 +56,40 @@ class Metrics:
 
         self._state = gauge("run_state", "1 for the state that the run is in, 0 for the others.", "state")
         self._failures = gauge(
-            "consecutive_failures", "Attempts that failed since the last epoch, or since all was well."
+            "consecutive_failures", "Attempts that failed since the last epoch, or since the run last succeeded."
         ).labels(pipeline)
-        self._error = gauge("last_error", "1 for the error that isn't over yet.", "error")
-        self._retries = counter("retries", "Attempts that failed and were followed by another.", "error")
+        self._error = gauge("last_error", "1 for the error that isn't resolved yet.", "error")
+        self._retries = counter("retries", "Failed attempts that were followed by another one.", "error")
         self._behind = gauge("behind_offsets", "Offsets in Kafka that aren't committed yet, as the run last saw it.")
         self._looked = gauge("last_look_timestamp_seconds", "When the run last looked at Kafka, or took a step.")
         self._epoch = gauge("epoch", "Number of the last epoch.")
         self._committed = gauge("last_commit_timestamp_seconds", "When the last epoch was committed.")
         self._phase = gauge(
-            "two_phase_state", "1 for what two-phase commit has reached with the last epoch, 0 for the others.", "state"
+            "two_phase_state", "1 for the phase of two-phase commit of the last epoch, 0 for the others.", "state"
         )
-        self._event_time = gauge("event_time_timestamp_seconds", "The newest event time that is committed.")
-        self._watermark = gauge("watermark_timestamp_seconds", "Windows that end before are closed.")
+        self._event_time = gauge("event_time_timestamp_seconds", "The newest committed event time.")
+        self._watermark = gauge("watermark_timestamp_seconds", "The watermark: windows that end before it are closed.")
         self._delay = gauge(
             "event_time_delay_seconds", "From the newest event time of the last epoch with records to its commit."
         )
-        self._epochs = counter("epochs", "Epochs that were committed.").labels(pipeline)
-        self._read = counter("offsets_read", "Offsets that were committed.").labels(pipeline)
+        self._epochs = counter("epochs", "Committed epochs.").labels(pipeline)
+        self._read = counter("offsets_read", "Committed offsets.").labels(pipeline)
         self._rows = counter("rows_written", "Rows that commits added or changed.").labels(pipeline)
-        self._skipped = counter("rows_skipped", "Rows that a MERGE left out, as they changed nothing.").labels(pipeline)
-        self._bytes = counter("bytes_written", "Of the files that commits added to Delta tables.").labels(pipeline)
+        self._skipped = counter("rows_skipped", "Rows that a MERGE skipped: they change nothing.").labels(pipeline)
+        self._bytes = counter("bytes_written", "Bytes of files that commits added to Delta tables.").labels(pipeline)
         self._dead = counter("dead_letters", "Dead letters of committed epochs.").labels(pipeline)
-        self._late = counter("late_records", "Records that came after their window was closed.").labels(pipeline)
+        self._late = counter("late_records", "Records that arrived after their window was closed.").labels(pipeline)
         self._lost = counter(
-            "offsets_lost", "Offsets that Kafka no longer held, and that the run left out."
+            "offsets_lost", "Offsets that Kafka no longer had, and that the run skipped."
         ).labels(pipeline)  # fmt: skip
-        self._folds = counter("folds", "Folds of what is merged on read.").labels(pipeline)
-        self._seconds = seconds("epoch", "From the plan of an epoch to its commit.").labels(pipeline)
-        self._sink_seconds = seconds("sink_commit", "From the decision, or the write, to a sink's commit.", "sink")
-        self._fold_seconds = seconds("fold", "Of a fold.").labels(pipeline)
+        self._folds = counter("folds", "Folds of change logs into their tables.").labels(pipeline)
+        self._seconds = seconds("epoch", "Seconds from planning an epoch to its commit.").labels(pipeline)
+        self._sink_seconds = seconds("sink_commit", "Seconds from the decision, or write, to a sink's commit.", "sink")
+        self._fold_seconds = seconds("fold", "Seconds of a fold.").labels(pipeline)
         self._is("starting")
 
     def __call__(self, event: Event) -> None:
+        """Take a step of the run."""
         now, step = time.monotonic(), event.step
         self._looked.labels(self._pipeline).set(time.time())
         if step is Step.PLANNED:
@@ -120,7 +121,7 @@ class Metrics:
         self._is("retrying" if step is Step.RETRYING else "running")
 
     def ended(self, error: BaseException | None) -> None:
-        """None: the run did what it was to do."""
+        """Set the final state. ``error`` is None if the run succeeded."""
         if error is not None:
             self._failed(error)
         self._is("done" if error is None else "fenced" if isinstance(error, Fenced) else "failed")
@@ -135,7 +136,7 @@ class Metrics:
         self._error.labels(self._pipeline, type(error).__name__).set(1)
 
     def _resumed_from(self, epoch: Epoch) -> None:
-        """Before this run's first commit it is that of the run before."""
+        """Until this run's first commit, report the last commit of the run before."""
         at = epoch.expected.committed_at if epoch.expected is not None else None
         if at is not None:
             self._committed.labels(self._pipeline).set(at.timestamp())
@@ -174,8 +175,8 @@ class Metrics:
     def _two_phase(self, event: Event) -> None:
         phase = _PHASE.get(event.step)
         if phase is None or (self._reached is None and phase == "committed"):
-            return  # with one sink there is nothing but the commit
-        # An epoch is begun while it is being prepared: either may be told first.
+            return  # a single sink has only the commit
+        # An epoch begins while it is being prepared, so the two steps may come in either order.
         self._reached = max(self._reached or 0, PHASES.index(phase))
         for number, each in enumerate(PHASES):
             self._phase.labels(self._pipeline, each).set(number == self._reached)

@@ -1,4 +1,4 @@
-"""What a person sees of a run: a line for each epoch, and below them, on a terminal, one that lives."""
+"""A run's output for a person: a line per epoch and, on a terminal, a live line below them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PER_SECOND = 4
 
 @contextmanager
 def progress(console: Console, pipeline: str) -> Iterator[Observer]:
-    """An observer, for the block."""
+    """An observer that shows the progress within the block."""
     lines = _Lines(console)
     observed = Observed(lines.done)
 
@@ -37,7 +37,7 @@ def progress(console: Console, pipeline: str) -> Iterator[Observer]:
 
 
 def now(pipeline: str, observed: Observed) -> Text:
-    """``flights  epoch 7: writing, 3.1 s  21,153/s  behind 236,776 and 12 min, about 11 s to go``."""
+    """The live line: ``flights  epoch 7: writing, 3.1 s  21,153/s  behind 236,776 and 12 min, about 11 s to go``."""
     shown = Text(f"{pipeline}  ", style="dim")
     waits = observed.doing.startswith("waiting")
     if observed.epoch is not None and not waits:
@@ -58,7 +58,7 @@ def now(pipeline: str, observed: Observed) -> Text:
 
 
 def span(seconds: float | None) -> str:
-    """``1.5 s``, ``40 s``, ``12 min``, ``4 h``, ``30 days``; of None ``-``."""
+    """A duration as text: ``1.5 s``, ``40 s``, ``12 min``, ``4 h``, ``30 days``. None becomes ``-``."""
     if seconds is None:
         return "-"
     if seconds < 10:

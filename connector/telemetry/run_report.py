@@ -1,6 +1,6 @@
-"""How a run ended, for whoever started it: a last line, an exit code, and the same as a JSON file.
+"""How a run ended: a last line, an exit code, and a JSON file with the same.
 
-The file says ``running`` from the start on: one that still does was left by a run that was killed.
+The file says ``running`` from the start. A file that still says so afterwards is from a run that was killed.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from sinks.errors import ConfigurationError, LakelockError
 log = logging.getLogger("lakelock.report")
 
 EXIT_CODES = {"done": 0, "stopped": 0, "failed": 1, "refused": 2, "fenced": 3}
-"""By the word of the last line that says how a run ended."""
+"""The states in the last line, by the way a run ended."""
 _STATES = {code: word for word, code in EXIT_CODES.items() if code}
 
 
 @dataclass
 class RunReport:
-    """An observer of one run, and a context that its end passes through.
+    """An observer of one run, and the context in which it runs.
 
-    ``pipeline``: the name of its file until its own is known; ``say``: is given the last line; ``file``: None for none.
-    Raises ConfigurationError where the file can't be written, before anything else is done.
+    ``pipeline`` is the file's name until the pipeline's own name is known. ``say`` gets the last line. ``file`` is the
+    JSON file, or None. Raises ConfigurationError before anything else if the file can't be written.
     """
 
     pipeline: str
@@ -46,24 +46,25 @@ class RunReport:
     records: int = 0
     rows: int = 0
     set_aside: int = 0
-    """Dead letters of its epochs."""
+    """The number of dead letters in its epochs."""
     lost: int = 0
-    """Offsets that Kafka no longer held, and that its epochs went on without."""
+    """The number of offsets that Kafka no longer had, and that its epochs skipped."""
     behind: int | None = None
     position: Position | None = None
     versions: dict[str, int] = field(default_factory=dict)
-    """Of the Delta tables, by place, as far as the run has seen them."""
+    """Place -> version of each Delta table, as far as the run has seen it."""
     started: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
     _clock: float = field(default_factory=time.monotonic)
     _seconds: float = 0.0
     _letters: int = 0
-    """Of the epoch at work."""
+    """The number of dead letters in the current epoch."""
 
     def __call__(self, event: Event) -> None:
+        """Take a step of the run."""
         if event.step in (Step.LOOKED, Step.WAITING):
             self.behind = event.behind
         if event.step in (Step.LOOKED, Step.WAITING, Step.RETRYING):
-            return  # nothing is begun
+            return  # nothing has begun
         self.run = event.run or self.run
         if event.sink and event.committed is not None:
             self._saw(event.sink, event.committed.position)
@@ -91,13 +92,13 @@ class RunReport:
         self.say(self.line())
         try:
             self._write()
-        except ConfigurationError as missing:  # how the run ended counts, and is in its last line
+        except ConfigurationError as missing:  # the last line says how the run ended, which matters more
             log.warning("%s", missing.message)
 
     def ended(self, delivered: Delivered, *, table: str | None, stopped: bool) -> None:
-        """Without an error. ``table``: the place of the one table; None: there are several sinks."""
+        """Record the end of a run without error. ``table`` is the place of the only table, None with several sinks."""
         self.state, self.exit_code = "stopped" if stopped else "done", 0
-        # What a round had decided that failed then is in the events only, the end of a topic made again only here.
+        # An epoch that was decided in a failed round is in the events only. The end of a recreated topic is only here.
         self.epochs, self.rows = max(self.epochs, delivered.epochs), max(self.rows, delivered.rows)
         self.position = delivered.position or self.position
         self.behind = delivered.behind if delivered.behind is not None else self.behind
@@ -105,7 +106,7 @@ class RunReport:
             self._saw(table, self.position)
 
     def line(self) -> str:
-        """The last one of the run's output: programs may rely on its first two words."""
+        """The last line of the run's output. Programs may rely on its first two words."""
         state = self.state if not self.exit_code else f"{self.state}, exit code {self.exit_code}"
         if self.exit_code and self.run is None:
             return f"{self.pipeline}: {state}. Nothing was begun."
@@ -120,6 +121,7 @@ class RunReport:
         )
 
     def to_dict(self) -> dict[str, object]:
+        """The report as it is written to the JSON file."""
         message, hint = getattr(self.error, "message", str(self.error)), getattr(self.error, "hint", "")
         return {
             "pipeline": self.pipeline,

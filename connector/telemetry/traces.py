@@ -1,4 +1,4 @@
-"""An epoch as an OpenTelemetry trace: ``traces: true``. OpenTelemetry's own environment variables say where to."""
+"""Each epoch as an OpenTelemetry trace: ``traces: true``. OpenTelemetry's environment variables give the address."""
 
 from __future__ import annotations
 
@@ -27,12 +27,15 @@ _SPANS = {
     Step.COMMITTED: "commit",
     Step.FOLDED: "fold",
 }
-"""Step -> the span that ends with it, as ``phases`` in docs/logs.md."""
+"""Step -> the span that ends with it, named as ``phases`` in docs/logs.md."""
 
 
 @contextmanager
 def traced() -> Iterator[Traces]:
-    """Spans are sent by a thread of OpenTelemetry's. Raises ConfigurationError where it isn't installed."""
+    """An observer within the block. OpenTelemetry's own thread sends the spans.
+
+    Raises ConfigurationError if OpenTelemetry isn't installed.
+    """
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import SERVICE_NAME, Resource
@@ -60,7 +63,7 @@ class _Once(logging.Handler):
 
 @contextmanager
 def _said_once(of: logging.Logger) -> Iterator[None]:
-    """It speaks for each batch that it can't send, and not in this program's way."""
+    """Log the first failure only. OpenTelemetry logs every batch that it can't send, in its own format."""
     once, propagates = _Once(logging.WARNING), of.propagate
     of.addHandler(once)
     of.propagate = False
@@ -72,6 +75,7 @@ def _said_once(of: logging.Logger) -> Iterator[None]:
 
 
 def not_installed(option: str, missing: ImportError) -> ConfigurationError:
+    """The error for an option whose library isn't installed."""
     return ConfigurationError(
         f"{option}: true needs a library that isn't installed ({missing.name}).",
         hint='pip install "lakelock[telemetry]"',
@@ -79,7 +83,7 @@ def not_installed(option: str, missing: ImportError) -> ConfigurationError:
 
 
 class Traces:
-    """An observer. A span per epoch, below it one for each part of it, and one for each sink's commit."""
+    """An observer that makes a span per epoch, and below it a span for each phase and each sink's commit."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
@@ -88,6 +92,7 @@ class Traces:
         self._committed_by_sink = False
 
     def __call__(self, event: Event) -> None:
+        """Take a step of the run."""
         now, step = time.time_ns(), event.step
         if step in (Step.PLANNED, Step.FOLDING):
             self._root = self._begun("epoch" if step is Step.PLANNED else "folding", event.epoch)
@@ -106,7 +111,7 @@ class Traces:
             self._done(event)
 
     def ended(self, error: BaseException | None) -> None:
-        """What was begun isn't done, because of this."""
+        """End the open spans. ``error`` is why they weren't finished, None if the run succeeded."""
         from opentelemetry.trace import Status, StatusCode
 
         if self._root is not None:

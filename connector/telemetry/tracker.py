@@ -1,6 +1,6 @@
-"""What a run does, from the steps that it announces: which epoch, where its time goes, how fast, how far behind.
+"""Tracks a run from the steps that it announces: which epoch, where time is spent, how fast, how far behind.
 
-For whoever shows it, to a person (``progress``) or to a program (``logs``).
+``progress`` shows it to a person, ``json_lines`` to a program.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PHASES = {
     Step.COMMITTED: "commit",
     Step.FOLDED: "fold",
 }
-"""Step -> what ended with it. With one sink all of Spark's work is in its commit: Spark is lazy."""
+"""Step -> what ended with it. With one sink all of Spark's work is in the commit, because Spark is lazy."""
 _NOW = {
     Step.IN_DOUBT: "rolling forward",
     Step.RESUMED: "starting",
@@ -40,31 +40,32 @@ _RECENT = 5
 
 @dataclass(frozen=True)
 class Done:
-    """A committed epoch, a batch of another delivery, or a fold."""
+    """A committed epoch, a batch of a weaker delivery, or a fold."""
 
     what: str
     """``epoch``, ``batch`` or ``fold``."""
     epoch: Epoch
     offsets: int
-    """That it read: no fewer than its records."""
+    """The number of offsets that it read, at least the number of records."""
     rows: int | None
-    """That the commit added or changed; None where the sink can't tell."""
+    """The number of rows that the commit added or changed. None if the sink can't tell."""
     seconds: float
-    """From its plan, or from where a batch was polled, to its commit."""
+    """Seconds from its plan, or from the poll of a batch, to its commit."""
     behind: int
-    """Offsets in Kafka that aren't committed, as the run last saw it."""
+    """The number of offsets in Kafka that aren't committed, as the run last saw it."""
     version: int | None
-    """Of the one table."""
+    """The version of the only table."""
     phases: Mapping[str, float] = field(default_factory=dict)
-    """Seconds of ``analyse``, ``commit``; with several sinks ``prepare``, ``decide`` besides."""
+    """Seconds per phase: ``analyse`` and ``commit``, and with several sinks also ``prepare`` and ``decide``."""
 
     @property
     def offsets_per_second(self) -> float:
+        """The number of offsets read per second."""
         return self.offsets / max(self.seconds, 1e-9)
 
 
 class Observed:
-    """An observer that tells ``done`` of every epoch. In between, ``doing`` and the others say where it is."""
+    """An observer that calls ``done`` for every epoch. In between, ``doing`` and other properties describe the run."""
 
     def __init__(self, done: Callable[[Done], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._done = done
@@ -75,11 +76,12 @@ class Observed:
         self.epoch: Epoch | None = None
         self.doing = "starting"
         self.behind: int | None = None
-        """Offsets that aren't committed, those of the running epoch included; None: not known yet."""
+        """Offsets that aren't committed, including those of the running epoch. None if unknown."""
         self.complete_to: datetime | None = None
-        """All that Kafka held then is committed; None: it never was all."""
+        """When all records in Kafka were last committed. None if that never happened."""
 
     def __call__(self, event: Event) -> None:
+        """Take a step of the run."""
         if event.step in (Step.LOOKED, Step.WAITING):
             self.behind = event.behind
             if event.step is Step.WAITING:
@@ -124,12 +126,12 @@ class Observed:
 
     @property
     def seconds(self) -> float:
-        """Since the epoch, or the fold, was begun."""
+        """Seconds since the epoch, or the fold, began."""
         return self._clock() - self._began
 
     @property
     def offsets_per_second(self) -> float | None:
-        """Over the last few epochs, what lies between them included; None: there are none."""
+        """The rate over the last few epochs, including the time between them. None before the first."""
         if len(self._recent) < 2:
             return None
         (first, _), *others = self._recent
@@ -137,13 +139,13 @@ class Observed:
 
     @property
     def seconds_behind(self) -> float | None:
-        """Since all that Kafka held was committed; None: nothing waits, or not known."""
+        """Seconds since all records in Kafka were committed. None if no record waits, or if it is unknown."""
         if not self.behind or self.complete_to is None:
             return None
         return (datetime.now(timezone.utc) - self.complete_to).total_seconds()
 
     @property
     def seconds_to_catch_up(self) -> float | None:
-        """At that rate, if nothing more came; None: not known."""
+        """Seconds until all records are committed at the current rate, without new records. None if unknown."""
         rate = self.offsets_per_second
         return self.behind / rate if rate and self.behind is not None else None

@@ -1,1 +1,1 @@
-"""``lakelock ui``: a page that shows pipelines and can't change them. Needs the extra ``ui``."""
+"""``lakelock ui``: a read-only page of pipelines. Needs the extra ``ui``."""

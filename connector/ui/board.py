@@ -1,4 +1,4 @@
-"""What the page shows, looked at again and again by one thread with one Spark session. A request never waits for it."""
+"""What the page shows. One thread with one Spark session refreshes it; a request never waits for a look."""
 
 from __future__ import annotations
 
@@ -12,37 +12,41 @@ from connector.watch.poll import Fault, Look, fault_of, look, one_session, read
 
 @dataclass(frozen=True)
 class Seen:
-    """One state of the board: replaced as a whole, so that a page never mixes two."""
+    """One state of the board. It is replaced as a whole, so that a page never mixes two states."""
 
     looks: tuple[Look | None, ...]
-    """In the order of the files; None: not looked at yet."""
+    """In the order of the files. None: not looked at yet."""
     fault: Fault | None = None
-    """Of the last round as a whole: there is no Spark, say."""
+    """What failed for all pipelines in the last round, for example that Spark didn't start."""
 
 
 class Board:
+    """The last look at each pipeline. One thread writes; requests read ``seen``."""
+
     def __init__(self, files: Sequence[Path]) -> None:
         self.files = tuple(files)
         self.seen = Seen((None,) * len(self.files))
 
-    def saw(self, number: int, found: Look) -> None:
+    def saw(self, number: int, look: Look) -> None:
+        """Take in a new look at the pipeline with this number, counted from 0."""
         looks = list(self.seen.looks)
-        looks[number] = kept(looks[number], found)
+        looks[number] = kept(looks[number], look)
         self.seen = Seen(tuple(looks))
 
     def failed(self, error: Exception) -> None:
+        """Take in what ended a whole round. Every look stays as it was."""
         self.seen = replace(self.seen, fault=fault_of(error))
 
 
-def kept(before: Look | None, found: Look) -> Look:
-    """What couldn't be seen this time stays as it was, with its age, next to what went wrong."""
-    if before is None or not found.faults:
-        return found
-    return replace(before, faults=found.faults)
+def kept(before: Look | None, after: Look) -> Look:
+    """The look to show: ``after``, or, if that has faults, the one ``before`` with its age and the new faults."""
+    if before is None or not after.faults:
+        return after
+    return replace(before, faults=after.faults)
 
 
 class Refresher:
-    """The thread."""
+    """The thread that looks at all pipelines, every so many seconds. Its name is ``lakelock-ui``."""
 
     def __init__(self, board: Board, overrides: Sequence[str], *, every: float, debug: bool) -> None:
         self._board, self._overrides, self._every, self._debug = board, overrides, every, debug
@@ -50,9 +54,11 @@ class Refresher:
         self._thread = threading.Thread(target=self._run, name="lakelock-ui", daemon=True)
 
     def start(self) -> None:
+        """Begin to look, in the background."""
         self._thread.start()
 
     def stop(self) -> None:
+        """Stop after the running look; waits for up to 30 seconds."""
         self._stop.set()
         self._thread.join(timeout=30)
 
@@ -61,9 +67,9 @@ class Refresher:
             try:
                 with one_session(read(self._board.files, self._overrides), debug=self._debug) as spark:
                     while not self._stop.is_set():
-                        # Read anew: a file that was mended is seen.
-                        for number, each in enumerate(read(self._board.files, self._overrides)):
-                            self._board.saw(number, look(each, spark, debug=self._debug))
+                        # Read the files again, so that a corrected file shows.
+                        for number, pipeline in enumerate(read(self._board.files, self._overrides)):
+                            self._board.saw(number, look(pipeline, spark, debug=self._debug))
                             if self._stop.is_set():
                                 break
                         self._stop.wait(self._every)

@@ -1,4 +1,4 @@
-"""The page itself: made on the server from what the board holds, for GET only, and from nowhere but here."""
+"""The read-only page of ``lakelock ui``, made on the server from what the board holds."""
 
 from __future__ import annotations
 
@@ -28,12 +28,15 @@ _HEADERS = {
 }
 _READS = ("GET", "HEAD")
 _STALE = 300.0
-"""Seconds. What is older says nothing of how a pipeline stands now: the last thing to show then is "up to date"."""
+"""Seconds. An older look says nothing about now, so the page shows its age instead of "up to date"."""
 _BAR = 14
+"""Pixels from the left edge of a bar to that of the next one."""
 _HEIGHT = 64
+"""Pixels of the highest bar."""
 
 
 def is_loopback(host: str) -> bool:
+    """Whether a host name or address is this machine's own: localhost, 127.0.0.1, ::1, ..."""
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
@@ -41,42 +44,20 @@ def is_loopback(host: str) -> bool:
 
 
 def page(board: Board, *, host: str = "127.0.0.1", now: Callable[[], datetime] | None = None) -> Flask:
+    """The application that shows what the ``board`` holds. It answers GET and HEAD only, and never asks Kafka or Spark.
+
+    ``host``: the address that the server listens on. If that is this machine, requests by another host name are
+    refused. ``now``: the clock, for tests.
+    """
     app = Flask(__name__)
-    app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
     clock = now or (lambda: datetime.now(timezone.utc))
-
-    def stands(found: Look | None) -> tuple[str, str]:
-        if found is None:
-            return "unknown", "not seen yet"
-        age = (clock() - found.at).total_seconds()
-        if age > _STALE and not found.faults:
-            return "bad", f"not seen for {span(age)}"
-        return of_look(found)
-
-    @app.before_request
-    def only_reads_from_here() -> None:
-        if is_loopback(host) and not _is_here(request.host):
-            # A page elsewhere whose name was pointed at this machine would read along in the person's own browser.
-            abort(403, "This page is for this machine: open it as 127.0.0.1 or localhost.")
-        if request.method not in _READS:
-            abort(Response("The page is for reading only.\n", 405, {"Allow": ", ".join(_READS)}))
-
-    @app.after_request
-    def guarded(response: Response) -> Response:
-        response.headers.update(_HEADERS)
-        return response
-
-    app.add_template_filter(span, "span")
-    app.add_template_filter(count, "count")
-    app.add_template_filter(short, "short")
-    app.add_template_filter(ranges, "ranges")
-    app.add_template_filter(lambda time: f"{time:%Y-%m-%d %H:%M:%S}" if time else "-", "time")
-    app.add_template_filter(lambda time: (clock() - time).total_seconds() if time else None, "age")
+    _guard(app, host)
+    _add_filters(app, clock)
 
     @app.get("/")
     def pipelines() -> str:
         seen = board.seen
-        shown = [(file, found, stands(found)) for file, found in zip(board.files, seen.looks, strict=True)]
+        shown = [(file, look, stands(look, clock())) for file, look in zip(board.files, seen.looks, strict=True)]
         bad = sum(kind == "bad" for _, _, (kind, _) in shown)
         return render_template("pipelines.html", shown=shown, fault=seen.fault, bad=bad)
 
@@ -85,25 +66,64 @@ def page(board: Board, *, host: str = "127.0.0.1", now: Callable[[], datetime] |
         seen = board.seen
         if not 1 <= number <= len(seen.looks):
             abort(404)
-        found = seen.looks[number - 1]
-        kind, word = stands(found)
+        look = seen.looks[number - 1]
+        kind, word = stands(look, clock())
         return render_template(
             "pipeline.html",
             file=board.files[number - 1],
-            look=found,
+            look=look,
             kind=kind,
             word=word,
             fault=seen.fault,
-            bars=bars(found.past) if found else [],
-            reasons=reasons(found.letters or ()) if found else [],
-            sinks=sinks(found) if found else [],
-            partitions=partitions(found.status) if found and found.status else [],
+            bars=bars(look.past) if look else [],
+            reasons=reasons(look.letters or ()) if look else [],
+            sinks=sinks(look) if look else [],
+            partitions=partitions(look.status) if look and look.status else [],
         )
 
     return app
 
 
+def stands(look: Look | None, now: datetime) -> tuple[str, str]:
+    """How a pipeline stands by its last look: the kind of state, and the state in words."""
+    if look is None:
+        return "unknown", "not seen yet"
+    age = (now - look.at).total_seconds()
+    if age > _STALE and not look.faults:
+        return "bad", f"not seen for {span(age)}"
+    return of_look(look)
+
+
+def _guard(app: Flask, host: str) -> None:
+    """Refuse every request that isn't a read, or comes by a foreign host name; send headers that protect the page."""
+
+    @app.before_request
+    def only_reads_from_here() -> None:
+        if is_loopback(host) and not _is_here(request.host):
+            # Somebody else's page, with a name that points at this machine, could read this page in the user's browser.
+            abort(403, "This page is for this machine only: open it as 127.0.0.1 or localhost.")
+        if request.method not in _READS:
+            abort(Response("The page is read-only.\n", 405, {"Allow": ", ".join(_READS)}))
+
+    @app.after_request
+    def guarded(response: Response) -> Response:
+        response.headers.update(_HEADERS)
+        return response
+
+
+def _add_filters(app: Flask, clock: Callable[[], datetime]) -> None:
+    """Add the filters by which the templates write times, ages, counts and offsets."""
+    app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
+    app.add_template_filter(span, "span")
+    app.add_template_filter(count, "count")
+    app.add_template_filter(short, "short")
+    app.add_template_filter(ranges, "ranges")
+    app.add_template_filter(lambda time: f"{time:%Y-%m-%d %H:%M:%S}" if time else "-", "time")
+    app.add_template_filter(lambda time: (clock() - time).total_seconds() if time else None, "age")
+
+
 def _is_here(host: str) -> bool:
+    """Whether a request's Host header, with or without a port, names this machine."""
     try:
         return is_loopback(urlsplit(f"//{host}").hostname or "")
     except ValueError:
@@ -112,6 +132,8 @@ def _is_here(host: str) -> bool:
 
 @dataclass(frozen=True)
 class PartitionLine:
+    """A line of the page's table of partitions."""
+
     topic: str
     partition: int
     next: int | None
@@ -121,7 +143,7 @@ class PartitionLine:
 
 
 def partitions(status: Status) -> list[PartitionLine]:
-    """The one that is furthest behind first: there may be hundreds."""
+    """A line per partition, the one that is furthest behind first, because there may be hundreds."""
     lag, seconds = status.lag, status.lag_seconds
     lines = [
         PartitionLine(at.topic, at.partition, status.offsets.get(at), end, lag[at], seconds[at])
@@ -132,6 +154,8 @@ def partitions(status: Status) -> list[PartitionLine]:
 
 @dataclass(frozen=True)
 class Bar:
+    """An epoch in the timeline; places and sizes in pixels."""
+
     epoch: PastEpoch
     x: int
     y: float
@@ -140,40 +164,43 @@ class Bar:
 
 
 def bars(epochs: Sequence[PastEpoch]) -> list[Bar]:
-    """Oldest first, as high as the offsets that each epoch passed."""
-    highest = max((each.records or 0 for each in epochs), default=0) or 1
-    found = []
-    for place, each in enumerate(reversed(epochs)):
-        height = max(4.0, round(_HEIGHT * (each.records or 0) / highest, 1))
-        taken_back = each.state in ("taken back", "aborted")
-        kind = "gone" if taken_back else "unusual" if each.notes or each.lost else "usual"
-        found.append(Bar(each, place * _BAR, round(_HEIGHT - height, 1), height, kind))
-    return found
+    """The timeline's bars, oldest epoch first. A bar's height shows how many offsets its epoch passed."""
+    highest = max((epoch.records or 0 for epoch in epochs), default=0) or 1
+    timeline = []
+    for place, epoch in enumerate(reversed(epochs)):
+        height = max(4.0, round(_HEIGHT * (epoch.records or 0) / highest, 1))
+        taken_back = epoch.state in ("taken back", "aborted")
+        kind = "gone" if taken_back else "unusual" if epoch.notes or epoch.lost else "usual"
+        timeline.append(Bar(epoch, place * _BAR, round(_HEIGHT - height, 1), height, kind))
+    return timeline
 
 
 def reasons(groups: Sequence[LetterGroup]) -> list[tuple[str, int, list[LetterGroup]]]:
+    """Dead letters by reason: its name, how many records it has, and its groups. The most frequent reason is first."""
     counts: Counter[str] = Counter()
     for group in groups:
         counts[group.reason] += group.count
-    return [(name, total, [each for each in groups if each.reason == name]) for name, total in counts.most_common()]
+    return [(name, total, [group for group in groups if group.reason == name]) for name, total in counts.most_common()]
 
 
 @dataclass(frozen=True)
 class SinkLine:
+    """A line of the page's table of sinks."""
+
     name: str
     epoch: int | None
-    """The last one that is known to be in it."""
+    """The last epoch that the sink is known to hold."""
     commit: str
     doubt: str
-    """What is known of an epoch in doubt."""
+    """What is known of an epoch in doubt; empty without one."""
 
 
-def sinks(found: Look) -> list[SinkLine]:
-    """What the coordinator's log says of each: it knows what was prepared, and what was committed."""
-    status = found.status
+def sinks(look: Look) -> list[SinkLine]:
+    """A line per sink, from the coordinator's log, which knows what was prepared and what was committed."""
+    status = look.status
     if status is None:
         return []
-    done = next((each for each in found.past if each.state in ("done", "committed")), None)
+    done = next((epoch for epoch in look.past if epoch.state in ("done", "committed")), None)
     commits: Mapping[str, str] = done.commits if done else {}
     doubted, lines = status.in_doubt, []
     for name in status.sinks:

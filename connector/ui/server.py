@@ -27,13 +27,16 @@ def serve(
     debug: bool,
     say: Callable[[str], None],
 ) -> None:
-    """``say`` is given the address. Raises ConfigurationError where it can't be listened on."""
+    """Serve the page of these pipeline files until Ctrl-C or SIGTERM. ``every``: seconds between two looks.
+
+    ``say`` is given the page's URL. Raises ConfigurationError if ``host`` and ``port`` can't be listened on.
+    """
     board = Board(files)
     try:
         server = create_server(page(board, host=host), host=host, port=port, ident=None)
     except OSError as error:
         raise ConfigurationError(
-            f"{host}, port {port}, can't be listened on: {error.strerror or error}.", hint="Give another --port."
+            f"Can't listen on {host}, port {port}: {error.strerror or error}.", hint="Give another --port."
         ) from None
     refresher = Refresher(board, overrides, every=every, debug=debug)
     before = signal.signal(signal.SIGTERM, _as_ctrl_c)

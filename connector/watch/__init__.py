@@ -1,1 +1,1 @@
-"""What a person on call sees of pipelines: where they stand, and how they came there. Reads only."""
+"""What a person on call sees of pipelines: where they stand, and their last epochs. Read-only."""

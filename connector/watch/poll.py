@@ -1,4 +1,4 @@
-"""One look at several pipelines, with one Spark session: a fault of one hides nothing of the others."""
+"""One look at several pipelines, with one Spark session. A fault of one pipeline hides nothing of the others."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ from sinks.errors import ConfigurationError, LakelockError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Found = TypeVar("Found")
+Seen = TypeVar("Seen")
 
 
 @dataclass(frozen=True)
 class Fault:
+    """Why something couldn't be seen, as a command would say it."""
+
     message: str
     hint: str = ""
     exit_code: int = 1
@@ -34,7 +36,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Watched:
-    """A pipeline file, read once; ``config`` is missing where it can't be."""
+    """A pipeline file, read once. It has a ``config``, or a ``fault`` if it can't be read."""
 
     file: str
     config: PipelineConfig | None = None
@@ -42,12 +44,13 @@ class Watched:
 
     @property
     def name(self) -> str:
+        """The pipeline's name, or the file's if it can't be read."""
         return self.config.name if self.config else Path(self.file).name
 
 
 @dataclass(frozen=True)
 class Look:
-    """What was seen of one pipeline. Each part is found by itself: without Kafka there is still the history."""
+    """What was seen of one pipeline. The parts are independent: without Kafka there is still the history."""
 
     file: str
     name: str
@@ -55,31 +58,31 @@ class Look:
     status: Status | None = None
     past: Sequence[PastEpoch] = ()
     letters: Sequence[LetterGroup] | None = None
-    """None: nothing is set aside in a table."""
+    """Open dead letters. None: the pipeline keeps none in a table, or they couldn't be read."""
     faults: Sequence[Fault] = ()
 
 
 def pipeline_files(places: Sequence[Path]) -> list[Path]:
-    """The files, and of folders the pipeline files in them: YAML with a ``source``, or what isn't YAML at all.
+    """The given files, and the pipeline files in the given folders: YAML with a ``source``, or files that aren't YAML.
 
-    Raises ConfigurationError where there is none.
+    Raises ConfigurationError if there is none.
     """
-    found: list[Path] = []
+    files: list[Path] = []
     for place in places:
         if place.is_dir():
-            found += (file for file in sorted([*place.glob("*.yaml"), *place.glob("*.yml")]) if _is_pipeline(file))
+            files += (file for file in sorted([*place.glob("*.yaml"), *place.glob("*.yml")]) if _is_pipeline(file))
         else:
-            found.append(place)
-    if not found:
+            files.append(place)
+    if not files:
         raise ConfigurationError(
             f"There is no pipeline file in {', '.join(map(str, places))}.",
-            hint="Give pipeline files, or a folder with some (*.yaml).",
+            hint="Give pipeline files, or a folder that has some (*.yaml).",
         )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(files))
 
 
 def _is_pipeline(file: Path) -> bool:
-    """Whether it is meant as one: a broken one shall be seen, a compose file beside it left out."""
+    """Whether a YAML file is meant as a pipeline file. A broken file counts as one, so that it shows."""
     try:
         document = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (yaml.YAMLError, OSError, UnicodeDecodeError, RecursionError):
@@ -88,16 +91,18 @@ def _is_pipeline(file: Path) -> bool:
 
 
 def read(files: Sequence[Path], overrides: Sequence[str] = ()) -> list[Watched]:
-    found = []
+    """Read pipeline files, with the same ``--set`` overrides. A file that can't be read has a fault."""
+    watched = []
     for file in files:
         try:
-            found.append(Watched(str(file), load(file, overrides)))
+            watched.append(Watched(str(file), load(file, overrides)))
         except LakelockError as error:
-            found.append(Watched(str(file), fault=fault_of(error)))
-    return found
+            watched.append(Watched(str(file), fault=fault_of(error)))
+    return watched
 
 
 def fault_of(error: Exception) -> Fault:
+    """An error as a fault. Of an error that isn't Lakelock's own, only the first line."""
     if isinstance(error, LakelockError):
         return Fault(error.message, error.hint, error.exit_code)
     first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
@@ -106,32 +111,33 @@ def fault_of(error: Exception) -> Fault:
 
 @contextmanager
 def one_session(watched: Sequence[Watched], *, debug: bool) -> Iterator[SparkSession]:
-    """For all of them: what the files say of Spark is taken together, the first one's where they differ."""
-    configs = [each.config for each in watched if each.config is not None]
+    """One Spark session for all pipelines, with the options of all files. Where files differ, the first file counts."""
+    configs = [pipeline.config for pipeline in watched if pipeline.config is not None]
     options = {name: value for config in reversed(configs) for name, value in config.spark_options.items()}
     on_s3 = any(config.on_s3 for config in configs)
     with session(options, name="status", s3=on_s3, debug=debug, short=lambda: True) as spark:
         yield spark
 
 
-def status_of(each: Watched, spark: SparkSession, *, debug: bool = False) -> Status | Fault:
-    if each.config is None:
-        return each.fault or Fault("The file can't be read.")
+def status_of(pipeline: Watched, spark: SparkSession, *, debug: bool = False) -> Status | Fault:
+    """Where a pipeline stands, or why that can't be known. Raises nothing."""
+    if pipeline.config is None:
+        return pipeline.fault or Fault("The file can't be read.")
     try:
-        return Pipeline(each.config, debug=debug, spark=spark).status()
+        return Pipeline(pipeline.config, debug=debug, spark=spark).status()
     except Exception as error:
         return fault_of(error)
 
 
-def look(each: Watched, spark: SparkSession, *, last: int = LAST, debug: bool = False) -> Look:
-    config, now = each.config, datetime.now(timezone.utc)
-    status = status_of(each, spark, debug=debug)
-    if config is None:
-        assert isinstance(status, Fault)
-        return Look(each.file, each.name, now, faults=[status])
+def look(pipeline: Watched, spark: SparkSession, *, last: int = LAST, debug: bool = False) -> Look:
+    """Look at one pipeline: its status, its ``last`` epochs, its dead letters. Faults are returned, not raised."""
+    config, now = pipeline.config, datetime.now(timezone.utc)
+    status = status_of(pipeline, spark, debug=debug)
     faults = [status] if isinstance(status, Fault) else []
+    if config is None:
+        return Look(pipeline.file, pipeline.name, now, faults=faults)
 
-    def found(ask: Callable[[], Found], otherwise: Found) -> Found:
+    def seen(ask: Callable[[], Seen], otherwise: Seen) -> Seen:
         try:
             return ask()
         except Exception as error:
@@ -140,11 +146,11 @@ def look(each: Watched, spark: SparkSession, *, last: int = LAST, debug: bool = 
 
     in_table = config.dead_letters is not None and config.dead_letters.topic is None
     return Look(
-        each.file,
-        each.name,
+        pipeline.file,
+        pipeline.name,
         now,
         None if isinstance(status, Fault) else status,
-        found(lambda: past(config, spark, last), []),
-        found(lambda: letter_groups(config, spark), None) if in_table else None,
+        seen(lambda: past(config, spark, last), []),
+        seen(lambda: letter_groups(config, spark), None) if in_table else None,
         faults,
     )

@@ -1,4 +1,4 @@
-"""How a pipeline stands in a word or two. Pure."""
+"""How a pipeline stands, in a word or two. Pure."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ Kind = Literal["good", "waiting", "bad", "unknown"]
 
 
 def standing(status: Status | None, faults: Sequence[Fault] = ()) -> tuple[Kind, str]:
+    """The kind of a pipeline's state, and the state in words. ``status``: None if nothing was seen yet."""
     if faults:
         return "bad", "can't be read"
     if status is None:
         return "unknown", "not seen yet"
     if status.recreated:
-        return "bad", "topic made again"
+        return "bad", "topic recreated"
     if status.gone:
         return "bad", "records gone"
     if status.cut:
@@ -31,12 +32,15 @@ def standing(status: Status | None, faults: Sequence[Fault] = ()) -> tuple[Kind,
 
 
 def of_look(look: Look) -> tuple[Kind, str]:
+    """`standing` of a look, with its faults."""
     return standing(look.status, look.faults)
 
 
 def ranges(gaps: Sequence[OffsetRange]) -> str:
+    """Ranges of offsets in one line."""
     return ", ".join(map(str, gaps))
 
 
 def count(number: int | None) -> str:
+    """A number with separators; a hyphen if it isn't known."""
     return "-" if number is None else f"{number:,}"

@@ -1,10 +1,13 @@
-"""One row per group: what readers see, the state behind it, and the offsets that it holds, in one MERGE.
+"""One row per group: its results, the state behind them, and the offsets of the records in it, in one MERGE.
 
-States are monoids, so those of an epoch are added to the stored ones, whatever was added before. A record must be added
-once: beside its state a group has ``_applied``, the highest offset applied per topic-partition, and an epoch's part for
-a group goes in only where all of its offsets are above. Where all are at or below, it is in already, and is ignored.
-Where only some are, a sum can't be taken apart any more: the records have to be dropped before they are added up, so
-the MERGE refuses (``already_applied``). With offsets and states in one commit it never comes to that.
+States are monoids: the state of an epoch is added to the stored state, whatever was added before. Each record must
+be added exactly once. So a row also has ``_applied``, the highest offset applied per topic-partition, and the MERGE
+compares it with the offsets of the epoch's state for that group:
+
+* All are higher: the state is added.
+* None is higher: the records were added before, and the state is ignored.
+* Some are higher: the query fails (``already_applied``). The records would have to be dropped before they are summed
+  up, because a sum can't be taken apart. With offsets and states in one commit this doesn't happen.
 """
 
 from __future__ import annotations
@@ -18,63 +21,77 @@ from sinks.delta.commit import PipelineCommits, merge_epoch, without_position
 from sinks.delta.conflicts import past_conflicts
 from sinks.delta.limits import demands, refuse_broken
 from sinks.delta.merge import Change, Merge
+from sinks.delta.sql_layout import call, case
 from sinks.delta.table import DeltaTable
 from sinks.spark.row_errors import raise_sql
-from sinks.spark.sql import identifier, struct_sql
+from sinks.spark.sql import identifier, literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
 SOURCE = "lakelock_groups"
+"""Name of the temporary view with the epoch's groups."""
 
 
 class State(Protocol):
-    """A state type, in SQL; see ``connector.state``."""
+    """The type of an aggregate's state, as SQL; see ``connector.state``."""
 
-    def plus(self, left: str, right: str) -> str: ...
+    def plus(self, left: str, right: str) -> str:
+        """SQL of the sum of two states."""
+        ...
 
-    def present(self, state: str) -> str: ...
+    def present(self, state: str) -> str:
+        """SQL of the result that readers see."""
+        ...
 
 
 @dataclass(frozen=True)
 class Groups:
-    """The shape of the table.
+    """The shape of the table, and of the rows to write.
 
-    Rows to write have ``key``, ``_state`` (a struct with a field per aggregate) and ``_offsets``
-    (``map<topic-partition, struct<first, last>>``: the offsets added), with windows ``window_closed`` too. A row with
-    no offsets adds nothing; it may close a window. Sessions have ``window_start`` and ``window_end`` instead of the
-    window's key; merged with the stored ones, see ``sessions``, their rows replace those of the same start, and rows
-    with ``_gone`` remove them.
+    Rows to write have the columns of ``key``, ``_state`` (a struct with a field per aggregate) and ``_offsets``
+    (``map<topic-partition, struct<first, last>>``: the offsets in the state, both inclusive); with windows also
+    ``window_closed``. A row without offsets adds nothing, but may close a window. Session windows have ``window_start``
+    in the key and ``window_end`` beside it. ``sinks.delta.session_windows`` merges them with the stored sessions: then
+    a row replaces the stored row with the same start, and a row with ``_gone`` deletes it.
     """
 
     key: Sequence[str]
-    """Columns that make a group, the window's start and end among them (of a session the start alone)."""
+    """Columns that identify a group, with the window's start and end (of a session window: its start)."""
     aggregates: Mapping[str, State] = field(default_factory=dict)
+    """Column of the result -> type of its state."""
     windows: bool = False
+    """Whether the groups are windows, with a column ``window_closed``."""
     may_fail: bool = True
-    """Whether a sum of states, or what readers see of it, can't be worked out for some of them."""
+    """Whether computing a sum of states, or its result, can fail for some values."""
     grown_together: Callable[[DataFrame, Epoch], DataFrame] | None = None
-    """Sessions only: from those of an epoch to the rows that replace the stored ones."""
+    """Session windows only: computes from an epoch's sessions the rows that replace the stored ones."""
 
     @property
     def replaces(self) -> bool:
+        """Whether a row replaces the stored row instead of being added to it."""
         return self.grown_together is not None
 
     def source(self, rows: DataFrame, epoch: Epoch) -> DataFrame:
+        """The rows that the MERGE reads."""
         return self.grown_together(rows, epoch) if self.grown_together else rows
 
 
 class DeltaAggregate:
+    """The exactly-once aggregate. The table's session must be the sink's own."""
+
     appends = False
 
     def __init__(self, table: DeltaTable, commits: PipelineCommits, groups: Groups) -> None:
         self._table, self._commits, self._groups = table, commits, groups
 
     def position(self) -> Position | None:
+        """Where the pipeline stands in this table; None: no epoch was committed to it."""
         return self._commits.position()
 
     def rehearse(self, rows: DataFrame, epoch: Epoch) -> None:
+        """Fail if the write would fail because of its rows: a sum that can't be computed, or a broken constraint."""
         limits = demands(self._table)
         if not (limits or self._groups.may_fail):
             return
@@ -92,7 +109,10 @@ class DeltaAggregate:
         return merge.query(target, rows, keys, self._table.schema.names, hint=hint)
 
     def write(self, epoch: Epoch, rows: DataFrame, *, within: str = "") -> Committed:
-        """``within``: SQL of what holds of every row ``t`` of the table that the rows add to."""
+        """Commit the epoch with its groups added. Raises what ``PipelineCommits.commit`` raises.
+
+        ``within``: SQL that is true of every row ``t`` of the table that shares a key with the rows; empty: unknown.
+        """
         merge = replace(adding(self._groups, guarded=True), within=within)
 
         def write() -> None:
@@ -104,12 +124,16 @@ class DeltaAggregate:
 
 
 class PlainAggregate:
-    """For the weaker deliveries. ``guarded``: what a group holds already is ignored; else it counts twice."""
+    """The aggregate of deliveries without the exactly-once guarantee: a commit of its own, without a position.
+
+    ``guarded``: records that a group already holds are ignored; else they are added again.
+    """
 
     def __init__(self, table: DeltaTable, groups: Groups, *, guarded: bool) -> None:
         self._table, self._groups, self._guarded = table, groups, guarded
 
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
+        """Merge the epoch's groups. Other writers' conflicts are retried."""
         sql = adding(self._groups, guarded=self._guarded).statement(self._table.sql, SOURCE)
 
         def write() -> None:
@@ -121,7 +145,7 @@ class PlainAggregate:
 
 
 def adding(groups: Groups, *, guarded: bool) -> Merge:
-    """One MERGE for all groups of an epoch."""
+    """The MERGE of an epoch's groups. ``guarded``: compare with ``_applied``, see the top of this module."""
     ends = {"window_end": "s.window_end"} if groups.replaces else {}
     states, results = {}, {}
     for name, state in groups.aggregates.items():
@@ -131,8 +155,8 @@ def adding(groups: Groups, *, guarded: bool) -> Merge:
     closed = {"window_closed": "coalesce(t.window_closed, false) OR s.window_closed"} if groups.windows else {}
     updates = {
         **results,
-        "_state": struct_sql(states),
-        "_applied": _applied("s._offsets") if groups.replaces else _joined("t._applied", _applied("s._offsets")),
+        "_state": _struct(states),
+        "_applied": _last("s._offsets") if groups.replaces else _highest("t._applied", _last("s._offsets")),
         **closed,
         **ends,
     }
@@ -141,32 +165,39 @@ def adding(groups: Groups, *, guarded: bool) -> Merge:
         **ends,
         **{name: state.present(f"s._state.{identifier(name)}") for name, state in groups.aggregates.items()},
         "_state": "s._state",
-        "_applied": _applied("s._offsets"),
+        "_applied": _last("s._offsets"),
         **({"window_closed": "s.window_closed"} if groups.windows else {}),
     }
-    update = Change(_is_new() if guarded and not groups.replaces else "", updates)
+    update = Change(_all_offsets_are_new() if guarded and not groups.replaces else "", updates)
     matched = [Change("s._gone", None), update] if groups.replaces else [update]
     return Merge(groups.key, matched, inserts, "NOT s._gone" if groups.replaces else "", null_keys=True)
 
 
-def _is_new() -> str:
-    """SQL: whether the offsets of a source row are all above those of the row; false where all are at or below."""
+def _struct(fields: Mapping[str, str]) -> str:
+    return call("named_struct", (f"{literal(name)}, {value}" for name, value in fields.items()))
+
+
+def _all_offsets_are_new() -> str:
+    """SQL: true if all offsets of the source's row are higher than ``_applied``, false if none is; else it fails."""
     applied = "try_element_at(t._applied, _e.key)"
     entries = "map_entries(s._offsets)"
     overlap = raise_sql("already_applied", offsets="to_json(s._offsets)", applied="to_json(t._applied)")
-    return (
-        # Spark may evaluate this for rows without a match too: those must not raise.
-        "CASE WHEN s._offsets IS NULL THEN false "
-        f"WHEN forall({entries}, _e -> coalesce({applied} < _e.value.first, true)) THEN true "
-        f"WHEN forall({entries}, _e -> coalesce({applied} >= _e.value.last, false)) THEN false "
-        f"ELSE CAST({overlap} AS BOOLEAN) END"
+    return case(
+        [
+            # Spark may evaluate this also for rows without a match. Those must not fail.
+            ("s._offsets IS NULL", "false"),
+            (f"forall({entries}, _e -> coalesce({applied} < _e.value.first, true))", "true"),
+            (f"forall({entries}, _e -> coalesce({applied} >= _e.value.last, false))", "false"),
+        ],
+        f"CAST({overlap} AS BOOLEAN)",
     )
 
 
-def _applied(offsets: str) -> str:
+def _last(offsets: str) -> str:
+    """SQL of the last offset per topic-partition, of a ``map<topic-partition, struct<first, last>>``."""
     return f"transform_values({offsets}, (_k, _v) -> _v.last)"
 
 
-def _joined(left: str, right: str) -> str:
-    """SQL: the higher offset of both, per partition."""
+def _highest(left: str, right: str) -> str:
+    """SQL of the higher offset of two maps, per topic-partition."""
     return f"coalesce(map_zip_with({left}, {right}, (_k, _l, _r) -> greatest(_l, _r)), {right})"

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def evolution(table: DeltaTable) -> dict[str, str]:
-    """Options of a write that may add columns, and widen them."""
+    """Options of a write: those that let it add columns and widen them, if the table may change."""
     return {"mergeSchema": "true"} if table.evolves else {}
 
 
 def _filled(rows: DataFrame, table: StructType) -> DataFrame:
-    """With nulls in the columns that the rows lack."""
+    """The rows, with NULL in the columns of the table that they lack."""
     given = {name.lower() for name in rows.columns}
     lacking = (field for field in table if field.name.lower() not in given)
     return rows.selectExpr(
@@ -31,7 +31,7 @@ def _filled(rows: DataFrame, table: StructType) -> DataFrame:
 
 
 class DeltaAppend:
-    """Rows need the table's columns, by name; replaying an epoch adds nothing."""
+    """The exactly-once append. Rows have the table's columns, matched by name. Replaying an epoch adds nothing."""
 
     appends = True
 
@@ -40,16 +40,18 @@ class DeltaAppend:
         self._commits = commits
 
     def position(self) -> Position | None:
+        """Where the pipeline stands in this table; None: no epoch was committed to it."""
         return self._commits.position()
 
     def rehearse(self, rows: DataFrame, _: Epoch) -> None:
-        """Whatever rows the table holds, others are added to it: if they keep to its constraints."""
+        """Fail if a row breaks a constraint of the table. Nothing else in the table can stop an append."""
         limits = demands(self._table)
         if limits:
             refuse_broken(_filled(rows, self._table.schema), limits, COORDINATES[:3])
 
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
-        # Options of one write, not of the session: nothing else can pick them up.
+        """Commit the epoch with its rows. Raises what ``PipelineCommits.commit`` raises."""
+        # These are options of one write, not of the session: nothing else can pick them up.
         writer = rows.writeTo(self._table.sql)
         for name, value in {**options(self._table, epoch), **evolution(self._table)}.items():
             writer = writer.option(name, value)

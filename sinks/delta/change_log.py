@@ -1,7 +1,7 @@
-"""Changes that are still to be merged into a table: each epoch one small append, its offsets in the same commit.
+"""The log of changes that are still to be merged into a table. An epoch is one small append, with its offsets.
 
-The log is a Delta table in the folder ``_lakelock/changes`` under the table, which Delta's readers and VACUUM pass
-over. Every row is a change, with the number of its epoch.
+The log is a Delta table in the folder ``_lakelock/changes`` under the table. Delta's readers and VACUUM ignore that
+folder. Each row is a change, with the number of its epoch.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ FOLDER = "_lakelock/changes"
 EPOCH = "_epoch"
 _RECORDS_PER_FILE = 100_000
 _PROPERTIES = {
-    # Statistics of the epoch are all that a reader can use to pass files over.
+    # The epoch, which is the first column, is the only one by which a reader can skip files.
     "delta.dataSkippingNumIndexedCols": "1",
-    # A checkpoint costs as much as several epochs, and what is read is mostly the few commits since the last fold.
+    # A checkpoint costs as much as several epochs. Readers mostly need the few commits since the last fold.
     "delta.checkpointInterval": "100",
 }
 
 
 class ChangeLog:
-    """``of``: the table that the changes are for."""
+    """The log of one table. Folding and reading it: ``sinks.delta.merge_on_read``."""
 
     def __init__(self, of: DeltaTable, *, pipeline: str, topics: Container[str]) -> None:
+        """``of``: the table that the changes are for; ``pipeline``: its name; ``topics``: those that it reads."""
         self._of = of
         self._pipeline = pipeline
         self._topics = topics
@@ -42,16 +43,18 @@ class ChangeLog:
         self._commits: PipelineCommits | None = None
 
     def position(self) -> Position | None:
-        """None: there is no log."""
+        """The position of the log; None: there is no log."""
         commits = self._find()
         return commits.position() if commits else None
 
     def append(self, epoch: Epoch, changes: DataFrame) -> Committed:
+        """Commit the epoch with its changes. Raises ValueError if the log wasn't started, and what
+        ``PipelineCommits.commit`` raises."""
         commits = self._find()
         if commits is None:
             raise ValueError("start the log first")
         rows = changes.selectExpr(f"{epoch.number}L AS {EPOCH}", *map(identifier, changes.columns))
-        # Whatever number of partitions a small epoch was read from, it is one file.
+        # A small epoch is one file, from however many partitions it was read.
         rows = rows.coalesce(1 + epoch.span // _RECORDS_PER_FILE)
         writer = rows.writeTo(self.table.sql)
         for name, value in options(self.table, epoch).items():
@@ -59,7 +62,11 @@ class ChangeLog:
         return commits.commit(epoch, writer.append)
 
     def start(self, epoch: Epoch, changes: DataFrame) -> Committed:
-        """Empty, from this epoch on, which is in the table: made if need be. ``changes``: none, for their columns."""
+        """Empty the log, or create it, with the number and offsets of an epoch that is in the table.
+
+        ``changes``: rows with the columns of the changes; none of them is written. Raises what
+        ``PipelineCommits.commit`` raises.
+        """
         no_rows = changes.selectExpr(f"{epoch.number}L AS {EPOCH}", *map(identifier, changes.columns)).limit(0)
         table = self.table
         if self._find() is None:
@@ -72,7 +79,10 @@ class ChangeLog:
         return commits.commit(anew, lambda: writer.save(table.path))
 
     def rows_sql(self, after: int, until: int | None = None, *, version: int | None = None) -> str:
-        """What comes after FROM for the changes of epochs > ``after``, and <= ``until``."""
+        """SQL, as in FROM, of the changes of epochs > ``after`` and <= ``until`` (None: no limit).
+
+        ``version``: version of the log to read; None: the newest when the query runs.
+        """
         bound = f" AND {EPOCH} <= {until}" if until is not None else ""
         at = f" VERSION AS OF {version}" if version is not None else ""
         names = self.table.spark.sql(f"SELECT * FROM {self.table.sql}{at}").columns
@@ -80,7 +90,7 @@ class ChangeLog:
         return f"(SELECT {changes} FROM {self.table.sql}{at} WHERE {EPOCH} > {after}{bound})"
 
     def add_columns(self, changes: StructType) -> None:
-        """Those that the table has got since the log was made; earlier changes have nulls there."""
+        """Add the columns of ``changes`` that the log lacks. They are NULL in earlier changes."""
         table = self.table
         there = {name.lower() for name in table.schema.names}
         missing = [field for field in changes if field.name.lower() not in there]
@@ -89,19 +99,19 @@ class ChangeLog:
             table.spark.sql(f"ALTER TABLE {table.sql} ADD COLUMNS ({columns})")
 
     def forget(self, until: int) -> None:
-        """Delete the changes of epochs <= ``until``: whole files, so nothing is rewritten."""
+        """Delete the changes of epochs <= ``until``. These are whole files, so no file is rewritten."""
         table = self.table
         table.spark.sql(f"DELETE FROM {table.sql} WHERE {EPOCH} <= {until}").collect()
 
     def _find(self) -> PipelineCommits | None:
-        """Asked until it is there."""
+        """The commits of the log. Looks until the log exists; None: it doesn't exist yet."""
         if self._commits is None and self.table.exists():
             self._commits = PipelineCommits(self.table, pipeline=self._pipeline, topics=self._topics)
         return self._commits
 
     @property
     def table(self) -> DeltaTable:
-        """Where the changes are, or would be."""
+        """The Delta table of the log, which may not exist yet."""
         if self._at is None:
             self._at = DeltaTable(self._of.spark, path=f"{self._of.location.rstrip('/')}/{FOLDER}")
         return self._at

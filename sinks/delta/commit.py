@@ -1,16 +1,16 @@
-"""Rows, next offsets and epoch number in one Delta commit: how it is made, proven to stand, and found again.
+"""One Delta commit holds an epoch's rows, next offsets and number: how it is made, proven, and found again.
 
-The order, and why it is safe:
+The steps, and why their order is safe:
 
-1. *Expected position.* Nobody has committed an epoch, or restored the table, since the epoch was planned: mostly
-   there is no next version, which is asked for first.
-2. *The commit.* One Delta transaction: rows, ``txn`` (pipeline, epoch) and the metadata with the offsets. Of two
-   writers that take the same number Delta lets one through; the other's commit fails, or, when it starts after
-   the first has ended, is skipped without a word.
-3. *Proof.* Hence success is only what the history shows: a commit of this epoch with this run's owner id.
+1. *Check the expected position.* Nobody has committed an epoch, or restored the table, since the epoch was planned.
+   Mostly the table has no newer version, which is checked first.
+2. *Commit.* One Delta transaction has the rows, ``txn`` (pipeline, epoch) and the metadata with the offsets. If two
+   writers take the same number, Delta lets one through. The other's commit fails; or, if it starts after the first
+   has ended, Delta skips it without an error.
+3. *Prove the commit.* Therefore only the history counts as success: a commit of this epoch with this run's owner id.
 
 A crash before Delta's commit leaves files that no version refers to, and the old position. A crash after it leaves
-the new position with the rows. There is nothing in between: the commit is one file, put if absent.
+the new position with the rows. There is no state in between: the commit is one file, put if absent.
 """
 
 from __future__ import annotations
@@ -71,17 +71,19 @@ class PipelineCommits:
     def __init__(
         self, table: DeltaTable, *, pipeline: str, topics: Container[str], stops_at_changes: bool = False
     ) -> None:
-        """``stops_at_changes``: rows that somebody else has deleted or changed count as replaced."""
+        """``topics``: topics that the pipeline reads; ``stops_at_changes``: rows that somebody else has deleted or
+        changed count as replaced."""
         self._table = table
         self._pipeline = pipeline
         self._topics = topics
         self._stops_at_changes = stops_at_changes
         self._log_retention = timedelta(days=30)
         self._known: tuple[Position, float] | None = None
-        """What the table's newest version said, and when it was read (monotonic, in seconds)."""
+        """The position in the table's newest version, and when it was read (monotonic clock, seconds)."""
 
     def position(self) -> Position | None:
-        """Read from the table; None where it isn't there, or no epoch was ever committed to it."""
+        """The pipeline's position, read from the table; None: there is no table, or no epoch was committed to it.
+        Raises TableReplaced if the table's folder holds another table by now."""
         detail, log = self._table.detail(), self._table.log
         if detail is None or log is None:
             return None
@@ -90,15 +92,15 @@ class PipelineCommits:
             return None
         if self._known is not None:
             known, read_at = self._known
-            # A table says the same as long as nothing was committed to it.
+            # The position is the same as long as nothing was committed to the table.
             if not self.committed_after(known.version) and time.monotonic() - read_at < _READ_AGAIN_SECONDS:
                 return known
-        found = self._read(log)
-        self._known = (found, time.monotonic()) if found is not None else None
-        return found
+        position = self._read(log)
+        self._known = (position, time.monotonic()) if position is not None else None
+        return position
 
     def _refuse_another(self) -> None:
-        """Raises TableReplaced where the folder is another table's by now, or gone."""
+        """Raises TableReplaced if the folder holds another table by now, or none."""
         before = self._table.id
         self._known = None
         self._table.forget()
@@ -110,21 +112,21 @@ class PipelineCommits:
         newest = history.newest().version
         standing = self._standing(log, history, newest)
         if isinstance(standing, Own) and standing.metadata.table != self._table.id:
-            self._table.forget()  # a RESTORE brings back the id, too
+            self._table.forget()  # a RESTORE brings back the old id
         how, replaced = "commit", how_replaced(standing, self._table.id)
         if isinstance(standing, Cloned):
             standing, how = self._in_source(standing), "cloned"
         if isinstance(standing, FromRows):
             rows = self._table.coordinates(self._topics)
-            found = from_rows(rows, standing)
-            if found is None:
+            from_these = from_rows(rows, standing)
+            if from_these is None:
                 epoch = log.highest_txn(self._pipeline)
                 if not rows and not epoch:
                     return None
-                # What was replaced before the pipeline's first epoch was never its own.
+                # Rows that were replaced before the pipeline's first epoch were never its own.
                 replaced = replaced if epoch else ""
                 return Position(epoch, rows, version=newest, refresh_after=_LONG_AGO, source="rows", replaced=replaced)
-            standing = found
+            standing = from_these
         if isinstance(standing, Unwritten):
             return self._before(standing.first, newest, log.highest_txn(self._pipeline))
         epoch = standing.metadata.epoch
@@ -136,7 +138,7 @@ class PipelineCommits:
         return replace(found_at, epoch=epoch, version=newest, source=how, restored_to=restored_to, replaced=replaced)
 
     def _before(self, first: Own, newest: int, highest: int) -> Position:
-        """Where the pipeline stood before its first epoch, once higher numbers are taken."""
+        """The position before the pipeline's first epoch, when the numbers up to ``highest`` are taken."""
         began = first.metadata.position
         before = Position(highest, began.since, owner=began.owner)
         return replace(
@@ -149,18 +151,18 @@ class PipelineCommits:
         )
 
     def lineage(self) -> Iterator[tuple[Commit, CommitMetadata]]:
-        """The commits that led to what the table holds, newest first, as far back as its history goes."""
+        """The pipeline's commits that led to the table's rows, newest first, as far back as the history goes."""
         if self._table.detail() is not None:
             history = PastCommits(self._table)
             yield from lineage(history.newest().version, history.at, pipeline=self._pipeline)
 
     def is_own(self, version: int, metadata: CommitMetadata) -> bool:
-        """Whether the commit of this version really took the epoch: user metadata alone can be a stale copy."""
+        """Whether the commit of this version really is the epoch's: its user metadata alone can be a stale copy."""
         log = self._table.log
         return log is not None and log.holds_txn(version, self._pipeline, metadata.epoch)
 
     def at(self, version: int) -> Own | None:
-        """The commit that says where the pipeline stood at a version of the table."""
+        """The commit that tells the pipeline's position at a version of the table; None: no commit does."""
         log, history = self._table.log, PastCommits(self._table)
         if log is None or not 0 <= version <= history.newest().version:
             return None
@@ -168,7 +170,13 @@ class PipelineCommits:
         return standing if isinstance(standing, Own) else None
 
     def commit(self, epoch: Epoch, write: Callable[[], None]) -> Committed:
-        """Run ``write``, which makes the one commit of the epoch with :func:`options`, and prove that it stands."""
+        """Run ``write``, which makes the epoch's commit with :func:`options`, and prove that the commit stands.
+
+        Conflicts are retried. An epoch that this run has already committed isn't written again. Raises Fenced (another
+        run has committed since the epoch was planned), PositionMismatch or TableReplaced (the table was restored or
+        replaced since then), CommitSkipped (a higher number is taken), CommitUnknown (the write failed, and the table
+        can't be read to see whether the commit stands), or the error of ``write``, if nothing was committed.
+        """
         return past_conflicts(lambda: self._attempt(epoch, write))
 
     def _attempt(self, epoch: Epoch, write: Callable[[], None]) -> Committed:
@@ -178,7 +186,7 @@ class PipelineCommits:
         try:
             write()
         except Exception as error:
-            # An error is no proof that nothing was committed: the answer may have been lost.
+            # An error doesn't prove that nothing was committed: the answer may have been lost.
             try:
                 landed = self._find(epoch)
                 if landed is None:
@@ -207,27 +215,28 @@ class PipelineCommits:
         return landed
 
     def committed_after(self, version: int | None) -> bool:
-        """Whether anything may have been: asked without a Spark job. Of a table whose log is kept elsewhere for a while
-        it isn't known so soon, and what then goes on is stopped by the commit.
+        """Whether the table may have commits newer than ``version``. Needs no Spark job.
 
-        Raises TableReplaced where this very version is gone with its table.
+        A catalog may keep the newest commits elsewhere for a while. Then this returns False too early, and the commit
+        itself stops the run. Raises TableReplaced if this version is gone because its table is gone.
         """
         log = self._table.log
         if version is None or log is None:
             return True
         there = log.among(version, version + 1)
         if version not in there:
-            self._refuse_another()  # else Delta has cleaned its log so far
+            self._refuse_another()  # if it is the same table, Delta has cleaned its log up to here
             return True
         return version + 1 in there
 
     def _base(self, epoch: Epoch) -> int | None:
-        """The version that the epoch goes on from; None: not known."""
+        """The table's version that the epoch was planned on; None: unknown."""
         if epoch.expected is not None:
             return epoch.expected.version
         return 0 if self._table.was_missing else None
 
     def _refuse_changed(self, epoch: Epoch) -> Committed | None:
+        """Raises if the epoch can't follow what was committed since it was planned. Returns its commit, if any."""
         base = self._base(epoch)
         if not self.committed_after(base):
             return None
@@ -253,7 +262,7 @@ class PipelineCommits:
         return None
 
     def _find(self, epoch: Epoch) -> Committed | None:
-        """The commit of this epoch; Fenced where another run made it."""
+        """The commit of this epoch; None: there is none. Raises Fenced if another run has made it."""
         base = self._base(epoch)
         landed = self._next(base, epoch) if base is not None else None
         if landed is not None:
@@ -264,7 +273,7 @@ class PipelineCommits:
             if metadata is None or metadata.epoch < epoch.number:
                 continue
             if metadata.owner == epoch.owner and metadata.epoch == epoch.number:
-                # Refuses what slipped in while the epoch was being written: a RESTORE, or an overwrite.
+                # A RESTORE or an overwrite may have slipped in while the epoch was being written.
                 at = find(commit.version, history.at, lambda *_: True, pipeline=self._pipeline, stops=self._stops)
                 if isinstance(at, Own) and at.replaced is not None:
                     raise TableReplaced.by(in_words(at.replaced), repr(self._table.label))
@@ -274,8 +283,8 @@ class PipelineCommits:
         return None
 
     def _next(self, base: int, epoch: Epoch) -> Committed | None:
-        """The commit of this epoch where it is the one after ``base``, as mostly it is: then nothing came in between,
-        and the rest of the history needn't be looked at."""
+        """The commit of this epoch, if it is the one after ``base``. Mostly it is: then nothing came in between, and
+        the rest of the history needn't be read."""
         log = self._table.log
         commit = log.commit_with_txn(base + 1, self._pipeline, epoch.number) if log else None
         if commit is None:
@@ -286,7 +295,7 @@ class PipelineCommits:
         return self._committed(commit, metadata)
 
     def _own(self, commit: Commit) -> CommitMetadata | None:
-        """The metadata of this commit where it really took the epoch: a copy in somebody's commit didn't."""
+        """The commit's metadata, if it really is an epoch's. A copy of metadata in somebody else's commit isn't."""
         metadata = CommitMetadata.from_json(commit.user_metadata, pipeline=self._pipeline)
         return metadata if metadata is not None and self.is_own(commit.version, metadata) else None
 
@@ -303,8 +312,8 @@ class PipelineCommits:
         return replaces(commit) or (self._stops_at_changes and changes_rows(commit))
 
     def _in_source(self, clone: Cloned) -> Own | FromRows | Unwritten:
-        """What the source's history says of the cloned version; the rows tell where it can't be read any more, or where
-        another table has the source's name by now: its version came after the clone, or doesn't reach the rows."""
+        """The clone's position from its source's history. From the clone's rows, if that history is gone, or if another
+        table has the source's name by now: its version came after the clone, or its offsets don't reach the rows."""
         from pyspark.errors import PySparkException
 
         standing: Standing = clone
@@ -343,7 +352,7 @@ class PipelineCommits:
 
 
 def fenced(epoch: Epoch, label: str, *, owner: str, number: int) -> Fenced:
-    """This epoch's run was replaced by ``owner``, which has committed epoch ``number`` to what is called ``label``."""
+    """The error of a run that was replaced: run ``owner`` has committed epoch ``number`` to the table ``label``."""
     return Fenced(
         f"Pipeline {epoch.pipeline!r} was replaced: run {owner} has committed epoch {number} to {label!r}; this run "
         f"({epoch.owner}) has stopped, and wrote nothing of epoch {epoch.number}.",
@@ -354,12 +363,15 @@ def fenced(epoch: Epoch, label: str, *, owner: str, number: int) -> Fenced:
 
 
 def without_position(epoch: Epoch, rows: int | None) -> Committed:
-    """Of a write that keeps no offsets: nothing but the consumer group knows where it stands."""
+    """The result of a write that keeps no offsets; ``rows``: number of rows written, None: unknown.
+
+    Only the consumer group knows the position of such a pipeline.
+    """
     return Committed(Position(epoch.number, epoch.offsets, owner=epoch.owner, delivery=epoch.delivery), rows)
 
 
 def options(table: DeltaTable, epoch: Epoch) -> dict[str, str]:
-    """What makes a Delta write the commit of this epoch: number (the fence) and metadata (the position)."""
+    """Options that make a Delta write the commit of an epoch: its number (the fence) and metadata (the position)."""
     return {
         "txnAppId": epoch.pipeline,
         "txnVersion": str(epoch.number),
@@ -368,10 +380,10 @@ def options(table: DeltaTable, epoch: Epoch) -> dict[str, str]:
 
 
 def merge_epoch(table: DeltaTable, epoch: Epoch, rows: DataFrame, view: str, merge: str) -> None:
-    """Run ``merge``, which reads ``rows`` under the name ``view``, as the commit of this epoch.
+    """Run a MERGE as the commit of an epoch. ``merge``: SQL that reads ``rows`` as the temporary view ``view``.
 
-    MERGE takes no options: Delta reads the session's, which must be the sink's own. They must not outlive the
-    statement, or later commits of the session would carry this epoch's number and offsets.
+    A MERGE takes no options, so Delta reads them from the session, which must be the sink's own. They must not outlive
+    the statement: later commits of the session would carry this epoch's number and offsets.
     """
     conf = table.spark.conf
     rows.createOrReplaceTempView(view)

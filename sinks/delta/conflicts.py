@@ -1,4 +1,4 @@
-"""Commits of others that got in between: what Delta then says, and how the pipeline's own is tried again."""
+"""Conflicts with commits of other writers: how they are recognised, and how a write is retried."""
 
 from __future__ import annotations
 
@@ -23,7 +23,11 @@ Result = TypeVar("Result")
 
 
 def past_conflicts(write: Callable[[], Result]) -> Result:
-    """Again where another commit got in between: OPTIMIZE, another pipeline, a person's UPDATE. It left nothing."""
+    """Run ``write``, and return its result. If it conflicts with another commit, run it again: up to six times in all,
+    with exponential backoff of at most 5 seconds.
+
+    Other commits are an OPTIMIZE, another pipeline's, or a person's UPDATE. A conflicting write commits nothing.
+    """
     attempts = Retrying(
         retry=retry_if_exception(is_conflict),
         stop=stop_after_attempt(6),
@@ -34,16 +38,17 @@ def past_conflicts(write: Callable[[], Result]) -> Result:
 
 
 def is_conflict(error: BaseException) -> bool:
-    """Another commit got in between, which has nothing to do with the pipeline's position."""
+    """Whether an error means that another commit came first, one that doesn't change the pipeline's position."""
     if isinstance(error, LakelockError):
         return False
-    found = raised(error)
-    if found is not None:
-        return bool(found["kind"] == NOT_NEW)
+    own = raised(error)
+    if own is not None:
+        return bool(own["kind"] == NOT_NEW)
     text = first_line(error).upper().replace("EXCEPTION", "")
     return any(conflict in text or conflict.replace("_", "") in text for conflict in _CONFLICTS)
 
 
 def first_line(error: BaseException) -> str:
+    """The error's type and the first two lines of its message, in at most 500 characters."""
     lines = [line for line in str(error).splitlines() if line.strip()]
     return " ".join([type(error).__name__, *lines[:2]])[:500]

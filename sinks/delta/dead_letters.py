@@ -1,11 +1,11 @@
-"""Records that don't get into the table, kept whole, with the reason.
+"""Dead letters: records that the table doesn't take, kept whole, with the reason.
 
-They are written before the commit of their epoch, which passes them. A crash in between leaves them there already; the
-next run meets the same records, and finds them: a record has one open letter per reason, sink and window.
+A letter is written before the commit of its epoch. A crash between the two leaves the letter without the commit. The
+next run reads the same record again and finds its letter: a record has one open letter per reason, sink and window.
 
-A letter is open while its ``_retried_epoch`` is null, and counts from then on that the table's position has passed its
-record: one behind it is of an epoch that was never committed, or that was taken back, and its record is still to be
-read. A letter whose record has gone through is closed, and stays for the history.
+A letter is open while its ``_retried_epoch`` is NULL. It counts once the table's position has passed its record. A
+letter at or after the position belongs to an epoch that was never committed, or that was undone; its record is still to
+be read. A letter is closed when its record was written after all. Closed letters stay in the table as a history.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SOURCE = "lakelock_dead_letters"
 _WINDOW = ("window_start", "window_end")
 _RECORD = COORDINATES[:3]
 IDENTITY = ("sink", "reason", *_WINDOW, *_RECORD)
-"""Of a letter of one pipeline."""
+"""Columns that identify an open letter among those of its pipeline."""
 _RETRIES = {"_retry": "STRING", "_retried_epoch": "BIGINT", "_retried_at": "TIMESTAMP"}
 COLUMNS = (
     "pipeline STRING, sink STRING, epoch BIGINT, reason STRING, detail STRING, key BINARY, value BINARY, "
@@ -34,14 +34,15 @@ COLUMNS = (
     "_topic STRING, _partition INT, _offset BIGINT, _timestamp TIMESTAMP, _noted_at TIMESTAMP, "
     + ", ".join(f"{name} {kind}" for name, kind in _RETRIES.items())
 )
-"""``sink``: the one that doesn't take the record; null where no sink could. ``window_start``, ``window_end``: of a late
-record; null for sessions. ``_noted_at``: when it was written. ``_retry``: the run that tries it again, or has.
-``_retried_epoch``, ``_retried_at``: by which epoch it went through, and when; null while it is open. Closed without a
-``_retry``: the table was taken back, and from that epoch on its record is read once more."""
+"""``sink``: the sink that doesn't take the record; NULL if no sink can. ``window_start``, ``window_end``: the window of
+a late record; NULL for session windows. ``_noted_at``: when the letter was written. ``_retry``: id of the run that
+retries, or has retried, the record. ``_retried_epoch``, ``_retried_at``: the epoch that wrote the record, and when;
+NULL while the letter is open. A letter that is closed without a ``_retry`` was closed by a RESTORE of the table: from
+that epoch on its record is read again."""
 
 
 class DeadLetters:
-    """The letters of one pipeline."""
+    """The dead letters of one pipeline, in a table that several pipelines may share."""
 
     def __init__(self, table: DeltaTable, *, pipeline: str) -> None:
         self.table = table
@@ -50,11 +51,15 @@ class DeadLetters:
         self._ready = False
 
     def exists(self) -> bool:
+        """Whether the table of dead letters exists."""
         return self.table.exists()
 
     def add(self, letters: DataFrame, epoch: Epoch) -> None:
-        """``letters``: columns ``sink``, ``reason``, ``detail``, ``key``, ``value``, ``headers``, the coordinates, and
-        the window where there is one."""
+        """Write the letters of an epoch, before its commit. A letter that is open already isn't written again.
+
+        ``letters``: columns ``sink``, ``reason``, ``detail``, ``key``, ``value``, ``headers``, the coordinates, and for
+        a late record ``window_start`` and ``window_end``.
+        """
         self._make_ready()
         rows = identified(letters).selectExpr(
             f"{literal(self._pipeline)} AS pipeline", "sink", f"{int(epoch.number)}L AS epoch", "reason", "detail",
@@ -62,32 +67,31 @@ class DeadLetters:
             *(f"CAST(NULL AS {kind}) AS {name}" for name, kind in _RETRIES.items()),
         )  # fmt: skip
         rows.createOrReplaceTempView(_SOURCE)
-        same = " AND ".join(f"t.{name} <=> s.{name}" for name in ("pipeline", *IDENTITY))
-        self._run(
-            f"MERGE INTO {self.table.sql} AS t USING {_SOURCE} AS s "
-            f"ON {same} AND (t._retried_epoch IS NULL OR t._retry IS NULL) "
-            # It is this epoch's now: `take_back` leaves it alone.
-            "WHEN MATCHED AND (t.epoch <> s.epoch OR t._retried_epoch IS NOT NULL) THEN "
-            "UPDATE SET epoch = s.epoch, _retried_epoch = NULL, _retried_at = NULL "
-            "WHEN NOT MATCHED THEN INSERT *"
-        )
+        self._run(adding_sql(self.table.sql))
 
     def begin(self, retry: str, position: Offsets, *, noted_since: datetime | None = None) -> int:
-        """Mark the open letters that count at this position, and that were noted since; how many there are."""
+        """Mark open letters for a retry. Returns how many were marked.
+
+        ``retry``: id of the retrying run; ``position``: only letters of records before these offsets are marked;
+        ``noted_since``: only letters written at or after this time are marked; None: any time.
+        """
         self._make_ready()
         since = f" AND _noted_at >= {_time(noted_since)}" if noted_since else ""
         return self._update({"_retry": literal(retry)}, f"_retried_epoch IS NULL AND {_passed(position)}{since}")
 
     def older(self, position: Offsets, before: datetime) -> int:
-        """How many open letters were noted before."""
+        """Number of open letters of records before ``position`` that were written before a time."""
         self._make_ready()
         is_open = f"{self._of_pipeline} AND _retried_epoch IS NULL AND {_passed(position)}"
         where = f"{is_open} AND _noted_at < {_time(before)}"
-        found = self.table.spark.sql(f"SELECT count(*) AS n FROM {self.table.sql} WHERE {where}").first()
-        return found["n"] if found else 0
+        row = self.table.spark.sql(f"SELECT count(*) AS n FROM {self.table.sql} WHERE {where}").first()
+        return row["n"] if row else 0
 
     def records(self, retry: str) -> DataFrame:
-        """The marked ones as Kafka's source gives records, each once, whatever becomes of the table meanwhile."""
+        """The records of the marked letters, with the columns of Kafka's source; each record once.
+
+        The result reads the present version of the table, also if the table changes before it is used.
+        """
         version = self.table.history(1)[0].version
         return self.table.spark.sql(
             "SELECT key, value, _topic AS topic, _partition AS partition, _offset AS offset, _timestamp AS timestamp, "
@@ -96,26 +100,23 @@ class DeadLetters:
         ).dropDuplicates(["topic", "partition", "offset"])
 
     def keep(self, letters: DataFrame, retry: str) -> None:
-        """These are still bad: they stay open, with what is wrong with them now. No more than one is told."""
+        """Leave the marked letters of these records open, with the reason why the retry failed: one per record."""
         letters.dropDuplicates([*_RECORD]).createOrReplaceTempView(_SOURCE)
-        same = " AND ".join(f"t.{name} = s.{name}" for name in _RECORD)
-        self._run(
-            f"MERGE INTO {self.table.sql} AS t USING {_SOURCE} AS s "
-            f"ON t.{self._of_pipeline} AND t._retry = {literal(retry)} AND {same} "
-            "WHEN MATCHED THEN UPDATE SET sink = s.sink, reason = s.reason, detail = s.detail, _retry = NULL"
-        )
+        self._run(keeping_sql(self.table.sql, self._pipeline, retry))
 
     def close(self, retry: str, epoch: int) -> int:
-        """What is still marked has gone through, by this epoch; how many there are."""
+        """Close the letters that are still marked: ``epoch`` has written their records. Returns how many there are."""
         through = {"_retried_epoch": f"{int(epoch)}L", "_retried_at": "current_timestamp()"}
         return self._update(through, f"_retry = {literal(retry)} AND _retried_epoch IS NULL")
 
     def take_back(self, offsets: Offsets, restored_to: int, highest: int) -> None:
-        """The table was taken back to these offsets, those of epoch ``restored_to``; ``highest``: the number that is
-        taken. Can be done again.
+        """Undo, after a RESTORE of the table, what later epochs did to letters. May be called again.
 
-        What went through after that epoch is open again. What was noted for records behind the offsets is closed: of
-        epochs whose numbers are taken none will ever commit these records, and they are read once more.
+        ``offsets``, ``restored_to``: the restored position and the number of its epoch; ``highest``: the highest epoch
+        number that is taken.
+
+        Letters that epochs after ``restored_to`` closed are opened again. Open letters of records at or after the
+        offsets are closed: their epochs will never be committed, and their records are read again.
         """
         if not self.exists():
             return
@@ -132,12 +133,12 @@ class DeadLetters:
         return self._run(sql)
 
     def _run(self, sql: str) -> int:
-        """Rows that it changed."""
+        """Run a statement, and return the number of rows that it changed."""
         counts = past_conflicts(lambda: self.table.spark.sql(sql).first())
         return int(counts[0]) if counts else 0
 
     def _make_ready(self) -> None:
-        """It is there, and has the columns that earlier versions didn't write."""
+        """Create the table if it doesn't exist, and add the columns that earlier versions of Lakelock didn't write."""
         if self._ready:
             return
         if not self.exists():
@@ -149,22 +150,56 @@ class DeadLetters:
         self._ready = True
 
 
+def adding_sql(target: str) -> str:
+    """The MERGE that writes letters, from the view ``lakelock_dead_letters``. ``target``: SQL of the table."""
+    same = " AND ".join(f"t.{name} <=> s.{name}" for name in ("pipeline", *IDENTITY))
+    return "\n".join(
+        [
+            f"MERGE INTO {target} AS t",
+            f"USING {_SOURCE} AS s",
+            f"ON {same} AND (t._retried_epoch IS NULL OR t._retry IS NULL)",
+            # The letter belongs to this epoch now: `take_back` leaves it alone.
+            "WHEN MATCHED AND (t.epoch <> s.epoch OR t._retried_epoch IS NOT NULL)",
+            "  THEN UPDATE SET epoch = s.epoch, _retried_epoch = NULL, _retried_at = NULL",
+            "WHEN NOT MATCHED",
+            "  THEN INSERT *",
+        ]
+    )
+
+
+def keeping_sql(target: str, pipeline: str, retry: str) -> str:
+    """The MERGE that leaves marked letters open, from the same view; ``retry``: id of the run that marked them."""
+    same = " AND ".join(f"t.{name} = s.{name}" for name in _RECORD)
+    return "\n".join(
+        [
+            f"MERGE INTO {target} AS t",
+            f"USING {_SOURCE} AS s",
+            f"ON t.pipeline = {literal(pipeline)} AND t._retry = {literal(retry)} AND {same}",
+            "WHEN MATCHED",
+            "  THEN UPDATE SET sink = s.sink, reason = s.reason, detail = s.detail, _retry = NULL",
+        ]
+    )
+
+
 def identified(letters: DataFrame) -> DataFrame:
-    """With the window's columns, null where there is none, and each letter once: a transform may have made several
-    rows of one record."""
+    """The letters with the window's columns (NULL if there is no window), and each letter once.
+
+    A transform may make several rows from one record, and so several equal letters.
+    """
     missing = [name for name in _WINDOW if name not in letters.columns]
     rows = letters.selectExpr("*", *(f"CAST(NULL AS TIMESTAMP) AS {name}" for name in missing))
     return rows.dropDuplicates([*IDENTITY])
 
 
 def _passed(offsets: Offsets) -> str:
-    """SQL: whether a record lies before these offsets; of a partition that isn't among them none does."""
-    each = (
+    """SQL that is true of a record before these offsets. A partition without an offset has no such record."""
+    records = (
         f"(_topic = {literal(at.topic)} AND _partition = {at.partition} AND _offset < {offset})"
         for at, offset in offsets.items()
     )
-    return f"coalesce({' OR '.join(each) or 'false'}, false)"
+    return f"coalesce({' OR '.join(records) or 'false'}, false)"
 
 
 def _time(at: datetime) -> str:
+    """SQL of a timestamp."""
     return f"timestamp_micros({int(at.timestamp() * 1_000_000)})"

@@ -1,4 +1,4 @@
-"""A Delta table's log, read file by file: what Delta's history doesn't tell, or takes a Spark job over all of it to."""
+"""A Delta table's log, read file by file. Delta's history lacks some of it, or needs a Spark job over the whole log."""
 
 from __future__ import annotations
 
@@ -21,30 +21,32 @@ _COMMIT_INFO = (
 
 
 class DeltaLog:
+    """The log of one Delta table."""
+
     def __init__(self, spark: SparkSession, location: str) -> None:
         """``location``: the table's folder or URI."""
         self._spark = spark
         self._folder = f"{location}/_delta_log"
 
     def exists(self) -> bool:
-        """Asked without a Spark job."""
+        """Whether the table's folder has a log. Needs no Spark job."""
         files = self._spark.read.format("binaryFile")
         return if_there(lambda: files.load(no_glob(self._folder)).schema) is not None
 
     def has(self, version: int) -> bool:
-        """Whether there is a file of this version: asked without a Spark job.
+        """Whether the log has a file of this version. Needs no Spark job.
 
-        Together with the version before, which is there mostly: PySpark takes 50 ms to say that nothing is, as it asks
-        the JVM for every part of the error.
+        The version before, which mostly exists, is looked up with it: PySpark takes 50 ms to report that no file
+        matches, because it asks the JVM for every part of the error.
         """
         return version in self.among(max(0, version - 1), version)
 
     def among(self, *versions: int) -> frozenset[int]:
-        """Which of these versions there is a file of: asked without a Spark job."""
+        """Those of the versions that the log has a file of. Needs no Spark job."""
         names = ",".join(f"{version:020d}" for version in versions)
         files = self._spark.read.format("binaryFile")
-        found = if_there(lambda: files.load(f"{no_glob(self._folder)}/{{{names}}}.json").inputFiles()) or ()
-        return frozenset(int(file.rsplit("/", 1)[-1].removesuffix(".json")) for file in found)
+        there = if_there(lambda: files.load(f"{no_glob(self._folder)}/{{{names}}}.json").inputFiles()) or ()
+        return frozenset(int(file.rsplit("/", 1)[-1].removesuffix(".json")) for file in there)
 
     def commit_with_txn(self, version: int, app: str, number: int) -> Commit | None:
         """The commit of this version where it took this number for this application; None where it didn't, or where
@@ -86,8 +88,8 @@ class DeltaLog:
         read = self._spark.read.schema(_TXN)
 
         def highest(txns: DataFrame) -> int:
-            found = txns.where(f"txn.appId = {literal(app)}").selectExpr("max(txn.version) AS highest").first()
-            return (found["highest"] if found else None) or 0
+            row = txns.where(f"txn.appId = {literal(app)}").selectExpr("max(txn.version) AS highest").first()
+            return (row["highest"] if row else None) or 0
 
         folder = no_glob(self._folder)
         commits = if_there(lambda: highest(read.json(f"{folder}/*.json")))
@@ -104,15 +106,17 @@ def _took(app: str, number: int) -> str:
 
 
 def utc(millis: int) -> datetime:
+    """The time that is ``millis`` milliseconds after the epoch of Unix, in UTC."""
     return datetime.fromtimestamp(millis / 1000, tz=timezone.utc)
 
 
 def written(operation: str, metrics: Mapping[str, str]) -> Written:
-    found = {name: int(value) for name, value in metrics.items() if value.isdecimal()}
+    """Rows and bytes that a commit wrote; ``metrics``: Delta's operation metrics, as its history has them."""
+    numbers = {name: int(value) for name, value in metrics.items() if value.isdecimal()}
     if operation != "MERGE":
-        return Written(found.get("numOutputRows"), found.get("numOutputBytes"))
-    changed = sum(found.get(f"numTargetRows{what}", 0) for what in ("Inserted", "Updated", "Deleted"))
-    source = found.get("numSourceRows")
+        return Written(numbers.get("numOutputRows"), numbers.get("numOutputBytes"))
+    changed = sum(numbers.get(f"numTargetRows{what}", 0) for what in ("Inserted", "Updated", "Deleted"))
+    source = numbers.get("numSourceRows")
     # A truncate changes rows that aren't in the source.
     unchanged = max(0, source - changed) if source is not None else None
-    return Written(changed, found.get("numTargetBytesAdded"), unchanged)
+    return Written(changed, numbers.get("numTargetBytesAdded"), unchanged)

@@ -1,22 +1,21 @@
-"""Every version of every key's row, from when to when it was valid (slowly changing dimension, type 2).
+"""Every version of every key's row, with the time span in which it was valid (slowly changing dimension, type 2).
 
-The table is a function of the *set* of a key's events, whatever the order in which they come: a late one goes in
-where it belongs. Rules:
+The table is a function of the *set* of a key's events. The order of arrival doesn't matter: a late event is inserted
+where it belongs. The rules:
 
-* Events are ordered by their sequence (``__START_AT`` and ``__END_AT`` are of its type), or, where the table has none,
-  by their offset within the one partition that a key must stay in.
-* Of events with one sequence the last by (topic, partition, offset) counts, and the others never did: a version is at
-  least one sequence long.
-* An update starts a version, and ends the one before. Where its tracked columns are those of the version that it
-  follows, it is *merged* into it instead: the version shows its untracked columns.
-* A delete ends the version that is current there. It has no row of its own.
+* Events are ordered by their sequence, which is the type of ``__START_AT`` and ``__END_AT``. A table without a sequence
+  orders them by offset; then a key must stay in one partition.
+* Of several events with the same sequence, only the last by (topic, partition, offset) counts.
+* An update starts a version, and ends the version before it. An update whose tracked columns equal those of the version
+  before it is *merged* into that version, which then shows the update's untracked columns.
+* A delete ends the version that is current at its sequence. It has no row of its own.
 
-Hence each row keeps in ``_state`` what is needed to take it apart again: all its events, where there are several, with
-their untracked columns, and the delete that ended it. Deletes that ended nothing are kept beside the table, for a time:
-see ``sinks.delta.tombstones``. An event that the history holds already changes nothing.
+So that a version can be taken apart again, its row keeps in ``_state`` its events (if there are several) with their
+untracked columns, and the delete that ended it. Deletes that ended nothing are kept beside the table for a limited
+time, see ``sinks.delta.tombstones``. An event that the history already holds changes nothing.
 
-A record from which a transform makes several rows for one key gives several events; of those with one sequence (or in
-the order of offsets: of all of them) one counts, and which isn't said.
+A transform may make several rows for one key from one record. Each gives an event. Of those with the same sequence (by
+offset: of all of them) one counts; which one is undefined.
 """
 
 from __future__ import annotations
@@ -31,6 +30,7 @@ from sinks.delta.commit import PipelineCommits, merge_epoch, without_position
 from sinks.delta.conflicts import past_conflicts
 from sinks.delta.limits import demands, refuse_broken
 from sinks.delta.moved import about_moved_keys, events_moved_sql, in_one_partition
+from sinks.delta.sql_layout import indented, listed, parentheses
 from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.delta.tombstones import Tombstones
 from sinks.delta.upsert_rule import SOURCE
@@ -49,14 +49,17 @@ _GONE = "lakelock gone"
 
 @dataclass(frozen=True)
 class VersionColumns:
-    """The columns of a history by what they are for. A change in a tracked one makes a new version."""
+    """The columns of a history, by their role."""
 
     key: Sequence[str]
+    """Columns that identify a row."""
     tracked: Sequence[str]
+    """Columns whose change makes a new version."""
     untracked: Sequence[str]
+    """Columns whose change updates the current version."""
 
     def table(self, events: StructType) -> StructType:
-        """The table's columns, for events of these."""
+        """The table's schema; ``events``: the schema of its events."""
         from pyspark.sql.types import ArrayType, StructField, StructType
 
         own = [field for field in events if field.name in {*self.key, *self.tracked, *self.untracked}]
@@ -87,7 +90,11 @@ class VersionColumns:
         return [StructField("values", StructType(untracked))] if untracked else []
 
     def event(self, at: str, events: StructType, values: str = "true") -> str:
-        """SQL of an event as ``_state`` keeps it; its values are null unless the condition ``values`` holds."""
+        """SQL of an event as ``_state`` keeps it.
+
+        ``at``: SQL of its sequence or offset; ``events``: schema of the events; ``values``: SQL of the condition under
+        which the event has untracked values; else they are NULL.
+        """
         fields = [f"'at', {at}", *(f"'{name[1:]}', {name}" for name in COORDINATES)]
         for field in self._values(events):
             fields.append(
@@ -100,8 +107,11 @@ class VersionColumns:
 
 
 class DeltaHistory:
-    """Takes changes, in any order and any number per key: the value's columns, the coordinates, ``_sequence`` where
-    the table is ordered by one, and ``_delete``. The table's session must be the sink's own."""
+    """The exactly-once history. The table's session must be the sink's own.
+
+    Its rows are events, in any order and any number per key: the value's columns, the coordinates, ``_sequence`` if the
+    table is ordered by one, and ``_delete``.
+    """
 
     appends = False
 
@@ -118,9 +128,11 @@ class DeltaHistory:
         self._versions = _Versions(table, columns, tombstone_retention)
 
     def position(self) -> Position | None:
+        """Where the pipeline stands in this table; None: no epoch was committed to it."""
         return self._commits.position()
 
     def rehearse(self, rows: DataFrame, epoch: Epoch) -> None:
+        """Fail if the write would fail because of its rows: a broken constraint, or KeyMoved. Writes nothing."""
         limits, passed = demands(self._table), epoch.passed
         with about_moved_keys(self._table.label):
             if limits:
@@ -131,7 +143,10 @@ class DeltaHistory:
                 self._table.spark.sql(self._versions.moved_sql(SOURCE, passed)).collect()
 
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
-        """Notes the epoch's deletes, and merges what changes. What the notes of a failed write say doesn't count."""
+        """Commit the epoch: keep its deletes as tombstones, and merge the versions that change.
+
+        Tombstones of a write that failed don't count. Raises KeyMoved, and what ``PipelineCommits.commit`` raises.
+        """
         merge = merge_sql(self._table.sql, self._versions.columns, rows.schema)
 
         def write() -> None:
@@ -143,7 +158,10 @@ class DeltaHistory:
 
 
 class PlainHistory:
-    """For the weaker deliveries: no offsets, no epoch. An event that comes again changes nothing here either."""
+    """The history of deliveries without the exactly-once guarantee: a commit of its own, without a position.
+
+    A repeated event changes nothing here either.
+    """
 
     def __init__(
         self, table: DeltaTable, *, columns: VersionColumns, tombstone_retention: timedelta = timedelta(days=7)
@@ -152,6 +170,7 @@ class PlainHistory:
         self._versions = _Versions(table, columns, tombstone_retention)
 
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
+        """Merge the versions that change. Other writers' conflicts are retried. Raises KeyMoved."""
         merge = merge_sql(self._table.sql, self._versions.columns, rows.schema)
 
         def write() -> int:
@@ -174,14 +193,14 @@ class _Versions:
         self._retention = tombstone_retention
 
     def moved_sql(self, events: str, position: Offsets) -> str:
-        """A query that fails where ``changed`` would: at a key that has left its partition."""
+        """A query that fails at a key that has left its partition, as ``changed`` would. ``events``: SQL for FROM."""
         return events_moved_sql(events, self._table.sql, self._tombstones.passed_sql(position), self.columns.key)
 
     def changed(self, events: DataFrame, position: Offsets | None, *, note: bool = True) -> DataFrame:
-        """The rows that differ after ``events``, as the table has them, and ``lakelock gone`` for those to take out.
+        """The table's rows that differ after ``events``, and a column ``lakelock gone``: the row is to be deleted.
 
-        Tombstones at or after ``position`` don't count: their records are still to come. None: all count. ``note``:
-        those of the events are noted.
+        ``position``: only tombstones of records before it count, as later records are still to be read; None: all
+        count. ``note``: whether to keep the deletes among the events as tombstones.
         """
         from pyspark.sql import functions as F
 
@@ -201,12 +220,12 @@ class _Versions:
         if note:
             self._note(events)
         passed = self._tombstones.passed_sql(position)
-        notes = self._table.spark.sql(f"SELECT * FROM {passed}") if passed is not None else None
-        if notes is not None:
-            noted = notes.selectExpr(
+        tombstones = self._table.spark.sql(f"SELECT * FROM {passed}") if passed is not None else None
+        if tombstones is not None:
+            deletes = tombstones.selectExpr(
                 key, f"{self.columns.event(at, events.schema, 'false')} AS event", "true AS deletes"
             )
-            points = points.unionByName(noted.join(touched, "key", "left_semi"), allowMissingColumns=True)
+            points = points.unionByName(deletes.join(touched, "key", "left_semi"), allowMissingColumns=True)
         # One shuffle: all that follows groups by the key, or by the key and more.
         points = points.repartition("key")
         if not by_sequence:
@@ -214,10 +233,11 @@ class _Versions:
         return self._rows(_versions(points), events.schema)
 
     def _stored(self, touched: DataFrame, events: StructType, by_sequence: bool) -> DataFrame:
-        """The events of the versions that the epoch may change: none that ended before the key's first new event.
+        """The events of the stored versions that the epoch may change: those that didn't end before the key's first new
+        event.
 
-        Such a version, and what ended it, are before every event that changes. That the walk doesn't see them makes
-        no difference: the next version, if it was started by an update, has been started, else there was a delete.
+        An earlier version, and the event that ended it, lie before every event of the epoch. Leaving them out makes no
+        difference: after such a version either an update has started the next one, or there was a delete.
         """
         end = f"{END} IS NULL OR {END} >= first"
         if not by_sequence:
@@ -248,7 +268,7 @@ class _Versions:
         )  # fmt: skip
 
     def _rows(self, versions: DataFrame, events: StructType) -> DataFrame:
-        """Of the versions those that aren't in the table as they are, and the starts of those that aren't any more."""
+        """The versions that the table doesn't hold in this form, and the starts of rows that are versions no more."""
         same = f"get(filter(rows, r -> r.at <=> start), 0).before <=> {_fingerprint('`end`')}"
         differ = versions.selectExpr(
             "*",
@@ -282,8 +302,8 @@ class _Versions:
 
 
 def _versions(points: DataFrame) -> DataFrame:
-    """One row per version: its events in order, ``tracked``, [``start``, ``end``), ``ended_by``; and ``rows``: of the
-    table's rows as they were those that started at one of its events."""
+    """One row per version: its ``events`` in order, ``tracked``, [``start``, ``end``), ``ended_by``; and ``rows``: the
+    table's present rows that start at one of its events. ``points``: one row per event."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -328,27 +348,41 @@ def _versions(points: DataFrame) -> DataFrame:
 
 
 def merge_sql(target: str, columns: VersionColumns, events: StructType) -> str:
-    """The MERGE of one epoch: a version is its key and its start."""
+    """The MERGE of one epoch, from the view ``SOURCE``. A version is identified by its key and its start.
+
+    ``target``: SQL of the table; ``events``: schema of the epoch's events.
+    """
     names = [identifier(name) for name in columns.table(events).names]
     on = " AND ".join(f"t.{name} = s.{name}" for name in (*map(identifier, columns.key), START))
     gone = f"s.{identifier(_GONE)}"
-    return (
-        f"MERGE INTO {target} AS t USING {SOURCE} AS s ON {on} AND t._offset IS NOT NULL "
-        f"WHEN MATCHED AND {gone} THEN DELETE "
-        f"WHEN MATCHED THEN UPDATE SET {', '.join(f't.{name} = s.{name}' for name in names)} "
-        f"WHEN NOT MATCHED AND NOT {gone} THEN INSERT ({', '.join(names)}) "
-        f"VALUES ({', '.join(f's.{name}' for name in names)})"
+    values = ",\n".join(f"t.{name} = s.{name}" for name in names)
+    return "\n".join(
+        [
+            f"MERGE INTO {target} AS t",
+            f"USING {SOURCE} AS s",
+            f"ON {on} AND t._offset IS NOT NULL",
+            f"WHEN MATCHED AND {gone}",
+            indented("THEN DELETE"),
+            "WHEN MATCHED",
+            indented(f"THEN UPDATE SET\n{indented(values)}"),
+            f"WHEN NOT MATCHED AND NOT {gone}",
+            indented(f"THEN INSERT {parentheses(listed(names))}"),
+            indented(f"VALUES {parentheses(listed(f's.{name}' for name in names))}"),
+        ]
     )
 
 
 def _struct(columns: Sequence[str]) -> str:
-    """SQL of a struct of columns; of none, one that equals itself."""
+    """SQL of a struct of columns. Of no columns: a struct that equals itself."""
     fields = ", ".join(f"{literal(name)}, {identifier(name)}" for name in columns)
     return f"named_struct({fields or literal('none') + ', 0'})"
 
 
 def _fingerprint(end: str) -> str:
-    """SQL of what tells two versions of a key apart: which events they are made of. Values follow from these."""
+    """SQL that identifies a version among those of its key, by its events. Its values follow from them.
+
+    ``end``: SQL of the version's end.
+    """
     coordinates = "struct({0}.at, {0}.topic, {0}.partition, {0}.offset)"
     return (
         f"struct(transform(events, e -> {coordinates.format('e')}) AS events, {end} AS `end`, "

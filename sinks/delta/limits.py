@@ -1,4 +1,4 @@
-"""What a table that a person made, or has changed, demands of its rows: partitions, lengths, NOT NULL and CHECK.
+"""What a table demands of its rows, if a person created or changed it: partitions, lengths, NOT NULL and CHECK.
 
 Of values that a record brings, ``of_values`` tells before anything is written. What depends on more than the record, as
 in a row that several records make, is Delta's to refuse, and in two-phase commit ``refuse_broken``'s: what was decided
@@ -33,32 +33,32 @@ def faults(detail: Detail, table: StructType, rows: StructType, carried: Sequenc
     pipeline fills, of which those ``carried`` hold values of the records; ``merged``: rows of the table change."""
     from pyspark.sql.types import BinaryType, StringType
 
-    found = []
+    reasons = []
     if merged and detail.properties.get("delta.appendOnly", "false").lower() == "true":
-        found.append("it has delta.appendOnly = true, and the pipeline changes rows")
+        reasons.append("it has delta.appendOnly = true, and the pipeline changes rows")
     filled, as_they_are = _by_lower_case(rows.names), _by_lower_case(carried)
     there = _by_lower_case(table.names)
     for name in rows.names:
         if name.lower() not in there and needs_column_mapping(name) and detail.column_mapping == "none":
-            found.append(f"column {name} has a name that needs delta.columnMapping.mode = 'name'")
+            reasons.append(f"column {name} has a name that needs delta.columnMapping.mode = 'name'")
     for field in table:
         if field.name.lower() not in filled:
             continue
         written = field.metadata.get(_WRITTEN, "")
         if written and not of_length(field.name, written):
-            found.append(f"column {field.name} is {written.upper()}, which pads or cuts text: make it a STRING")
+            reasons.append(f"column {field.name} is {written.upper()}, which pads or cuts text: make it a STRING")
         if field.name.lower() not in _by_lower_case(detail.partitions):
             continue
         if isinstance(field.dataType, BinaryType):
-            found.append(f"it is partitioned by {field.name}, and a BINARY isn't the name of a folder")
+            reasons.append(f"it is partitioned by {field.name}, and a BINARY isn't the name of a folder")
         elif isinstance(field.dataType, StringType) and field.name.lower() not in as_they_are:
-            found.append(f"it is partitioned by {field.name}, which the pipeline works out: it may be the empty text")
-    return found
+            reasons.append(f"it is partitioned by {field.name}, which the pipeline works out: it may be the empty text")
+    return reasons
 
 
 def of_values(detail: Detail, table: StructType, rows: StructType, carried: Sequence[str]) -> list[Limit]:
     """Of ``rows``, with the values of records: what the table couldn't hold of their columns ``carried``."""
-    found: list[Limit] = []
+    limits: list[Limit] = []
     here, partitions = _by_lower_case(carried), _by_lower_case(detail.partitions)
     for field in table:
         column = here.get(field.name.lower())
@@ -67,9 +67,9 @@ def of_values(detail: Detail, table: StructType, rows: StructType, carried: Sequ
         if field.name.lower() in partitions:
             # Under column mapping a folder is called by a name of Delta's own, of 40 characters.
             folder = field.name if detail.column_mapping == "none" else max(field.name, "_" * 40, key=len)
-            found += of_partition(column, rows[column].dataType, folder=folder)
-        found += of_length(column, field.metadata.get(_WRITTEN, ""))
-    return found
+            limits += of_partition(column, rows[column].dataType, folder=folder)
+        limits += of_length(column, field.metadata.get(_WRITTEN, ""))
+    return limits
 
 
 def of_rows(detail: Detail, rows: DataFrame, table: StructType | None = None) -> list[Limit]:
@@ -77,7 +77,7 @@ def of_rows(detail: Detail, rows: DataFrame, table: StructType | None = None) ->
     from pyspark.errors import AnalysisException
 
     here = _by_lower_case(rows.columns)
-    found = [
+    limits = [
         Limit(null, f"its {path} is null, and NOT NULL in the table")
         for field in table or rows.schema
         if field.name.lower() in here
@@ -88,12 +88,14 @@ def of_rows(detail: Detail, rows: DataFrame, table: StructType | None = None) ->
             _ = rows.selectExpr(f"({condition}) AS met").schema
         except AnalysisException:
             continue
-        found.append(Limit(f"NOT coalesce(({condition}), false)", f"breaks the table's constraint {name}: {condition}"))
-    return found
+        limits.append(
+            Limit(f"NOT coalesce(({condition}), false)", f"breaks the table's constraint {name}: {condition}")
+        )
+    return limits
 
 
 def demands(table: DeltaTable) -> list[Limit]:
-    """Of whole rows of the table, whatever the pipeline fills of them; mostly there are none."""
+    """The limits of the table's rows: NOT NULL and CHECK. Mostly there are none."""
     detail = table.detail()
     return of_rows(detail, table.spark.table(table.sql)) if detail is not None else []
 
@@ -106,18 +108,18 @@ def checks(detail: Detail) -> Mapping[str, str]:
 
 
 def _nulls(path: str, value: str, kind: DataType, nullable: bool) -> list[tuple[str, str]]:
-    """The columns and fields that may not be null, and SQL of whether one is."""
+    """The columns and fields that must not be NULL, each with SQL that is true if it is."""
     from pyspark.sql.types import StructType
 
-    found = [] if nullable else [(path, f"{value} IS NULL")]
+    nulls = [] if nullable else [(path, f"{value} IS NULL")]
     for field in kind if isinstance(kind, StructType) else ():
         inner = _nulls(f"{path}.{field.name}", f"{value}.{identifier(field.name)}", field.dataType, field.nullable)
-        found += [(name, f"({value} IS NOT NULL AND {null})") for name, null in inner]
-    return found
+        nulls += [(name, f"({value} IS NOT NULL AND {null})") for name, null in inner]
+    return nulls
 
 
 def refuse_broken(rows: DataFrame, limits: Sequence[Limit], key: Sequence[str]) -> None:
-    """Fails, with what is wrong, where one of the rows doesn't keep to the limits. ``key``: what tells them apart."""
+    """Fail if a row breaks one of the limits, with the limit and the row's ``key`` columns in the error."""
     whens = (
         f"WHEN {limit.broken} THEN {raise_sql('broken', key=key_sql(key), detail=literal(limit.detail))}"
         for limit in limits

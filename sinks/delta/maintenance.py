@@ -59,18 +59,18 @@ def upkeep(table: DeltaTable, *, rehearse: bool, compact: bool = True, vacuum: b
 
 
 def _files(table: DeltaTable) -> tuple[int, int, int]:
-    """How many, their bytes, and how many of them aren't full."""
-    found = (
+    """Number of files, their size in bytes, and how many of them are smaller than a full file."""
+    counts = (
         table.spark.sql(f"SELECT DISTINCT _metadata.file_path, _metadata.file_size AS size FROM {table.sql}")
         .selectExpr("count(*) AS files", "coalesce(sum(size), 0) AS bytes", f"count_if(size < {_FULL}) AS small")
         .first()
     )
-    assert found is not None
-    return found["files"], found["bytes"], found["small"]
+    assert counts is not None
+    return counts["files"], counts["bytes"], counts["small"]
 
 
 def _compact(table: DeltaTable) -> tuple[int, int]:
-    """How many files were put together, and into how many."""
+    """Number of files that were compacted, and of files that they became."""
     with with_settings(table.spark, _SIZES):
         done = table.spark.sql(f"OPTIMIZE {table.sql}").first()
     assert done is not None

@@ -1,11 +1,15 @@
-"""What a MERGE does to its table, as a statement and as a query: the query gives the rows that there would be."""
+"""A MERGE as a value, and its SQL: as a MERGE statement, as an INSERT into a table without rows, and as a query.
+
+The query returns the rows that the table would have after the MERGE, and changes nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sinks.delta.sql_layout import all_of, case, indented, listed, parentheses
 from sinks.spark.row_errors import raise_sql
 from sinks.spark.sql import identifier
 
@@ -13,54 +17,62 @@ if TYPE_CHECKING:
     from sinks.delta.table import DeltaTable
 
 NOT_NEW = "not_new"
-"""Kind of the failure of an insertion into a table that has got rows."""
+"""Kind of the error that an INSERT raises if the table has got rows in the meantime."""
 _THERE, _CASE = "_lakelock_there", "_lakelock_case"
 
 
 @dataclass(frozen=True)
 class Change:
-    """What becomes of a row: of several changes, the first one whose condition holds."""
+    """What happens to a row. Of several changes the first one whose condition is true applies."""
 
     when: str
-    """Empty: always."""
+    """SQL of the condition; empty: always."""
     sets: Mapping[str, str] | None
-    """Column -> SQL of its new value; None: the row is deleted."""
+    """Column -> SQL of its new value. None: the row is deleted."""
 
     def clause(self, kind: str) -> str:
-        # Without "t.": Delta knows a column that is yet to be added by its bare name only.
-        done = "DELETE" if self.sets is None else "UPDATE SET "
-        return f"{kind}{_and(self.when)} THEN {done}" + ", ".join(
-            f"{identifier(name)} = {value}" for name, value in (self.sets or {}).items()
-        )
+        """The clause of a MERGE; ``kind``: its first words, such as ``WHEN MATCHED``."""
+        lines = [indented(f"AND {self.when}")] if self.when else []
+        if self.sets is None:
+            return "\n".join([kind, *lines, indented("THEN DELETE")])
+        # The columns have no "t." before them: Delta knows a column that this MERGE adds by its bare name only.
+        values = ",\n".join(f"{identifier(name)} = {value}" for name, value in self.sets.items())
+        return "\n".join([kind, *lines, indented(f"THEN UPDATE SET\n{indented(values)}")])
 
 
 @dataclass(frozen=True)
 class Merge:
-    """SQL over ``t``, the table's row, and ``s``, the source's."""
+    """A MERGE. Its SQL names the table's row ``t`` and the source's row ``s``."""
 
     key: Sequence[str]
-    """Columns of both that say which rows are the same."""
+    """Columns of both sides: rows with the same values in them match."""
     matched: Sequence[Change]
+    """Changes of a row of the table that matches a row of the source."""
     inserts: Mapping[str, str]
+    """Column -> SQL of its value, for a row of the source that matches none of the table."""
     insert_when: str = ""
+    """SQL of the condition under which such a row is inserted; empty: always."""
     unmatched: Sequence[Change] = ()
-    """Of rows that the source says nothing of."""
+    """Changes of a row of the table that matches no row of the source."""
     within: str = ""
-    """What holds of every row of the table that the source has one for: files without such aren't read."""
+    """SQL that is true of every row of the table with a match. Delta skips files without such rows. Empty: unknown."""
     evolves: bool = False
+    """Whether the MERGE adds columns of the source that the table lacks."""
     null_keys: bool = False
-    """NULL is a key like any other."""
+    """Whether NULL in a key column matches NULL. Else it matches nothing."""
 
     @property
     def on(self) -> str:
+        """SQL of the condition by which rows match."""
         same = "<=>" if self.null_keys else "="
-        return " AND ".join(f"t.{identifier(column)} {same} s.{identifier(column)}" for column in self.key) + _and(
-            self.within
-        )
+        equal = [f"t.{identifier(column)} {same} s.{identifier(column)}" for column in self.key]
+        return all_of([*equal, *([self.within] if self.within else [])])
 
     def command(self, table: DeltaTable, source: str) -> str:
-        """The statement; for a table without rows one that doesn't compute the source twice, to look for rows that it
-        is about. To be asked for at each attempt."""
+        """The statement to run: an INSERT if the table is new, which reads the source once; else the MERGE.
+
+        ``source``: SQL of the source, as in FROM. Ask again before each attempt: the table may have got rows.
+        """
         return (
             self.insertion(table.sql, source)
             if table.is_new and not self.evolves
@@ -68,26 +80,42 @@ class Merge:
         )
 
     def insertion(self, target: str, source: str) -> str:
-        """The same where the target has no rows. Where it has got one in between, of which the source has another, it
-        fails; and as it reads the table, Delta refuses it where one comes later, as it refuses a MERGE."""
-        names, key = (", ".join(map(identifier, listed)) for listed in (self.inserts, self.key))
+        """An INSERT that does what the MERGE would do in a table without rows.
+
+        If the table has got a row with a key of the source in the meantime, the INSERT fails (``NOT_NEW``). If another
+        commit adds rows later, Delta refuses the INSERT as it would refuse a MERGE, because the INSERT reads the table.
+        """
+        names, key = (listed(map(identifier, columns)) for columns in (self.inserts, self.key))
         not_new = f"CAST({raise_sql(NOT_NEW)} AS BOOLEAN)"
-        return (
-            f"INSERT INTO {target} ({names}) SELECT {', '.join(self.inserts.values())} FROM {source} AS s "
-            f"LEFT JOIN (SELECT {key}, true AS {_THERE} FROM {target}) AS t ON {self.on} "
-            f"WHERE CASE WHEN t.{_THERE} THEN {not_new} ELSE {self.insert_when or 'true'} END"
+        there = parentheses(f"SELECT {key}, true AS {_THERE}\nFROM {target}")
+        return "\n".join(
+            [
+                f"INSERT INTO {target} {parentheses(names)}",
+                _select(self.inserts.values()),
+                f"FROM {source} AS s",
+                f"LEFT JOIN {there} AS t",
+                f"ON {self.on}",
+                f"WHERE {case([(f't.{_THERE}', not_new)], self.insert_when or 'true')}",
+            ]
         )
 
     def statement(self, target: str, source: str) -> str:
-        names = ", ".join(identifier(name) for name in self.inserts)
-        clauses = [
-            *(change.clause("WHEN MATCHED") for change in self.matched),
-            f"WHEN NOT MATCHED{_and(self.insert_when)} THEN INSERT ({names}) "
-            f"VALUES ({', '.join(self.inserts.values())})",
-            *(change.clause("WHEN NOT MATCHED BY SOURCE") for change in self.unmatched),
-        ]
-        evolving = "WITH SCHEMA EVOLUTION " if self.evolves else ""
-        return f"MERGE {evolving}INTO {target} AS t USING {source} AS s ON {self.on} {' '.join(clauses)}"
+        """The MERGE statement. ``target``, ``source``: SQL of the table and of the source, as in FROM."""
+        names = listed(map(identifier, self.inserts))
+        insert = f"THEN INSERT {parentheses(names)}\nVALUES {parentheses(listed(self.inserts.values()))}"
+        insert_when = [indented(f"AND {self.insert_when}")] if self.insert_when else []
+        return "\n".join(
+            [
+                f"MERGE {'WITH SCHEMA EVOLUTION ' if self.evolves else ''}INTO {target} AS t",
+                f"USING {source} AS s",
+                f"ON {self.on}",
+                *(change.clause("WHEN MATCHED") for change in self.matched),
+                "WHEN NOT MATCHED",
+                *insert_when,
+                indented(insert),
+                *(change.clause("WHEN NOT MATCHED BY SOURCE") for change in self.unmatched),
+            ]
+        )
 
     def query(
         self,
@@ -100,45 +128,63 @@ class Merge:
         untouched: bool = True,
         hint: str = "",
     ) -> str:
-        """``target``, ``source``: what comes after FROM; ``keys``: the same of rows with the source's keys, in any
-        number; ``columns``: the table's; ``hint``: how to join ``s``. ``replaces``: each row of the source is newer
-        than the one of the table, and tells all of it. ``untouched``: with the rows that the source says nothing of.
+        """A query for the rows that the table would have after the MERGE. ``unmatched`` changes are left out.
 
-        The many rows that the source says nothing of are passed on by one join with its keys, and only those that it is
-        about are worked out: a CASE over every row is more code than the JVM compiles, and took ten times as long.
-        ``unmatched`` isn't done.
+        ``target``, ``source``: SQL of the table and of the source, as in FROM.
+        ``keys``: SQL of rows with the source's key columns, as in FROM; a key may occur any number of times.
+        ``columns``: names of the table's columns, which are the columns of the result.
+        ``replaces``: each row of the source is newer than the table's, and replaces all of it.
+        ``untouched``: whether the result has the rows that match no row of the source.
+        ``hint``: SQL hint for the join with the source, such as ``/*+ BROADCAST(s) */``.
+
+        Most rows match nothing. An anti join with the keys passes them on, and only the others are computed: a CASE
+        over every row is more code than the JVM compiles, and took ten times as long.
         """
-        keys = f"(SELECT {', '.join(map(identifier, self.key))} FROM {keys})"
-        others = (
-            f"SELECT {hint} {', '.join(f't.{identifier(name)}' for name in columns)} "
-            f"FROM {target} AS t LEFT ANTI JOIN {keys} AS s ON {self.on} UNION ALL "
-        )
+        keys = parentheses(f"SELECT {listed(map(identifier, self.key))} FROM {keys}")
+        others = ""
+        if untouched:
+            others = (
+                f"{_select((f't.{identifier(name)}' for name in columns), hint)}\n"
+                f"FROM {target} AS t\nLEFT ANTI JOIN {keys} AS s\nON {self.on}\nUNION ALL\n"
+            )
         inserts = _by_lower_case(self.inserts)
         if replaces and all(name.lower() in inserts for name in columns):
-            new = ", ".join(f"{inserts[name.lower()]} AS {identifier(name)}" for name in columns)
-            return f"{others if untouched else ''}SELECT {new} FROM {source} AS s WHERE {self.insert_when or 'true'}"
-        touched = f"(SELECT {hint} t.*, true AS {_THERE} FROM {target} AS t LEFT SEMI JOIN {keys} AS s ON {self.on})"
+            values = (f"{inserts[name.lower()]} AS {identifier(name)}" for name in columns)
+            return f"{others}{_select(values)}\nFROM {source} AS s\nWHERE {self.insert_when or 'true'}"
+        return others + self._computed(target, source, keys, columns, hint)
+
+    def _computed(self, target: str, source: str, keys: str, columns: Sequence[str], hint: str) -> str:
+        """A query for the rows that match a row of the source, and for those that are inserted.
+
+        A subquery numbers the change that applies to each pair of rows; the values then depend on the number alone.
+        """
         is_new = f"t.{_THERE} IS NULL"
-        cases = [Change(f"{is_new}{_and(self.insert_when)}", inserts), Change(is_new, None), *self.matched]
-        which = " ".join(f"WHEN {change.when or 'true'} THEN {number}" for number, change in enumerate(cases))
-        rows = (
-            f"(SELECT struct(s.*) AS s, struct(t.*) AS t, CASE {which} ELSE {len(cases)} END AS {_CASE} "
-            f"FROM {source} AS s LEFT JOIN {touched} AS t ON {self.on})"
+        inserted = all_of([is_new, *([self.insert_when] if self.insert_when else [])])
+        changes = [Change(inserted, self.inserts), Change(is_new, None), *self.matched]
+        number = case([(change.when or "true", str(at)) for at, change in enumerate(changes)], str(len(changes)))
+        touched = parentheses(
+            f"{_select(['t.*', f'true AS {_THERE}'], hint)}\n"
+            f"FROM {target} AS t\nLEFT SEMI JOIN {keys} AS s\nON {self.on}"
         )
-        sets = {number: _by_lower_case(change.sets) for number, change in enumerate(cases) if change.sets is not None}
+        pairs = parentheses(
+            f"{_select(['struct(s.*) AS s', 'struct(t.*) AS t', f'{number} AS {_CASE}'])}\n"
+            f"FROM {source} AS s\nLEFT JOIN {touched} AS t\nON {self.on}"
+        )
+        sets = {at: _by_lower_case(change.sets) for at, change in enumerate(changes) if change.sets is not None}
         values = []
         for name in columns:
-            whens = "".join(
-                f" WHEN {number} THEN {value[name.lower()]}" for number, value in sets.items() if name.lower() in value
-            )
-            before = f"t.{identifier(name)}"
-            values.append(f"{f'CASE {_CASE}{whens} ELSE {before} END' if whens else before} AS {identifier(name)}")
-        gone = ", ".join(str(number) for number in range(len(cases)) if number not in sets)
-        return f"{others if untouched else ''}SELECT {', '.join(values)} FROM {rows} WHERE {_CASE} NOT IN ({gone})"
+            branches = [(str(at), value[name.lower()]) for at, value in sets.items() if name.lower() in value]
+            stored = f"t.{identifier(name)}"
+            value = case(branches, stored, of=_CASE) if branches else stored
+            values.append(f"{value} AS {identifier(name)}")
+        deleted = ", ".join(str(at) for at in range(len(changes)) if at not in sets)
+        return f"{_select(values)}\nFROM {pairs}\nWHERE {_CASE} NOT IN ({deleted})"
 
 
-def _and(condition: str) -> str:
-    return f" AND {condition}" if condition else ""
+def _select(values: Iterable[str], hint: str = "") -> str:
+    head = f"SELECT {hint}" if hint else "SELECT"
+    columns = listed(values)
+    return f"{head}\n{indented(columns)}" if "\n" in columns else f"{head} {columns}"
 
 
 def _by_lower_case(values: Mapping[str, str]) -> Mapping[str, str]:

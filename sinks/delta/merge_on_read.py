@@ -1,33 +1,36 @@
-"""Merged on read: an epoch is an append to a log of changes, which is folded into the table now and then.
+"""Merge on read: an epoch is appended to a log of changes. From time to time the log is folded into the table.
 
-The log and the table are two Delta tables, so no commit is of both. Each takes an epoch's number and offsets with its
-rows, and the two numbers say which of them counts:
+The log and the table are two Delta tables, which can't share one commit. Each commit to either has the number and the
+offsets of its epoch. Comparing the two numbers tells whether the log counts:
 
-* *log > table*: the log goes on. The pipeline stands where the log does; what is unfolded are its epochs > the table's.
-* *log = table*, with the same offsets: as before, and everything is folded.
-* *log < table*, other offsets, no log, a table that was restored, or one without a commit of its own in its history
-  (which was cleaned, and may hide a RESTORE; a run folds before): the log is of another time, and nothing in it counts.
-  The pipeline stands where the table does. The next epoch is merged into the table, and then the log started with its
-  number, empty. A crash in between leaves *log < table*, so the next epoch does the same.
+* *log > table*: the log counts. The pipeline's position is the log's. Epochs of the log that are higher than the
+  table's are unfolded.
+* *log = table*, with the same offsets: the log counts, and everything is folded.
+* Otherwise nothing in the log counts, and the pipeline's position is the table's. This is so if *log < table*, if the
+  offsets differ, if there is no log, if the table was restored, or if the table's history has no commit of the pipeline
+  (a cleaned history may hide a RESTORE; a run folds before that). The next epoch is then merged into the table, and
+  the log is started again, empty, with that epoch's number. A crash between the two leaves *log < table*, so the next
+  epoch does the same.
 
-*Folding* is the MERGE of the unfolded changes, with the log's number and offsets: after it log = table. It takes
-nothing away from the log, so a crash on either side of its commit leaves a table that is right, as is the view. Of two
-that fold at once Delta lets one through. An epoch that is appended meanwhile has a higher number, and stays unfolded.
+*Folding* merges the unfolded changes into the table, with the log's number and offsets; then log = table. It removes
+nothing from the log, so table and view are right on either side of its commit, also after a crash. If two runs fold at
+once, Delta lets one commit through. An epoch that is appended meanwhile has a higher number and stays unfolded.
 
-*A table that is restored while a run appends* is noticed before the next append: whatever was committed to the table
-since has to leave the log standing.
+*If the table is restored while a run appends*, the run notices before its next append: it checks that every commit to
+the table since its last look leaves the log counting.
 
-*Of two runs, one that merges on write* (its file was changed, and the old run still lives): it first takes the log's
-next number with an epoch of no records, which fences the run that appends, folds, and leaves the table's number above
-the log's. The other way round the first epoch is merged into the table, whose fence stops a run that merges there.
+*If a second run merges on write* (the configuration was changed, and the old run is still alive), it first takes the
+log's next number with an epoch without records. This fences the appending run. Then it folds, which leaves the table's
+number above the log's. The other way round, a run that starts to append merges its first epoch into the table, whose
+fence stops the run that merges on write.
 
-What is folded stays in the log for an hour, for readers that saw the table as it was before.
+Folded changes stay in the log for an hour, for readers that opened the table before the fold.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Protocol
@@ -49,42 +52,51 @@ logger = logging.getLogger("lakelock.delta")
 
 _READERS_TAKE = timedelta(hours=1)
 _BROADCAST_OFFSETS = 2_000_000
+"""Records (by their offsets) up to which the unfolded changes are broadcast to join them with the table."""
 
 
 class Merging(Protocol):
-    """The sink that merges reduced changes into the table."""
+    """The sink that merges reduced changes into the table: an upsert or an aggregate."""
 
     def write(self, epoch: Epoch, rows: DataFrame, *, within: str = "") -> Committed:
-        """``within``: SQL of what holds of every row ``t`` of the table that the rows are about."""
+        """Commit the epoch with its rows merged.
+
+        ``within``: SQL that is true of every row ``t`` of the table that shares a key with the rows; empty: unknown.
+        """
         ...
 
     def merged_sql(self, rows: str, keys: str, at: Position | None, *, hint: str) -> str:
-        """A query for the rows that the table at this position (None: as it is) would have after the write.
+        """A query for the rows that the table would have after the write.
 
-        ``rows``: what comes after FROM for them; ``keys``: the same of their keys, in any number; ``hint``: how to join
-        them.
+        ``rows``: SQL of the rows, as in FROM; ``keys``: SQL of rows with their key columns, as in FROM, where a key may
+        occur any number of times; ``at``: the position whose version of the table is read (None: the newest);
+        ``hint``: SQL hint for the join with the rows.
         """
         ...
 
 
 class Reduces(Protocol):
-    """From changes to what is merged. Done to several epochs at once, it gives what their records together would."""
+    """Reduces changes to the rows that are merged: one per key or group. The changes may be of several epochs."""
 
-    def of(self, changes: DataFrame) -> DataFrame: ...
+    def of(self, changes: DataFrame) -> DataFrame:
+        """The reduced rows."""
+        ...
 
-    def sql(self, changes: str) -> str: ...
+    def sql(self, changes: str) -> str:
+        """A query for the reduced rows; ``changes``: SQL, as in FROM."""
+        ...
 
 
 @dataclass(frozen=True)
 class Standing:
-    """The table and its log, as they were found one after the other."""
+    """The positions of the table and of its log, read one after the other. None: there is none."""
 
     table: Position | None
     log: Position | None
 
     @property
     def goes_on(self) -> bool:
-        """Whether the log counts."""
+        """Whether the log counts, see the top of this module."""
         if self.table is None or self.log is None:
             return False
         if self.table.source != "commit" or self.log.source != "commit":
@@ -94,11 +106,12 @@ class Standing:
 
     @property
     def unfolded(self) -> int:
-        """Epochs that are in the log only."""
+        """Number of epochs that are in the log only."""
         return self.log.epoch - self.table.epoch if self.goes_on and self.log and self.table else 0
 
     @property
     def position(self) -> Position | None:
+        """The pipeline's position; None: no epoch was committed."""
         if self.table is None:
             return None
         if self.goes_on and self.log is not None:
@@ -108,7 +121,10 @@ class Standing:
 
 
 class MergeOnRead:
-    """Rows are changes, any number per key or group. The table's session must be the sink's own."""
+    """The sink that merges on read. Its rows are changes, any number per key or group.
+
+    The table's session must be the sink's own.
+    """
 
     def __init__(
         self,
@@ -122,7 +138,10 @@ class MergeOnRead:
         changes: Callable[[], StructType],
         pipeline: str,
     ) -> None:
-        """``key``: columns of table and changes; ``changes``: the columns of the rows."""
+        """``of``: the table; ``table``: the sink that merges into it; ``commits``: the table's commits.
+        ``reduce``: from changes to the rows that ``table`` merges; ``key``: key columns of table and changes;
+        ``changes``: returns the present schema of the changes.
+        """
         self._spark = of.spark
         self._of = of
         self._table = table
@@ -138,42 +157,51 @@ class MergeOnRead:
 
     @property
     def appends(self) -> bool:
+        """Whether the next epoch is appended to the log. False: it is merged into the table."""
         return self._goes_on
 
     @property
     def folded(self) -> Position | None:
-        """Where the table stood when it was last looked at: ``lakelock fold`` may have moved it since."""
+        """The table's position when it was last read. ``lakelock fold`` may have moved it since."""
         return self._folded
 
     def standing(self) -> Standing:
-        # The table first: a fold in between makes less unfolded than there was, and a log that holds it all the same.
+        """The positions of the table and of its log."""
+        # The table is read first. After a fold between the two reads, the folded epochs still count as unfolded, and
+        # the log still holds them.
         table = self._commits.position()
         return Standing(table, self._log.position() if table is not None else None)
 
     def make_ready(self) -> None:
-        """Before a run: the log takes what the table takes by now, and the view is there."""
+        """Before a run: add columns to the log that the table has got, and publish the view."""
         if self.position() is not None and self._goes_on:
             self._log.add_columns(self._changes())
             self.publish_view()
 
     def position(self) -> Position | None:
-        found = self.standing()
-        self._goes_on, self._folded = found.goes_on, found.table
-        return found.position
+        """The pipeline's position, read from table and log; None: no epoch was committed."""
+        standing = self.standing()
+        self._goes_on, self._folded = standing.goes_on, standing.table
+        return standing.position
 
     def unfolded(self) -> int:
-        """Epochs that are in the log only. Of a table without one nothing is asked."""
+        """Number of epochs that are in the log only. Reads no position if there is no log."""
         return self.standing().unfolded if self._log.table.exists() else 0
 
     def rehearse(self, rows: DataFrame, _: Epoch) -> None:
-        """An append: what the table holds makes no difference before the fold."""
+        """Does nothing: an append doesn't depend on the table's rows."""
 
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
+        """Append the epoch to the log, or merge it into the table if the log doesn't count.
+
+        Raises Fenced or PositionMismatch if the table was changed under the run, and what ``PipelineCommits.commit``
+        raises.
+        """
         if self._goes_on:
             self._refuse_changed(epoch)
             return self._log.append(epoch, rows)
         committed = self._table.write(epoch, self._reduce.of(rows))
-        # What stands, which may be an earlier try of this run that had read less.
+        # The position that stands: an earlier attempt of this run may have committed it, having read less.
         started = self._log.start(Epoch.that_left(committed.position, pipeline=self._pipeline), rows)
         self._goes_on, self._folded = True, committed.position
         self.publish_view()
@@ -182,63 +210,67 @@ class MergeOnRead:
     def _refuse_changed(self, epoch: Epoch) -> None:
         if self._folded is None or not self._commits.committed_after(self._folded.version):
             return
-        found = self.standing()
-        stands = found.position
-        if stands is not None and stands.epoch >= epoch.number and stands.owner != epoch.owner:
-            raise fenced(epoch, self._of.label, owner=stands.owner, number=stands.epoch)
-        if not found.goes_on or stands != epoch.expected:
+        standing = self.standing()
+        position = standing.position
+        if position is not None and position.epoch >= epoch.number and position.owner != epoch.owner:
+            raise fenced(epoch, self._of.label, owner=position.owner, number=position.epoch)
+        if not standing.goes_on or position != epoch.expected:
             raise PositionMismatch(
                 f"{self._of.label!r} was changed under the run: the log of changes stands no longer where epoch "
                 f"{epoch.number} was planned to go on. Nothing of it was written.",
                 hint="Run the pipeline again: it goes on from what the table now holds.",
             )
-        self._folded = found.table
+        self._folded = standing.table
 
     def fold(self, owner: str) -> Committed | None:
-        """Bring what is unfolded into the table. ``owner``: this run. None: nothing was, or another run has folded."""
-        found = self.standing()
-        if not found.unfolded or found.table is None or found.log is None:
+        """Merge the unfolded changes into the table. Raises TableReplaced if somebody replaced the table's rows.
+
+        ``owner``: id of this run. Returns None if nothing was unfolded, or if another run has folded it.
+        """
+        standing = self.standing()
+        if not standing.unfolded or standing.table is None or standing.log is None:
             return None
-        if found.table.replaced:
-            raise TableReplaced.by(found.table.replaced, repr(self._of.label))
+        if standing.table.replaced:
+            raise TableReplaced.by(standing.table.replaced, repr(self._of.label))
         try:
-            return self._fold(found.table, found.log, owner, found.log.epoch)
+            return self._fold(standing.table, standing.log, owner, standing.log.epoch)
         except Fenced:
             return None
 
     def close(self, owner: str) -> None:
-        """Before a run that merges on write: what is unfolded is folded, and nobody can append to the log any more.
+        """Before a run that merges on write: fold what is unfolded, and fence every run that appends to the log.
 
-        Raises Fenced where another run folds or appends at the same time.
+        ``owner``: id of this run. Raises Fenced if another run folds or appends at the same time.
         """
-        found = self.standing()
-        stands = found.position
-        if stands is None or found.table is None or found.log is None or found.log.epoch < found.table.epoch:
+        standing = self.standing()
+        position, table = standing.position, standing.table
+        if position is None or table is None or standing.log is None or standing.log.epoch < table.epoch:
             return
-        last = Epoch.of_no_records(stands, pipeline=self._pipeline, owner=owner)
-        nothing = self._spark.sql(f"SELECT * FROM {self._log.rows_sql(last.number)}")
-        if not found.goes_on:
-            # The table was restored: were its next number one that the log has taken, the log would seem to go on.
-            self._table.write(replace(last, expected=found.table), self._reduce.of(nothing))
+        last = Epoch.of_no_records(position, pipeline=self._pipeline, owner=owner)
+        no_changes = self._spark.sql(f"SELECT * FROM {self._log.rows_sql(last.number)}")
+        if not standing.goes_on:
+            # The table was restored. If its next number were one that the log has taken, the log would seem to count.
+            self._table.write(replace(last, expected=table), self._reduce.of(no_changes))
             return
-        log = self._log.append(last, nothing).position
-        self._fold(found.table, log, owner, log.epoch + 1)
-        # The view would take what is left for newer than what the table gets from now on.
+        log = self._log.append(last, no_changes).position
+        self._fold(table, log, owner, log.epoch + 1)
+        # The view would take changes that stay in the log for newer than what the table gets from now on.
         self._log.forget(log.epoch)
 
     def live(self) -> DataFrame:
-        """The current rows, at the versions of table and log that are the newest now."""
+        """The current rows: the table's with the unfolded changes merged. Reads the present versions of both."""
         return self._spark.sql(self.live_sql())
 
     def live_sql(self) -> str:
-        found = self.standing()
-        table, log = found.table, found.log
+        """A query for the current rows."""
+        standing = self.standing()
+        table, log = standing.table, standing.log
         if table is None or table.version is None:
             return f"SELECT * FROM {self._of.sql}"
-        if not found.unfolded or log is None:
+        if not standing.unfolded or log is None:
             return f"SELECT * FROM {self._of.sql} VERSION AS OF {table.version}"
         changes = self._log.rows_sql(table.epoch, version=log.version)
-        # Only so nothing of the table is moved; what is too large for that is joined as Spark thinks best.
+        # A broadcast spares the shuffle of the table. For more changes Spark chooses the join.
         small = log.offsets.ahead_of(table.offsets) <= _BROADCAST_OFFSETS
         return self._merged_sql(changes, table, hint="/*+ BROADCAST(s) */" if small else "")
 
@@ -246,10 +278,10 @@ class MergeOnRead:
         return self._table.merged_sql(f"({self._reduce.sql(changes)})", changes, at, hint=hint)
 
     def publish_view(self) -> None:
-        """Make the view for the current rows, where the table has a name, anew after each fold.
+        """Create or replace the view of the current rows. A table without a name has none. Call it after each fold.
 
-        It reads both tables as they are: between a fold's commit and the new view it finds changes that are in the
-        table already, and ignores them, as a MERGE does.
+        The view reads the newest versions of both tables. Between a fold's commit and the new view it reads changes
+        that are in the table already, and ignores them, as a MERGE does. If the view can't be created, this is logged.
         """
         if self._of.live_view is None or not self._goes_on or self._folded is None:
             return
@@ -274,27 +306,16 @@ class MergeOnRead:
         return committed
 
     def _within(self, changes: DataFrame) -> str:
-        """SQL of a range of keys that all changes are in. Where new keys are higher than old ones, or the table is
-        clustered by them, most of its files needn't be read; one query on the changes tells."""
-        keys = [name for name in self._key if _has_exact_text(changes.schema[name].dataType)]
-        kinds = [changes.schema[name].dataType for name in keys]
+        """SQL of the range of keys that the changes lie in, from one query on them. See :func:`within_sql`."""
+        kinds = {name: kind for name in self._key if _has_exact_text(kind := changes.schema[name].dataType)}
         ends = [
-            digits_sql(f"{end}({identifier(name)})", kind)
-            for name, kind in zip(keys, kinds, strict=True)
-            for end in ("min", "max")
+            digits_sql(f"{end}({identifier(name)})", kind) for name, kind in kinds.items() for end in ("min", "max")
         ]
-        found = changes.selectExpr(*ends).first() if keys else None
-        ranges = []
-        for index, (name, kind) in enumerate(zip(keys, kinds, strict=True)):
-            least, greatest = (found[2 * index], found[2 * index + 1]) if found else (None, None)
-            if least is not None and greatest is not None:
-                column = f"t.{identifier(name)}"
-                low, high = (value_sql(end, kind) for end in (least, greatest))
-                ranges.append(f"({column} IS NULL OR {column} BETWEEN {low} AND {high})")
-        return " AND ".join(ranges)
+        digits = changes.selectExpr(*ends).first() if kinds else None
+        return within_sql(kinds, digits or ())
 
     def _forget(self) -> None:
-        """What was folded longer ago than a reader takes."""
+        """Delete the changes that were folded longer ago than a reader takes."""
         before = datetime.now(timezone.utc) - _READERS_TAKE
         for commit, metadata in self._commits.lineage():
             if commit.timestamp < before:
@@ -302,8 +323,26 @@ class MergeOnRead:
                 return
 
 
+def within_sql(kinds: Mapping[str, DataType], ends: Sequence[str | None]) -> str:
+    """SQL that is true of every row ``t`` whose key lies in a range. Delta skips files that have no such row.
+
+    This helps if new keys are higher than old ones, or if the table is clustered by the key.
+
+    ``kinds``: key column -> its type; ``ends``: for each column the lowest and the highest value, as the hex digits of
+    ``sinks.delta.values.digits_sql``; None: there is none. Empty: no range is known.
+    """
+    ranges = []
+    for (name, kind), least, greatest in zip(kinds.items(), ends[::2], ends[1::2], strict=bool(ends)):
+        if least is not None and greatest is not None:
+            column = f"t.{identifier(name)}"
+            ranges.append(
+                f"({column} IS NULL OR {column} BETWEEN {value_sql(least, kind)} AND {value_sql(greatest, kind)})"
+            )
+    return " AND ".join(ranges)
+
+
 def _has_exact_text(kind: DataType) -> bool:
-    """Whether a value is what its text is cast to, in any session, and texts are compared byte by byte."""
+    """Whether a value cast to text and back is the same in any session, and texts are compared byte by byte."""
     from pyspark.sql.types import ByteType, DateType, DecimalType, IntegerType, LongType, ShortType, StringType
 
     if isinstance(kind, StringType):

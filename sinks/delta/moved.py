@@ -1,4 +1,4 @@
-"""A key that has left its partition, in the order of offsets: how it is found, and what is said of it."""
+"""Keys that have left their partition, in tables ordered by offset: the checks that find them, and the error."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from sinks.delta.sql_layout import indented
 from sinks.delta.upsert_rule import key_sql
 from sinks.errors import KeyMoved
 from sinks.spark.row_errors import raise_sql, raised
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def about_moved_keys(table: str) -> Iterator[None]:
-    """Raises KeyMoved where the MERGE's guard, or the reduction before it, found a key in two partitions."""
+    """Raises KeyMoved if a query within the block fails because a key has records in two partitions.
+
+    ``table``: what messages call the table.
+    """
     try:
         yield
     except Exception as error:
@@ -36,7 +40,11 @@ def about_moved_keys(table: str) -> Iterator[None]:
 
 
 def raise_moved(key: str, *, now: str, offset: str, stored: str) -> str:
-    """SQL that fails the query. ``key``: SQL of its text; ``now``, ``stored``: of structs with topic and partition."""
+    """SQL that fails the query.
+
+    ``key``: SQL of the key as text; ``now``, ``stored``: SQL of structs with the topic and partition of the incoming
+    and of the stored record; ``offset``: SQL of the incoming record's offset.
+    """
     return raise_sql(
         "key_moved",
         key=key,
@@ -49,24 +57,33 @@ def raise_moved(key: str, *, now: str, offset: str, stored: str) -> str:
 
 
 def events_moved_sql(events: str, target: str, noted: str | None, key: Sequence[str]) -> str:
-    """A query that fails at a key that is in two partitions: of the events, of the table's, of tombstones."""
+    """A query that fails at a key with records in two partitions, among the events, the table and the tombstones.
+
+    ``events``, ``target``, ``noted``: SQL of events, table and tombstones (None: there are none), as in FROM.
+    """
     names = ", ".join(identifier(name) for name in key)
     same = " AND ".join(f"t.{identifier(name)} = s.{identifier(name)}" for name in key)
     moved = raise_moved(key_sql(key), now="last", offset="last.`offset`", stored="first")
     place = "struct(_topic AS topic, _partition AS `partition`, _offset AS `offset`)"
     places = f"SELECT {names}, _topic, _partition, _offset FROM"
     before = "".join(
-        f" UNION ALL {places} {rows} AS t LEFT SEMI JOIN {events} AS s ON {same}" for rows in (target, noted) if rows
+        f"\nUNION ALL\n{places} {rows} AS t\nLEFT SEMI JOIN {events} AS s\nON {same}"
+        for rows in (target, noted)
+        if rows
     )
-    return (
-        f"SELECT count(CASE WHEN struct(first.topic, first.`partition`) <> struct(last.topic, last.`partition`) "
-        f"THEN {moved} END) FROM (SELECT {names}, min({place}) AS first, max({place}) AS last "
-        f"FROM ({places} {events}{before}) GROUP BY {names})"
+    ends = (
+        f"SELECT {names}, min({place}) AS first, max({place}) AS last\n"
+        f"FROM (\n{indented(f'{places} {events}{before}')}\n)\nGROUP BY {names}"
     )
+    has_moved = "struct(first.topic, first.`partition`) <> struct(last.topic, last.`partition`)"
+    return f"SELECT count(CASE WHEN {has_moved}\n  THEN {moved}\nEND)\nFROM (\n{indented(ends)}\n)"
 
 
 def in_one_partition(points: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Fails the query where a key's events come from two partitions."""
+    """The events; a query on them fails at a key whose events come from two partitions.
+
+    ``points``: columns ``key``, ``event``, ``deletes`` and ``stored``, see ``sinks.delta.history``.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 

@@ -1,4 +1,4 @@
-"""A table's commits as its history has them, read as far back as they are asked for."""
+"""A table's commits, from its history, read only as far back as needed."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ class PastCommits:
     _complete: bool = False
 
     def newest(self) -> Commit:
+        """The newest commit."""
         if not self._commits:
             self._read(_FIRST_LOOK)
         return self._commits[max(self._commits)]
 
     def at(self, version: int) -> Commit | None:
-        """None once Delta has cleaned the log there."""
+        """The commit of a version; None: Delta has cleaned it from the log."""
         newest = self.newest().version
         while version not in self._commits and not self._complete and version <= newest:
             self._read(max(self._limit * 8, newest - version + _FIRST_LOOK))

@@ -1,12 +1,13 @@
-"""A table's rows of a topic that was deleted, and made again: renamed in the commit of the epoch that says so.
+"""Recreated topics: the rows of the deleted topic are renamed in one commit, which is an epoch of its own.
 
-Everything by which rows guard against records that come again (their coordinates, those of deletes, of the parts of
-rows, of the events of a history, of what is in a sum) is of the old topic. Renamed, it stays where it is in the order,
-before all that the new topic brings; and of two records with the same coordinates each has its own identity.
+Everything that guards rows against repeated records has the deleted topic's coordinates: those of rows, of deletes, of
+columns' values, of a history's events, of the records in a sum. The commit renames the topic in all of them. Renamed
+coordinates keep their place in the order, before everything that the recreated topic brings; and of two records with
+the same partition and offset, each has its own identity.
 
-Deletes and dead letters are kept in tables of their own, which can't share the commit. They are renamed before it: a
-crash in between leaves names that mean nothing yet, and the next run, which has to retire the topic first of all,
-renames what is left.
+Tombstones and dead letters are in tables of their own, which can't share the commit. They are renamed before it. A
+crash between the two leaves new names that nothing refers to yet. The next run has to retire the topic before anything
+else, and renames what is left.
 """
 
 from __future__ import annotations
@@ -17,15 +18,16 @@ from typing import TYPE_CHECKING
 from sinks.contract import Committed, Epoch
 from sinks.delta.commit import PipelineCommits, merge_epoch
 from sinks.delta.conflicts import past_conflicts
+from sinks.delta.sql_layout import any_of, indented
 from sinks.delta.table import DeltaTable
 from sinks.spark.sql import identifier, literal, struct_sql
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import DataType
+    from pyspark.sql.types import DataType, StructType
 
 _SOURCE = "lakelock_retired"
 _ORDERS = ("_deleted_by", "_columns", "_state")
-"""Own columns with coordinates inside."""
+"""Lakelock's own columns with coordinates inside."""
 
 
 def retire(
@@ -35,20 +37,30 @@ def retire(
     names: Mapping[str, str],
     beside: Sequence[DeltaTable] = (),
 ) -> Committed:
-    """Commit ``epoch``, which reads nothing, with the rows of these topics renamed. ``beside``: tables with notes on
-    records, renamed first."""
+    """Commit an epoch that reads no records, and renames deleted topics in the table's rows.
+
+    ``names``: topic -> its new name, see ``sinks.recreated.retired``; ``beside``: tables of tombstones and dead
+    letters, which are renamed first. Raises what ``PipelineCommits.commit`` raises.
+    """
     for notes in beside:
         _rename_notes(notes, names)
-    columns = _renamed_columns(table, names)
-    updates = ", ".join(f"t.{identifier(name)} = {new}" for name, (new, _) in columns.items())
-    concerned = " OR ".join(f"({condition})" for _, condition in columns.values())
-    # A MERGE, not an UPDATE: it commits the epoch also where no row is concerned.
-    sql = f"MERGE INTO {table.sql} AS t USING {_SOURCE} AS s ON {concerned} WHEN MATCHED THEN UPDATE SET {updates}"
+    sql = retiring_sql(table.sql, table.spark.table(table.sql).schema, names)
 
     def write() -> None:
         merge_epoch(table, epoch, table.spark.range(1), _SOURCE, sql)
 
     return commits.commit(epoch, write)
+
+
+def retiring_sql(target: str, schema: StructType, names: Mapping[str, str]) -> str:
+    """The MERGE that renames topics. ``target``, ``schema``: SQL of the table, and its schema; ``names``: as above."""
+    columns = _renamed_columns(schema, names)
+    updates = ",\n".join(f"t.{identifier(name)} = {new}" for name, (new, _) in columns.items())
+    concerned = any_of(f"({condition})" for _, condition in columns.values())
+    # A MERGE, not an UPDATE: it commits the epoch even if it changes no row.
+    return f"MERGE INTO {target} AS t\nUSING {_SOURCE} AS s\nON {concerned}\nWHEN MATCHED\n" + indented(
+        f"THEN UPDATE SET\n{indented(updates)}"
+    )
 
 
 def _rename_notes(notes: DeltaTable, names: Mapping[str, str]) -> None:
@@ -59,39 +71,41 @@ def _rename_notes(notes: DeltaTable, names: Mapping[str, str]) -> None:
     past_conflicts(lambda: notes.spark.sql(sql).collect())
 
 
-def _renamed_columns(table: DeltaTable, names: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """Column -> SQL of its new value, and of whether it has one."""
+def _renamed_columns(schema: StructType, names: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Column -> SQL of its new value, and SQL of whether the value changes."""
     old = ", ".join(map(literal, names))
-    schema = table.spark.table(table.sql).schema
     if "_applied" in schema.names:  # an aggregate, whose _state holds no coordinates
         topic = "regexp_replace(_k, '-[0-9]+$', '')"
         key = f"concat({_name(topic, names)}, substr(_k, length({topic}) + 1))"
         there = f"exists(map_keys(t._applied), _k -> {topic} IN ({old}))"
         return {"_applied": (f"transform_keys(t._applied, (_k, _v) -> {key})", there)}
-    found = {"_topic": (_name("t._topic", names), f"t._topic IN ({old})")}
+    renamed = {"_topic": (_name("t._topic", names), f"t._topic IN ({old})")}
     for name in _ORDERS:
         stored = f"t.{name}"
         value = _renamed(stored, schema[name].dataType, names) if name in schema.names else None
         if value is not None:
-            found[name] = (value, f"NOT ({value} <=> {stored})")
-    return found
+            renamed[name] = (value, f"NOT ({value} <=> {stored})")
+    return renamed
 
 
 def _renamed(sql: str, kind: DataType, names: Mapping[str, str], depth: int = 0) -> str | None:
-    """SQL of the value with the topics renamed in all coordinates inside; None where there are none."""
+    """SQL of a value with the topics renamed in all coordinates inside. None: the type has no coordinates.
+
+    ``sql``: SQL of the value; ``depth``: number of arrays around it, for names that don't collide.
+    """
     from pyspark.sql.types import ArrayType, StructType
 
     if isinstance(kind, ArrayType):
-        each = f"_e{depth}"
-        element = _renamed(each, kind.elementType, names, depth + 1)
-        return f"transform({sql}, {each} -> {element})" if element else None
+        variable = f"_e{depth}"
+        element = _renamed(variable, kind.elementType, names, depth + 1)
+        return f"transform({sql}, {variable} -> {element})" if element else None
     if not isinstance(kind, StructType):
         return None
     coordinates = {"topic", "partition", "offset"} <= set(kind.names)
     fields, any_renamed = {}, coordinates
     for field in kind:
         value = f"{sql}.{identifier(field.name)}"
-        # "values" are the user's.
+        # "values" holds columns of the user.
         inner = None if field.name == "values" else _renamed(value, field.dataType, names, depth)
         any_renamed = any_renamed or inner is not None
         fields[field.name] = _name(value, names) if coordinates and field.name == "topic" else inner or value
@@ -99,5 +113,6 @@ def _renamed(sql: str, kind: DataType, names: Mapping[str, str], depth: int = 0)
 
 
 def _name(topic: str, names: Mapping[str, str]) -> str:
+    """SQL of a topic's new name; of a topic that isn't renamed: the name as it is."""
     cases = " ".join(f"WHEN {literal(old)} THEN {literal(new)}" for old, new in names.items())
     return f"CASE {topic} {cases} ELSE {topic} END"

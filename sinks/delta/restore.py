@@ -17,7 +17,7 @@ from sinks.spark.row_errors import problem
 
 @dataclass(frozen=True)
 class Target:
-    """A version of the table, and where the pipeline stood there; None: it is the one before the first epoch."""
+    """A version of the table, and the pipeline's position there (None: the version before the first epoch)."""
 
     version: int
     stood: Position | None
@@ -70,7 +70,7 @@ def _newest(commits: Commits, wanted: Callable[[CommitMetadata], bool], is_own: 
 
 
 def restore(table: DeltaTable, version: int) -> None:
-    """Raises SinkError where the version's files are no longer there."""
+    """RESTORE the table to a version. Raises SinkError if files of that version are gone."""
     from pyspark.errors import PySparkException
 
     try:

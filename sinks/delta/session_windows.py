@@ -1,7 +1,8 @@
-"""Sessions grow, and grow together: those of an epoch are merged with the stored ones that they touch.
+"""Session windows: an epoch's sessions are merged with the stored sessions that they touch.
 
-Stored sessions of a group never touch one another, so every one that changes touches a new one. The result replaces
-them: one row per merged session, and a row that says ``_gone`` for each stored one that isn't its beginning.
+Stored sessions of a group never touch one another, so each stored session that changes touches a session of the epoch.
+The result has one row per merged session, which replaces the stored session with the same start, and a row with
+``_gone`` for each other stored session that was merged into it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,11 @@ START, END = "window_start", "window_end"
 
 
 class Total(Protocol):
-    def total(self, states: str) -> str: ...
+    """The type of an aggregate's state, as SQL; see ``connector.state``."""
+
+    def total(self, states: str) -> str:
+        """SQL of the sum of a group's states; ``states``: SQL of the state in a row."""
+        ...
 
 
 def merged(
@@ -30,9 +35,12 @@ def merged(
     numbered: Callable[[DataFrame], DataFrame],
     closed_before: str,
 ) -> DataFrame:
-    """``new``: sessions of an epoch; ``stored``: rows of the table; both as ``aggregate.Groups`` says.
+    """The rows that replace the stored sessions, as ``sinks.delta.aggregate.Groups`` describes them.
 
-    ``numbered`` puts rows that touch into one ``_session``. ``closed_before``: SQL of the time that closes sessions.
+    ``new``: the epoch's sessions; ``stored``: the rows of the table; both as ``Groups`` describes them.
+    ``groups``: columns that identify a group, without the window's; ``states``: column -> type of its state.
+    ``numbered``: adds a column ``_session``, which is the same for rows of a group whose windows touch.
+    ``closed_before``: SQL of a timestamp; sessions that end at or before it are closed.
     """
     from pyspark.sql import functions as F
 
@@ -43,10 +51,12 @@ def merged(
         *plain, "transform_values(_applied, (_k, _v) -> named_struct('first', _v, 'last', _v)) AS _offsets",
         "window_closed",
     )  # fmt: skip
-    touched = before.alias("old").join(new.alias("new"), F.expr(touches), "left_semi")
+    touched_stored = before.alias("old").join(new.alias("new"), F.expr(touches), "left_semi")
     closing = before.where(f"NOT window_closed AND {END} <= {closed_before}")
-    both = touched.unionByName(closing).dropDuplicates([*groups, START]).withColumn("_old", F.col(START))
-    rows = both.drop("window_closed").unionByName(new.selectExpr(*plain, "_offsets", "CAST(NULL AS TIMESTAMP) AS _old"))
+    concerned = touched_stored.unionByName(closing).dropDuplicates([*groups, START]).withColumn("_old", F.col(START))
+    rows = concerned.drop("window_closed").unionByName(
+        new.selectExpr(*plain, "_offsets", "CAST(NULL AS TIMESTAMP) AS _old")
+    )
     offsets = (
         "reduce(collect_list(_offsets), CAST(map() AS MAP<STRING, STRUCT<first: BIGINT, last: BIGINT>>), "
         "(_a, _b) -> map_zip_with(_a, _b, (_k, _l, _r) -> named_struct("
@@ -64,13 +74,13 @@ def merged(
             F.collect_list("_old").alias("_olds"),
         )
     )
-    whole = (
+    merged_session = (
         f"named_struct('{START}', {START}, '{END}', {END}, '_state', _state, '_offsets', _offsets, 'window_closed', "
         f"coalesce({END} <= {closed_before}, false), '_gone', false)"
     )
-    nothing = ", ".join(f"'{name}', CASE WHEN false THEN {name} END" for name in (END, "_state", "_offsets"))
-    gone = f"named_struct('{START}', _start, {nothing}, 'window_closed', true, '_gone', true)"
+    nulls = ", ".join(f"'{name}', CASE WHEN false THEN {name} END" for name in (END, "_state", "_offsets"))
+    gone = f"named_struct('{START}', _start, {nulls}, 'window_closed', true, '_gone', true)"
     return sessions.selectExpr(
         *(identifier(name) for name in groups),
-        f"inline(concat(array({whole}), transform(filter(_olds, _old -> _old <> {START}), _start -> {gone})))",
+        f"inline(concat(array({merged_session}), transform(filter(_olds, _old -> _old <> {START}), _start -> {gone})))",
     )

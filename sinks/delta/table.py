@@ -32,7 +32,7 @@ _WIDENING = "delta.enableTypeWidening"
 
 @dataclass(frozen=True)
 class Detail:
-    """What the table says of itself."""
+    """Details of a table, as Delta describes it."""
 
     location: str
     properties: Mapping[str, str]
@@ -112,7 +112,7 @@ class DeltaTable:
         return detail.id if detail is not None else ""
 
     def forget(self) -> None:
-        """Ask anew: it may be another table now."""
+        """Read the details again at the next use: the path may hold another table by now."""
         self._detail = None
 
     def exists(self) -> bool:
@@ -163,11 +163,11 @@ class DeltaTable:
 
     def _holds_files(self) -> bool:
         files = self.spark.read.format("binaryFile").option("recursiveFileLookup", "true")
-        found = if_there(lambda: files.load(no_glob(self.path or "")).select("path").first())
-        return found is not None
+        any_file = if_there(lambda: files.load(no_glob(self.path or "")).select("path").first())
+        return any_file is not None
 
     def sql_at(self, version: int | None) -> str:
-        """What comes after FROM for this version; None: whatever is the newest when the query runs."""
+        """SQL of the table at a version, as in FROM. None: the newest version when the query runs."""
         return self.sql if version is None else f"(SELECT * FROM {self.sql} VERSION AS OF {int(version)})"
 
     @property
@@ -183,7 +183,7 @@ class DeltaTable:
         return log is not None and not log.has(1)
 
     def has_log(self) -> bool:
-        """Whether there is a log at this very path: asked without a Spark job."""
+        """Whether the table's own path has a log. Needs no Spark job."""
         return self.path is not None and DeltaLog(self.spark, self.path).exists()
 
     def _not_delta(self) -> NotADeltaTable:
@@ -193,7 +193,7 @@ class DeltaTable:
         )
 
     def create(self, schema: StructType, properties: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Make the table, which is missing. Two runs may do so at once: one of them makes it."""
+        """Create the table, which doesn't exist. If two runs do so at once, one of them creates it."""
         self.was_missing = True
         columns = ddl(schema)
         if any(map(needs_column_mapping, names(schema))):
@@ -218,14 +218,14 @@ class DeltaTable:
                 hint=f"ALTER TABLE {self.sql} UNSET TBLPROPERTIES ('delta.setTransactionRetentionDuration')",
             )
         there = self.schema
-        found = differences(there, wanted)
+        differing = differences(there, wanted)
         adds = self._on_new_column == "add"
-        faults = [f"column {name} {kind} is missing in the table" for name, kind in found.new.items() if not adds]
-        faults += [f"column {name} {how}" for name, how in found.wider.items() if not adds]
+        faults = [f"column {name} {kind} is missing in the table" for name, kind in differing.new.items() if not adds]
+        faults += [f"column {name} {how}" for name, how in differing.wider.items() if not adds]
         faults += [
-            f"column {name} {how}" for name, how in found.narrower.items() if self._on_new_column in (None, "fail")
+            f"column {name} {how}" for name, how in differing.narrower.items() if self._on_new_column in (None, "fail")
         ]
-        faults += [f"column {name} {how}" for name, how in found.others.items()]
+        faults += [f"column {name} {how}" for name, how in differing.others.items()]
         faults += more
         given = {name.lower() for name in wanted.names}
         faults += [
@@ -234,7 +234,9 @@ class DeltaTable:
             if not field.nullable and field.name.lower() not in given
         ]
         if faults:
-            evolves = " Or have it change with the records: on_new_column: add." if found.new or found.wider else ""
+            evolves = (
+                " Or have it change with the records: on_new_column: add." if differing.new or differing.wider else ""
+            )
             raise SchemaMismatch(
                 f"The table {self.label!r} doesn't take the rows of this pipeline: " + "; ".join(faults) + ".",
                 hint="Change value.schema, or the table with ALTER TABLE, until both agree; or write to another table."
@@ -251,7 +253,7 @@ class DeltaTable:
         return self._on_new_column == "add"
 
     def lacks(self, columns: Sequence[str]) -> list[str] | None:
-        """Which of these are to be added by the next commit; None where the table doesn't evolve."""
+        """Those of the columns that the next commit adds to the table; None: the table doesn't evolve."""
         if not self.evolves:
             return None
         there = {name.lower() for name in self.schema.names}
@@ -324,14 +326,14 @@ class DeltaTable:
                 "CAST(substring_index(key, '-', -1) AS INT) AS _partition "
                 f"FROM (SELECT explode(_applied) FROM {self.sql}))"
             )
-        found = self.spark.sql(
+        places = self.spark.sql(
             f"SELECT _topic, _partition, max(_offset) + 1 AS next FROM {rows} "
             "WHERE _topic IS NOT NULL AND _partition IS NOT NULL AND _offset IS NOT NULL GROUP BY _topic, _partition"
         ).collect()
         return Offsets(
             {
                 TopicPartition(row["_topic"], row["_partition"]): row["next"]
-                for row in found
+                for row in places
                 if topic_of(row["_topic"]) in topics
             }
         )

@@ -1,12 +1,12 @@
-"""Deletes that have to be remembered, and that no reader of the table should see: in a small table of their own.
+"""Tombstones: deletes that the pipeline must remember, and that no reader of the table should see.
 
-A row that is gone can't say that a late update is older than its delete. So deletes are kept beside the table, in the
-folder ``_lakelock/tombstones`` under it, which Delta's readers and VACUUM pass over.
+A deleted row can't tell that a late update is older than its delete. So deletes are kept in a small table of their own,
+in the folder ``_lakelock/tombstones`` under the table. Delta's readers and VACUUM ignore that folder.
 
-Two tables can't share one commit, so a tombstone is only a *note on a record*: it is written before the commit of its
-epoch, and counts from then on that the table's position has passed its record. A crash in between leaves notes that
-don't count; the next run reads their records again, and writes them a second time, which changes nothing. A RESTORE
-of the table takes back what a note counts for in the same way.
+Two tables can't share one commit. So a tombstone is written *before* the commit of its epoch, and counts only once the
+table's position has passed its record. A crash between the two leaves tombstones that don't count. The next run reads
+their records again and writes them a second time, which changes nothing. After a RESTORE of the table, tombstones of
+records at or after the restored position don't count either.
 """
 
 from __future__ import annotations
@@ -28,10 +28,14 @@ _EXPIRE_EVERY = timedelta(hours=1)
 
 
 class Tombstones:
-    """Rows: the key's columns, ``_sequence`` where the table has one, the coordinates of the record that deleted, and
-    ``_noted_at``. A truncate has nulls for a key."""
+    """The tombstones of one table.
+
+    Columns: those of the key (NULL for a truncate), ``_sequence`` if the table is ordered by one, the coordinates of
+    the record that deletes, and ``_noted_at``, when the tombstone was written.
+    """
 
     def __init__(self, table: DeltaTable, key: Sequence[str]) -> None:
+        """``table``: the table whose deletes are kept; ``key``: its key columns."""
         self._of = table
         self._key = key
         self._table: DeltaTable | None = None
@@ -40,12 +44,14 @@ class Tombstones:
 
     @property
     def table(self) -> DeltaTable:
-        """Where they are kept, or would be."""
+        """The table of tombstones, which may not exist yet. Raises ValueError if the table itself doesn't exist."""
         return self._at()
 
     def passed_sql(self, position: Offsets | None) -> str | None:
-        """What comes after FROM for those that count at this position; all where it is None. May hold one twice. None:
-        there never was any."""
+        """SQL, as in FROM, of the tombstones of records before a position. May contain a tombstone twice.
+
+        ``position``: next offset per topic-partition; None: all tombstones count. Returns None if there never was one.
+        """
         table = self._at()
         if not self._exists(table):
             return None
@@ -55,10 +61,13 @@ class Tombstones:
             f"_topic = {literal(at.topic)} AND _partition = {at.partition} AND _offset < {offset}"
             for at, offset in position.items()
         ]
-        return f"(SELECT * FROM {table.sql} WHERE {' OR '.join(f'({each})' for each in passed) or 'false'})"
+        return f"(SELECT * FROM {table.sql} WHERE {' OR '.join(f'({record})' for record in passed) or 'false'})"
 
     def add(self, deletes: DataFrame) -> None:
-        """``deletes`` may have more columns. Before the commit of their epoch."""
+        """Write a tombstone for each of these rows. Call it before the commit of their epoch.
+
+        ``deletes``: the columns named above, except ``_noted_at``; other columns are ignored.
+        """
         table = self._at()
         wanted = [*self._key, *(["_sequence"] if "_sequence" in deletes.columns else []), *COORDINATES]
         notes = deletes.selectExpr(*(identifier(name) for name in wanted), "current_timestamp() AS _noted_at")
@@ -68,20 +77,20 @@ class Tombstones:
         notes.writeTo(table.sql).options(**evolution(table)).append()
 
     def expire(self, before: datetime) -> None:
-        """Forget older notes: an update that comes later than that may bring its row back."""
+        """Delete the tombstones written before a time. An older update that arrives afterwards brings its row back."""
         table = self._at()
         if self._exists(table):
             table.spark.sql(f"DELETE FROM {table.sql} WHERE _noted_at < timestamp_micros({_micros(before)})").collect()
 
     def expire_now_and_then(self, retention: timedelta) -> None:
-        """Forget notes older than ``retention``, at most once an hour."""
+        """Delete the tombstones older than ``retention``. Does nothing if it did so within the last hour."""
         now = datetime.now(timezone.utc)
         if self._expired is None or now - self._expired >= _EXPIRE_EVERY:
             self.expire(now - retention)
             self._expired = now
 
     def _exists(self, table: DeltaTable) -> bool:
-        """Asked until it is there: another member of the consumer group may make it."""
+        """Looks until the table exists: another member of the consumer group may create it."""
         self._any = self._any or table.exists()
         return self._any
 

@@ -1,25 +1,30 @@
-"""One row per key: a Delta MERGE in which a change whose order is <= the stored one is ignored. See ``merge``.
+"""One row per key: a Delta MERGE that ignores a change whose order is not higher than the stored one.
 
-A row that was deleted can't tell that a late update is older than its delete. Where updates may come late, because they
-have a sequence of their own or because a delivery replays them, deletes are therefore kept in ``Tombstones``:
+The rule itself is told in ``sinks.delta.upsert_rule``. This module runs the MERGE, and keeps the tombstones around it.
 
-1. those that count so far are read, and joined to the epoch's changes;
-2. those of the epoch are added;
-3. the MERGE is committed.
+A row that was deleted can't tell that a late update is older than its delete. Updates may arrive late if they have a
+sequence of their own, or if a delivery replays them. Then deletes are kept in ``Tombstones``, in these steps:
 
-A crash between 2 and 3 leaves tombstones whose records the table's position hasn't passed. Exactly once, they don't
-count, and the next run does all three again. In the deliveries with a consumer group they count at once: the records
-are delivered again too, for their offsets are committed after the write, and until then an update older than the delete
-is ignored, as it will be later. In the order of offsets and with the position in the table nothing comes late but dead
-letters: without those there are no tombstones, for what a partition held before a delete has been read before it.
+1. Read the tombstones that count so far, and join them to the epoch's changes.
+2. Add the epoch's own deletes to the tombstones.
+3. Commit the MERGE.
 
-Until the first delete there is no table of tombstones, and nothing looks for deletes but the MERGE itself: the first
-one stops it, with nothing committed, and the epoch is written again in the steps above.
+A crash between 2 and 3 leaves tombstones of records that the table's position hasn't passed. With exactly-once
+delivery they don't count, and the next run repeats all three steps. In the deliveries with a consumer group they count
+at once. This is safe: their offsets are committed after the write, so the records are delivered again, and until then
+an update older than the delete is ignored, as it will be afterwards.
+
+By offset, with the position in the table, nothing arrives late except retried dead letters. A pipeline without dead
+letters therefore needs no tombstones: what a partition held before a delete was read before the delete.
+
+Until the first delete there is no table of tombstones, and no query looks for deletes except the MERGE itself. The
+first delete fails that MERGE, with nothing committed, and the epoch is written again in the three steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
@@ -28,9 +33,11 @@ from sinks.delta.commit import PipelineCommits, merge_epoch
 from sinks.delta.limits import demands, refuse_broken
 from sinks.delta.merge import Merge
 from sinks.delta.moved import about_moved_keys
+from sinks.delta.sql_layout import parentheses
 from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.delta.tombstones import Tombstones
-from sinks.delta.upsert_rule import COLUMNS, DELETED_BY, SOURCE, UpsertRule, deleted_sql, moved_sql, upserting
+from sinks.delta.upsert_rule import DELETED_BY, SOURCE, UpsertRule, deleted_sql, moved_sql, upserting
+from sinks.delta.upsert_source import source_sql, tombstone_sql
 from sinks.delta.values import digits_sql, value_sql
 from sinks.offsets import Offsets
 from sinks.spark.cached import kept
@@ -46,7 +53,10 @@ _NET = "lakelock_net"
 
 
 class DeltaUpsert:
-    """Rows need the table's columns and at most one row per key. The table's session must be the sink's own."""
+    """The exactly-once upsert. The table's session must be the sink's own.
+
+    Its rows are net changes: the table's columns and ``_deleted_by``, with at most one row per key.
+    """
 
     appends = False
 
@@ -59,7 +69,8 @@ class DeltaUpsert:
         tombstone_retention: timedelta = timedelta(days=7),
         keep_tombstones: bool = False,
     ) -> None:
-        """``keep_tombstones``: in the order of offsets, too. Dead letters may come late."""
+        """``tombstone_retention``: how long a delete is remembered. ``keep_tombstones``: keep them also by offset, as
+        retried dead letters need."""
         self._table = table
         self._commits = commits
         self._rule = rule
@@ -67,9 +78,11 @@ class DeltaUpsert:
         self._merges = Merges(table, rule, keep=keep, retention=tombstone_retention)
 
     def position(self) -> Position | None:
+        """Where the pipeline stands in this table; None: no epoch was committed to it."""
         return self._commits.position()
 
     def rehearse(self, rows: DataFrame, epoch: Epoch) -> None:
+        """Fail if the write would fail because of its rows: a broken constraint, or KeyMoved. Writes nothing."""
         limits = demands(self._table)
         if limits:
             with about_moved_keys(self._table.label):
@@ -82,7 +95,10 @@ class DeltaUpsert:
                 self._table.spark.sql(moved).collect()
 
     def write(self, epoch: Epoch, rows: DataFrame, *, within: str = "") -> Committed:
-        """``within``: SQL of what holds of every row ``t`` of the table that the rows are about."""
+        """Commit the epoch with its rows merged. Raises KeyMoved, and what ``PipelineCommits.commit`` raises.
+
+        ``within``: SQL that is true of every row ``t`` of the table that shares a key with the rows; empty: unknown.
+        """
 
         def commit(source: DataFrame, merge: Merge) -> Committed:
             def write() -> None:
@@ -98,10 +114,23 @@ class DeltaUpsert:
         return self._merges.merged_sql(rows, keys, at, hint=hint)
 
 
+@dataclass(frozen=True)
+class _Deletes:
+    """The deletes that an epoch brings, and the newest truncate that is known."""
+
+    added: int
+    """Deletes and truncates of the epoch."""
+    truncates: bool
+    """Whether the epoch itself has a truncate."""
+    newest_truncate: str | None
+    """SQL of the newest truncate's ``_deleted_by``, of the epoch or stored before; None: there is none."""
+
+
 class Merges:
-    """The MERGE of an epoch, and the tombstones around it. ``keep``: deletes have to be remembered."""
+    """Runs the MERGE of an epoch, and keeps the tombstones before it."""
 
     def __init__(self, table: DeltaTable, rule: UpsertRule, *, keep: bool, retention: timedelta) -> None:
+        """``keep``: whether deletes are kept as tombstones; ``retention``: for how long."""
         self._table = table
         self._rule = rule
         self._tombstones = Tombstones(table, rule.key) if keep else None
@@ -110,140 +139,109 @@ class Merges:
     def run(
         self, rows: DataFrame, passed: Offsets | None, commit: Callable[[DataFrame, Merge], Result], within: str = ""
     ) -> Result:
-        """``commit`` gets the source and the MERGE. It has to commit nothing where it raises.
+        """Call ``commit`` with the source and the MERGE, and return its result. If it raises, it must have committed
+        nothing: it may be called a second time, with tombstones.
 
-        ``passed``: tombstones of records before these offsets count; None: all do.
+        ``passed``: only tombstones of records before these offsets count; None: all count.
+        ``within``: see ``Merge.within``.
         """
         if self._tombstones is None or DELETED_BY not in rows.columns:
             return commit(self._source(rows, None, None), self._merge(rows, within=within))
-        noted = self._tombstones.passed_sql(passed)
-        if noted is None:
+        stored = self._tombstones.passed_sql(passed)
+        if stored is None:
             try:
                 return commit(self._source(self._up_to_a_delete(rows), None, None), self._merge(rows, within=within))
             except Exception as error:
-                found = raised(error)
-                if found is None or found["kind"] != "first_delete":
+                cause = raised(error)
+                if cause is None or cause["kind"] != "first_delete":
                     raise
         with kept(rows) as changes:
-            source, merge = self._with_tombstones(changes, self._tombstones, noted, within)
+            source, merge = self._with_tombstones(changes, self._tombstones, stored, within)
             return commit(source, merge)
 
     def merged_sql(self, net: str, keys: str, at: Position | None, *, hint: str) -> str:
+        """A query for the rows of the table after ``net`` is merged; see ``sinks.delta.merge_on_read.Merging``."""
         columns = self._table.spark.sql(f"SELECT * FROM {net}").columns
-        noted = None
+        stored = None
         if self._tombstones is not None and DELETED_BY in columns:
-            noted = self._tombstones.passed_sql(at.offsets if at else None)
-        source = f"({self._counting_sql(self._marked_sql(net, columns, noted, None), columns)})"
+            stored = self._tombstones.passed_sql(at.offsets if at else None)
+        source = parentheses(source_sql(self._rule, net, columns, stored, None))
         target = self._table.sql_at(at.version if at else None)
         merge = upserting(self._rule, columns)
-        there = self._table.schema.names
-        return merge.query(target, source, keys, there, replaces=self._rule.replaces, hint=hint)
+        names = self._table.schema.names
+        return merge.query(target, source, keys, names, replaces=self._rule.replaces, hint=hint)
 
     def merged(self, rows: DataFrame, passed: Offsets) -> DataFrame:
-        """The rows of the table that ``rows`` are about, as they would be after the write. A truncate isn't done."""
+        """The table's rows with a key of ``rows``, as they would be after the write. Leaves out what a truncate does
+        to other keys. ``passed``: as in ``run``."""
         rows.createOrReplaceTempView(_NET)
-        noted = self._tombstones.passed_sql(passed) if self._tombstones is not None else None
-        source = self._counting_sql(self._marked_sql(_NET, rows.columns, noted, None), rows.columns)
+        stored = self._tombstones.passed_sql(passed) if self._tombstones is not None else None
+        source = parentheses(source_sql(self._rule, _NET, rows.columns, stored, None))
         merge = upserting(self._rule, rows.columns, new=self._table.lacks(rows.columns))
         names = self._table.schema.names
-        return self._table.spark.sql(merge.query(self._table.sql, f"({source})", _NET, names, untouched=False))
+        return self._table.spark.sql(merge.query(self._table.sql, source, _NET, names, untouched=False))
 
     def _merge(self, rows: DataFrame, truncate: str | None = None, within: str = "") -> Merge:
         return upserting(self._rule, rows.columns, truncate, new=self._table.lacks(rows.columns), within=within)
 
     def _up_to_a_delete(self, rows: DataFrame) -> DataFrame:
-        """Fails the query at the first delete."""
+        """The rows; a query on them fails at the first delete."""
         row = struct_sql({name: identifier(name) for name in rows.columns})
         # The check wraps the whole row: of one that is filtered out, the optimizer doesn't compute a single column.
         checked = f"CASE WHEN {DELETED_BY} IS NOT NULL THEN {raise_sql('first_delete')} ELSE {row} END AS checked"
         return rows.selectExpr(checked).select("checked.*")
 
     def _with_tombstones(
-        self, rows: DataFrame, tombstones: Tombstones, noted: str | None, within: str
+        self, rows: DataFrame, tombstones: Tombstones, stored: str | None, within: str
     ) -> tuple[DataFrame, Merge]:
+        """Add the epoch's deletes to the tombstones, and plan the MERGE with those stored before it."""
         key = [identifier(name) for name in self._rule.key]
-        a_truncate = f"{key[0]} IS NULL"  # no other change has a null in its key
-        marks = rows.selectExpr(f"{DELETED_BY} AS mark", f"{a_truncate} AS truncates", "true AS added")
-        if noted is not None:
-            old = f"SELECT {self._noted()} AS mark, true AS truncates, false AS added FROM {noted} WHERE {a_truncate}"
-            marks = marks.unionByName(self._table.spark.sql(old))
-        kind = rows.schema[DELETED_BY].dataType
-        added, truncates, truncate = self._found(marks, kind)
-        if added:
+        is_truncate = f"{key[0]} IS NULL"  # no other change has a NULL in its key
+        marks = rows.selectExpr(f"{DELETED_BY} AS mark", f"{is_truncate} AS truncates", "true AS added")
+        if stored is not None:
+            mark = tombstone_sql(self._rule)
+            before = f"SELECT {mark} AS mark, true AS truncates, false AS added FROM {stored} WHERE {is_truncate}"
+            marks = marks.unionByName(self._table.spark.sql(before))
+        deletes = _deletes(marks, rows.schema[DELETED_BY].dataType)
+        truncate = deletes.newest_truncate
+        if deletes.added:
             tombstones.expire_now_and_then(self._retention)
             sequence = [f"{DELETED_BY}.sequence AS _sequence"] if self._rule.sequenced else []
             places = [f"{DELETED_BY}.{identifier(name[1:])} AS {name}" for name in COORDINATES]
             tombstones.add(rows.where(f"{DELETED_BY} IS NOT NULL").selectExpr(*key, *sequence, *places))
-        highest_truncate = f"({deleted_sql(truncate, sequenced=True)})" if truncate is not None and truncates else None
-        return self._source(rows, noted, truncate), self._merge(rows, highest_truncate, within)
+        # Rows that the epoch doesn't touch were compared with the earlier truncates in their own epochs.
+        order = f"({deleted_sql(truncate, sequenced=True)})" if truncate is not None and deletes.truncates else None
+        return self._source(rows, stored, truncate), self._merge(rows, order, within)
 
-    def _source(self, rows: DataFrame, noted: str | None, truncate: str | None) -> DataFrame:
-        if noted is None and truncate is None and not self._rule.ignore_nulls:
+    def _source(self, rows: DataFrame, stored: str | None, truncate: str | None) -> DataFrame:
+        """The source of the MERGE; ``stored``: SQL of tombstones, as in FROM; ``truncate``: SQL of the newest one."""
+        if stored is None and truncate is None and not self._rule.ignore_nulls:
             return rows
         rows.createOrReplaceTempView(_NET)
-        marked = self._marked_sql(_NET, rows.columns, noted, truncate)
-        return self._table.spark.sql(self._counting_sql(marked, rows.columns))
+        return self._table.spark.sql(source_sql(self._rule, _NET, rows.columns, stored, truncate))
 
-    def _marked_sql(self, net: str, columns: Sequence[str], noted: str | None, truncate: str | None) -> str:
-        """Net changes with the highest delete of all: of themselves, of tombstones and of truncates."""
-        marks = [f"r.{DELETED_BY}"]
-        rows = f"{net} AS r"
-        if noted is not None:
-            keys = ", ".join(identifier(name) for name in self._rule.key)
-            same = " AND ".join(f"r.{identifier(name)} = n.{identifier(name)}" for name in self._rule.key)
-            highest = f"SELECT {keys}, max({self._noted()}) AS mark FROM {noted} GROUP BY {keys}"
-            rows += f" LEFT JOIN ({highest}) AS n ON {same}"
-            marks.append("n.mark")
-        if truncate is not None:
-            marks.append(truncate)
-        if len(marks) == 1:
-            return f"SELECT * FROM {rows}"
-        deleted = f"greatest({', '.join(marks)}) AS {DELETED_BY}"
-        values = (deleted if name == DELETED_BY else f"r.{identifier(name)}" for name in columns)
-        return f"SELECT {', '.join(values)} FROM {rows}"
 
-    def _counting_sql(self, marked: str, columns: Sequence[str]) -> str:
-        """Values that are older than the delete don't count."""
-        if not self._rule.ignore_nulls or DELETED_BY not in columns:
-            return marked
-        deleted = deleted_sql(DELETED_BY, sequenced=self._rule.sequenced)
-        orders = {name: f"{COLUMNS}.{identifier(name)}" for name in self._rule.ignore_nulls}
-        counts = {
-            name: f"CASE WHEN {DELETED_BY} IS NULL OR {order} > ({deleted}) THEN " for name, order in orders.items()
-        }
-        values = {name: f"{counts[name]}{identifier(name)} END AS {identifier(name)}" for name in orders}
-        pairs = ", ".join(f"{literal(name)}, {counts[name]}{order} END" for name, order in orders.items())
-        values[COLUMNS] = f"named_struct({pairs}) AS {COLUMNS}"
-        return f"SELECT {', '.join(values.get(name, identifier(name)) for name in columns)} FROM ({marked})"
+def _deletes(marks: DataFrame, kind: DataType) -> _Deletes:
+    """``marks``: a row per change of the epoch and per stored truncate, with ``mark`` (its ``_deleted_by``, of type
+    ``kind``; NULL for an update), ``truncates`` and ``added`` (whether the epoch brings it). Runs one Spark job."""
+    from pyspark.sql.types import StructType
 
-    def _noted(self) -> str:
-        """A tombstone's columns as ``_deleted_by`` has them."""
-        names = [*(["_sequence"] if self._rule.sequenced else []), *COORDINATES]
-        return f"named_struct({', '.join(f'{literal(name[1:])}, {name}' for name in names)})"
-
-    def _found(self, marks: DataFrame, kind: DataType) -> tuple[int, bool, str | None]:
-        """How many marks the epoch adds, whether one of them is a truncate, and SQL of the highest truncate of all."""
-        from pyspark.sql.types import StructType
-
-        fields = {field.name: field.dataType for field in kind} if isinstance(kind, StructType) else {}
-        found = (
-            marks.selectExpr("*", "CASE WHEN truncates THEN mark END AS truncate")
-            .selectExpr(
-                "count_if(added AND mark IS NOT NULL) AS added",
-                "coalesce(bool_or(added AND truncate IS NOT NULL), false) AS truncates",
-                "max(truncate) AS highest",
-            )
-            .selectExpr(
-                "added",
-                "truncates",
-                *(
-                    f"{digits_sql(f'highest.{identifier(name)}', of)} AS {identifier(name)}"
-                    for name, of in fields.items()
-                ),
-            )
-            .first()
+    fields = {field.name: field.dataType for field in kind} if isinstance(kind, StructType) else {}
+    counts = (
+        marks.selectExpr("*", "CASE WHEN truncates THEN mark END AS truncate")
+        .selectExpr(
+            "count_if(added AND mark IS NOT NULL) AS added",
+            "coalesce(bool_or(added AND truncate IS NOT NULL), false) AS truncates",
+            "max(truncate) AS highest",
         )
-        if found is None or found["offset"] is None:
-            return (found["added"] if found else 0), False, None
-        pairs = (f"{literal(name)}, {value_sql(found[name], of)}" for name, of in fields.items())
-        return found["added"], found["truncates"], f"named_struct({', '.join(pairs)})"
+        .selectExpr(
+            "added",
+            "truncates",
+            *(f"{digits_sql(f'highest.{identifier(name)}', of)} AS {identifier(name)}" for name, of in fields.items()),
+        )
+        .first()
+    )
+    if counts is None or counts["offset"] is None:
+        return _Deletes(counts["added"] if counts else 0, False, None)
+    values = (f"{literal(name)}, {value_sql(counts[name], of)}" for name, of in fields.items())
+    return _Deletes(counts["added"], counts["truncates"], f"named_struct({', '.join(values)})")

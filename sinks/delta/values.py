@@ -1,7 +1,7 @@
-"""Values that one query has found, for the text of the next one. They go as hex digits: data never becomes SQL.
+"""Values that one query returns, for the text of the next query. They are passed as hex digits: data never becomes SQL.
 
-No parameters (``spark.sql(text, args=...)``): Delta's parser drops them on Spark 4.1, in every statement. No subquery:
-Delta takes none in MERGE's ON. Of a literal in hex Delta knows as well as of any other which files it can skip.
+Parameters (``spark.sql(text, args=...)``) are no way: Delta's parser drops them on Spark 4.1, in every statement. Nor
+is a subquery: Delta takes none in a MERGE's ON. With a literal in hex, Delta can skip files as with any other literal.
 """
 
 from __future__ import annotations
@@ -15,24 +15,27 @@ if TYPE_CHECKING:
 
 
 def digits_sql(value: str, kind: DataType) -> str:
-    """SQL of the hex digits that ``value_sql`` takes; null for a null."""
+    """SQL that returns the hex digits of a value, for ``value_sql``; NULL for NULL.
+
+    ``value``: SQL of the value; ``kind``: its type.
+    """
     from pyspark.sql.types import BinaryType, TimestampType
 
     if isinstance(kind, BinaryType):
         return f"hex({value})"
-    # A timestamp's text depends on the session's zone, and has two hours of one name.
+    # A timestamp's text depends on the session's time zone, and is ambiguous when clocks are turned back.
     exact = f"unix_micros({value})" if isinstance(kind, TimestampType) else value
     return f"hex(CAST({exact} AS STRING))"
 
 
 def value_sql(digits: str, kind: DataType) -> str:
-    """SQL of the value that ``digits_sql`` gave these digits of."""
+    """SQL of the value with these hex digits, which a query with ``digits_sql`` returned; ``kind``: its type."""
     from pyspark.sql.types import BinaryType, TimestampType
 
-    found = f"X'{bytes.fromhex(digits).hex()}'"
+    binary = f"X'{bytes.fromhex(digits).hex()}'"
     if isinstance(kind, BinaryType):
-        return found
-    text = f"CAST({found} AS STRING)"
+        return binary
+    text = f"CAST({binary} AS STRING)"
     return (
         f"timestamp_micros(CAST({text} AS BIGINT))"
         if isinstance(kind, TimestampType)

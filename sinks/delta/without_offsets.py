@@ -1,7 +1,7 @@
-"""The weaker deliveries' writes: plain Delta commits that keep no offsets, know no epoch and prove nothing.
+"""The writes of deliveries without the exactly-once guarantee: plain Delta commits without offsets, epoch or proof.
 
-What is promised is the delivery's business: written again, an append adds its rows again. Only a guarded upsert
-(``idempotent``) ignores what it holds already, by the offsets in its rows and in its tombstones.
+An append that is repeated adds its rows again. Only a guarded upsert (delivery ``idempotent``) ignores changes that the
+table already holds, by the offsets in its rows and in its tombstones.
 """
 
 from __future__ import annotations
@@ -24,10 +24,13 @@ if TYPE_CHECKING:
 
 
 class PlainAppend:
+    """An append without a position."""
+
     def __init__(self, table: DeltaTable) -> None:
         self._table = table
 
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
+        """Append the rows. Conflicts with other writers are retried."""
         writer = rows.writeTo(self._table.sql)
         for name, value in evolution(self._table).items():
             writer = writer.option(name, value)
@@ -36,7 +39,8 @@ class PlainAppend:
 
 
 class PlainUpsert:
-    """With ``rule.guarded`` a change at or below the stored order is ignored. Else the last writer wins."""
+    """An upsert without a position. If ``rule.guarded``, a change whose order isn't higher than the stored one is
+    ignored. Else the last writer wins."""
 
     def __init__(
         self,
@@ -45,10 +49,13 @@ class PlainUpsert:
         rule: UpsertRule,
         tombstone_retention: timedelta = timedelta(days=7),
     ) -> None:
+        """``tombstone_retention``: how long a delete is remembered, if the rule is guarded."""
         self._table = table
         self._merges = Merges(table, rule, keep=rule.guarded and not rule.soft, retention=tombstone_retention)
 
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
+        """Merge the rows: net changes, see ``DeltaUpsert``. Conflicts are retried. Raises KeyMoved."""
+
         def commit(source: DataFrame, merge: Merge) -> int:
             source.createOrReplaceTempView(SOURCE)
             sql = merge.statement(self._table.sql, SOURCE)
@@ -56,6 +63,6 @@ class PlainUpsert:
             return counts["num_affected_rows"] if counts else 0
 
         with about_moved_keys(self._table.label):
-            # Nobody but the group knows how far the table is: all tombstones count.
+            # Only the consumer group knows the table's position, so all tombstones count.
             affected = self._merges.run(rows, None, commit)
         return without_position(epoch, affected)

@@ -1,4 +1,4 @@
-"""Kafka's clients: one block of options for all of them, and what it means when a broker refuses, or none answers."""
+"""Kafka clients with one set of options for all of them, and clear errors when a broker refuses or doesn't answer."""
 
 from __future__ import annotations
 

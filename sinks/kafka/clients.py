@@ -1,4 +1,4 @@
-"""kafka-python's clients of one consumer group, seen from outside."""
+"""kafka-python clients that look at a consumer group without joining it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Answer = TypeVar("Answer")
 
 
 class Clients:
-    """Kafka's clients of one consumer group, connected at the first question. The consumer never joins the group."""
+    """Kafka clients for one consumer group. They connect at the first request, and the consumer never joins."""
 
     def __init__(self, kafka: Mapping[str, str], *, group: str) -> None:
         self.servers = kafka["bootstrap.servers"]
@@ -27,6 +27,7 @@ class Clients:
 
     @property
     def admin(self) -> KafkaAdminClient:
+        """The admin client. Raises KafkaError when it can't connect."""
         from kafka import KafkaAdminClient
 
         if self._admin is None:
@@ -35,6 +36,7 @@ class Clients:
 
     @property
     def consumer(self) -> KafkaConsumer:
+        """The consumer, which reads committed records only. Raises KafkaError when it can't connect."""
         from kafka import KafkaConsumer
 
         if self._consumer is None:
@@ -43,7 +45,7 @@ class Clients:
                     **client_options(KafkaConsumer, self._kafka),
                     "group_id": self._group,
                     "enable_auto_commit": False,
-                    # With it the broker refuses to tell an offset that an undecided transaction may still change.
+                    # With read_committed the broker refuses offsets that an undecided transaction may still change.
                     "isolation_level": "read_committed",
                     "allow_auto_create_topics": False,
                 }
@@ -51,10 +53,10 @@ class Clients:
         return self._consumer
 
     def ask(self, question: Callable[[], Answer]) -> Answer:
-        """Put a question that makes use of these clients, again while the broker asks for patience.
+        """Call ``question``, which uses these clients, and retry it while the broker reports retriable errors.
 
-        kafka-python's clients don't forget who coordinates a group, so it is put anew by new ones. Raises
-        BrokerUnreachable, AuthenticationFailed, TlsFailed, SinkError.
+        kafka-python's clients keep a group's coordinator for ever, so each retry uses new clients. Raises
+        BrokerUnreachable, AuthenticationFailed, TlsFailed or SinkError.
         """
         from kafka.errors import KafkaError
 
@@ -72,6 +74,7 @@ class Clients:
             time.sleep(0.1)
 
     def close(self) -> None:
+        """Close both clients. The next request connects again."""
         consumer, admin, self._consumer, self._admin = self._consumer, self._admin, None, None
         if consumer is not None:
             consumer.close(autocommit=False)

@@ -1,7 +1,7 @@
-"""How far a log goes, and under which leaders it was written (KIP-320).
+"""Where a partition's log ends, and under which leaders it was written (KIP-320).
 
-A replica that becomes leader writes under a higher leader epoch. Where it lacked records, as only one can that is
-elected uncleanly, its own epoch begins before them: that is how a log tells that it was cut.
+A replica that becomes leader writes under a higher leader epoch. After an unclean election the new leader may lack
+records, and its epoch then begins before them. This shows that the log was truncated.
 """
 
 from __future__ import annotations
@@ -18,14 +18,19 @@ if TYPE_CHECKING:
 
 
 class End(NamedTuple):
+    """The end of a partition's log."""
+
     offset: int
-    """Next to be written, as far as a ``read_committed`` reader may read."""
+    """The next offset to be written, as far as a ``read_committed`` reader may read."""
     leader: int | None
-    """The leader epoch that it was told under; None: the broker keeps none."""
+    """The leader epoch of the answer. None if the broker has none."""
 
 
 def log_ends(admin: KafkaAdminClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, End]:
-    """Raises KafkaError; retriable where a partition has no leader, or is too new to be known everywhere."""
+    """The end of each partition's log.
+
+    Raises KafkaError. It is retriable when a partition has no leader, or is too new to be known everywhere.
+    """
     from kafka.admin import OffsetSpec
     from kafka.protocol.consumer import IsolationLevel
     from kafka.structs import TopicPartition as KafkaPartition
@@ -41,8 +46,11 @@ def log_ends(admin: KafkaAdminClient, partitions: Iterable[TopicPartition]) -> d
 def ends_of_leaders(
     admin: KafkaAdminClient, leaders: Mapping[TopicPartition, int], brokers: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Where the records of these leader epochs, and of earlier ones, end in the log that is there now; -1: it knows
-    none of them. ``brokers``: who leads the partition now, -1 for none. Raises KafkaError, as ``log_ends`` does."""
+    """The end offset of the records of these leader epochs, and of earlier ones, in the current log.
+
+    ``brokers`` are the current leaders of the partitions, -1 for none. An end of -1 means that the log knows none of
+    these epochs. Raises KafkaError, as ``log_ends`` does.
+    """
     from kafka.errors import LeaderNotAvailableError, for_code
     from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
@@ -54,7 +62,7 @@ def ends_of_leaders(
             raise LeaderNotAvailableError(f"{at.topic}-{at.partition}")
         asked = partition_type(partition=at.partition, current_leader_epoch=-1, leader_epoch=epoch)
         topics_of[brokers[at]][at.topic].append(asked)
-    # Of kafka-python only its consumer asks this, of what it has read itself; this is what its admin client asks with.
+    # In kafka-python only the consumer sends this request. The admin client's connection manager can send it too.
     manager = admin._manager
 
     async def answer(broker: int, request: OffsetForLeaderEpochRequest) -> Any:

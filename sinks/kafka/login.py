@@ -1,4 +1,4 @@
-"""How a client of Kafka logs in (SASL): the same for Java, as JAAS, and for kafka-python."""
+"""SASL logins, from the same options for Java (as JAAS) and for kafka-python."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _OAUTH = {
     "clientSecret": "sasl.oauthbearer.client.credentials.client.secret",
     "scope": "sasl.oauthbearer.scope",
 }
-"""Kafka 4.1 has these names; Java's client of before has them in JAAS, under the keys."""
+"""Kafka 4.1 has these option names. Earlier Java clients take the keys of this mapping, in JAAS."""
 _WANTED: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     **dict.fromkeys(_BY_PASSWORD, (("sasl.username", "sasl.password"), ())),
     "OAUTHBEARER": ((_OAUTH["clientId"], _OAUTH["clientSecret"]), (_OAUTH["scope"],)),
     "AWS_MSK_IAM": ((), ()),
 }
-"""What a mechanism needs, where no JAAS says it, and what else it takes."""
+"""The options that a mechanism needs without JAAS, and the optional ones."""
 _IN_JAAS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     **dict.fromkeys(_BY_PASSWORD, (("username", "password"), ())),
     "OAUTHBEARER": (("clientId", "clientSecret"), ("scope",)),
@@ -48,7 +48,7 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
 
 @dataclass(frozen=True)
 class OAuth:
-    """OAuth 2's client credentials."""
+    """Client credentials of OAuth 2."""
 
     endpoint: str
     client_id: str
@@ -58,17 +58,19 @@ class OAuth:
 
 @dataclass(frozen=True)
 class Login:
+    """A login in the terms of both clients. Without a mechanism the client doesn't log in."""
+
     mechanism: str | None = None
     username: str | None = None
     password: str = field(default="", repr=False)
     oauth: OAuth | None = None
     kerberos_service: str | None = None
     java: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """What Java takes beside the options that both share."""
+    """Options for Java, beside those that both clients share."""
 
 
 def login_fault(kafka: Mapping[str, str]) -> str | None:
-    """What is wrong with how to log in; no value is told."""
+    """What is wrong with the login options, without any value. None if they are right."""
     protocol, mechanism = kafka.get("security.protocol", "PLAINTEXT"), kafka.get("sasl.mechanism")
     given = sorted(name for name in kafka if name.startswith("sasl."))
     if "SASL" not in protocol:
@@ -82,23 +84,23 @@ def login_fault(kafka: Mapping[str, str]) -> str | None:
     if mechanism not in _MODULES:
         return f"sasl.mechanism: write one of {', '.join(_MODULES)}, GSSAPI"
     if mechanism == "AWS_MSK_IAM" and protocol != "SASL_SSL":
-        return "security.protocol: AWS_MSK_IAM is over TLS only. Write SASL_SSL"
+        return "security.protocol: AWS_MSK_IAM works over TLS only. Write SASL_SSL"
     wanted, optional = _WANTED[mechanism]
     names = ("sasl.username", "sasl.password", *_OAUTH.values())
     foreign = [name for name in names if name in kafka and name not in (*wanted, *optional)]
     if foreign:
-        return f"{foreign[0]}: is not for sasl.mechanism: {mechanism}"
+        return f"{foreign[0]}: doesn't apply to sasl.mechanism: {mechanism}"
     if mechanism == "OAUTHBEARER" and _ENDPOINT not in kafka:
-        return f"{_ENDPOINT}: is missing: where the client gets its token"
+        return f"{_ENDPOINT}: is missing; the client gets its token there"
     if "sasl.jaas.config" in kafka:
         both = [name for name in wanted if name in kafka]
-        return f"{both[0]}: is in sasl.jaas.config, too; give one of them" if both else _jaas_fault(kafka, mechanism)
+        return f"{both[0]}: is also in sasl.jaas.config; give one of them" if both else _jaas_fault(kafka, mechanism)
     missing = [name for name in wanted if not kafka.get(name)]
-    return f"{missing[0]}: is missing, as sasl.mechanism: {mechanism} needs it" if missing else None
+    return f"{missing[0]}: is missing; sasl.mechanism: {mechanism} needs it" if missing else None
 
 
 def login(kafka: Mapping[str, str]) -> Login:
-    """Of options that have no fault."""
+    """The login of these options, which ``login_fault`` has found to be right."""
     if "SASL" not in kafka.get("security.protocol", ""):
         return Login()
     mechanism = kafka["sasl.mechanism"]
@@ -126,7 +128,7 @@ def _jaas_fault(kafka: Mapping[str, str], mechanism: str) -> str | None:
         module, given = _jaas(kafka["sasl.jaas.config"])
     except ValueError as error:
         return f"sasl.jaas.config: {error}"
-    # Databricks has Kafka's classes as kafkashaded.org.apache.kafka...
+    # On Databricks Kafka's classes are named kafkashaded.org.apache.kafka...
     if not module.endswith(_MODULES[mechanism]):
         return f"sasl.jaas.config: sasl.mechanism: {mechanism} needs {_MODULES[mechanism]} in it"
     needed, optional = _IN_JAAS[mechanism]
@@ -135,13 +137,13 @@ def _jaas_fault(kafka: Mapping[str, str], mechanism: str) -> str | None:
         return f"sasl.jaas.config: {missing[0]} is missing"
     foreign = [name for name in given if name not in (*needed, *optional)]
     if foreign:
-        instead = ": choose the identity by AWS_PROFILE, which both follow" if mechanism == "AWS_MSK_IAM" else ""
+        instead = ": choose the identity by AWS_PROFILE, which both clients use" if mechanism == "AWS_MSK_IAM" else ""
         return f"sasl.jaas.config: kafka-python, one of the two clients, has no counterpart to {foreign[0]}{instead}"
     return None
 
 
 def _jaas(text: str) -> tuple[str, dict[str, str]]:
-    """The login module and its options. Raises ValueError, which doesn't show the text."""
+    """The login module and its options. Raises ValueError, which doesn't contain the text."""
     found = _JAAS.fullmatch(text)
     if found is None:
         raise ValueError(_HINT)
@@ -150,7 +152,7 @@ def _jaas(text: str) -> tuple[str, dict[str, str]]:
 
 
 def _quoted(text: str) -> str:
-    """As Java's StreamTokenizer reads it."""
+    """Quote the text as Java's StreamTokenizer reads it."""
     for plain, escaped in {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"}.items():
         text = text.replace(plain, escaped)
     return f'"{text}"'

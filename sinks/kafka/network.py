@@ -1,9 +1,9 @@
-"""kafka-python's network client, made to tell why it gets no connection.
+"""A network client for kafka-python that says why it can't connect.
 
-Of kafka-python 3.0: whatever a broker answers to a login, or TLS finds wrong, it connects again until its time is over,
-and then says only that it is. Here what can't get better ends it at once; for the rest the last failure is kept.
-It also forgets what it has read together with the end of a connection: often the very answer that says why (`TlsSocket`
-mends that for TLS). And at DEBUG it logs what it sends, passwords included.
+With kafka-python 3.0, after a rejected login or a TLS error the client keeps connecting until its timeout, and then
+reports only the timeout. This client stops at once where a retry can't help, and otherwise keeps the last failure.
+kafka-python also drops the data that it has read when the connection ends, and that is often the answer with the reason
+(`TlsSocket` corrects this for TLS). And at DEBUG it logs what it sends, including passwords.
 """
 
 from __future__ import annotations
@@ -38,23 +38,24 @@ class _Explained(KafkaError):  # type: ignore[misc]
 
 
 class TlsRefused(_Explained):
-    """One side doesn't trust the other, or they don't speak the same: trying again can't help."""
+    """TLS failed in a way that a retry can't help: a certificate is rejected, or one side doesn't speak TLS."""
 
 
 class LoginRefused(_Explained):
-    """The broker doesn't take the login: trying again can't help."""
+    """The broker rejected the login. A retry can't help."""
 
 
 class NoConnection(_Explained, KafkaTimeoutError):  # type: ignore[misc]
-    """Tried until the time was over."""
+    """No connection was made within the timeout."""
 
 
 class TlsSocket(ssl.SSLSocket):
-    """Tells the end of a connection in a call of its own, not in the one that follows on what was read."""
+    """Reports the end of a connection only after the data that was read before it has been handed over."""
 
     _read = False
 
     def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
+        """Read as ``ssl.SSLSocket`` does, but report the end of the connection in a call of its own."""
         try:
             found = super().recv(buflen, flags)
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
@@ -75,7 +76,7 @@ class TlsSocket(ssl.SSLSocket):
 
 
 class NetworkClient(KafkaNetClient):  # type: ignore[misc]
-    """For the option ``kafka_client`` of consumers, producers and admin clients."""
+    """A network client for the option ``kafka_client`` of consumers, producers and admin clients."""
 
     def __init__(self, **options: Any) -> None:
         network = NetworkSelector(**options)
@@ -88,7 +89,7 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]
         self._refusal: KafkaError | None = None
         self._failure: BaseException | None = None
         self._cut_off = False
-        """The last connection was made, and ended by the broker."""
+        """Whether the last connection was established, and then ended by the broker."""
         self._probed = False
         super().__init__(network, **options)
 
@@ -118,12 +119,12 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]
             self._keep(error, True)
 
     def _keep(self, error: BaseException, cut_off: bool) -> None:
-        """That the time was over in the middle of the last try says less than how the one before it ended."""
+        """Keep the failure. A timeout says less than the failure of the attempt before, and doesn't replace it."""
         if self._failure is None or not isinstance(error, KafkaTimeoutError):
             self._failure, self._cut_off = error, cut_off
 
     def _wants_tls(self, error: BaseException) -> TlsRefused | None:
-        """A port that does ends the connection, or answers with what looks like a huge message."""
+        """Whether the port speaks TLS: it then ends a plain connection, or answers with a seemingly huge message."""
         protocol = self.config["security_protocol"]
         if "SSL" in protocol or self._probed or not (_ended(error) or isinstance(error, InvalidReceiveError)):
             return None
@@ -137,26 +138,28 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]
         )
 
     def _explained(self) -> KafkaError | None:
-        """Why no broker could be asked anything, as far as that can be told."""
+        """Why no broker answered, as far as it is known."""
         protocol, failure = self.config["security_protocol"], self._failure
         if failure is None:
             return None
         if "SSL" in protocol:
             tls = tls_error(failure)
             if tls is not None:
-                reason = f"the TLS handshake breaks off: {tls.reason or type(tls).__name__}"
-                return NoConnection(reason, f"security.protocol: {protocol} is for a port that speaks TLS. Does this?")
+                reason = f"the TLS handshake fails: {tls.reason or type(tls).__name__}"
+                return NoConnection(
+                    reason, f"security.protocol: {protocol} needs a port with TLS. Does this one have it?"
+                )
         if _ended(failure):
             if "SASL" in protocol and not self._cut_off:
                 mechanism = self.config["sasl_mechanism"]
                 return NoConnection(
                     "the broker ends the connection during the login",
-                    f"Has this port sasl.mechanism: {mechanism}, and does it know the user?",
+                    f"Does this port offer sasl.mechanism: {mechanism}, and does the broker know the user?",
                 )
             if self._cut_off and "SASL" not in protocol:
                 return NoConnection(
                     "the broker ends the connection at the first request",
-                    "Does this port want a login? Then write security.protocol: SASL_SSL and sasl.mechanism.",
+                    "Does this port require a login? Then write security.protocol: SASL_SSL and sasl.mechanism.",
                 )
         return NoConnection(f"{type(failure).__name__}: {failure}".split("KafkaConnectionError: ")[-1], "")
 
@@ -166,13 +169,13 @@ def _ended(error: BaseException) -> bool:
 
 
 def tls_error(error: BaseException) -> ssl.SSLError | None:
-    """kafka-python keeps it as an argument, or only as the context, of what it raises."""
+    """The TLS error inside ``error``: kafka-python keeps it as an argument, or only as the context."""
     found = (error, error.__cause__, error.__context__, *error.args)
     return next((each for each in found if isinstance(each, ssl.SSLError)), None)
 
 
 def _refusal(error: BaseException, mechanism: str | None) -> KafkaError | None:
-    """None: the next try may go better."""
+    """The error if a retry can't help. None if it may."""
     tls = tls_error(error)
     if isinstance(tls, ssl.SSLCertVerificationError):
         hint = (
@@ -181,31 +184,31 @@ def _refusal(error: BaseException, mechanism: str | None) -> KafkaError | None:
             if "mismatch" in tls.verify_message
             else "The broker needs a new certificate."
             if "expired" in tls.verify_message
-            else "source.kafka: ssl.truststore.location has to hold the certificate of the authority that signed the "
-            "broker's."
+            else "source.kafka: ssl.truststore.location must contain the certificate of the authority that signed the "
+            "broker's certificate."
         )
         return TlsRefused(f"the broker's certificate isn't accepted: {tls.verify_message.rstrip('.')}", hint)
     if tls is not None and "ALERT" in (tls.reason or ""):
         reason = (tls.reason or "").replace("_", " ").lower()
         return TlsRefused(
             f"the broker refuses this client: {reason}",
-            "It may want a certificate, source.kafka: ssl.keystore.location, signed by an authority that it trusts.",
+            "It may require a client certificate, source.kafka: ssl.keystore.location, of an authority that it trusts.",
         )
     if isinstance(error, SaslAuthenticationFailedError):
         said = str(error.args[0]).removeprefix("SaslAuthenticationFailedError: ") if error.args else "no reason given"
         return LoginRefused(
             f"the login by {mechanism} failed: {said}",
-            "Check sasl.mechanism, sasl.username and sasl.password, or what else the login is by, under source.kafka.",
+            "Check sasl.mechanism, sasl.username, sasl.password and the other login options under source.kafka.",
         )
     if isinstance(error, UnsupportedSaslMechanismError):
         return LoginRefused(f"it has no login by {mechanism}", "Write another sasl.mechanism under source.kafka.")
     if isinstance(error, IllegalSaslStateError):
         return LoginRefused(
-            "this port wants no login", "Write security.protocol: PLAINTEXT or SSL, under source.kafka."
+            "this port requires no login", "Write security.protocol: PLAINTEXT or SSL, under source.kafka."
         )
     if isinstance(error, OSError) or (isinstance(error, KafkaError) and not isinstance(error, KafkaConfigurationError)):
         return None
-    # What a login trips over on this side. Not its words: whose they are isn't known.
+    # The login failed on this side. Its message isn't shown, because it may come from any library.
     return LoginRefused(f"no connection can be set up ({type(error).__name__})", _HINTS.get(mechanism or "", ""))
 
 

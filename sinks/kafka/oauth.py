@@ -1,4 +1,4 @@
-"""Tokens for OAUTHBEARER: OAuth 2's client credentials grant (RFC 6749, section 4.4), as Kafka's Java client has it."""
+"""Tokens for OAUTHBEARER by OAuth 2's client credentials grant (RFC 6749, section 4.4), as in Kafka's Java client."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from sinks.kafka.login import OAuth
 
 _TIMEOUT_SECONDS = 10.0
 _RENEWED_AFTER = 0.8
-"""Of a token's life, as Java does."""
+"""The share of a token's lifetime after which it is renewed, as in Java."""
 
 
 def token_provider(client: OAuth) -> Any:
-    """For kafka-python's ``sasl_oauth_token_provider``."""
+    """A token provider for kafka-python's ``sasl_oauth_token_provider``."""
     from kafka.errors import KafkaConnectionError, SaslAuthenticationFailedError
     from kafka.net.sasl.oauth import AbstractTokenProvider
 
@@ -30,7 +30,7 @@ def token_provider(client: OAuth) -> Any:
             self._token, self._until = "", 0.0
 
         def token(self) -> str:
-            """Raises SaslAuthenticationFailedError, KafkaConnectionError."""
+            """A valid token. Raises SaslAuthenticationFailedError or KafkaConnectionError."""
             with self._lock:
                 if time.monotonic() >= self._until:
                     try:
@@ -49,7 +49,7 @@ def token_provider(client: OAuth) -> Any:
 
 
 def fetch(client: OAuth) -> tuple[str, float]:
-    """A token, and how many seconds it lasts. Raises OSError, ValueError."""
+    """Fetch a token, and the number of seconds that it is valid. Raises OSError or ValueError."""
     if urllib.parse.urlsplit(client.endpoint).scheme not in ("http", "https"):
         raise ValueError("no http(s) URL")
     identity = base64.b64encode(f"{client.client_id}:{client.client_secret}".encode()).decode()

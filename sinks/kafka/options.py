@@ -1,8 +1,9 @@
-"""One block of Kafka's options for two clients: Spark's reader, which is Java, and kafka-python.
+"""One set of Kafka options for two clients: Spark's reader, which is Java, and kafka-python.
 
-The names are Kafka's own. Beside them there are `sasl.username` and `sasl.password`, as librdkafka has them: Java wants
-both inside ``sasl.jaas.config``, kafka-python under names of its own. Certificates and keys are PEM, which both read.
-What weakens or breaks a connection when one of the two ignores it is refused; what merely tunes Java's is for it alone.
+The names are Kafka's own. In addition there are `sasl.username` and `sasl.password`, as in librdkafka: Java takes both
+inside ``sasl.jaas.config``, kafka-python under its own names. Certificates and keys are PEM, which both clients read.
+An option is refused if it would weaken or break a connection when one client ignores it. Options that only tune the
+Java client are passed to it alone.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ SECRET = re.compile(
     r"(?i)(password|passwd|passphrase|secret|secret[._-]?key|token|jaas[.]config|private[._-]?key|keystore[.]key"
     r"|encryption[.]key|account[.]key([.].*)?)$"
 )
-"""Names of options, Spark's too, whose values are secrets; not those of their places, as in token.endpoint.url."""
+"""Options, also Spark's, whose values are secrets. It doesn't match names of places, as in token.endpoint.url."""
 
 _JAVA = """
     acks allow.auto.create.topics auto.commit.interval.ms auto.include.jmx.reporter auto.offset.reset batch.size
@@ -57,7 +58,7 @@ _JAVA = """
     ssl.trustmanager.algorithm ssl.truststore.certificates ssl.truststore.location ssl.truststore.password
     ssl.truststore.type transaction.timeout.ms transactional.id value.deserializer value.serializer
 """
-"""Of Kafka's consumer, producer and admin client, 3.9 and 4.1, but for ways to log in that aren't there for both."""
+"""Options of Kafka's consumer, producer and admin client, 3.9 and 4.1, without logins that one client doesn't have."""
 JAVA = frozenset(_JAVA.split())
 _SHORTHANDS = frozenset({"sasl.username", "sasl.password"})
 _NO_COUNTERPART = {
@@ -77,14 +78,14 @@ _ELSEWHERE = {
     "ssl.check.hostname": 'ssl.endpoint.identification.algorithm: ""',
     "enable.ssl.certificate.verification": "ssl.truststore.type: PEM and ssl.truststore.location",
 }
-"""What librdkafka and kafka-python call what Kafka calls otherwise."""
+"""Names of librdkafka and kafka-python -> Kafka's names for the same."""
 
 
 def faults(kafka: Mapping[str, str]) -> list[str]:
-    """What is wrong with a block of options, by name; no value is told."""
+    """What is wrong with a set of options, one entry per option. No entry contains a value."""
     found = [_unknown(name) for name in kafka if name not in _known()]
     found += [
-        f"{name}: kafka-python, one of the two clients, has no counterpart: {why}. Take it out"
+        f"{name}: kafka-python, one of the two clients, has no counterpart: {why}. Remove it"
         for name, why in _NO_COUNTERPART.items()
         if name in kafka
     ]
@@ -98,30 +99,30 @@ def faults(kafka: Mapping[str, str]) -> list[str]:
     given = sorted(name for name in kafka if name.startswith("ssl."))
     if given and "SSL" not in protocol:
         found.append(
-            f"{given[0]}: security.protocol: {protocol} makes no use of TLS. Write security.protocol: "
+            f"{given[0]}: security.protocol: {protocol} doesn't use TLS. Write security.protocol: "
             + ("SASL_SSL" if "SASL" in protocol else "SSL")
         )
     return found + [fault for store in ("truststore", "keystore") for fault in _store_faults(kafka, store)]
 
 
 def spark_options(kafka: Mapping[str, str]) -> dict[str, str]:
-    """What ``spark.read.format("kafka")`` takes. Secrets in clear."""
-    # Where Lakelock publishes offsets; Spark's reader belongs to another group, or to none.
+    """The options for ``spark.read.format("kafka")``, with secrets in clear text."""
+    # Lakelock publishes offsets in this group. Spark's reader uses another group, or none.
     ours = {"group.id", *_SHORTHANDS} | (_known() - JAVA)
     given = {name: value for name, value in kafka.items() if name not in ours and "client.credentials" not in name}
     return {f"kafka.{name}": value for name, value in {**given, **login(kafka).java}.items()}
 
 
 def client_options(client: Any, kafka: Mapping[str, str]) -> dict[str, Any]:
-    """What this class of kafka-python takes, but for ``group_id``; what it doesn't know is for Spark's reader alone.
+    """The options for this kafka-python class, without ``group_id``. Options that it doesn't know are left out.
 
-    Raises ConfigurationError. Secrets are in it, but not in its ``repr``.
+    The result contains secrets, but its ``repr`` doesn't. Raises ConfigurationError.
     """
     from sinks.kafka.network import NetworkClient
 
     patience = str(ANSWER_WITHIN_MS)
     options: dict[str, Any] = {"bootstrap_timeout_ms": patience, "request_timeout_ms": patience}
-    # Of kafka-python half a minute: a broker that is back is to be found while there is still patience.
+    # kafka-python's default is half a minute. With one second it finds a restarted broker before the timeout.
     options["reconnect_backoff_max_ms"] = "1000"
     plain = {name: value for name, value in kafka.items() if not name.startswith(("sasl.", "ssl.", "group.id"))}
     options |= {name.replace(".", "_"): value for name, value in plain.items()}
@@ -136,7 +137,7 @@ def client_options(client: Any, kafka: Mapping[str, str]) -> dict[str, Any]:
 
 
 class Hidden(str):
-    """A password that doesn't show in the options that kafka-python logs."""
+    """A password that is hidden where kafka-python logs its options."""
 
     __slots__ = ()
 
@@ -145,7 +146,7 @@ class Hidden(str):
 
 
 def tls_context(kafka: Mapping[str, str]) -> ssl.SSLContext:
-    """Raises ConfigurationError where a file can't be used."""
+    """The TLS context of these options. Raises ConfigurationError if a file can't be used."""
     from sinks.kafka.network import TlsSocket
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -168,18 +169,18 @@ def tls_context(kafka: Mapping[str, str]) -> ssl.SSLContext:
             own = Path(file).read_text(encoding="ascii", errors="replace") if file else f"{key}\n{_chain(kafka)}\n"
             if re.search(r"BEGIN (RSA|EC|DSA) PRIVATE KEY", own):
                 raise ConfigurationError(
-                    f"source.kafka.{option}: holds a private key in its old format, which Java doesn't read.",
-                    hint="Turn it into PKCS#8 (-----BEGIN PRIVATE KEY-----): `openssl pkcs8 -topk8 -nocrypt -in OLD "
+                    f"source.kafka.{option}: contains a private key in an old format, which Java doesn't read.",
+                    hint="Convert it to PKCS#8 (-----BEGIN PRIVATE KEY-----): `openssl pkcs8 -topk8 -nocrypt -in OLD "
                     "-out NEW`.",
                 )
-            # Python's TLS reads its own key from a file only. One that nobody else may read, and gone at once.
+            # Python's TLS reads its own key only from a file. Nobody else may read it, and it is deleted at once.
             with tempfile.NamedTemporaryFile("w", encoding="ascii", errors="replace") as kept:
                 kept.write(own)
                 kept.flush()
-                # Never None: for an encrypted key that would ask on the terminal.
+                # Never None: with an encrypted key, OpenSSL would then ask for the password on the terminal.
                 context.load_cert_chain(kept.name, password=kafka.get("ssl.key.password", ""))
         except OSError as error:
-            wanted = "a PEM private key and its certificate, and ssl.key.password has to be the key's, if it has one"
+            wanted = "a PEM private key and its certificate; if the key is encrypted, ssl.key.password must decrypt it"
             raise _unusable(option, file, error, wanted) from None
     return context
 
@@ -193,7 +194,7 @@ def _unusable(option: str, file: str | None, error: OSError, wanted: str) -> Con
     where = f" {file!r}" if file else ""
     return ConfigurationError(
         f"source.kafka.{option}:{where} can't be used for TLS ({reason}).",
-        hint=f"It has to hold {wanted}." + (" The file is needed on every machine of the cluster." if file else ""),
+        hint=f"It must contain {wanted}." + (" Every machine of the cluster needs the file." if file else ""),
     )
 
 
@@ -212,7 +213,7 @@ def _credentials(by: Login) -> dict[str, Any]:
 
 @cache
 def _known() -> frozenset[str]:
-    """Kafka's, our shorthands, and what tunes kafka-python alone."""
+    """Kafka's options, our shorthands, and options that tune kafka-python alone."""
     from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
     own = {
@@ -228,7 +229,7 @@ def _unknown(name: str) -> str:
     if name in _ELSEWHERE:
         return f"{name}: Kafka's own name for it is {_ELSEWHERE[name]}"
     near = difflib.get_close_matches(name, sorted(_known()), n=1)
-    return f"{name}: is no option of Kafka's clients" + (f", did you mean {near[0]}?" if near else "")
+    return f"{name}: is not an option of Kafka's clients" + (f", did you mean {near[0]}?" if near else "")
 
 
 def _store_faults(kafka: Mapping[str, str], store: str) -> list[str]:
@@ -238,10 +239,10 @@ def _store_faults(kafka: Mapping[str, str], store: str) -> list[str]:
     kind = kafka.get(f"ssl.{store}.type", "JKS")  # Java's default
     if kind != "PEM":
         return [
-            f"ssl.{store}.type: {kind} is read by Spark's reader alone, kafka-python takes PEM. Write "
+            f"ssl.{store}.type: only Spark's reader can read {kind}; kafka-python needs PEM. Write "
             f"ssl.{store}.type: PEM; `openssl pkcs12 -in STORE.p12 -out {store}.pem"
             + (" -nokeys" if store == "truststore" else "")
-            + "` makes such a file, and `keytool -importkeystore -deststoretype PKCS12` a .p12 of a JKS file"
+            + "` makes such a file, and `keytool -importkeystore -deststoretype PKCS12` makes a .p12 of a JKS file"
         ]
     if f"ssl.{store}.password" in kafka:
         return [f"ssl.{store}.password: a PEM file has none" + (", its key has: ssl.key.password" * (store[0] == "k"))]
@@ -261,5 +262,5 @@ def _typed(name: str, value: str, default: object) -> Any:
     try:
         return int(value)
     except ValueError:
-        # Not the value: it may come from the environment.
+        # The message doesn't contain the value, which may be a secret from the environment.
         raise ConfigurationError(f"source.kafka.{name.replace('_', '.')}: is not a whole number.") from None

@@ -1,4 +1,4 @@
-"""Spark's reader of Kafka, for records up to offsets that are known before it reads."""
+"""Spark's Kafka reader, for a batch of records whose end offsets are known before it starts."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrameReader, SparkSession
 
 _DEFAULTS = {
-    # Kafka's default, 500, is made for callers that handle one record at a time.
+    # Kafka's default, 500, suits callers that handle one record at a time.
     "max.poll.records": "10000",
-    # What a task reads is there already. Kafka's default, 500 ms, is how long a broker keeps a fetch at the end of a
-    # partition, for records that are of the next epoch: the time that each task with few records would take.
+    # All records that a task reads exist already. With Kafka's default, 500 ms, a broker holds a fetch at the end of a
+    # partition to wait for records of the next epoch, and each task with few records would take that long.
     "fetch.max.wait.ms": "10",
 }
 
 
 def spark_reader(spark: SparkSession, kafka: Mapping[str, str]) -> DataFrameReader:
-    """Of committed records only. ``kafka``: options by Kafka's names, secrets in clear."""
+    """A reader of committed records only. ``kafka`` are Kafka's options, with secrets in clear text."""
     options = spark_options({**_DEFAULTS, **kafka})
     return spark.read.format("kafka").options(**options).option("kafka.isolation.level", "read_committed")

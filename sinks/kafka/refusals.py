@@ -1,4 +1,4 @@
-"""What it means when Kafka refuses, or doesn't answer: one clear error, whichever client has met it."""
+"""Turns errors of Kafka into Lakelock's: one clear error when a broker refuses or doesn't answer, for both clients."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _RIGHTS = {
 
 @contextmanager
 def answering(servers: str, *, group: str | None = None) -> Iterator[None]:
-    """``group``: the consumer group that it is about, where it is about one."""
+    """Turn Kafka's errors in the block into Lakelock's. ``group`` is the consumer group in question, if any."""
     from kafka.errors import KafkaError
 
     try:
@@ -46,6 +46,8 @@ def answering(servers: str, *, group: str | None = None) -> Iterator[None]:
 
 
 def explained(error: KafkaError, servers: str, group: str | None = None) -> LakelockError:
+    """The error to raise for kafka-python's ``error``: NotAuthorized, AuthenticationFailed, TlsFailed or
+    BrokerUnreachable."""
     from kafka.errors import AuthorizationError
 
     from sinks.kafka.network import LoginRefused, NoConnection, TlsRefused
@@ -68,20 +70,20 @@ def explained(error: KafkaError, servers: str, group: str | None = None) -> Lake
 
 
 def not_authorized(kafka: str, kind: str, name: str = "") -> NotAuthorized:
-    """``kafka``: which; ``kind``: Topic, Group, ..., as the names of Kafka's errors begin."""
-    what, hint = _RIGHTS.get(kind, ("what it asks for", "The pipeline's user lacks a right (an ACL)."))
+    """The error for a missing permission. ``kafka`` says which cluster, ``kind`` which resource: Topic, Group, ..."""
+    what, hint = _RIGHTS.get(kind, ("what it asks for", "The pipeline's user lacks a permission (an ACL)."))
     return NotAuthorized(f"{kafka} doesn't let the pipeline's user use {name or what}.", hint=hint)
 
 
 def refused(error: KafkaError, servers: str) -> LakelockError:
-    """What to tell of an error of the target topic that trying again can't help."""
+    """The error to raise when a retry can't help the sink: SinkError, AuthenticationFailed or TlsFailed."""
     from kafka.errors import AuthorizationError, KafkaError
 
     from sinks.kafka.network import LoginRefused, TlsRefused
 
     if isinstance(_innermost(error), (LoginRefused, TlsRefused)):
         return explained(error, servers)
-    # Only the plainest class has words of its own: others repeat the request.
+    # Only KafkaError itself has a message of its own. The others repeat the request.
     said = f"{type(error).__name__}{f', {error}' if type(error) is KafkaError else ''}"
     hint = ""
     if isinstance(error, AuthorizationError):
@@ -93,14 +95,14 @@ def refused(error: KafkaError, servers: str) -> LakelockError:
 
 
 def reader_refused(error: BaseException) -> LakelockError | None:
-    """What Spark's reader has met, on the driver or on an executor; None where it is something else."""
+    """The error to raise for a failure of Spark's Kafka reader, on the driver or an executor, else None."""
     text = str(error)
     denied = re.search(r"\b(Topic|Group|Cluster|TransactionalId)AuthorizationException\b", text)
     if denied:
         return not_authorized("Kafka", denied[1])
     hint = (
-        "The other client, kafka-python, got through on this machine: do the executors reach the same brokers, and "
-        "have they the files that source.kafka names? The texts of `${file:...}` travel with the query."
+        "kafka-python, the other client, can connect from this machine. Check that the executors reach the same "
+        "brokers, and have the files that source.kafka names. The content of `${file:...}` is sent with the query."
     )
     for name, meant in {
         "SaslAuthenticationException": AuthenticationFailed,
@@ -111,23 +113,21 @@ def reader_refused(error: BaseException) -> LakelockError | None:
         said = re.search(rf"\b{name}: ([^\n]*)", text)
         if said:
             if "No LoginModule found" in said[1]:
-                hint = (
-                    "Spark lacks the class of sasl.jaas.config: name its jar, for AWS_MSK_IAM that is aws-msk-iam-auth."
-                )
+                hint = "Spark lacks the class in sasl.jaas.config. Add its jar, for AWS_MSK_IAM aws-msk-iam-auth."
             return meant(f"Kafka refuses Spark's reader: {said[1].strip()}.", hint=hint)
     missing = re.search(r"(?:InvalidConfigurationException|KafkaException): (Failed to load [^\n]*)", text)
     if missing:
-        # Seen with Java 17, which knows PBES1 only.
-        key = " Java may not know how its key is encrypted: `openssl pkcs8 -topk8 -v1 PBE-SHA1-3DES` is what it knows."
+        # Java 17 fails here, because it knows PBES1 only.
+        key = " Java may not support the key's encryption. It does after `openssl pkcs8 -topk8 -v1 PBE-SHA1-3DES`."
         return SourceError(
-            f"Spark's reader of Kafka can't be set up: {missing[1].strip()}.",
+            f"Spark's Kafka reader can't be set up: {missing[1].strip()}.",
             hint=hint + (key if "keystore" in missing[1] else ""),
         )
     return None
 
 
 def _innermost(error: KafkaError) -> KafkaError:
-    """kafka-python puts what went wrong into the arguments of what it raises for it."""
+    """The original error: kafka-python puts it into the arguments of the error that it raises."""
     from kafka.errors import KafkaError
 
     inner = next((each for each in error.args if isinstance(each, KafkaError)), None)

@@ -17,11 +17,11 @@ _CONFLICTS = 10
 
 
 class UploadLost(Exception):
-    """S3 doesn't know the upload, or not with these parts: it was completed, thrown away, or never was."""
+    """Raised when S3 doesn't know the upload, or not with these parts: it was completed, aborted or never existed."""
 
 
 class Bucket:
-    """``url`` is the sink's, for errors."""
+    """The requests of the sink to one bucket. ``url`` is the sink's URL, for errors."""
 
     def __init__(self, name: str, options: S3Options, *, url: str) -> None:
         self.name = name
@@ -33,7 +33,7 @@ class Bucket:
         return client(self._options)
 
     def get(self, key: str) -> bytes | None:
-        """None: there is no such object."""
+        """The content of an object. None if it doesn't exist."""
         from botocore.exceptions import ClientError
 
         with about(self.url):
@@ -46,11 +46,15 @@ class Bucket:
             return body
 
     def put(self, key: str, body: bytes) -> None:
+        """Write a small object, also over an existing one."""
         with about(self.url):
             self._client.put_object(**self._small(key, body))
 
     def put_new(self, key: str, body: bytes) -> bool:
-        """Put it unless there is one: one of several writers does. False also where the own first answer was lost."""
+        """Write a small object if there is none. Of several writers one succeeds.
+
+        Returns False if the object exists, also when it is this call's own whose first answer was lost.
+        """
         from botocore.exceptions import ClientError
 
         for tried in range(_CONFLICTS):
@@ -66,34 +70,35 @@ class Bucket:
                         raise unsafe(self.url) from error
                     if code not in ("ConditionalRequestConflict", "409"):
                         raise
-            # Another writer was at it in the same moment: one of both has to ask again.
+            # Another writer was active at the same moment: one of the two has to ask again.
             time.sleep(min(2.0, 0.05 * 2**tried))
         raise StoreUnreachable(f"S3 answered {_CONFLICTS} times that another writer is busy with {key} at {self.url}.")
 
     def _small(self, key: str, body: bytes) -> dict[str, Any]:
-        # Not in the sink's storage class: what lies in an archive can't be read back.
+        # Not in the sink's storage class, because archived objects can't be read back.
         encrypted = self._options.encryption()
         return {"Bucket": self.name, "Key": key, "Body": body, "ContentType": "application/json", **encrypted}
 
     def first_after(self, folder: str, key: str) -> str | None:
-        """The first key in ``folder`` behind this one: one request, whatever the folder holds."""
+        """The first key in ``folder`` after ``key``. Takes one request, whatever the size of the folder."""
         with about(self.url):
             page = self._client.list_objects_v2(Bucket=self.name, Prefix=folder, StartAfter=key, MaxKeys=1)
         return next((each["Key"] for each in page.get("Contents", ())), None)
 
     def keys(self, folder: str) -> list[str]:
+        """All keys in ``folder``, sorted."""
         with about(self.url):
             pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self.name, Prefix=folder)
             return [each["Key"] for page in pages for each in page.get("Contents", ())]
 
     def delete(self, keys: Sequence[str]) -> None:
-        """What isn't there is fine. One by one: many stores take no list of them, or want a checksum of it."""
+        """Delete objects, if they exist. One by one: many stores don't support a list, or require its checksum."""
         with about(self.url):
             for key in keys:
                 self._client.delete_object(Bucket=self.name, Key=key)
 
     def head(self, key: str) -> tuple[int, Mapping[str, str]] | None:
-        """Size and metadata; None: there is no such object."""
+        """Size in bytes, and metadata. None if the object doesn't exist."""
         from botocore.exceptions import ClientError
 
         with about(self.url):
@@ -106,7 +111,7 @@ class Bucket:
         return found["ContentLength"], found["Metadata"]
 
     def complete(self, key: str, upload: str, etags: Sequence[str]) -> None:
-        """Make the object of its parts. Raises UploadLost."""
+        """Complete a multipart upload. Raises UploadLost."""
         from botocore.exceptions import ClientError
 
         parts = [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(etags, start=1)]
@@ -121,14 +126,14 @@ class Bucket:
                 raise
 
     def uploads(self, folder: str) -> Iterator[tuple[str, str]]:
-        """(key, upload) of all that isn't completed. Some stores (MinIO) list none but by the whole key."""
+        """(key, upload ID) of all unfinished uploads. Some stores (MinIO) list them only for a complete key."""
         with about(self.url):
             pages = self._client.get_paginator("list_multipart_uploads").paginate(Bucket=self.name, Prefix=folder)
             for page in pages:
                 yield from [(each["Key"], each["UploadId"]) for each in page.get("Uploads", ())]
 
     def abort_upload(self, key: str, upload: str) -> None:
-        """What isn't there is fine, and what was completed stays."""
+        """Abort an upload, if it exists. A completed upload stays."""
         from botocore.exceptions import ClientError
 
         with about(self.url):
@@ -140,8 +145,9 @@ class Bucket:
 
 
 def unsafe(url: str) -> UnsafeStore:
+    """The error for a store without conditional writes."""
     return UnsafeStore(
-        f"The store of {url} overwrites an object that was to be written only if there is none (If-None-Match): of two "
-        "runs that commit the same epoch it would tell both that they did.",
-        hint="Use a store with conditional writes: S3 itself, MinIO, Ceph or R2 in a recent version.",
+        f"The store of {url} overwrites an existing object in spite of If-None-Match: of two runs that commit the same "
+        "epoch, it would tell both that they succeeded.",
+        hint="Use a store with conditional writes: S3, or a recent version of MinIO, Ceph or R2.",
     )

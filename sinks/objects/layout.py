@@ -1,5 +1,5 @@
-"""What the sink's objects are called: pure. A key tells whose it is and of which attempt, so that a listing is enough
-to find what nobody wants any more.
+"""The names of the sink's objects. Pure. A key names the pipeline and the attempt, so that a listing is enough to find
+leftovers.
 
 ::
 
@@ -21,60 +21,66 @@ _ESCAPED = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
 
 @dataclass(frozen=True)
 class Layout:
-    """Of one pipeline under one prefix, which other pipelines may share."""
+    """The keys of one pipeline under one prefix. Other pipelines may share the prefix."""
 
     prefix: str
     pipeline: str
 
     @property
     def root(self) -> str:
+        """The start of all keys under the prefix."""
         return f"{self.prefix}/" if self.prefix else ""
 
     @property
     def own(self) -> str:
-        """Spark and Hive pass over what begins with an underscore."""
+        """The folder of Lakelock's own objects. Spark and Hive skip names that begin with an underscore."""
         return f"{self.root}_lakelock/{quote(self.pipeline, safe='')}/"
 
     @property
     def manifests(self) -> str:
+        """The folder of the manifests."""
         return f"{self.own}manifests/"
 
     @property
     def prepared(self) -> str:
+        """The folder of the receipts."""
         return f"{self.own}prepared/"
 
     def manifest(self, epoch: int) -> str:
-        """Twenty digits: the order of the keys is that of the numbers."""
+        """The key of an epoch's manifest. With twenty digits, keys sort as the epoch numbers do."""
         return f"{self.manifests}{epoch:020d}.json"
 
     def epoch_of(self, key: str) -> int | None:
+        """The epoch of a manifest's key. None for any other key."""
         match = re.fullmatch(r"(\d{20})\.json", key.removeprefix(self.manifests))
         return int(match[1]) if match else None
 
     def receipt(self, attempt: int, prepare: str) -> str:
+        """The key of the receipts of one prepare call."""
         return f"{self.prepared}{attempt:012d}-{prepare}.json"
 
     def attempt_of_receipt(self, key: str) -> int | None:
+        """The attempt of a key of receipts. None for any other key."""
         match = re.fullmatch(r"(\d{12,})-[0-9a-f]{8}\.json", key.removeprefix(self.prepared))
         return int(match[1]) if match else None
 
     def stem(self, epoch: int, attempt: int, prepare: str) -> str:
-        """How the names of one prepare call's objects begin."""
+        """The start of the names of all objects of one prepare call."""
         return f"part-{quote(self.pipeline, safe='')}-{epoch:012d}-{attempt:012d}-{prepare}"
 
     def attempt_of(self, key: str) -> int | None:
-        """The attempt that an object of this pipeline was made under; None for anybody else's object."""
+        """The attempt that an object of this pipeline was made under. None for any other object."""
         if not key.startswith(self.root):
             return None
         own = re.escape(quote(self.pipeline, safe=""))
         name = rf"part-{own}-\d{{12,}}-(\d{{12,}})-[0-9a-f]{{8}}-\d+-\d+\.\w+"
-        # Under other folders than its own it is of a pipeline of the same name, with a log and attempts of its own.
+        # An object under other folders belongs to a pipeline of the same name with its own log and attempts.
         match = re.fullmatch(rf"(?:[^/=]+=[^/]*/)*{name}", key.removeprefix(self.root))
         return int(match[1]) if match else None
 
 
 def folder(names: Sequence[str], values: Sequence[str | None]) -> str:
-    """``a=1/b=x%2Fy/``, escaped as Hive and Spark do. An empty string is to them what null is."""
+    """The folder of partition values, ``a=1/b=x%2Fy/``, escaped as in Hive and Spark. An empty string is null."""
     return "".join(
         f"{_escaped(name)}={_escaped(value) if value else NULL}/" for name, value in zip(names, values, strict=True)
     )
@@ -85,10 +91,10 @@ def _escaped(text: str) -> str:
 
 
 def newest(after: Callable[[int], int | None], known: int = 0) -> int | None:
-    """The highest of ever more numbers that only grow, in few questions however many there are; None: there is none.
+    """The highest of a growing set of increasing numbers, found in few questions. None if there is none.
 
-    ``after(n)``: the smallest number > n. ``known``: one that was there earlier, or 0: where it is still the highest,
-    two questions are enough. Else the steps double until there is nothing behind, then the last one is halved.
+    ``after(n)`` is the smallest number > n. ``known`` is a number that existed earlier, or 0: if it is still the
+    highest, two questions are enough. Otherwise the steps double until nothing follows, and the last step is bisected.
     """
     low = after(known - 1)
     if low is None:

@@ -1,6 +1,6 @@
-"""The manifests: one small object for each epoch, which names the objects that belong to it. The last is the position.
+"""Manifests: one small object per epoch that lists the epoch's objects. The last manifest is the sink's position.
 
-Put only if absent, so of two writers of one number one is refused; never changed, never deleted.
+A manifest is put only if absent, so of two writers of one epoch one is refused. It is never changed or deleted.
 """
 
 from __future__ import annotations
@@ -19,31 +19,36 @@ from sinks.objects.layout import Layout, newest
 from sinks.offsets import Offsets
 
 FORMAT = 1
-"""Major version. Readers ignore fields that they don't know, and refuse a newer major version."""
+"""Major version of the format. Readers ignore unknown fields, and refuse a newer major version."""
 
 
 @dataclass(frozen=True)
 class Manifest:
+    """The objects of one committed epoch."""
+
     pipeline: str
     epoch: int
     owner: str
     attempt: int
     offsets: Offsets
     objects: Sequence[Mapping[str, Any]]
-    """``key``, ``rows``, ``bytes``, ``sha256`` of each."""
+    """``key``, ``rows``, ``bytes`` and ``sha256`` of each object."""
     prepared: str
-    """Key of the receipts that it was made from."""
+    """The key of the receipts that the manifest was made from."""
     time: datetime
 
     @property
     def rows(self) -> int:
+        """The number of rows in the epoch's objects."""
         return sum(each["rows"] for each in self.objects)
 
     @property
     def position(self) -> Position:
+        """The sink's position after this epoch."""
         return Position(self.epoch, self.offsets, owner=self.owner, committed_at=self.time)
 
     def to_json(self) -> bytes:
+        """The manifest as JSON in UTF-8."""
         fields = {
             "lakelock": FORMAT,
             "pipeline": self.pipeline,
@@ -60,7 +65,7 @@ class Manifest:
 
     @classmethod
     def from_json(cls, body: bytes, *, key: str) -> Manifest:
-        """Raises UnsupportedFormat, and SinkError where it isn't one."""
+        """Read a manifest. Raises UnsupportedFormat, or SinkError if ``body`` isn't a manifest."""
         try:
             fields = json.loads(body)
             if fields["lakelock"] > FORMAT:
@@ -83,12 +88,12 @@ class Manifest:
         except (ValueError, KeyError, TypeError) as error:
             raise SinkError(
                 f"{key} isn't a manifest of Lakelock ({error!r}).",
-                hint="Nothing but Lakelock may write under _lakelock/: restore the object from its former version.",
+                hint="Only Lakelock may write under _lakelock/: restore the object's earlier version.",
             ) from error
 
 
 class Manifests:
-    """Of one pipeline."""
+    """The manifests of one pipeline."""
 
     def __init__(self, bucket: Bucket, layout: Layout) -> None:
         self._bucket = bucket
@@ -96,28 +101,30 @@ class Manifests:
         self._known = 0
 
     def newest(self) -> int | None:
-        """The last one's number, asked of the bucket: what was seen earlier only tells where to begin."""
+        """The highest epoch with a manifest, asked of the bucket. The number seen before is only the starting point."""
         found = newest(self._after, self._known)
         self._known = found or 0
         return found
 
     def read(self, number: int) -> Manifest | None:
+        """The manifest of an epoch. None if there is none."""
         key = self._layout.manifest(number)
         body = self._bucket.get(key)
         return None if body is None else Manifest.from_json(body, key=key)
 
     def put(self, manifest: Manifest) -> bool:
-        """False: its number is taken, maybe by this very manifest."""
+        """Put the manifest. False if the epoch has one already, which may be this very manifest."""
         return self._bucket.put_new(self._layout.manifest(manifest.epoch), manifest.to_json())
 
     def up_to(self, epoch: int) -> list[Manifest]:
+        """All manifests up to and including ``epoch``."""
         numbers = [self._layout.epoch_of(key) for key in self._bucket.keys(self._layout.manifests)]
         wanted = [number for number in numbers if number is not None and number <= epoch]
         with ThreadPoolExecutor(8) as pool:
             return [manifest for manifest in pool.map(self.read, wanted) if manifest is not None]
 
     def _after(self, number: int) -> int | None:
-        # In this folder every key that isn't a manifest's is somebody's mistake, and must not hide the ones behind it.
+        # A key here that isn't a manifest's was put by mistake, and must not hide the manifests after it.
         key = self._layout.manifest(number) if number >= 0 else self._layout.manifests
         while (found := self._bucket.first_after(self._layout.manifests, key)) is not None:
             at = self._layout.epoch_of(found)

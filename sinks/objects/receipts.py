@@ -1,4 +1,4 @@
-"""What a prepare call leaves behind for the commit, in an object of its own: the coordinator's log keeps its key."""
+"""What a prepare call stores for the commit, in an object of its own. The coordinator log stores that object's key."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from sinks.objects.upload import Receipt
 
 @dataclass(frozen=True)
 class Receipts:
+    """The uploads of one prepare call."""
+
     epoch: int
     attempt: int
     uploads: Sequence[Receipt]
 
     def to_json(self) -> bytes:
+        """The receipts as JSON in UTF-8."""
         fields = {
             "lakelock": FORMAT,
             "epoch": self.epoch,
@@ -28,7 +31,7 @@ class Receipts:
 
     @classmethod
     def from_json(cls, body: bytes, *, key: str) -> Receipts:
-        """Raises UnsupportedFormat, and SinkError where it is something else."""
+        """Read receipts. Raises UnsupportedFormat, or SinkError if ``body`` is something else."""
         try:
             fields = json.loads(body)
             if fields["lakelock"] > FORMAT:
@@ -40,6 +43,6 @@ class Receipts:
             return cls(int(fields["epoch"]), int(fields["attempt"]), uploads)
         except (ValueError, KeyError, TypeError) as error:
             raise SinkError(
-                f"{key} doesn't tell what was prepared ({error!r}).",
-                hint="Nothing but Lakelock may write under _lakelock/.",
+                f"{key} isn't a list of prepared uploads ({error!r}).",
+                hint="Only Lakelock may write under _lakelock/.",
             ) from error

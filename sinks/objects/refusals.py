@@ -1,4 +1,4 @@
-"""What S3, or the way to it, says no with: one paragraph and what to do, without keys, signatures or tokens."""
+"""Turns errors of S3 and of the connection to it into one clear message, without keys, signatures or tokens."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _UNREACHABLE = {
 _RIGHTS_NEEDED = (
     "The pipeline needs s3:PutObject, s3:GetObject, s3:DeleteObject and s3:AbortMultipartUpload for the prefix, "
     "s3:ListBucket and s3:ListBucketMultipartUploads for the bucket, and with aws:kms kms:GenerateDataKey and "
-    "kms:Decrypt for the key; executors too."
+    "kms:Decrypt for the key. The executors need the same."
 )
 
 
 def facts(error: Exception) -> dict[str, str]:
-    """The code, operation and message of an error of boto3's: plain text, which an executor can send to the driver."""
+    """The code, operation and message of a boto3 error, as plain text that an executor can send to the driver."""
     response = getattr(error, "response", None)
     if not isinstance(response, Mapping):
         return {"code": type(error).__name__, "operation": "a request", "message": ""}
@@ -44,18 +44,18 @@ def facts(error: Exception) -> dict[str, str]:
 
 
 def explained(what: Mapping[str, str], url: str) -> LakelockError:
-    """``url``: the sink's. The messages of known codes are our own: S3's may name keys of the account."""
+    """The error to raise for the sink at ``url``. Known codes get our own message: S3's may contain account keys."""
     code, operation = what["code"], what["operation"]
     if code == "NoSuchBucket":
         return ConfigurationError(
-            f"There is no bucket for {url}.",
-            hint="Make the bucket, or correct the sink's url, endpoint and region. Lakelock never makes a bucket.",
+            f"The bucket of {url} doesn't exist.",
+            hint="Create the bucket, or correct the sink's url, endpoint and region. Lakelock never creates a bucket.",
         )
     if code in _CREDENTIALS:
         return ConfigurationError(
-            f"S3 was not given credentials that it takes for {url} ({code}).",
-            hint="Give them as AWS's own tools take them: environment, profile or the machine's role, on the executors "
-            "too. Never in the pipeline file.",
+            f"S3 rejected the credentials for {url}, or found none ({code}).",
+            hint="Give credentials as for AWS's own tools: environment, profile or instance role, also on the "
+            "executors. Never put them into the pipeline file.",
         )
     if code in _RIGHTS:
         return ConfigurationError(f"S3 doesn't allow {operation} at {url} ({code}).", hint=_RIGHTS_NEEDED)
@@ -64,19 +64,19 @@ def explained(what: Mapping[str, str], url: str) -> LakelockError:
     if code.startswith("KMS.") or code in _REFUSED:
         return ConfigurationError(
             f"S3 refuses {operation} at {url}: {code}: {what['message']}",
-            hint="Look at the sink's server_side_encryption, kms_key_id and storage_class.",
+            hint="Check the sink's server_side_encryption, kms_key_id and storage_class.",
         )
     if code in _UNREACHABLE:
         return StoreUnreachable(
-            f"S3 gave {operation} at {url} no good answer, however often it was tried ({code}).",
-            hint="Look at the endpoint and the network; after SlowDown wait, or write fewer, larger objects.",
+            f"S3 didn't answer {operation} at {url} properly, despite retries ({code}).",
+            hint="Check the endpoint and the network. After SlowDown wait, or write fewer, larger objects.",
         )
     return SinkError(f"S3 answered {operation} at {url} with {code}: {what['message']}".rstrip(": "))
 
 
 @contextmanager
 def about(url: str) -> Iterator[None]:
-    """Turn boto3's errors into Lakelock's."""
+    """Turn boto3's errors in the block into Lakelock's, for the sink at ``url``."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:

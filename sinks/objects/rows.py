@@ -1,10 +1,11 @@
-"""From a DataFrame to objects that wait for their completion: one Spark job, without a driver in the rows' way.
+"""Uploads a DataFrame as objects that only need to be completed: one Spark job, and no rows pass the driver.
 
-* **Parquet**: the types are Arrow's of Spark's; timestamps are microseconds in UTC. What Parquet has no type for that a
-  reader would give back unchanged (intervals, variants, void) is refused.
-* **JSON lines**: Spark's ``to_json``, in UTC with microseconds, binary as Base64. A null is written as ``null``: every
-  line has every column, and a reader sees the same fields in each.
-* **partitions**: the columns are in the key, as text (timestamps in the session's time zone), and not in the object.
+* **Parquet**: Arrow's types for Spark's. Timestamps are microseconds in UTC. Types that Parquet can't store faithfully
+  (intervals, variants, void) are refused.
+* **JSON lines**: Spark's ``to_json``, in UTC with microseconds, binary as Base64. A null is written as ``null``, so
+  that every line has every column.
+* **partitions**: the key contains the partition columns as text (timestamps in the session's time zone), and the object
+  doesn't.
 """
 
 from __future__ import annotations
@@ -34,19 +35,22 @@ _JSON = {
 }
 
 _ODD = ("DayTimeIntervalType", "YearMonthIntervalType", "CalendarIntervalType", "VariantType", "NullType")
-"""By their names, as not every Spark has them all."""
+"""Types by name, because not every Spark version has all of them."""
 
 
 def upload(rows: DataFrame, target: Target, *, url: str) -> tuple[list[Receipt], Fingerprint]:
-    """The receipts of all objects, in the order of their keys, and the rows' fingerprint."""
+    """Upload the rows. Returns the receipts of all objects, in the order of their keys, and the rows' fingerprint.
+
+    Raises SchemaMismatch, ConfigurationError or StoreUnreachable.
+    """
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as F
 
     parts = partition_columns(rows.schema, target.partition_by, target.format)
     if parts:
-        # So that a partition is in few objects; a large one is still shared among tasks.
+        # Puts a partition into few objects. A large partition is still split among tasks.
         by = [identifier(name) for name in parts]
-        # In SQL, as Spark 3.5's DataFrame.hint takes no columns; braces in a name are no place for a DataFrame.
+        # In SQL, because DataFrame.hint takes no columns in Spark 3.5. Braces in a name would stand for a DataFrame.
         hint = ", ".join(by).replace("{", "{{").replace("}", "}}")
         rows = rows.sparkSession.sql(f"SELECT /*+ REBALANCE({hint}) */ * FROM {{rows}}", rows=rows)
         rows = rows.sortWithinPartitions(*by)
@@ -68,23 +72,23 @@ def upload(rows: DataFrame, target: Target, *, url: str) -> tuple[list[Receipt],
         lacking = re.search(r"ModuleNotFoundError: No module named '(.+?)'", str(error))
         if lacking is not None:
             raise ConfigurationError(
-                f"The rows for {url} are uploaded by Spark's Python workers, and their Python lacks {lacking[1]}.",
+                f"Spark's Python workers upload the rows for {url}, and their Python lacks {lacking[1]}.",
                 hint="Install it on every executor, set PYSPARK_PYTHON to a Python there that has it, or give Spark an "
-                "environment that does (spark.archives, see docs/spark.md).",
+                "environment that has it (spark.archives, see docs/spark.md).",
             ) from error
         raise
     receipts = sorted(Receipt(**each.asDict()) for each in found)
     counted = fingerprint()
     if sum(each.rows for each in receipts) != counted.rows:
         raise SinkError(
-            f"{counted.rows} rows were to be uploaded to {url}, and {sum(each.rows for each in receipts)} were: "
-            "the epoch isn't committed."
+            f"{counted.rows} rows were to be uploaded to {url}, but {sum(each.rows for each in receipts)} were. "
+            "The epoch isn't committed."
         )
     return receipts, counted
 
 
 def partition_columns(schema: StructType, partition_by: Sequence[str], kind: Format) -> list[str]:
-    """Their names as the rows have them. Raises SchemaMismatch where the rows can't be written this way."""
+    """The partition columns' names as the rows have them. Raises SchemaMismatch if the rows can't be written so."""
     from pyspark.sql import types as T
 
     by_name = {field.name.lower(): field for field in schema}
@@ -93,7 +97,7 @@ def partition_columns(schema: StructType, partition_by: Sequence[str], kind: For
     rest = [field for field in schema if field not in parts]
     nested = (T.ArrayType, T.MapType, T.StructType, T.BinaryType, T.NullType)
     faults += [
-        f"column {field.name} is {field.dataType.simpleString()}, which isn't a partition's name"
+        f"column {field.name} is {field.dataType.simpleString()}, which can't name a partition"
         for field in parts
         if isinstance(field.dataType, nested) or type(field.dataType).__name__ == "VariantType"
     ]
@@ -101,14 +105,14 @@ def partition_columns(schema: StructType, partition_by: Sequence[str], kind: For
         faults.append("all columns are in partition_by, so none is left for the objects")
     if kind == "parquet":
         faults += [
-            f"column {field.name} is {field.dataType.simpleString()}, which Parquet readers wouldn't give back"
+            f"column {field.name} is {field.dataType.simpleString()}, which Parquet can't store faithfully"
             for field in rest
             if _without_parquet(field.dataType)
         ]
     if faults:
         raise SchemaMismatch(
             "The rows can't be written as objects: " + "; ".join(faults) + ".",
-            hint="Change partition_by, or cast the column (to STRING, say) in the pipeline's transform.",
+            hint="Change partition_by, or cast the column (for example to STRING) in the pipeline's transform.",
         )
     return [field.name for field in parts]
 

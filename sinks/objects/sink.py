@@ -1,26 +1,26 @@
-"""The sink: multipart uploads that are complete but for the last request, and a manifest that says what counts.
+"""The S3 sink: multipart uploads that only need to be completed, and a manifest that says which objects count.
 
-S3 shows nothing of a multipart upload before it is completed, and completing needs no rows: that is what is prepared.
-The manifest of an epoch names its objects and is its position, so who reads by manifests sees an epoch whole or not at
-all. Who lists the prefix sees an epoch's objects one after the other in the moments of its commit, never others, never
-one twice: for a consistent view use ``objects(epoch)``.
+S3 shows nothing of a multipart upload before it is completed, and completing it needs no rows. So ``prepare`` uploads,
+and ``commit`` completes. The manifest of an epoch lists its objects and is the sink's position, so a reader of the
+manifests sees an epoch completely or not at all. A reader that lists the prefix sees the objects of an epoch appear one
+by one during its commit, but never a wrong object, and never one twice. For a consistent view use ``objects(epoch)``.
 
 What a crash leaves, step by step:
 
 ====================================  ==================================================================================
-prepare: uploads                      before or during: uploads without a receipt; no reader sees them, ``abort`` finds
-                                      them by their keys. So with a create whose answer was lost
-prepare: receipts                     after: the same, and the receipts' object. Without its key in the coordinator's
-                                      log no commit will ever ask for it
-commit: completing the uploads        before the first: nothing. Among them: some objects are visible, none counts.
-                                      Whoever commits next completes the rest: an upload that is gone whose object is
-                                      there, ours and whole is a completed one
-commit: manifest, put only if absent  before: all objects visible, none counts, and the next commit only puts the
-                                      manifest. After: the epoch is committed; a commit again finds it and says so
+prepare: uploads                      before or during: uploads without a receipt. No reader sees them, and ``abort``
+                                      finds them by their keys, also when the answer to a create request was lost
+prepare: receipts                     after: the same, and the receipts' object. Its key isn't in the coordinator log,
+                                      so no commit will ask for it
+commit: completing the uploads        before the first: nothing. During: some objects are visible, none counts. The next
+                                      commit completes the rest. An upload that is gone counts as completed if its
+                                      object exists, is ours and has its full size
+commit: manifest, put only if absent  before: all objects are visible, none counts, and the next commit only puts the
+                                      manifest. After: the epoch is committed, and another commit reports that
 abort: uploads                        before or during: the next abort finds the rest
-abort: objects of an epoch that was   (completed for a commit that could not be finished, and prepared again since)
-then committed from other ones        deleted only when the epoch's manifest names others, so no commit can want them
-abort: receipts                       last, so that what they lead to is never forgotten
+abort: objects of an epoch that was   (completed for a commit that didn't finish, and prepared again since)
+then committed from other ones        deleted only when the epoch's manifest lists others, so that no commit needs them
+abort: receipts                       last, so that the uploads they refer to are never forgotten
 ====================================  ==================================================================================
 """
 
@@ -58,7 +58,11 @@ _AT_ONCE = 8
 
 
 class S3Objects:
-    """One pipeline's objects under ``url``, which other pipelines may share."""
+    """The objects of one pipeline under ``url``. Other pipelines may share the URL.
+
+    ``max_object_bytes`` is the size in bytes at which an object is closed and the next one begins. Raises
+    ConfigurationError for a wrong URL, size or list of partition columns.
+    """
 
     def __init__(
         self,
@@ -72,7 +76,7 @@ class S3Objects:
         max_object_bytes: int = 128 * 1024 * 1024,
     ) -> None:
         if max_object_bytes < 1:
-            raise ConfigurationError("max_object_bytes is the size at which an object is closed: at least 1.")
+            raise ConfigurationError("max_object_bytes, the size at which an object is closed, must be at least 1.")
         if len({name.lower() for name in partition_by}) < len(partition_by):
             raise ConfigurationError("partition_by names a column twice.")
         self.spark = spark
@@ -90,22 +94,24 @@ class S3Objects:
 
     @property
     def name(self) -> str:
+        """The sink's name in the coordinator log: its URL."""
         return self._name
 
     def url(self, key: str) -> str:
+        """The URL of an object."""
         return f"s3://{self._bucket.name}/{key}"
 
     def position(self) -> Position | None:
-        """The last manifest's: two requests and a read where this process has seen it before, else few more."""
+        """The position in the last manifest. Takes three requests if this process has read it before, else few more."""
         manifest = self._last()
         return manifest.position if manifest else None
 
     def objects(self, epoch: int) -> list[dict[str, Any]]:
-        """``key``, ``rows``, ``bytes`` and ``sha256`` of all that counts up to this epoch: the same at any time."""
+        """``key``, ``rows``, ``bytes`` and ``sha256`` of all objects of the epochs up to ``epoch``. Never changes."""
         return [dict(each) for manifest in self._manifests.up_to(epoch) for each in manifest.objects]
 
     def prepare(self, epoch: Epoch, rows: DataFrame) -> Prepared:
-        """Raises SchemaMismatch, UnsafeStore, and ConfigurationError or StoreUnreachable where S3 says no."""
+        """Upload the rows. Raises SchemaMismatch, UnsafeStore, ConfigurationError or StoreUnreachable."""
         call = uuid.uuid4().hex[:8]
         mark = {"pipeline": self._pipeline, "epoch": epoch.number, "attempt": epoch.attempt, "prepare": call}
         target = Target(
@@ -123,17 +129,17 @@ class S3Objects:
         body = Receipts(epoch.number, epoch.attempt, uploads).to_json()
         self._bucket.put(key, body)
         if not self._safe:
-            # The fence rests on it, and a store that ignores the condition doesn't say so.
+            # The fence needs conditional writes, and a store that ignores the condition doesn't report it.
             if self._bucket.put_new(key, body):
                 raise unsafe(self._name)
             self._safe = True
         return Prepared(found.rows, found.checksum, {"prepared": key})
 
     def commit(self, epoch: Epoch, prepared: Prepared) -> Committed:
-        """1. look at the last manifest, 2. complete the uploads, 3. put the manifest unless there is one.
+        """Commit the epoch: 1. read the last manifest, 2. complete the uploads, 3. put the manifest if absent.
 
-        The manifest comes last: it must not name an object that isn't there. Between 1 and 3 another process may do
-        the same for the same epoch, and only the put decides which of them has done it.
+        The manifest comes last, because it must not list an object that doesn't exist. Between 1 and 3 another process
+        may commit the same epoch. The conditional put alone decides which of them has committed it.
         """
         there = self._standing(epoch)
         if there is not None:
@@ -144,7 +150,7 @@ class S3Objects:
             with ThreadPoolExecutor(_AT_ONCE) as pool:
                 list(pool.map(self._complete, uploads))
         except PreparedLost:
-            # Or another process was faster, and has cleaned up too.
+            # Another process may have committed the epoch and cleaned up.
             there = self._standing(epoch)
             if there is not None:
                 return there
@@ -162,6 +168,7 @@ class S3Objects:
         return self._put(manifest, epoch)
 
     def abort(self, before: int) -> None:
+        """Abort uploads and remove receipts of all attempts below ``before``."""
         receipts = self._receipts_of(before)
         for key, each in self._uploads_of(before):
             self._bucket.abort_upload(key, each)
@@ -169,7 +176,7 @@ class S3Objects:
             self._forget(key)
 
     def prepared(self, before: int) -> list[str]:
-        """Uploads that were begun under lower attempts, and receipts of such."""
+        """The URLs of unfinished uploads, and of receipts, of all attempts below ``before``."""
         keys = [*(key for key, _ in self._uploads_of(before)), *self._receipts_of(before)]
         return [self.url(key) for key in keys]
 
@@ -191,15 +198,15 @@ class S3Objects:
             return None
         last = self._manifests.read(number)
         if last is None:
-            # To go on as if there were none would begin anew.
+            # Without an error the pipeline would start from the beginning.
             raise SinkError(
-                f"{self._name} lists the manifest of epoch {number}, and doesn't have it.",
-                hint="Something deletes manifests: under _lakelock/ nothing but Lakelock may.",
+                f"{self._name} lists the manifest of epoch {number}, but it can't be read.",
+                hint="Something deletes manifests. Only Lakelock may write under _lakelock/.",
             )
         return last
 
     def _standing(self, epoch: Epoch) -> Committed | None:
-        """The epoch, where it is committed already; None where it can be. Raises Fenced, PositionMismatch."""
+        """The commit if the epoch is committed already, None if it can be. Raises Fenced or PositionMismatch."""
         last = self._last()
         if last is not None and last.epoch >= epoch.number:
             there = last if last.epoch == epoch.number else self._manifests.read(epoch.number)
@@ -218,34 +225,35 @@ class S3Objects:
             raise PositionMismatch(
                 f"Epoch {epoch.number} can't be committed to {self._name}: expected {describe(epoch.expected)}, "
                 f"found {describe(found)}.",
-                hint="Something else writes manifests there, or they were restored: start the pipeline again.",
+                hint="Something else has written or restored manifests there: start the pipeline again.",
             )
         return None
 
     def _receipts(self, key: str) -> Receipts:
         body = self._bucket.get(key)
         if body is None:
-            raise PreparedLost(f"What was prepared for {self._name} is gone: there is no {key}.")
+            raise PreparedLost(f"The rows prepared for {self._name} are gone: {key} doesn't exist.")
         return Receipts.from_json(body, key=key)
 
     def _complete(self, receipt: Receipt) -> None:
-        """By whichever process, however often. Raises PreparedLost, StoreUnreachable."""
+        """Complete an upload. Any process may do so, any number of times. Raises PreparedLost or StoreUnreachable."""
         try:
             self._bucket.complete(receipt.key, receipt.upload, receipt.etags)
         except UploadLost:
             if not self._holds(receipt):
                 raise PreparedLost(
-                    f"What was prepared for {self._name} is gone: S3 has no upload for {receipt.key}, nor the object.",
-                    hint="Was it thrown away by a lifecycle rule? Let AbortIncompleteMultipartUpload wait longer than "
-                    "the pipeline may stand still.",
+                    f"The rows prepared for {self._name} are gone: S3 has neither an upload for {receipt.key} nor the "
+                    "object.",
+                    hint="A lifecycle rule may have removed it. Let AbortIncompleteMultipartUpload wait longer than "
+                    "the pipeline may be stopped.",
                 ) from None
         except StoreUnreachable:
-            # Only the answer may have been lost.
+            # The upload may be complete, and only the answer lost.
             if not self._holds(receipt):
                 raise
 
     def _holds(self, receipt: Receipt) -> bool:
-        """Whether the object is there, ours and whole: a key is never made twice, and its parts had their MD5."""
+        """Whether the object exists, is ours and has its full size. Keys are unique, and each part had its MD5."""
         found = self._bucket.head(receipt.key)
         if found is None:
             return False
@@ -265,8 +273,8 @@ class S3Objects:
             there, unanswered = None, error
         if there is None:
             raise CommitUnknown(
-                f"Whether epoch {epoch.number} is committed to {self._name} is not known"
-                + (f": {unanswered.message}" if unanswered else ": its manifest was refused, and there is none."),
+                f"It is unknown whether epoch {epoch.number} is committed to {self._name}"
+                + (f": {unanswered.message}" if unanswered else ": its manifest was refused, but doesn't exist."),
                 hint=unanswered.hint if unanswered else "",
             ) from unanswered
         return there
@@ -276,20 +284,20 @@ class S3Objects:
         return Committed(manifest.position, rows=rows, already=already, reads=reads)
 
     def _forget(self, key: str) -> None:
-        """Receipts of an attempt that is over, with what they lead to, unless the epoch was committed from them."""
+        """Remove the receipts of a finished attempt, and their uploads unless the epoch was committed from them."""
         body = self._bucket.get(key)
         if body is None:
             return
         receipts = Receipts.from_json(body, key=key)
         manifest = self._manifests.read(receipts.epoch)
         if manifest is None or manifest.prepared != key:
-            for each in receipts.uploads:  # of stores that don't list them
+            for each in receipts.uploads:  # for stores that don't list uploads
                 self._bucket.abort_upload(each.key, each.upload)
             named = {each["key"] for each in manifest.objects} if manifest else set()
             left = [each.key for each in receipts.uploads if each.key not in named]
             if manifest is not None:
                 self._bucket.delete(left)
             elif any(self._bucket.head(each) for each in left):
-                # A commit was begun. Nothing is deleted while its manifest could still be put.
+                # A commit has begun. Nothing is deleted while its manifest could still be put.
                 return
         self._bucket.delete([key])

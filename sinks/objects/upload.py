@@ -1,7 +1,7 @@
-"""On an executor: Arrow batches in, objects of which all parts are uploaded out. Completing them is the commit's.
+"""Runs on an executor: turns Arrow batches into objects whose parts are all uploaded. The commit completes them.
 
-Memory is bounded by a row group, and by four parts of an upload: one that fills up, two on their way, one in between.
-Not one of Spark's modules is needed here.
+Memory is limited to a row group and four parts of an upload: one that is being filled, two in flight, one in between.
+This module needs none of Spark's.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Format = Literal["parquet", "json_lines"]
 METADATA = "lakelock"
-"""``x-amz-meta-lakelock``: JSON that says which pipeline, epoch and attempt an object was made for."""
+"""``x-amz-meta-lakelock``: JSON that says which pipeline, epoch and attempt made an object."""
 _PART = 8 * 1024 * 1024
 _MOST_PARTS = 10_000
 _ROW_GROUP = 32 * 1024 * 1024
@@ -31,7 +31,7 @@ _LINES = 1024
 
 
 class Receipt(NamedTuple):
-    """Of one object: what completes it, and what is in it."""
+    """What is needed to complete one object, and what the object contains."""
 
     key: str
     upload: str
@@ -43,7 +43,7 @@ class Receipt(NamedTuple):
 
 @dataclass(frozen=True)
 class Target:
-    """Where the rows of one prepare call go; sent to the executors."""
+    """Where and how the rows of one prepare call are stored. Sent to the executors."""
 
     bucket: str
     root: str
@@ -53,26 +53,28 @@ class Target:
     partition_by: tuple[str, ...]
     options: S3Options
     max_object_bytes: int
-    """An object is closed as soon as it is this large."""
+    """The size in bytes at which an object is closed."""
 
     @property
     def part_bytes(self) -> int:
-        # Twice: what is written at once may carry an object past its limit.
+        """The size of a part in bytes, large enough for S3's limit on the number of parts."""
+        # Twice, because one write may take an object beyond its limit.
         return max(_PART, 2 * self.max_object_bytes // _MOST_PARTS)
 
     def key(self, at: str, task: int, number: int) -> str:
-        """``task`` is of one attempt of a task, so no retry or speculation gives a key twice."""
+        """The key of an object. ``task`` is the ID of a task attempt, so a retry never makes the same key."""
         suffix = {"parquet": "parquet", "json_lines": "jsonl"}[self.format]
         return f"{self.root}{at}{self.stem}-{task:06d}-{number:05d}.{suffix}"
 
     def parameters(self) -> dict[str, Any]:
+        """The parameters of the request that creates the upload."""
         kind = {"parquet": "application/vnd.apache.parquet", "json_lines": "application/x-ndjson"}[self.format]
         stored = {"StorageClass": self.options.storage_class} if self.options.storage_class else {}
         return {"ContentType": kind, "Metadata": {METADATA: self.mark}, **stored, **self.options.encryption()}
 
 
 class Upload:
-    """A file to write to, whose bytes go into the parts of a multipart upload. Nobody sees it before it's completed."""
+    """A file-like object that writes into a multipart upload. Nobody sees the data before the upload is completed."""
 
     def __init__(
         self, s3: Any, bucket: str, key: str, parameters: Mapping[str, Any], *, part_bytes: int = _PART
@@ -90,6 +92,7 @@ class Upload:
         self._pool = ThreadPoolExecutor(2)
 
     def write(self, data: Any) -> int:
+        """Add bytes. Raises the error of a part that failed earlier."""
         count = memoryview(data).nbytes
         self._sha256.update(data)
         self._buffer += data
@@ -99,13 +102,14 @@ class Upload:
         return count
 
     def flush(self) -> None:
-        """Nothing: a part but for the last has its smallest size."""
+        """Does nothing, because all parts except the last need S3's smallest size."""
 
     def close(self) -> None:
+        """Mark the file as closed."""
         self.closed = True
 
     def receipt(self, rows: int) -> Receipt:
-        """Once all parts have arrived."""
+        """Send the last part, wait for all parts, and return the receipt."""
         if self._buffer or not self._parts:
             self._send(len(self._buffer))
         etags = [part.result() for part in self._parts]
@@ -113,16 +117,16 @@ class Upload:
         return Receipt(self.key, self._id, etags, rows, self.bytes, self._sha256.hexdigest())
 
     def abort(self) -> None:
-        """For a task that fails. Best effort: what stays is found by its key."""
+        """Abort the upload of a failed task. If that fails too, ``abort`` of the sink finds the upload by its key."""
         self._pool.shutdown(cancel_futures=True)
         try:
             self._s3.abort_multipart_upload(**self._at, UploadId=self._id)
-        except Exception:  # the failure that led here is the one to tell
+        except Exception:  # the error of the task is the one to report
             return
 
     def _send(self, count: int) -> None:
         if len(self._parts) > 1:
-            self._parts[-2].result()  # two on their way, no more; and a failure shows before the end
+            self._parts[-2].result()  # at most two in flight, and a failure is raised early
         body = bytes(self._buffer[:count])
         del self._buffer[:count]
         self._parts.append(self._pool.submit(self._send_part, len(self._parts) + 1, body))
@@ -134,7 +138,7 @@ class Upload:
 
 
 class _ParquetRows:
-    """Row groups of many batches: with one for each they'd be too small to read well."""
+    """Collects batches into row groups. A row group per batch would be too small to read well."""
 
     def __init__(self, file: Upload, schema: Schema, group_bytes: int) -> None:
         import pyarrow.parquet as pq
@@ -164,7 +168,7 @@ class _ParquetRows:
 
 
 class _Lines:
-    """The rows are JSON already."""
+    """Writes lines of JSON."""
 
     def __init__(self, file: Upload) -> None:
         self._file = file
@@ -173,11 +177,11 @@ class _Lines:
         self._file.write("".join(f"{line}\n" for line in lines.to_pylist()).encode())
 
     def close(self) -> None:
-        """Nothing is held back."""
+        """Does nothing, because every line is written at once."""
 
 
 class _Object:
-    """The one that a task is writing."""
+    """The object that a task is writing."""
 
     def __init__(self, at: str, upload: Upload, content: _ParquetRows | _Lines) -> None:
         self.at = at
@@ -195,9 +199,10 @@ class _Object:
 
 
 def uploaded(batches: Iterable[RecordBatch], target: Target, *, task: int, s3: Any) -> Iterator[Receipt]:
-    """One task's rows. First column: the row, as a struct or as JSON; second: its partition values, as a JSON list.
+    """Upload one task's rows and yield a receipt per object.
 
-    Neighbours of one partition share an object, so rows sorted by it make the fewest; any order is right.
+    The first column of a batch is the row, as a struct or as JSON. The second contains its partition values as a JSON
+    list. Consecutive rows of one partition share an object, so sorted rows make the fewest objects. Any order is right.
     """
     current: _Object | None = None
     number = 0
@@ -230,7 +235,7 @@ def _content(file: Upload, rows: Any, target: Target) -> _ParquetRows | _Lines:
 
 
 def _runs(batch: RecordBatch, target: Target) -> Iterator[tuple[str, Any]]:
-    """(folder, rows) of neighbours in one partition; of lines never so many that an object would grow far too large."""
+    """(folder, rows) for consecutive rows of one partition. Lines come in small runs, so objects keep their size."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -253,12 +258,12 @@ def _runs(batch: RecordBatch, target: Target) -> Iterator[tuple[str, Any]]:
 
 @cache
 def _client(options: S3Options) -> Any:
-    """Made once in a worker, which runs many tasks: it takes longer than a small upload."""
+    """A client per worker process, which runs many tasks: making one takes longer than a small upload."""
     return client(options)
 
 
 def on_executor(target: Target) -> Callable[[Iterable[RecordBatch]], Iterable[RecordBatch]]:
-    """What ``mapInArrow`` runs in each task. S3's errors reach the driver as text that it can tell apart."""
+    """The function for ``mapInArrow``. It sends S3's errors to the driver as text that the driver can parse."""
 
     def run(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
         import pyarrow as pa

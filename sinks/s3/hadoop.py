@@ -1,4 +1,4 @@
-"""What the driver has to know of Spark's S3A: which store it talks to, and whether two writers are safe there."""
+"""What the driver must know of Spark's S3A: which store a bucket is in, and whether two writers are safe there."""
 
 from __future__ import annotations
 
@@ -16,19 +16,21 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOG_STORES = ("lakelock.ConditionalLogStore", "io.delta.storage.S3DynamoDBLogStore")
-"""Classes that make a commit only where none is: ours asks the store, Delta's asks a table of DynamoDB."""
+"""Log stores that create a commit only if there is none: ours asks the object store, Delta's a DynamoDB table."""
 
 log = logging.getLogger("lakelock.s3")
 
 
 class Place(NamedTuple):
+    """A bucket and a key in it."""
+
     bucket: str
     key: str
-    """Without slashes at its ends."""
+    """Without slashes at the start and the end."""
 
 
 def place(url: str) -> Place | None:
-    """Of an s3:// or s3a:// URL; None for every other. Paths are taken as they are written: Hadoop knows no escapes."""
+    """The place of an s3:// or s3a:// URL, or None for any other URL. Hadoop has no escapes, so none are resolved."""
     scheme, _, rest = url.partition("://")
     if scheme not in ("s3", "s3a"):
         return None
@@ -37,12 +39,12 @@ def place(url: str) -> Place | None:
 
 
 def client(spark: SparkSession, bucket: str) -> Any:
-    """A boto3 client for the store that S3A finds this bucket in, with the same keys.
+    """A boto3 client for the same store, with the same keys, that S3A uses for this bucket.
 
-    From the session's ``fs.s3a.*`` settings (``spark.hadoop.fs.s3a.*`` at its start); what isn't given there, boto3
-    finds as it always does. Settings that only Hadoop's own files hold (core-site.xml, a credential store) aren't seen.
+    Takes the session's ``fs.s3a.*`` settings (``spark.hadoop.fs.s3a.*`` at its start). boto3 finds whatever they don't
+    give. Settings that are only in Hadoop's own files (core-site.xml, a credential store) aren't used.
 
-    Raises ConfigurationError where boto3 isn't installed.
+    Raises ConfigurationError if boto3 isn't installed.
     """
     try:
         import boto3
@@ -63,7 +65,7 @@ def client(spark: SparkSession, bucket: str) -> Any:
     config = Config(
         s3={"addressing_style": "path" if path_style else "auto"},
         retries={"mode": "standard", "total_max_attempts": 10},
-        # Stores that aren't Amazon's often don't know the newer checksums.
+        # Stores other than Amazon's often don't support the newer checksums.
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
     )
@@ -79,7 +81,7 @@ def client(spark: SparkSession, bucket: str) -> Any:
 
 
 def folders(spark: SparkSession, at: Place) -> list[str]:
-    """Names of the folders in this place."""
+    """The names of the folders in this place, sorted."""
     prefix = f"{at.key}/" if at.key else ""
     pages = client(spark, at.bucket).get_paginator("list_objects_v2")
     found = pages.paginate(Bucket=at.bucket, Prefix=prefix, Delimiter="/")
@@ -88,12 +90,15 @@ def folders(spark: SparkSession, at: Place) -> list[str]:
 
 
 def remove(spark: SparkSession, at: Place) -> None:
-    """The folder with all that is in it, and S3A's marker of it. Whoever looks sees parts of it go."""
+    """Delete the folder with everything in it, and S3A's marker of it. The deletion isn't atomic.
+
+    Raises ValueError for a whole bucket, SinkError if objects can't be deleted.
+    """
     if not at.key:
         raise ValueError(f"s3a://{at.bucket} is a whole bucket: not removed")
     s3 = client(spark, at.bucket)
     for page in s3.get_paginator("list_objects_v2").paginate(Bucket=at.bucket, Prefix=f"{at.key}/"):
-        keys = [{"Key": each["Key"]} for each in page.get("Contents", ())]  # a page and a deletion: 1000 keys each
+        keys = [{"Key": each["Key"]} for each in page.get("Contents", ())]  # at most 1000, as delete_objects takes
         if keys:
             failed = s3.delete_objects(Bucket=at.bucket, Delete={"Objects": keys, "Quiet": True}).get("Errors")
             if failed:
@@ -102,47 +107,47 @@ def remove(spark: SparkSession, at: Place) -> None:
 
 
 def require_conditional_writes(spark: SparkSession, url: str) -> None:
-    """Find out whether of two writers that make the same commit of the table at ``url`` one is refused.
+    """Check that one of two writers that make the same commit of the table at ``url`` is refused.
 
-    Two things are needed: a log store that asks for it, and an object store that does as it is asked (``If-None-Match:
-    *`` on a PUT). The second is tried with an object under ``<url>/_lakelock/``, which is removed again. Tables that
-    aren't on S3 pass: their file systems refuse by themselves.
+    This needs a log store that writes conditionally, and an object store that supports it (``If-None-Match: *`` on a
+    PUT). The second is tested with an object under ``<url>/_lakelock/``, which is deleted again. Tables that aren't on
+    S3 pass, because their file systems refuse by themselves.
 
-    Raises UnsafeStore, or SinkError where the object store can't be asked.
+    Raises UnsafeStore, or SinkError when the object store can't be tested.
     """
     at = place(url)
-    # Databricks has a commit service of its own between its clusters.
+    # On Databricks a commit service coordinates the clusters.
     if at is None or "DATABRICKS_RUNTIME_VERSION" in os.environ:
         return
     scheme = urlsplit(url).scheme
     log_store = _conf(spark, f"spark.delta.logStore.{scheme}.impl") or _conf(spark, "spark.delta.logStore.class")
     if log_store not in LOG_STORES:
         raise UnsafeStore(
-            f"{url}: this Spark session writes Delta's commits on {scheme}:// without asking the store to refuse a "
-            f"second one ({log_store or 'S3SingleDriverLogStore, the default'}): of two runs, one could replace the "
-            "other's commit, with its rows and its position.",
+            f"{url}: this Spark session writes Delta's commits to {scheme}:// without conditional writes "
+            f"({log_store or 'S3SingleDriverLogStore, the default'}). One of two runs could overwrite the other's "
+            "commit, with its rows and its position.",
             hint=f"Start the session with spark.delta.logStore.{scheme}.impl={LOG_STORES[0]} and, in spark.jars, "
             f"connector/jars/lakelock-s3.jar of the lakelock package (Hadoop 3.4.2 or later), or with "
-            f"{LOG_STORES[1]}. Without an active session Lakelock starts one that is set so.",
+            f"{LOG_STORES[1]}. If no session is active, Lakelock starts one with these settings.",
         )
     if log_store == LOG_STORES[1]:
         return
     hadoop = _hadoop(spark)
     if hadoop is not None and tuple(map(int, re.findall(r"\d+", hadoop)[:3])) < (3, 4, 2):
         raise UnsafeStore(
-            f"{url}: this Spark has Hadoop {hadoop}, and S3A has conditional writes from 3.4.2 on.",
-            hint=f"Spark 4.1 has that Hadoop; or keep commits apart with DynamoDB: {LOG_STORES[1]}.",
+            f"{url}: this Spark has Hadoop {hadoop}, and S3A supports conditional writes only from 3.4.2 on.",
+            hint=f"Use Spark 4.1, which has that Hadoop, or coordinate commits with DynamoDB: {LOG_STORES[1]}.",
         )
     if (_setting(spark, at.bucket, "create.conditional.enabled") or "true").lower() == "false":
         raise UnsafeStore(
-            f"{url}: fs.s3a.create.conditional.enabled is false: no write can be made to fail where another was first.",
-            hint=f"Leave that setting out; or keep commits apart with DynamoDB: {LOG_STORES[1]}.",
+            f"{url}: fs.s3a.create.conditional.enabled is false, which turns conditional writes off.",
+            hint=f"Remove that setting, or coordinate commits with DynamoDB: {LOG_STORES[1]}.",
         )
     _try(spark, at, url)
 
 
 def _hadoop(spark: SparkSession) -> str | None:
-    """Its version, for an error before the first commit; None where Spark doesn't tell: the log store refuses, too."""
+    """Hadoop's version, for an error before the first commit. None if Spark doesn't tell: the log store checks too."""
     from pyspark.errors import PySparkException
 
     try:
@@ -159,7 +164,7 @@ def _try(spark: SparkSession, at: Place, url: str) -> None:
     probe = {"Bucket": at.bucket, "Key": f"{at.key}/_lakelock/probe-{uuid.uuid4()}".lstrip("/")}
     try:
         try:
-            # A first try whose answer was lost has made the object: then the retry, refused, says all there is to know.
+            # The first attempt creates the object, even if its answer is lost. The second must be refused.
             refused = any(_refused(s3, probe) for _ in range(2))
         finally:
             _delete(s3, probe)
@@ -169,24 +174,24 @@ def _try(spark: SparkSession, at: Place, url: str) -> None:
         said = f"{url}: the store answers a conditional write with {known.get('Code')}: {known.get('Message')}"
         if status in (400, 501):
             raise UnsafeStore(
-                f"{said}. Without it, two runs could replace one another's commits.", hint=_WAYS
+                f"{said}. Without conditional writes, two runs could overwrite each other's commits.", hint=_WAYS
             ) from None
-        raise SinkError(said, hint="The driver needs the right to put and delete objects there.") from None
+        raise SinkError(said, hint="The driver needs permission to put and delete objects there.") from None
     except BotoCoreError as error:
         raise SinkError(
-            f"{url}: the store can't be asked whether it refuses a second writer: {error}",
-            hint="boto3 uses the session's fs.s3a.* settings, else its own: environment, profile, instance role.",
+            f"{url}: conditional writes of the store can't be tested: {error}",
+            hint="boto3 uses the session's fs.s3a.* settings, or else its own: environment, profile, instance role.",
         ) from None
     if not refused:
         raise UnsafeStore(
-            f"{url}: the store took a second write with `If-None-Match: *` of an object that was there: two runs "
-            "could replace one another's commits.",
+            f"{url}: the store accepted a second write with `If-None-Match: *` of an existing object. Two runs could "
+            "overwrite each other's commits.",
             hint=_WAYS,
         )
 
 
 _WAYS = (
-    "Use a store with conditional writes (Amazon S3, a recent MinIO ...), or keep commits apart with "
+    "Use a store with conditional writes (Amazon S3, a recent MinIO ...), or coordinate commits with "
     f"DynamoDB: {LOG_STORES[1]}."
 )
 
@@ -209,11 +214,11 @@ def _delete(s3: Any, probe: dict[str, str]) -> None:
     try:
         s3.delete_object(**probe)
     except (BotoCoreError, ClientError) as error:
-        log.warning("s3://%s/%s may be left, and can be deleted: %s", probe["Bucket"], probe["Key"], error)
+        log.warning("s3://%s/%s may remain. You can delete it: %s", probe["Bucket"], probe["Key"], error)
 
 
 def _setting(spark: SparkSession, bucket: str, name: str) -> str | None:
-    """As S3A reads it: a bucket's own setting before the general one, a session's own before that of its start."""
+    """The setting as S3A reads it: a bucket's before the general one, the session's own before that of its start."""
     return next(_settings(spark, bucket, name), None)
 
 

@@ -1,1 +1,1 @@
-"""What Spark lacks: safe SQL text, errors raised by rows, staging, checksums, changes of a schema."""
+"""What Spark lacks: safe SQL text, errors raised by rows, staging, checksums and schema changes."""

@@ -1,7 +1,7 @@
-"""Rows that several queries use, computed once; and what Delta does with the rows that it merges.
+"""Caches rows that several queries use, and sets how Delta caches the source of a MERGE.
 
-A MERGE reads its source twice, so by default Delta puts the source aside first. Told not to, it refuses a source that
-Spark keeps: DELTA_MERGE_SOURCE_CACHED_DURING_EXECUTION. So a session does one or the other, never both.
+A MERGE reads its source twice, so by default Delta materializes the source first. With that turned off, Delta refuses a
+source that Spark caches: DELTA_MERGE_SOURCE_CACHED_DURING_EXECUTION. So a session does one of the two, never both.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ _PUT_ASIDE = "spark.databricks.delta.merge.materializeSource"
 
 
 def merging(spark: SparkSession, *, staged: bool) -> None:
-    """Before the session's first MERGE. ``staged``: what it merges are files that stay as they are, which Delta needn't
-    put aside once more. Else it has to, whatever the user's settings say: records read twice may differ."""
+    """Set how the session's MERGEs read their source. Call it before the first MERGE.
+
+    With ``staged`` the source consists of files that don't change, and Delta needn't materialize it. Otherwise Delta
+    must, whatever the user's settings are, because records that are read twice may differ.
+    """
     from pyspark.errors import PySparkException
 
-    with suppress(PySparkException):  # where it may not be set, as on a serverless cluster
+    with suppress(PySparkException):  # a serverless cluster refuses the setting
         if staged:
             spark.conf.set(_PUT_ASIDE, "none")
         elif _read_twice(spark):
@@ -30,8 +33,10 @@ def merging(spark: SparkSession, *, staged: bool) -> None:
 
 @contextmanager
 def kept(rows: DataFrame) -> Iterator[DataFrame]:
-    """Kept by Spark until the end of the block. Where the platform can't (serverless), or the rows are staged, each
-    query reads them again."""
+    """Cache the rows until the end of the block.
+
+    Where the platform can't cache (serverless), or the rows are staged, each query reads them again.
+    """
     from pyspark.errors import PySparkException
 
     if _read_twice(rows.sparkSession):

@@ -1,4 +1,4 @@
-"""How many rows went through a query, and a checksum of them: found in the query itself, without a job of its own."""
+"""Counts the rows of a query and computes their checksum, within the query itself and without an extra job."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ if TYPE_CHECKING:
 
 
 class Fingerprint(NamedTuple):
+    """The number of rows, and their checksum."""
+
     rows: int
     checksum: str
-    """The sum of the rows' hashes: the same for the same rows, in any order and any files."""
+    """The sum of the rows' hashes. It depends neither on the order of the rows nor on their files."""
 
 
 def fingerprinted(rows: DataFrame) -> tuple[DataFrame, Callable[[], Fingerprint]]:
-    """The rows, and a function that gives their fingerprint once a query over them has ended.
+    """The rows, and a function that returns their fingerprint after a query over them has run.
 
-    To be put right before the write: rows that pass a shuffle afterwards may be counted again when a task is retried.
+    Use the rows directly in the write. If they pass a shuffle first, a retried task may count rows again.
     """
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
@@ -42,7 +44,7 @@ def fingerprinted(rows: DataFrame) -> tuple[DataFrame, Callable[[], Fingerprint]
 
 
 def _comparable(column: str, kind: DataType) -> str:
-    """SQL of something that can be hashed, and that is the same for equal values: maps have no order."""
+    """SQL of a value that can be hashed and is the same for equal values. Maps have no order, so they are sorted."""
     if kind.typeName() == "map":
         return f"to_json(array_sort(map_entries({column})))"
     return f"to_json({column})" if _holds(kind, "map") or kind.typeName() == "variant" else column

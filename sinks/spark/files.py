@@ -1,4 +1,4 @@
-"""Folders of files, where Spark reads and writes them: listed and removed, which Spark has no public call for."""
+"""Lists and removes folders where Spark reads and writes. Spark has no public call for it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Result = TypeVar("Result")
 
 
 def folders(spark: SparkSession, parent: str) -> list[str]:
-    """Names of the folders in ``parent``; none where it isn't there, or where its kind of store can't be listed."""
+    """The names of the folders in ``parent``. Empty if it doesn't exist, or its kind of store can't be listed."""
     at = s3a.place(parent)
     if at is not None:
         return s3a.folders(spark, at)
@@ -29,7 +29,7 @@ def folders(spark: SparkSession, parent: str) -> list[str]:
 
 
 def remove(spark: SparkSession, folder: str) -> None:
-    """With all that is in it. What isn't there is fine."""
+    """Remove the folder with everything in it, if it exists."""
     at = s3a.place(folder)
     if at is not None:
         s3a.remove(spark, at)
@@ -47,8 +47,10 @@ def _local(folder: str) -> Path | None:
 
 
 def if_there(read: Callable[[], Result]) -> Result | None:
-    """What ``read`` gives; None where Spark finds no file at its path. It has to ask for something: through Spark
-    Connect to load a DataFrame asks for nothing yet."""
+    """The result of ``read``. None if Spark finds no file at its path.
+
+    ``read`` must run a query: with Spark Connect, loading a DataFrame looks for no file yet.
+    """
     from pyspark.errors import AnalysisException
 
     try:
@@ -60,5 +62,5 @@ def if_there(read: Callable[[], Result]) -> Result | None:
 
 
 def no_glob(path: str) -> str:
-    """Spark's file readers take patterns: a folder's own brackets and stars must not be read as one."""
+    """Escape the path, because Spark's file readers take patterns and would expand brackets and stars."""
     return re.sub(r"([\\\[\]{}*?])", r"\\\1", path)

@@ -1,7 +1,7 @@
-"""Values that a column can't hold as they are, each as a condition that is true of them.
+"""Values that a column can't store faithfully, each as a SQL condition that is true of them.
 
-A column that rows are partitioned by isn't in the files: its value is text in the name of a folder. Delta and Spark
-read some names back as something else, without a word, and can't make a folder of others.
+The files don't contain the column that a table is partitioned by: its value is text in a folder's name. Delta and Spark
+silently read some names back as another value, and can't create folders for others.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED = r"[\\x01-\\x1F\\x7F\"#%\'*/:=?\\\\{\\[\\]^]"
-"""What Spark and Hive write as three characters, in a literal of SQL."""
+"""A SQL literal with the characters that Spark and Hive write as three characters."""
 _NAME_BYTES = 255
-"""Of a folder, by most file systems."""
+"""The longest folder name in bytes in most file systems."""
 _YEAR_1 = -62_135_596_800_000_000
-"""The first microsecond of the year 1 in UTC, the first that Delta reads back as it was."""
+"""The first microsecond of the year 1 in UTC. Delta doesn't read earlier times back as they were."""
 
 
 @dataclass(frozen=True)
 class Limit:
-    """``broken``: SQL over the rows that is true of those that don't fit; ``detail``: what is wrong with such a one."""
+    """``broken`` is SQL over the rows that is true of values beyond the limit. ``detail`` says what is wrong."""
 
     broken: str
     detail: str
 
 
 def of_partition(column: str, kind: DataType, *, folder: str | None = None) -> list[Limit]:
-    """``column``: that rows are partitioned by; ``folder``: what its folders are called; None: by its name."""
+    """The limits of a partition column. ``folder`` is its name in folders, by default the column's name."""
     from pyspark.sql.types import StringType, TimestampType
 
     value, its = identifier(column), f"its {column}"
@@ -53,11 +53,11 @@ def of_partition(column: str, kind: DataType, *, folder: str | None = None) -> l
     ]
 
 
-_BY = "and can't be told in a column that the rows are partitioned by"
+_BY = "and can't be stored in a column that the table is partitioned by"
 
 
 def of_length(column: str, written: str) -> list[Limit]:
-    """``written``: the type as the table has it, as ``varchar(3)``. Spark cuts off blanks that don't fit."""
+    """The limit of a column type such as ``varchar(3)``. Beyond it, Spark would cut off trailing blanks."""
     found = re.fullmatch(r"varchar\((\d+)\)", written)
     if found is None:
         return []

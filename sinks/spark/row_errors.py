@@ -1,6 +1,6 @@
-"""Errors that a query raises on the executors, with their data, and how they are read back on the driver.
+"""Errors that a query raises on the executors, with data of the row, and how the driver reads them.
 
-Checking rows inside the query that writes them costs no extra job, and the failed query commits nothing.
+Checking rows in the query that writes them needs no extra job, and a failed query commits nothing.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ _MARK = "LAKELOCK>"
 
 
 def problem(error: BaseException) -> str:
-    """What Spark says first: the rest is its plan, or a stack trace."""
+    """The first line of Spark's message. The rest is a plan or a stack trace."""
     return next(line for line in str(error).splitlines() if line.strip()).strip()
 
 
 def raise_sql(kind: str, **fields: str) -> str:
-    """SQL of an expression that fails the query with ``kind`` and the values of these SQL expressions."""
+    """SQL that fails the query with an error of this kind, and with the values of these SQL expressions."""
     pairs = ", ".join(f"{literal(name)}, {sql}" for name, sql in {"kind": literal(kind), **fields}.items())
     return f"raise_error(concat({literal(_MARK)}, to_json(named_struct({pairs}))))"
 
 
 def raise_text(kind: str, **fields: str) -> str:
-    """The message of an exception of Python's on an executor: the same, where the failure isn't Spark's own."""
+    """The message of a Python exception on an executor that ``raised`` can read."""
     return _MARK + json.dumps({"kind": kind, **fields})
 
 
 def raised(error: BaseException) -> Mapping[str, Any] | None:
-    """What one of these two put into this failure of a query; None where the failure is another one."""
+    """The kind and the fields that ``raise_sql`` or ``raise_text`` put into this failure. None for any other one."""
     text = str(error)
     start = text.find(_MARK)
     if start < 0:

@@ -1,4 +1,4 @@
-"""How the columns of a table and those of an epoch's rows differ, and what of that loses nothing."""
+"""Differences between the columns of a table and those of an epoch's rows, and which of them lose nothing."""
 
 from __future__ import annotations
 
@@ -18,19 +18,22 @@ _WHOLE = ("tinyint", "smallint", "int", "bigint")
 
 @dataclass
 class Differences:
-    """Of rows against a table, by the path of the column, as ``address.zip``. The order and the case of names are no
-    difference, and neither are columns of the table that the rows lack: they stay null."""
+    """The differences of rows from a table, by the path of the column, as ``address.zip``.
+
+    Order and case of names make no difference, nor do columns that the rows lack: these stay null.
+    """
 
     new: dict[str, str] = field(default_factory=dict)
-    """The table lacks it -> its type."""
+    """Column that the table lacks -> its type."""
     wider: dict[str, str] = field(default_factory=dict)
-    """The table has a narrower type, of which every value is one of the rows' type -> both."""
+    """Column whose type in the table is narrower and fits into the rows' type -> both types."""
     narrower: dict[str, str] = field(default_factory=dict)
-    """The other way round."""
+    """Column whose type in the rows is narrower and fits into the table's type -> both types."""
     others: dict[str, str] = field(default_factory=dict)
 
 
 def differences(table: StructType, rows: StructType) -> Differences:
+    """Compare the rows' columns with the table's."""
     found = Differences()
     _compare(table, rows, "", found)
     return found
@@ -58,7 +61,7 @@ def _compare(table: DataType, rows: DataType, path: str, found: Differences) -> 
 
 
 def _holds(wide: DataType, narrow: DataType) -> bool:
-    """Whether every value of one atomic type is a value of the other, as Delta widens columns by itself."""
+    """Whether every value of the type ``narrow`` is one of ``wide``, as in Delta's type widening."""
     from pyspark.sql.types import DecimalType
 
     if isinstance(wide, DecimalType) and isinstance(narrow, DecimalType):
@@ -71,7 +74,7 @@ def _holds(wide: DataType, narrow: DataType) -> bool:
 
 
 def narrowed(value: str, rows: DataType, table: DataType, depth: int = 0) -> str:
-    """SQL of ``value``, of type ``rows``, without the fields inside it that ``table`` lacks."""
+    """SQL of ``value``, whose type is ``rows``, without the nested fields that ``table`` lacks."""
     from pyspark.sql.types import ArrayType, MapType, StructType
 
     if isinstance(table, StructType) and isinstance(rows, StructType):
@@ -83,7 +86,7 @@ def narrowed(value: str, rows: DataType, table: DataType, depth: int = 0) -> str
             for each in rows
             if each.name.lower() in there
         }
-        if not fields:  # no table takes a struct without any
+        if not fields:  # no table takes a struct without fields
             fields = {each.name: f"CAST(NULL AS {sql_type(each.dataType)})" for each in table}
         pairs = ", ".join(f"{literal(name)}, {sql}" for name, sql in fields.items())
         return f"CASE WHEN {value} IS NOT NULL THEN named_struct({pairs}) END"

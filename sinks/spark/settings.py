@@ -1,4 +1,4 @@
-"""Settings of a Spark session for one piece of work."""
+"""Temporary settings of a Spark session."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 AS_WRITTEN = {"spark.sql.variable.substitute": "false"}
-"""Else Spark expands ``${env:NAME}`` and the like in every statement and expression, quoted names included, for which
-there is no other way to be written."""
+"""Without it, Spark expands ``${env:NAME}`` and the like in every statement and expression, even in quoted names, and
+such a name can't be escaped in any other way."""
 
 
 @contextmanager
 def with_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """As these for the block, and after it as they were."""
+    """Apply these settings within the block, and restore the previous ones after it."""
     before = {name: spark.conf.get(name, None) for name in settings}
     try:
         for name, wanted in settings.items():

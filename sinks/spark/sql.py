@@ -1,4 +1,4 @@
-"""Identifiers and values in SQL text: data never becomes SQL."""
+"""Identifiers and values in SQL text, quoted so that data never becomes SQL."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ from collections.abc import Mapping
 
 
 def identifier(name: str) -> str:
-    """A column or table name as Spark SQL quotes it: whatever it holds, it stays one name."""
+    """Quote a column or table name for Spark SQL. Any text stays one name."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def literal(text: str) -> str:
-    """A string literal of Spark SQL. One that isn't plain is written as its bytes: sessions differ in what a backslash
-    means, and expand ``${env:NAME}`` in every statement and expression, inside literals too."""
+    """A string literal of Spark SQL.
+
+    A text that isn't plain is written as its bytes: sessions differ in what a backslash means, and expand
+    ``${env:NAME}`` in every statement and expression, even inside literals.
+    """
     if text.isprintable() and not set(text) & set("'\\$"):
         return f"'{text}'"
     return f"CAST(X'{text.encode('utf-8', 'surrogatepass').hex()}' AS STRING)"
 
 
 def struct_sql(fields: Mapping[str, str]) -> str:
-    """SQL of a struct: field name -> SQL of its value."""
+    """SQL of a struct. ``fields`` maps field names to the SQL of their values."""
     return f"named_struct({', '.join(f'{literal(name)}, {sql}' for name, sql in fields.items())})"

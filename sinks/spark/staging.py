@@ -1,9 +1,9 @@
-"""Rows put down durably where no reader looks: Parquet in a folder of their own.
+"""Stores rows durably where no reader looks, as Parquet files in a folder per call.
 
-``<folder>/<attempt>-<something unique>/``. Nothing is ever written twice to one folder, so a process that was replaced
-can't touch what its successor has staged; and an attempt's number tells whether anybody may still want it.
+A folder is named ``<folder>/<attempt>-<unique>/``. Nothing is ever written twice to one folder, so a replaced process
+can't touch the rows that its successor has staged. The attempt number says whether anybody may still need them.
 
-The receipt tells which files there are. A folder that has lost one, or got another, is lost as a whole.
+The receipt lists the files. A folder that has lost or gained a file is lost as a whole.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _NAME = re.compile(r"(\d{12,})-[0-9a-f]{8}")
 
 
 class Staging:
-    """``folder`` belongs to one sink of one pipeline."""
+    """The staged rows of one sink of one pipeline, in ``folder``."""
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
         self._spark = spark
         self._folder = folder.rstrip("/")
 
     def put(self, rows: DataFrame, attempt: int) -> Prepared:
-        """One Spark job, which counts and checksums the rows on the way."""
+        """Stage rows in one Spark job, which also counts and checksums them."""
         name = f"{attempt:012d}-{uuid.uuid4().hex[:8]}"
         observed, fingerprint = fingerprinted(rows)
         observed.write.parquet(f"{self._folder}/{name}")
@@ -45,7 +45,7 @@ class Staging:
         return Prepared(found.rows, found.checksum, receipt)
 
     def get(self, prepared: Prepared) -> DataFrame:
-        """Raises PreparedLost. What the rows are is known from the receipt: nothing has to look into the files."""
+        """The staged rows. Their schema is in the receipt, so no file is opened. Raises PreparedLost."""
         from pyspark.sql.types import StructType
 
         receipt = prepared.receipt
@@ -58,8 +58,8 @@ class Staging:
             self._refuse_unmarked(receipt["staged"])
         elif found != _Files(int(receipt["files"]), receipt["names"]):
             raise PreparedLost(
-                f"The rows that were staged at {self._folder}/{receipt['staged']} are no longer what they were: "
-                f"{found.count} of its {receipt['files']} files are there, or others."
+                f"The rows that were staged at {self._folder}/{receipt['staged']} have changed: "
+                f"{found.count} of {receipt['files']} files are there, or there are other files."
             )
         return rows
 
@@ -68,36 +68,36 @@ class Staging:
         return rows, _Files.of(rows)
 
     def _read(self, name: str, schema: StructType) -> DataFrame:
-        """Fails where a file of it goes missing later, whatever the session is set to."""
+        """The rows of a folder. The query fails if a file goes missing later, whatever the session's settings are."""
         reader = self._spark.read.schema(schema).options(ignoreMissingFiles="false", ignoreCorruptFiles="false")
         return reader.parquet(no_glob(f"{self._folder}/{name}"))
 
     def _refuse_unmarked(self, name: str) -> None:
-        """Of a version that kept no files in the receipt: Spark writes the mark when all files are there."""
+        """Check a receipt without files, of an older version: Spark writes the mark once all files are there."""
         marked = self._spark.read.format("binaryFile")
         if if_there(lambda: marked.load(no_glob(f"{self._folder}/{name}") + "/_SUCCESS").schema) is None:
             raise PreparedLost(f"The rows that were staged at {self._folder}/{name} are no longer there.")
 
     def clear(self, before: int) -> None:
-        """Remove what was staged under lower attempts."""
+        """Remove the rows staged under attempts below ``before``."""
         for folder in self.prepared(before):
             remove(self._spark, folder)
 
     def prepared(self, before: int) -> list[str]:
-        """Folders that were staged under lower attempts."""
+        """The folders of rows staged under attempts below ``before``."""
         names = folders(self._spark, self._folder)
         return [f"{self._folder}/{name}" for name in names if (of := _NAME.fullmatch(name)) and int(of[1]) < before]
 
 
 @dataclass(frozen=True)
 class _Files:
-    """Of a folder: how many, and a hash of their names, each of which is Spark's own."""
+    """The files of a folder: their number, and a hash of their names, which Spark makes unique."""
 
     count: int
     names: str
 
     @classmethod
     def of(cls, rows: DataFrame) -> _Files:
-        """As they were listed when ``rows`` was made: those, and no others, are what a query of it reads."""
+        """The files listed when ``rows`` was created. A query over ``rows`` reads exactly these."""
         names = sorted(file.rsplit("/", 1)[-1] for file in rows.inputFiles())
         return cls(len(names), hashlib.sha256("\n".join(names).encode()).hexdigest()[:16])

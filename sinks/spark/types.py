@@ -1,4 +1,4 @@
-"""Spark's types in SQL."""
+"""Spark's types as SQL text."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _SPECIAL = re.compile(r"[ ,;{}()\n\t=]")
 
 
 def needs_column_mapping(name: str) -> bool:
-    """Whether Delta takes this name for a column, or a field, only in a table with column mapping."""
+    """Whether Delta takes this name of a column or field only in a table with column mapping."""
     return not name or _SPECIAL.search(name) is not None
 
 
 def ddl(schema: StructType) -> str:
-    """The columns in DDL, with all names quoted."""
+    """The columns as DDL, with all names quoted."""
     return ", ".join(f"{identifier(field.name)} {sql_type(field.dataType)}" for field in schema)
 
 
 def sql_type(data_type: DataType) -> str:
-    """A type in DDL, with the names of nested fields quoted."""
+    """A type as DDL, with the names of nested fields quoted."""
     from pyspark.sql.types import ArrayType, MapType, StructType
 
     if isinstance(data_type, StructType):
@@ -39,7 +39,7 @@ def sql_type(data_type: DataType) -> str:
 
 
 def names(data_type: DataType) -> list[str]:
-    """The names of all fields, nested ones too."""
+    """The names of all fields, including nested ones."""
     from pyspark.sql.types import ArrayType, MapType, StructType
 
     if isinstance(data_type, StructType):
@@ -52,7 +52,7 @@ def names(data_type: DataType) -> list[str]:
 
 
 def is_utf8(column: str) -> str:
-    """SQL: whether these bytes are text. Spark puts a replacement character for whatever isn't, without a word."""
+    """SQL that tells whether these bytes are UTF-8 text. Spark would silently put a replacement character otherwise."""
     from pyspark.sql import functions as F
 
     if hasattr(F, "is_valid_utf8"):

@@ -1,4 +1,4 @@
-"""This package for Spark's Python workers, on whose machines nobody has installed it."""
+"""Sends this package to Spark's Python workers, where it isn't installed."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _shipped: weakref.WeakSet[SparkSession] = weakref.WeakSet()
 
 
 def ship(spark: SparkSession) -> None:
-    """Have Spark send it to its workers, once for a session. What it imports from others has to be there.
+    """Make Spark send the package to its workers, once per session. Its dependencies must be installed there.
 
-    Where Spark doesn't let us, it has to be installed: the query that misses it fails.
+    Where Spark refuses, the package must be installed too, or the query fails.
     """
     from pyspark.errors import PySparkException
 
     source = Path(__file__).parents[1]  # sinks, whole
-    # From an archive that spark-submit was given, it is on its way.
+    # A package inside an archive was given to spark-submit, which sends it.
     if spark in _shipped or not source.is_dir():
         return
     with suppress(PySparkException):
-        # Local workers find what the driver finds; a server of Spark Connect may be local to another machine.
+        # Local workers can import what the driver can. With Spark Connect, "local" may mean another machine.
         connect = hasattr(spark, "cloneSession")
         if connect or not (spark.conf.get("spark.master", "") or "").startswith("local"):
             spark.addArtifacts(str(_archive(source)), pyfile=True)
@@ -39,11 +39,11 @@ def ship(spark: SparkSession) -> None:
 
 @cache
 def _archive(source: Path) -> Path:
-    """Named after its content: Spark takes a name once, and again only with the same bytes."""
+    """The package as a zip file, named after its content: Spark takes a name again only with the same bytes."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
         for file in sorted(source.rglob("*.py")):
-            # Without the file's time.
+            # Without the file's time, so that the same content gives the same bytes.
             entry = zipfile.ZipInfo(file.relative_to(source.parent).as_posix())
             archive.writestr(entry, file.read_bytes(), compress_type=zipfile.ZIP_DEFLATED)
     name = f"lakelock-{hashlib.sha256(content.getvalue()).hexdigest()[:12]}.zip"
@@ -54,5 +54,5 @@ def _archive(source: Path) -> Path:
 
 @cache
 def _folder() -> tempfile.TemporaryDirectory[str]:
-    """Until this process ends."""
+    """A temporary folder that lasts as long as this process."""
     return tempfile.TemporaryDirectory(prefix="lakelock-")

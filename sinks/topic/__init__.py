@@ -1,4 +1,4 @@
-"""Rows as messages of a Kafka topic, exactly once for read_committed readers."""
+"""The Kafka topic sink: one message per row, exactly once for read_committed readers."""
 
 from sinks.topic.sink import KafkaTopic
 

@@ -1,7 +1,7 @@
-"""Records that don't get into the sinks, as messages of a topic: key, value, headers as they were, and what is wrong.
+"""Dead letters as messages of a topic, with the original key, value and headers, and with the reason.
 
-They are there before the commit of their epoch, which passes them. A topic can't be asked what it holds already: where
-an epoch is tried again, after a crash or a failed task, its letters are there once more. The coordinates tell.
+They are written before the commit of their epoch. A topic can't be asked which messages it has. So when an epoch is
+repeated after a crash or a failed task, its dead letters are written again. Their coordinates identify them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _DEFAULTS = {"max.request.size": str(32 * 1024 * 1024)}
-"""A record that its own topic took isn't to fail at the client's limit, 1 MiB, for the headers that it gets here."""
+"""A record from a topic must not exceed the client's limit, 1 MiB by default, because of the headers added here."""
 _OURS = {"acks": "all"}
 HEADERS = {
     "pipeline": "",
@@ -33,11 +33,11 @@ HEADERS = {
     "window_start": "window_start",
     "window_end": "window_end",
 }
-"""Headers that are added, ``lakelock.`` and this: text. One without a value isn't there."""
+"""The headers that are added, named ``lakelock.`` and this key, with text values. Empty ones are left out."""
 
 
 class TopicDeadLetters:
-    """The letters of one pipeline. At least once."""
+    """The dead-letter topic of one pipeline. Delivers each dead letter at least once."""
 
     def __init__(self, topic: str, *, pipeline: str, kafka: Mapping[str, str]) -> None:
         self._topic = topic
@@ -45,7 +45,7 @@ class TopicDeadLetters:
         self._kafka = kafka
 
     def check(self) -> None:
-        """Raises TopicMissing: a broker might make it with whatever settings, or let the writer wait for it."""
+        """Check that the topic exists. Raises TopicMissing: a broker might create it with any settings."""
         clients = Clients(self._kafka, group=self._pipeline)
         try:
             Target(self._topic, clients).check()
@@ -53,7 +53,10 @@ class TopicDeadLetters:
             clients.close()
 
     def add(self, letters: DataFrame, epoch: Epoch) -> None:
-        """As ``sinks.delta.dead_letters`` takes them. Written by the executors, all acknowledged when it returns."""
+        """Write an epoch's dead letters, with the columns that ``sinks.delta.dead_letters`` takes.
+
+        The executors write them. All are acknowledged when it returns.
+        """
         known = {"pipeline": literal(self._pipeline), "epoch": str(int(epoch.number))}
         entries = ", ".join(
             f"named_struct('key', 'lakelock.{name}', 'value', CAST(CAST({sql} AS STRING) AS BINARY))"

@@ -1,4 +1,4 @@
-"""Rows as the messages of a topic: made in the query, so that what is staged is what is sent, byte for byte."""
+"""Makes the messages of a topic in the query itself, so that the staged bytes are the bytes that are sent."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 HEADER = "lakelock"
-"""Its value is where the row's record came from: ``<topic>-<partition>@<offset>``."""
+"""Its value says which record the row comes from: ``<topic>-<partition>@<offset>``."""
 ORDER = COORDINATES[:3]
 TOO_LARGE = "message too large"
 OVERHEAD = 192
-"""What a message needs in a batch of its own beside key, value and the source topic's name, at most."""
+"""Upper limit of a message's bytes in a batch of its own, beyond key, value and the source topic's name."""
 
 _JSON = "map('timeZone', 'UTC', 'ignoreNullFields', 'false')"
-"""Whatever the session is set to, the same row is the same text; a null is one that can be seen."""
+"""The same row gives the same text whatever the session's settings are, and shows nulls."""
 
 
 def messages(rows: DataFrame, key: Sequence[str], largest: int) -> tuple[DataFrame, Callable[[], int]]:
-    """``key``, ``value`` and the coordinates of each row, and a function that gives their bytes after the query.
+    """The messages of the rows, and a function that returns their size in bytes after the query has run.
 
-    The key is the text of the one column in ``key`` (null stays null), a JSON object of several, null of none. The
-    value is a JSON object of the row's columns without coordinates. A message of more than ``largest`` bytes fails the
-    query with ``TOO_LARGE``. Raises SchemaMismatch.
+    A message has ``key``, ``value`` and the coordinates of its row. With one column in ``key``, the key is that column
+    as text (null stays null). With several columns it is a JSON object, with none it is null. The value is a JSON
+    object of the row's columns without coordinates. A message above ``largest`` bytes fails the query with
+    ``TOO_LARGE``. Raises SchemaMismatch.
     """
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
@@ -39,9 +40,9 @@ def messages(rows: DataFrame, key: Sequence[str], largest: int) -> tuple[DataFra
     absent = [name for name in key if name not in columns]
     if absent or not columns:
         raise SchemaMismatch(
-            f"The key of the messages names {', '.join(map(repr, absent))}, which the rows don't have."
+            f"The message key uses {', '.join(map(repr, absent))}, which the rows don't have."
             if absent
-            else "The rows have no column to make messages of.",
+            else "The rows have no column for the messages.",
             hint=f"Columns: {', '.join(columns) or 'none'}.",
         )
     size = f"coalesce(octet_length(key), 0) + octet_length(value) + octet_length(_topic) + {OVERHEAD}"
@@ -58,12 +59,13 @@ def messages(rows: DataFrame, key: Sequence[str], largest: int) -> tuple[DataFra
 
 
 def in_order(staged: DataFrame, parts: int) -> DataFrame:
-    """Sorted by source partition and offset, in about this many parts of about the same size."""
+    """The staged rows sorted by source partition and offset, in about ``parts`` parts of similar size."""
     parted = staged.coalesce(1) if parts <= 1 else staged.repartitionByRange(parts, *ORDER)
     return parted.sortWithinPartitions(*ORDER)
 
 
 def header(topic: str, partition: int, offset: int) -> tuple[str, bytes]:
+    """The header that says which record a message comes from."""
     return HEADER, f"{topic}-{partition}@{offset}".encode()
 
 
@@ -73,7 +75,7 @@ def _key(rows: DataFrame, key: Sequence[str]) -> str:
     if len(key) > 1:
         return f"CAST({_object(key)} AS BINARY)"
     name, kind = identifier(key[0]), rows.schema[key[0]].dataType
-    # A cast is Spark's own way to show a struct; what reads the topic wants JSON.
+    # A cast would give Spark's own notation of a struct. Readers of the topic expect JSON.
     text = f"to_json({name}, {_JSON})" if _nested(kind) else f"CAST({name} AS STRING)"
     return name if kind.typeName() == "binary" else f"CAST({text} AS BINARY)"
 

@@ -1,4 +1,4 @@
-"""A sink's position as the committed offsets of a consumer group, each with the epoch in its metadata."""
+"""A sink's position as the committed offsets of a consumer group, with the epoch in their metadata."""
 
 from __future__ import annotations
 
@@ -21,18 +21,21 @@ FORMAT = 1
 
 
 REFRESH_AFTER = timedelta(days=3)
-"""Kafka forgets the offsets of a group that nobody uses: after seven days, unless it is told otherwise."""
+"""Kafka forgets the offsets of an unused group, by default after seven days. They are committed again after this."""
 
 
 class _Mark(NamedTuple):
     epoch: int
     owner: str
     at: float = 0.0
-    """Seconds since 1970."""
+    """Seconds since 1970, in UTC."""
 
 
 class GroupPosition:
-    """Only the sink's own transactions write to ``group``: offsets that somebody else put there are refused."""
+    """The position in the offsets of ``group``. Only the sink's own transactions may write to that group.
+
+    Raises ConfigurationError if the group has other offsets, UnsupportedFormat if a newer Lakelock wrote them.
+    """
 
     def __init__(self, clients: Clients, *, pipeline: str, group: str) -> None:
         self._clients = clients
@@ -40,6 +43,7 @@ class GroupPosition:
         self._group = group
 
     def to_commit(self, epoch: Epoch) -> dict[KafkaPartition, OffsetAndMetadata]:
+        """The offsets to commit with an epoch, with the epoch and its owner in their metadata."""
         from kafka.structs import OffsetAndMetadata
         from kafka.structs import TopicPartition as KafkaPartition
 
@@ -49,15 +53,16 @@ class GroupPosition:
         return {KafkaPartition(*at): OffsetAndMetadata(offset, text, -1) for at, offset in epoch.offsets.items()}
 
     def now(self) -> Position | None:
-        """What is committed at this moment: a transaction that has no end yet may still change it."""
+        """The committed position at this moment. An unfinished transaction may still change it."""
         return self._position(self._clients.ask(self._listed))
 
     def settled(self, of: Iterable[TopicPartition]) -> Position | None:
-        """What is committed once the outcome of every transaction is known; ``of``: partitions to look at besides
-        those that are listed. Raises BrokerUnreachable.
+        """The committed position, once the outcome of every transaction is known.
 
-        To wait for it is more than caution: the answer that a transaction has ended may come before the group's
-        coordinator shows its offsets. Who read the older ones would send the epoch a second time.
+        ``of`` are partitions to check besides those that have offsets. Raises BrokerUnreachable.
+
+        Waiting is necessary: a transaction may be reported as ended before the group's coordinator shows its offsets.
+        A run that read the older offsets would send the epoch a second time.
         """
         from kafka.structs import TopicPartition as KafkaPartition
 
@@ -65,8 +70,8 @@ class GroupPosition:
 
         def settled() -> Mapping[KafkaPartition, OffsetAndMetadata]:
             for at in sorted(wanted | self._listed().keys()):
-                # Told only when no transaction can change it any more. The offsets themselves are taken from the list,
-                # which is one answer: no commit can come between two partitions.
+                # The broker answers this only when no transaction can change the offset any more. The offsets come from
+                # the list, which is one answer: no commit can fall between two partitions.
                 self._clients.consumer.committed(at, timeout_ms=ANSWER_WITHIN_MS)
             return self._listed()
 
@@ -77,7 +82,7 @@ class GroupPosition:
         return {at: each for at, each in found.items() if each.offset >= 0}
 
     def _position(self, found: Mapping[KafkaPartition, OffsetAndMetadata]) -> Position | None:
-        """Of partitions that the pipeline no longer reads, offsets of older epochs remain: they don't count."""
+        """The position of the newest mark. Partitions that are no longer read keep older marks, which don't count."""
         marks = {at: self._mark(each.metadata) for at, each in found.items()}
         if not marks:
             return None
@@ -94,13 +99,13 @@ class GroupPosition:
         except (ValueError, KeyError, TypeError, RecursionError):
             raise ConfigurationError(
                 f"Consumer group {self._group!r} has offsets that this pipeline didn't commit.",
-                hint="A kafka_topic sink keeps its position there: give it a group that nothing else uses.",
+                hint="A kafka_topic sink stores its position there. Choose a group that nothing else uses.",
             ) from None
         if written > FORMAT:
             raise UnsupportedFormat(f"The offsets of consumer group {self._group!r} were written by a newer Lakelock.")
         if pipeline != self._pipeline:
             raise ConfigurationError(
                 f"Consumer group {self._group!r} holds the position of pipeline {pipeline!r}.",
-                hint="Give each pipeline a group of its own.",
+                hint="Give each pipeline its own group.",
             )
         return found

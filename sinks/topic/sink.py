@@ -1,25 +1,26 @@
-"""A topic as a sink: each epoch is one Kafka transaction, of the messages and of the offsets they were made from.
+"""The Kafka topic sink: each epoch is one Kafka transaction, with the messages and the offsets they were made from.
 
-``prepare`` stages the messages as files: an open transaction is nothing durable, the broker aborts it when its process
-is gone. ``commit`` sends what is staged, in this order:
+``prepare`` stages the messages as files, because an open transaction isn't durable: the broker aborts it when its
+process is gone. ``commit`` sends the staged messages, in this order:
 
-1. a new producer under the pipeline's transactional id, which fences all others, and ends what they had begun;
-2. the position, as the consumer group's committed offsets: only now, when no undecided transaction can change it;
-3. the messages and, in the same transaction, the next offsets with the epoch's number in their metadata;
-4. the commit, and the position once more: the commit counts when its own epoch is found there.
+1. Create a new producer under the pipeline's transactional id. This fences all others, and ends their transactions.
+2. Read the position, the consumer group's committed offsets. Only now can no undecided transaction change it.
+3. Send the messages and, in the same transaction, the next offsets with the epoch's number in their metadata.
+4. Commit the transaction and read the position again. The commit counts if the position has its own epoch.
 
-Why a reader with ``isolation.level=read_committed`` sees each row once. Messages of an epoch get visible with its
-position or not at all: they are in one transaction. A transaction is begun only where (2) has found the position that
-the epoch expects, and commits only if no other producer came after (1). So between the position that was read and the
-commit there is no other commit, and no two transactions ever take the sink from one position to the next.
+Why a reader with ``isolation.level=read_committed`` sees each row once: the messages of an epoch become visible
+together with its position or not at all, because they are in one transaction. A transaction begins only if (2) has read
+the position that the epoch expects, and commits only if no other producer was created after (1). So no other commit
+happens between reading the position and the commit, and no two transactions take the sink from one position to the
+next.
 
-* A crash before (3): nothing was sent. Between (3) and (4): the messages are in the topic, in a transaction without an
-  end; readers stop before it until the next (1), or the transaction's timeout, aborts it.
-* A crash in or after (4), or an answer that got lost: whether it is committed is the broker's knowledge. The next
-  (1) waits for its end, (2) finds the epoch or doesn't, and only what isn't there is sent.
-* A process that was paused anywhere and wakes up after another one's (1) is fenced: the broker refuses its messages,
-  its offsets and its commit. It starts over at (1), and finds in (2) what the other did. This may in turn fence one
-  that is at work; both then try again, after a while that is drawn by lot.
+* A crash before (3): nothing was sent. Between (3) and (4): the messages are in the topic, in an unfinished
+  transaction. Readers stop before it until the next (1), or the transaction's timeout, aborts it.
+* A crash in or after (4), or a lost answer: only the broker knows whether the transaction is committed. The next (1)
+  waits for its end, (2) finds the epoch or not, and only a missing epoch is sent.
+* A process that was paused anywhere and wakes up after another process's (1) is fenced: the broker refuses its
+  messages, its offsets and its commit. It starts over at (1), and sees in (2) what the other process did. This may in
+  turn fence a process that is active. Both then retry after a random wait.
 """
 
 from __future__ import annotations
@@ -63,15 +64,17 @@ if TYPE_CHECKING:
 
 TRIES = 5
 PART_BYTES = 32 * 1024 * 1024
-"""Staged bytes that are on the driver at a time, about."""
+"""About how many staged bytes are on the driver at a time."""
 
 
 class KafkaTopic:
-    """``topic`` and the topics that are read are in one Kafka cluster. ``group`` is this sink's alone: where it keeps
-    its position. ``key``: columns that the messages' key is made of. ``batch``: rows that are on the driver at a time.
+    """A sink that writes to ``topic``, in the Kafka cluster of the source.
 
-    ``kafka``: options under Kafka's names. A transaction that takes longer than ``transaction.timeout.ms`` (15 minutes
-    unless it is given, which is the most that brokers allow unless they are told otherwise) is aborted by the broker.
+    ``group`` stores the position, and must be used by this sink alone. ``key`` are the columns of the message key, and
+    ``batch`` is the number of rows on the driver at a time. ``kafka`` are options under Kafka's names.
+
+    The broker aborts a transaction that takes longer than ``transaction.timeout.ms``. The default is 15 minutes, which
+    is the most that brokers allow by default.
     """
 
     def __init__(
@@ -99,17 +102,23 @@ class KafkaTopic:
 
     @property
     def name(self) -> str:
+        """The sink's name in the coordinator log."""
         return f"kafka:{self.topic}"
 
     def close(self) -> None:
+        """Close the Kafka clients."""
         self._clients.close()
 
     def position(self) -> Position | None:
+        """The committed position, or None before the first commit."""
         settle(self._clients, self._pipeline)
         return self._offsets.now()
 
     def prepare(self, epoch: Epoch, rows: DataFrame) -> Prepared:
-        """Raises TopicMissing, SchemaMismatch, BrokerUnreachable; SinkError where a message is too large to be sent."""
+        """Stage the messages.
+
+        Raises TopicMissing, SchemaMismatch or BrokerUnreachable, and SinkError if a message is too large.
+        """
         self._target.check()
         self._check(epoch)
         largest = min(max_request_size(self._kafka), self._target.largest() or sys.maxsize)
@@ -122,16 +131,19 @@ class KafkaTopic:
                 raise
             raise SinkError(
                 f"The row from {fields['topic']}-{fields['partition']}, offset {fields['offset']}, would be a message "
-                f"of up to {fields['size']} bytes, topic {self.topic!r} takes {largest}. Nothing of epoch "
+                f"of up to {fields['size']} bytes, but topic {self.topic!r} takes {largest}. Nothing of epoch "
                 f"{epoch.number} was written.",
-                hint="Raise the topic's max.message.bytes and, under `kafka`, max.request.size; or leave columns out.",
+                hint="Raise the topic's max.message.bytes and, under `kafka`, max.request.size, or send fewer columns.",
             ) from None
         parts = max(-(-staged.rows // self._batch), -(-size() // PART_BYTES))
         return replace(staged, receipt={**staged.receipt, "parts": str(parts), "largest": str(largest)})
 
     def commit(self, epoch: Epoch, prepared: Prepared) -> Committed:
-        """Raises Fenced, PositionMismatch, PreparedLost, BrokerUnreachable, CommitUnknown; SinkError where the broker
-        refuses for good."""
+        """Send the staged messages in one transaction, unless the epoch is committed already.
+
+        Raises Fenced, PositionMismatch, PreparedLost, BrokerUnreachable or CommitUnknown, and SinkError if the broker
+        refuses in a way that a retry can't help.
+        """
         from kafka.errors import KafkaError
 
         options = producer_options(self._kafka, int(prepared.receipt["largest"]))
@@ -143,7 +155,7 @@ class KafkaTopic:
             if transaction is None:
                 continue
             try:
-                # Not before the producer was made: those that it has fenced could commit until then.
+                # Read it only after creating the producer: until then, producers that it fences could still commit.
                 if self._is_there(epoch, self._settled(epoch, in_doubt)):
                     return self._committed(epoch, prepared, already=not in_doubt)
                 in_doubt = False
@@ -160,33 +172,33 @@ class KafkaTopic:
             finally:
                 transaction.end()
         raise CommitUnknown(
-            f"Epoch {epoch.number} could not be committed to topic {self.topic!r} in {TRIES} tries: the transactions "
-            f"of {self._pipeline!r} were ended, by other processes or the broker, before they were complete.",
-            hint="Another process may be committing it: the next run finds out. If there is none, see what the "
-            "broker's log says, and whether an epoch can be sent within `transaction.timeout.ms`.",
+            f"Epoch {epoch.number} could not be committed to topic {self.topic!r} in {TRIES} attempts: other processes "
+            f"or the broker ended the transactions of {self._pipeline!r} before they were complete.",
+            hint="Another process may be committing the epoch: the next run finds out. If there is none, check the "
+            "broker's log, and whether an epoch can be sent within `transaction.timeout.ms`.",
         )
 
     def abort(self, before: int) -> None:
-        """What a process has sent and not committed is in a transaction that the next producer ends."""
+        """Remove rows staged under attempts below ``before``. The next producer ends any unfinished transaction."""
         self._staging.clear(before)
 
     def ends(self) -> Offsets:
-        """Where the topic ends for a ``read_committed`` reader, per partition: after all that has been committed."""
+        """The topic's end offset per partition for a ``read_committed`` reader, after all committed transactions."""
         settle(self._clients, self._pipeline)
         return self._target.ends()
 
     def _check(self, epoch: Epoch) -> None:
-        """That the broker lets us do what ``commit`` will do: a transaction of the epoch's offsets, which is aborted.
+        """Check that the broker permits what ``commit`` will do, with a transaction of the offsets that is aborted.
 
-        Once. It fences a process that is committing, which then tries again: at the start of a run that is one that
-        has been replaced.
+        This happens once per process. It fences a process that is committing, which then retries. At the start of a
+        run such a process has been replaced.
         """
         from kafka.errors import KafkaError
 
         if self._checked:
             return
         for topic in sorted(epoch.offsets.topics):
-            # Offsets of a topic that isn't there would be offered to the broker again and again.
+            # kafka-python would offer the offsets of a missing topic to the broker again and again.
             Target(topic, self._clients).check()
         transaction = self._begun(epoch, producer_options(self._kafka), in_doubt=False)
         try:
@@ -194,7 +206,7 @@ class KafkaTopic:
                 transaction.begin()
                 transaction.put_offsets(self._offsets.to_commit(epoch), self._group)
         except KafkaError as error:
-            # Any other error is one that commit has to, and does, get over.
+            # ``commit`` has to handle all other errors, and does.
             if is_final(error):
                 raise refused(error, self._clients.servers) from error
         finally:
@@ -203,7 +215,7 @@ class KafkaTopic:
         self._checked = True
 
     def _begun(self, epoch: Epoch, options: Mapping[str, Any], in_doubt: bool) -> Transaction | None:
-        """None: another process made a producer at the same time."""
+        """A new transaction. None if another process created a producer at the same time."""
         from kafka.errors import KafkaError
 
         try:
@@ -226,7 +238,7 @@ class KafkaTopic:
             yield Message(key, value, header(topic, partition, offset))
 
     def _is_there(self, epoch: Epoch, found: Position | None) -> bool:
-        """Whether this very epoch is committed. Raises Fenced, PositionMismatch where it can't be any more."""
+        """Whether this very epoch is committed. Raises Fenced or PositionMismatch if it can't be any more."""
         if found is not None and (found.epoch, found.owner) == (epoch.number, epoch.owner):
             return True
         if found is not None and found.epoch >= epoch.number:
@@ -235,21 +247,21 @@ class KafkaTopic:
                 f"topic {self.topic!r}; this run ({epoch.owner}), which had epoch {epoch.number}, has stopped.",
                 owner=found.owner,
                 epoch=found.epoch,
-                hint="Two runs of one pipeline were active. Nothing is lost: the other run goes on.",
+                hint="Two runs of one pipeline were active. Nothing is lost: the other run continues.",
             )
         if not epoch.follows(found):
             raise PositionMismatch(
                 f"expected {describe(epoch.expected)} in consumer group {self._group!r}, found {describe(found)}; "
                 f"epoch {epoch.number} was not sent to topic {self.topic!r}",
-                hint="Brokers forget the offsets of a group after offsets.retention.minutes (7 days unless set) "
-                "without a commit: what the topic holds has to be compared with the source before the pipeline goes on."
+                hint="Brokers forget the offsets of a group without commits after offsets.retention.minutes (7 days by "
+                "default). Compare the topic's messages with the source before the pipeline continues."
                 if found is None
-                else "Something else has committed offsets for this group: it has to be the sink's alone.",
+                else "Something else has committed offsets for this group, which only the sink may use.",
             )
         return False
 
     def _is_there_after_a_while(self, epoch: Epoch, tried: int) -> bool:
-        """Who made our producer fail may be at work on this epoch: to fence it in turn would help nobody."""
+        """Wait for the process that fenced our producer, which may be committing this epoch, and look for the epoch."""
         until = time.monotonic() + random.uniform(0.5, 1) * 2**tried
         while time.monotonic() < until:
             try:
@@ -269,18 +281,18 @@ class KafkaTopic:
             raise
 
     def _see(self, epoch: Epoch) -> None:
-        """A client's word that it has committed is no proof. Raises CommitSkipped."""
+        """Read the commit back, because a client's success message is no proof. Raises CommitSkipped."""
         found = self._settled(epoch, in_doubt=True)
         if found is None or found.epoch < epoch.number or not self._is_there(epoch, found):
             raise CommitSkipped(
-                f"The commit of epoch {epoch.number} to topic {self.topic!r} was reported as done, but consumer group "
-                f"{self._group!r} holds {describe(found)}."
+                f"The commit of epoch {epoch.number} to topic {self.topic!r} was reported as successful, but consumer "
+                f"group {self._group!r} holds {describe(found)}."
             )
 
     def _unknown(self, epoch: Epoch) -> CommitUnknown:
         return CommitUnknown(
-            f"Whether epoch {epoch.number} is committed to topic {self.topic!r} could not be found out: Kafka at "
-            f"{self._clients.servers} gives no answer any more.",
+            f"It is unknown whether epoch {epoch.number} is committed to topic {self.topic!r}: Kafka at "
+            f"{self._clients.servers} doesn't answer any more.",
             hint="Nothing is lost, and nothing will be there twice: the next run finds out.",
         )
 

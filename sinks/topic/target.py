@@ -1,4 +1,4 @@
-"""The topic that is written to: that it is there, what it takes, and where it ends."""
+"""The target topic of a sink: whether it exists, how large a message it takes, and where it ends."""
 
 from __future__ import annotations
 
@@ -16,17 +16,21 @@ _LARGEST = "max.message.bytes"
 
 
 class Target:
-    """Asks the broker at every call. Raises TopicMissing, BrokerUnreachable, SinkError."""
+    """A topic in the source's Kafka cluster. Every call asks the broker.
+
+    Every method raises TopicMissing, BrokerUnreachable or SinkError.
+    """
 
     def __init__(self, topic: str, clients: Clients) -> None:
         self._topic = topic
         self._clients = clients
 
     def check(self) -> None:
+        """Check that the topic exists."""
         self._clients.ask(self._partitions)
 
     def largest(self) -> int | None:
-        """Bytes that it takes in one batch; None where the user isn't allowed to know."""
+        """The largest batch in bytes that the topic takes. None if the user may not read the setting."""
         from kafka.admin import ConfigResource, ConfigResourceType
         from kafka.errors import AuthorizationError
 
@@ -41,7 +45,7 @@ class Target:
         return self._clients.ask(largest)
 
     def ends(self) -> Offsets:
-        """For a ``read_committed`` reader."""
+        """The end offset of each partition for a ``read_committed`` reader."""
         from kafka.errors import KafkaTimeoutError
         from kafka.structs import TopicPartition as KafkaPartition
 
@@ -49,7 +53,7 @@ class Target:
             partitions = [KafkaPartition(self._topic, partition) for partition in self._partitions()]
             try:
                 found = self._clients.consumer.end_offsets(partitions, timeout_ms=ANSWER_WITHIN_MS)
-            except KeyError:  # kafka-python trips over a partition that was just added
+            except KeyError:  # kafka-python fails on a partition that was just added
                 found = {}
             if found.keys() != set(partitions):
                 raise KafkaTimeoutError("the ends of some partitions")
@@ -64,8 +68,8 @@ class Target:
         if found["error_code"] == _UNKNOWN_TOPIC:
             raise TopicMissing(
                 f"Topic {self._topic!r} isn't in Kafka at {self._clients.servers}.",
-                hint="Create it before the pipeline starts. The topics that are read and the one that is written to "
-                "have to be in one Kafka cluster.",
+                hint="Create it before the pipeline starts. The topics of the source and the target topic must be in "
+                "one Kafka cluster.",
             )
         if found["error_code"]:
             raise for_code(found["error_code"])()

@@ -1,13 +1,13 @@
-"""One Kafka transaction by kafka-python's producer, with a limit to every wait and no trust in a silent success.
+"""One Kafka transaction with kafka-python's producer. Every wait has a limit, and a silent success isn't trusted.
 
-Of kafka-python 3.0:
+The reasons are in kafka-python 3.0:
 
-* ``commit_transaction`` and its like wait for ever, and are called in a thread that can be left behind;
-* a batch that fails with a wrong epoch or sequence makes the producer ask for a new epoch, on which the broker aborts
-  the transaction; a ``commit_transaction`` that waits just then returns as if it had committed. So it is called only
-  when every message has been acknowledged, and its word is checked against the position afterwards;
-* nothing bounds the messages that wait to be sent, so they are sent in bounded portions;
-* a batch that is larger than its topic allows is split, and a flush that waits for it fails: batches are made smaller.
+* ``commit_transaction`` and similar calls wait for ever. So they run in a thread that can be abandoned.
+* A batch that fails with a wrong epoch or sequence makes the producer ask for a new epoch, on which the broker aborts
+  the transaction. A ``commit_transaction`` that waits just then returns as if it had committed. So it is called only
+  after every message has been acknowledged, and its result is checked against the position afterwards.
+* The number of messages that wait to be sent is unlimited. So they are sent in portions.
+* A batch above the topic's limit is split, and a flush that waits for it fails. So batches are made smaller.
 """
 
 from __future__ import annotations
@@ -37,19 +37,24 @@ _OURS = {
     "acks", "retries", "enable_idempotence", "transactional_id", "max_in_flight_requests_per_connection",
     "key_serializer", "value_serializer", "partitioner", "allow_auto_create_topics",
 }  # fmt: skip
-"""What the guarantee rests on: at kafka-python's values, whatever the user has set for other clients."""
+"""The guarantee depends on these options: they keep kafka-python's values, whatever the user sets for other clients."""
 _PORTION_BYTES = 16 * 1024 * 1024
 _CLOSE_SECONDS = 2.0
 
 
 class Message(NamedTuple):
+    """A message to send."""
+
     key: bytes | None
     value: bytes
     header: tuple[str, bytes]
 
 
 def producer_options(kafka: Mapping[str, str], largest: int | None = None) -> dict[str, Any]:
-    """kafka-python's, from Kafka's; ``largest``: bytes that the topic takes in one batch. Raises ConfigurationError."""
+    """The options for kafka-python's producer. ``largest`` is the largest batch in bytes that the topic takes.
+
+    Raises ConfigurationError.
+    """
     from kafka import KafkaProducer
 
     named = {name: value for name, value in client_options(KafkaProducer, kafka).items() if name not in _OURS}
@@ -62,6 +67,7 @@ def producer_options(kafka: Mapping[str, str], largest: int | None = None) -> di
 
 
 def max_request_size(kafka: Mapping[str, str]) -> int:
+    """The largest request in bytes that the producer sends."""
     from kafka import KafkaProducer
 
     default = KafkaProducer.DEFAULT_CONFIG["max_request_size"]
@@ -69,10 +75,10 @@ def max_request_size(kafka: Mapping[str, str]) -> int:
 
 
 class Transaction:
-    """The producer of ``transactional_id``: the last one that was made, so that all before it can commit nothing more.
+    """A transaction of the newest producer of ``transactional_id``: producers created before can't commit any more.
 
-    To be left by ``end`` whatever happened; what wasn't committed then is aborted by the next one, or by the broker
-    when its time is over. Every method raises KafkaError.
+    Always call ``end`` afterwards. A transaction that wasn't committed by then is aborted by the next producer, or by
+    the broker at its timeout. Every method raises KafkaError.
     """
 
     def __init__(self, transactional_id: str, options: Mapping[str, Any]) -> None:
@@ -83,18 +89,19 @@ class Transaction:
         config = self._producer.config
         self._wait = (config["delivery_timeout_ms"] + config["request_timeout_ms"]) / 1000
         try:
-            # Ends what an earlier producer began: it is committed or aborted when this returns, as far as it had come.
+            # Ends an earlier producer's transaction. It is committed or aborted, as far as it had come, on return.
             self._producer.init_transactions()
         except BaseException:
             self.end()
             raise
 
     def begin(self) -> None:
+        """Begin the transaction."""
         self._producer.begin_transaction()
         self._open = True
 
     def send(self, topic: str, messages: Iterable[Message], portion: int) -> None:
-        """All are acknowledged when it returns. ``portion``: how many may be on their way."""
+        """Send messages. All are acknowledged when it returns. ``portion`` is the number that may be in flight."""
         on_their_way: list[Any] = []
         size = 0
         for message in messages:
@@ -106,16 +113,20 @@ class Transaction:
         self._acknowledged(on_their_way)
 
     def put_offsets(self, offsets: Mapping[KafkaPartition, OffsetAndMetadata], group: str) -> None:
+        """Add offsets of ``group`` to the transaction."""
         within(self._wait, lambda: self._producer.send_offsets_to_transaction(offsets, group))
 
     def commit(self) -> None:
-        """From the call on its outcome is in doubt, until it has returned."""
+        """Commit the transaction. From the call until it returns, the outcome is unknown."""
         self._open = False
         within(self._wait, self._producer.commit_transaction)
 
     def end(self) -> None:
-        """What is neither committed nor in doubt is aborted at once: until then, the topic's readers wait behind it.
-        Closing waits for messages that are still on their way: not longer than a moment, not here."""
+        """Abort the transaction unless it is committed or in doubt, and close the producer.
+
+        Aborting at once matters, because readers of the topic wait at the transaction. Closing would wait for messages
+        in flight, so both calls have a short limit.
+        """
         from kafka.errors import KafkaError
 
         if self._open:
@@ -132,10 +143,9 @@ class Transaction:
 
 
 def settle(clients: Clients, transactional_id: str) -> None:
-    """Wait until what is decided is to be seen in all partitions, which takes a moment after the decision.
+    """Wait until a decided transaction is visible in all partitions, which takes a moment after the decision.
 
-    A transaction that nobody has decided yet isn't waited for. Raises nothing: who reads too early reads the state
-    before, no other.
+    An undecided transaction isn't waited for. Raises nothing: a caller that reads too early reads the state before.
     """
     from kafka.admin import TransactionState
     from kafka.errors import KafkaError
@@ -145,7 +155,7 @@ def settle(clients: Clients, transactional_id: str) -> None:
         try:
             state = clients.admin.describe_transactions([transactional_id])[transactional_id].state
         except KafkaError as error:
-            # There has been none; the user may not ask; the broker is too old to tell.
+            # There has been no transaction, the user may not ask, or the broker is too old to answer.
             if not error.retriable:
                 return
             clients.close()
@@ -157,14 +167,14 @@ def settle(clients: Clients, transactional_id: str) -> None:
 
 
 def is_fenced(error: KafkaError) -> bool:
-    """Another producer of the same transactional id was made, or the broker has ended the transaction."""
+    """Whether another producer of the transactional id was created, or the broker has ended the transaction."""
     from kafka.errors import InvalidProducerEpochError, ProducerFencedError
 
     return isinstance(_innermost(error), (ProducerFencedError, InvalidProducerEpochError))
 
 
 def is_final(error: KafkaError) -> bool:
-    """Sending the same again can't help."""
+    """Whether sending the same again can't help."""
     from kafka.errors import (
         AuthorizationError,
         InvalidTopicError,
@@ -184,7 +194,7 @@ def is_final(error: KafkaError) -> bool:
 
 
 def _innermost(error: KafkaError) -> KafkaError:
-    """kafka-python puts what went wrong into the arguments of what it raises for it."""
+    """The original error: kafka-python puts it into the arguments of the error that it raises."""
     from kafka.errors import KafkaError
 
     inner = next((each for each in error.args if isinstance(each, KafkaError)), None)
@@ -192,7 +202,10 @@ def _innermost(error: KafkaError) -> KafkaError:
 
 
 def within(seconds: float, call: Callable[[], object]) -> None:
-    """Raises what the call raises, and KafkaTimeoutError where it takes longer: it goes on without anybody waiting."""
+    """Call ``call`` with a time limit, and raise what it raises.
+
+    Raises KafkaTimeoutError after ``seconds``. The call then continues in its thread.
+    """
     errors: list[BaseException] = []
 
     def run() -> None:

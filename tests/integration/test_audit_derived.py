@@ -167,6 +167,7 @@ def test_nulls_that_are_ignored_keep_the_value_before_them_but_none_from_before_
     assert counts(verify(lake, "upsert", **every)) == {"expected": 3, "found": 2, "altered": 1}
 
 
+@pytest.mark.breadth
 def test_every_damage_to_a_history_is_counted_by_version(lake: Lake, topic: Topic) -> None:
     topic.send(
         change("a", 10, 1), change("a", 20, 2, note="x"), change("a", 30, 2, note="y"), change("a", 40, op="D"),
@@ -283,6 +284,7 @@ AGGREGATES = {
 }  # fmt: skip
 
 
+@pytest.mark.breadth
 def test_groups_are_recomputed_with_every_function(lake: Lake, topic: Topic) -> None:
     def number(g: str | None, n: int | None, x: float, minute: int) -> tuple[None, dict[str, Any]]:
         return None, {"g": g, "n": n, "x": x, "d": n, "at": f"2026-01-01T00:{minute:02}:00Z"}

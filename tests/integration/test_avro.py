@@ -214,7 +214,7 @@ def test_an_id_that_is_not_known_yet_is_asked_for_once(spark: SparkSession) -> N
     assert unreadable.problem == (
         "schema id 4 can't be read as the reader's schema: id is string, which can't be read as long"
     )
-    assert recursive.problem == "schema id 5 can't be read as the reader's schema: shop.Order holds itself"
+    assert recursive.problem == "schema id 5 can't be read as the reader's schema: shop.Order is recursive"
     assert absent.problem == f"schema id {2**32 - 1} isn't in the registry"
     assert UNKNOWN not in absent.problem
 
@@ -246,7 +246,7 @@ def test_every_record_is_decoded_once(spark: SparkSession, capsys: pytest.Captur
 
 
 def test_a_schema_that_spark_has_no_type_for_is_refused(spark: SparkSession) -> None:
-    with pytest.raises(UnusableSchema, match=r"shop\.Order of the Avro schema holds itself"):
+    with pytest.raises(UnusableSchema, match=r"shop\.Order of the Avro schema is recursive"):
         AvroFile(spark, json.dumps(record(field("next", ["null", "Order"]))))
     huge = {"type": "bytes", "logicalType": "decimal", "precision": 50, "scale": 2}
     with pytest.raises(UnusableSchema, match="Spark can't read the Avro schema"):

@@ -34,7 +34,7 @@ def test_init_writes_a_filethat_check_accepts_and_never_overwrites(tmp_path: Pat
     file.write_text("mine")
     again = lakelock("init", file)
     assert (again.returncode, file.read_text()) == (2, "mine")
-    assert "is there already" in again.stderr
+    assert "exists already" in again.stderr
     assert yaml.safe_load(lakelock("init").stdout)["delivery"] == "transactional"
 
 

@@ -16,6 +16,10 @@ ELSEWHERE = {
     "lakelock lab together": "test_four_sinks_killed_before_and_after_the_decision",
 }
 """Commands that take minutes, and the test that does what they do."""
+PAGES = [
+    page.relative_to(ROOT).as_posix()
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "tests" / "benchmarks" / "README.md")
+]
 FLIGHT = {"carrier": "UA", "origin": "EWR", "dest": "IAH", "dep_delay": 2, "event_time": "2013-01-01T10:00:00Z"}
 
 
@@ -24,17 +28,25 @@ def section(page: str, title: str) -> list[str]:
 
 
 def test_what_takes_minutes_is_run_by_another_test() -> None:
-    shown = section("README.md", "Don't take our word")
+    shown = section("docs/lab.md", "Commands")
     assert set(shown) == ELSEWHERE.keys()
     tests = "\n".join(file.read_text(encoding="utf-8") for file in (ROOT / "tests").rglob("test_*.py"))
     assert [name for name in ELSEWHERE.values() if f"def {name}(" not in tests] == []
 
 
-@pytest.mark.parametrize("page", ["README.md", "tests/benchmarks/README.md"])
+@pytest.mark.parametrize("page", PAGES)
 def test_every_target_of_make_that_a_page_names_is_there(page: str) -> None:
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.M))
     named = set(re.findall(r"(?:`|\$ )make ([\w-]+)", (ROOT / page).read_text(encoding="utf-8")))
     assert named <= targets
+
+
+def test_make_help_names_every_target() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (phony,) = re.findall(r"^\.PHONY: (.+)$", makefile, flags=re.M)
+    told = set(re.findall(r'@echo "make ([\w-]+) ', makefile))
+    # `test-spark35` tells of its quick one.
+    assert set(phony.split()) - {"help", "test-spark35-quick"} == told
 
 
 @pytest.mark.pages
@@ -42,6 +54,16 @@ def test_the_commands_of_the_readme(reader: Reader, send: Send) -> None:
     send("flights", *((str(n), {**FLIGHT, "flight": n}) for n in range(30)))
     reader.follow("README.md", "Use it")
     said = dict(zip(section("README.md", "Use it"), reader.said, strict=True))
+    assert "1 epochs, 30 rows" in said["lakelock run pipeline.yaml"]
+    assert "exact" in said["lakelock verify pipeline.yaml"]
+
+
+@pytest.mark.pages
+def test_the_commands_of_the_page_on_using(reader: Reader, send: Send) -> None:
+    send("flights", *((str(n), {**FLIGHT, "flight": n}) for n in range(30)))
+    reader.follow("docs/using.md", "Commands")
+    reader.follow("docs/using.md", "In Python")
+    said = dict(zip(section("docs/using.md", "Commands"), reader.said, strict=True))
     assert "1 epochs, 30 rows" in said["lakelock run pipeline.yaml"]
     assert "exact" in said["lakelock verify pipeline.yaml"]
     assert "30" in said["lakelock rewind pipeline.yaml --to-event-time 2026-11-01T00:00:00Z"]

@@ -177,6 +177,7 @@ def test_after_a_restore_a_batch_that_would_leave_a_gap_is_refused_with_the_way_
         stream(lake, lakes(lake, "upsert"))
 
 
+@pytest.mark.breadth
 def test_a_restore_to_before_a_partition_was_added_leaves_no_gap(lake: Lake, topic: Topic) -> None:
     assert lake.spark is not None
     topic.send_rows(numbered(3), partition=0)

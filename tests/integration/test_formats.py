@@ -174,7 +174,7 @@ def test_messages_of_ten_megabytes(lake: Lake, topic: Topic) -> None:
 
 
 def test_what_is_not_there_is_said(lake: Lake) -> None:
-    with pytest.raises(ConfigurationError, match=r"value: protobuf isn't there yet"):
+    with pytest.raises(ConfigurationError, match=r"value: protobuf isn't supported yet"):
         lake.pipeline(value={"format": "protobuf"})
     with pytest.raises(
         ConfigurationError, match=r"value\.format: is one of json, string, bytes, avro, debezium, rows, not 'xml'"

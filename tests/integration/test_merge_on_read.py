@@ -106,15 +106,13 @@ BATCHES: list[list[tuple[str | None, int | None]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("batches", [BATCHES[:3], pytest.param(BATCHES, marks=pytest.mark.breadth)], ids=len)
-def test_aggregates_are_those_of_all_records(
-    batches: list[list[tuple[str | None, int | None]]], lake: Lake, topic: Topic
-) -> None:
+@pytest.mark.breadth
+def test_aggregates_are_those_of_all_records(lake: Lake, topic: Topic) -> None:
     aggregates = {"records": "count(1)", "total": "sum(n)", "last": "last(n)", "mean": "avg(n)"}
     changes = {"sink": {"merge": "on_read", "group_by": "k", "aggregates": aggregates, "fold": {"epochs": 2}}}
     sent: list[tuple[str | None, int | None]] = []
     folded = 0
-    for number, rows in enumerate(batches):
+    for number, rows in enumerate(BATCHES):
         topic.send(*((key, {"k": key, "n": value}) for key, value in rows))
         sent += rows
         file = lake.file("aggregate", epoch={"max_records": 2}, **changes)
@@ -174,16 +172,8 @@ def start(*arguments: object) -> subprocess.Popen[str]:
 
 
 @pytest.mark.classic("its runs are processes of their own")
-@pytest.mark.parametrize(
-    "kill",
-    [
-        Moment.MID_WRITE,
-        *(
-            pytest.param(kill, marks=pytest.mark.kills)
-            for kill in (Step.COMMITTED, Step.FOLDING, Moment.BEFORE_COMMIT, Step.FOLDED)
-        ),
-    ],
-)
+@pytest.mark.kills
+@pytest.mark.parametrize("kill", [Step.COMMITTED, Step.FOLDING, Moment.MID_WRITE, Moment.BEFORE_COMMIT, Step.FOLDED])
 def test_killed_around_a_fold(kill: Step | Moment, lake: Lake, topic: Topic) -> None:
     topic.send_rows([("a", 0), ("b", 0)])
     lake.pipeline("upsert", **ON_READ).run()
@@ -389,9 +379,9 @@ def test_a_key_that_moves_stops_the_fold_and_loses_nothing(lake: Lake, topic: To
     ("changes", "why"),
     [
         ({"sink": {"merge": "on_write", "fold": {"epochs": 2}}}, "fold needs merge: on_read"),
-        ({**ON_READ, "delivery": "idempotent"}, "merge: on_read isn't for this pipeline: delivery: idempotent"),
+        ({**ON_READ, "delivery": "idempotent"}, "merge: on_read doesn't work with this pipeline: delivery: idempotent"),
         ({**ON_READ, "on_new_column": "add"}, "on_new_column: add changes the table"),
-        (options(apply_as_truncates="n = 1", sequence_by="n"), "a truncate is about every row"),
+        (options(apply_as_truncates="n = 1", sequence_by="n"), "a truncate affects every row"),
         (options(fold={"epochs": 0}), "greater than or equal to 1"),
     ],
 )
@@ -421,6 +411,7 @@ def test_a_table_with_a_name_has_a_view_for_its_current_rows(lake: Lake, topic: 
     assert lake.spark.table(f"default.{name}").count() == 4, "as of epoch 3"
 
 
+@pytest.mark.breadth
 def test_a_table_restored_while_a_run_appends_stops_that_run(lake: Lake, topic: Topic) -> None:
     for number in range(2):
         topic.send_rows([("a", number)])
@@ -510,6 +501,7 @@ def test_a_log_that_a_restore_has_passed_over_never_counts_again(lake: Lake, top
     assert current(lake) == [*expected, ("k9", 9)]
 
 
+@pytest.mark.breadth
 def test_a_log_does_not_count_where_a_cleaned_history_may_hide_a_restore(lake: Lake, topic: Topic) -> None:
     for number, key in enumerate("abc"):
         topic.send_rows([(key, number)], partition=0)

@@ -141,7 +141,7 @@ def test_rows_that_do_not_fit_are_refused(spark: "SparkSession", s3: "Store") ->
 def test_what_s3_told_a_worker_reaches_the_user(spark: "SparkSession", s3: "Store") -> None:
     epoch = Epoch("p", 1, "run", (), Offsets(), {}, None, None, attempt=1)
     s3.client.delete_bucket(Bucket=s3.bucket)
-    with pytest.raises(ConfigurationError, match="no bucket"):
+    with pytest.raises(ConfigurationError, match="doesn't exist"):
         objects(spark, s3, "parquet").prepare(epoch, spark.range(2))
 
 

@@ -41,6 +41,7 @@ def of_kind(lake: Lake, kind: str, **changes: Any) -> dict[str, Any]:
     return lake.options(kind, sink={**SINKS[kind], **changes.pop("sink", {})}, schema="k STRING, n BIGINT", **changes)
 
 
+@pytest.mark.breadth
 def test_values_that_are_no_names_of_folders_are_set_aside_and_all_others_exact(lake: Lake) -> None:
     made(lake, *SINKS)
     options = of_kind(lake, "append", on_bad_record="dead_letter", dead_letters={"path": str(lake.path("letters"))})
@@ -105,7 +106,7 @@ def test_times_before_the_first_year_and_text_that_is_cut_are_bad_records(lake: 
     found = lake.sql("SELECT date_format(at, \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\"), v FROM {t}")
     assert sorted(at.replace(".000000", "") + "Z" for at, _ in found if at) == times
     assert query(lake.path("letters"), "SELECT _offset, detail FROM t ORDER BY 1") == [
-        (0, "its at is before the year 1, and can't be told in a column that the rows are partitioned by"),
+        (0, "its at is before the year 1, and can't be stored in a column that the table is partitioned by"),
         (5, "its v is longer than 2 characters, which the table allows"),
     ]
 

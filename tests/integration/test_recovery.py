@@ -77,6 +77,7 @@ def test_a_shallow_clone_goes_on_from_where_its_source_stood(kind: str, lake: La
         assert sorted(tuple(row) for row in rows) == sorted(some(0, 40))
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize("made", ["before the clone", "after it"])
 def test_another_table_that_got_the_name_of_a_clones_source_says_nothing(made: str, lake: Lake, topic: Topic) -> None:
     """Made before, it had come less far; made after, further."""

@@ -101,6 +101,7 @@ def test_the_table_taken_back_takes_its_letters_along(lake: Lake, topic: Topic) 
     assert letters(lake, "epoch", "_retried_epoch") == [(0, 1, 4), (1, 5, None), (2, 3, 4)]
 
 
+@pytest.mark.breadth
 def test_the_table_taken_back_under_a_run_takes_its_letters_along(lake: Lake, topic: Topic) -> None:
     """Also those of a partition that was added after the version that it went back to: they are read once more."""
     send(topic, S % ("b", 1))

@@ -168,6 +168,7 @@ def mirror(old: Broker, new: Broker, topic: str, since: Mapping[TopicPartition, 
     return mirrored
 
 
+@pytest.mark.breadth
 def test_a_table_goes_on_in_the_cluster_that_its_topic_was_mirrored_to(
     flights: Reader, send: Send, broker: Broker
 ) -> None:

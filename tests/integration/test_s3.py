@@ -130,7 +130,7 @@ def test_a_store_that_takes_every_write_is_refused_before_the_first_epoch(bucket
     with S3Proxy(bucket.s3.endpoint, change=unconditional) as proxy:
         bucket.through(proxy)
         for use in (bucket.pipeline().check, bucket.pipeline().run):
-            with pytest.raises(UnsafeStore, match="took a second write"):
+            with pytest.raises(UnsafeStore, match="accepted a second write"):
                 use()
         assert bucket.rows() == []
 

@@ -173,8 +173,8 @@ PLAINTEXT = {"ssl_truststore_type": "", "ssl_truststore_location": ""}
         (without_password(security_protocol="PLAINTEXT", **PLAINTEXT), "", TlsFailed, "security.protocol: SSL"),
         (dict(security_protocol="SASL_PLAINTEXT", **PLAINTEXT), "", TlsFailed, "security.protocol: SASL_SSL"),
         (without_password(security_protocol="SSL"), "MTLS", TlsFailed, "ssl.keystore.location"),
-        (without_password(security_protocol="SSL"), "", BrokerUnreachable, "want a login"),
-        ({}, "PLAINTEXT", BrokerUnreachable, "is for a port that speaks TLS"),
+        (without_password(security_protocol="SSL"), "", BrokerUnreachable, "require a login"),
+        ({}, "PLAINTEXT", BrokerUnreachable, "needs a port with TLS"),
         ({}, "", NotAuthorized, "READ and DESCRIBE"),
     ],
 )  # fmt: skip

@@ -86,6 +86,7 @@ def test_a_rewind_to_before_the_first_record_starts_over(lake: Lake, topic: Topi
     assert counted(lake) == [(2, 3)]
 
 
+@pytest.mark.breadth
 def test_a_run_that_was_planned_before_a_rewind_does_not_write(lake: Lake, topic: Topic) -> None:
     send(topic, 1)
     totals(lake).run()
@@ -131,6 +132,7 @@ def test_a_rewind_by_kafkas_timestamps_keeps_what_topics_of_old_have_left(lake: 
     assert lake.version() == version
 
 
+@pytest.mark.breadth
 def test_a_rewind_refuses_what_no_run_would_read_again(lake: Lake, topic: Topic) -> None:
     topic.send_rows([("a", 1), ("a", 2)], partition=0)
     lake.pipeline().run()

@@ -432,7 +432,7 @@ def test_a_client_that_says_it_has_committed_and_hasnt_is_not_believed(
     epoch, sink = place.epoch(2), place.sink()
     prepared = sink.prepare(epoch, place.rows("ab"))
     monkeypatch.setattr(Transaction, "commit", lambda self: self._producer.abort_transaction())
-    with pytest.raises(SinkError, match="reported as done"):
+    with pytest.raises(SinkError, match="reported as successful"):
         sink.commit(epoch, prepared)
     assert place.values() == []
 

@@ -55,6 +55,7 @@ def test_topics_that_match_a_pattern_come_and_go(lake: Lake, topic: Topic) -> No
         pipeline.run()
 
 
+@pytest.mark.breadth
 def test_an_open_transaction_ends_what_can_be_read_and_is_not_waited_for(lake: Lake, topic: Topic) -> None:
     topic.send_rows(some(0, 2), partition=0)
     producer = KafkaProducer(bootstrap_servers=topic.broker.bootstrap, transactional_id=f"open-{topic.name}")

@@ -42,7 +42,7 @@ def test_columns_of_a_transform(sql: str, columns: list[str], lake: Lake, topic:
         ("SELECT max(n) AS n FROM records", "Spark doesn't take it"),
         ("SELECT nn FROM records", "nn"),
         ("SELECT k FROM record", "write one SELECT ... FROM records"),
-        ("SELECT k FROM (SELECT k FROM records)", "carried along"),
+        ("SELECT k FROM (SELECT k FROM records)", "added automatically"),
         ("DROP TABLE records", "write one SELECT"),
         ("SELECT k, n AS K FROM records", "there twice"),
     ],

@@ -197,6 +197,7 @@ def test_what_was_begun_is_thrown_away_and_status_says_who_holds_it(lake: Lake) 
     assert (lake.rows("append"), lake.rows("upsert")) == (sorted(ROWS), NEWEST)
 
 
+@pytest.mark.breadth
 def test_an_epoch_whose_staged_rows_are_gone_is_read_again(lake: Lake) -> None:
     lake.topic.send_rows(ROWS, partition=0)
     options = two_tables(lake, epoch={"max_records": 2})

@@ -57,4 +57,4 @@ def test_a_port_that_is_taken_is_said(lake: Lake) -> None:
     port = lake.topic.broker.bootstrap.rpartition(":")[2]
     result = CliRunner().invoke(app, ["ui", str(lake.file()), "--port", port])
     assert result.exit_code == 2
-    assert "can't be listened on" in " ".join(result.output.split())
+    assert "Can't listen on" in " ".join(result.output.split())

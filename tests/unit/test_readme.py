@@ -1,27 +1,54 @@
-"""What the README and the page of guarantees say of the project is there."""
+"""What README and docs say of the project is there: tests, files, headings, folders; and every page can be found."""
+
+from __future__ import annotations
 
 import ast
 import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pages import ROOT
 from suites import CAMPAIGNS
 
-ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 GUARANTEES = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
-SOURCES = [ast.parse(file.read_text(encoding="utf-8")) for file in (ROOT / "tests").rglob("*.py")]
-TESTS = {
-    node.name: node
-    for source in SOURCES
-    for node in ast.walk(source)
-    if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
-}
-PROMISES = {
-    row.strip("| ")[:100]: re.findall(r"`(test_\w+)`", row)
-    for row in (README + GUARANTEES).splitlines()
-    if row.startswith("|") and "`test_" in row
-}
+DOCS = sorted((ROOT / "docs").glob("*.md"))
+PAGES = [ROOT / "README.md", *DOCS, ROOT / "tests" / "README.md", ROOT / "tests" / "benchmarks" / "README.md"]
+
+TESTS: dict[str, ast.FunctionDef] = {}
+DEFINED_IN: dict[str, set[Path]] = defaultdict(set)
+"""By name: a test's definition, and the files that have one of this name."""
+for _file in (ROOT / "tests").rglob("*.py"):
+    for _node in ast.walk(ast.parse(_file.read_text(encoding="utf-8"))):
+        if isinstance(_node, ast.FunctionDef) and _node.name.startswith("test_"):
+            TESTS[_node.name] = _node
+            DEFINED_IN[_node.name].add(_file)
+
+
+def promises(page: str) -> Iterator[str]:
+    """The rows of the tables whose last column is the test that shows the row."""
+    shown = False
+    for line in page.splitlines():
+        if not line.startswith("|"):
+            shown = False
+        elif re.search(r"\| (test|shown by) \|$", line):
+            shown = True
+        elif shown and not line.startswith("| ---"):
+            yield line
+
+
+PROMISES = [
+    pytest.param(row, id=f"{name}-{number}")
+    for name, page in (("README", README), ("guarantees", GUARANTEES))
+    for number, row in enumerate(promises(page), start=1)
+]
+
+
+def test_there_are_promises() -> None:
+    assert len(list(promises(README))) == 8
+    assert len(PROMISES) > 80
 
 
 @pytest.mark.parametrize("name", sorted(set(re.findall(r"`(test_\w+)`", README + GUARANTEES))))
@@ -30,8 +57,10 @@ def test_every_promise_names_a_test_that_exists(name: str) -> None:
 
 
 @pytest.mark.parametrize("promise", PROMISES)
-def test_every_promise_is_shown_by_make_test_too(promise: str) -> None:
-    assert [name for name in PROMISES[promise] if not in_campaigns_only(TESTS[name])]
+def test_every_promise_is_shown_by_make_test(promise: str) -> None:
+    names = re.findall(r"`(test_\w+)`", promise)
+    whole_files = re.findall(r"\]\([./]*(tests/[\w/]+\.py)\)(?!:)", promise)
+    assert [name for name in names if not in_campaigns_only(TESTS[name])] or whole_files
 
 
 def in_campaigns_only(test: ast.FunctionDef) -> bool:
@@ -40,9 +69,74 @@ def in_campaigns_only(test: ast.FunctionDef) -> bool:
     return bool(marks & CAMPAIGNS.keys())
 
 
-@pytest.mark.parametrize("path", sorted(set(re.findall(r"\]\(([^):#]+)\)", README))))
-def test_every_link_leads_somewhere(path: str) -> None:
-    assert (ROOT / path).exists()
+@pytest.mark.parametrize("promise", PROMISES)
+def test_a_test_is_in_the_file_that_is_linked_before_it(promise: str) -> None:
+    for file, names in re.findall(r"\]\([./]*(tests/[\w/]+\.py)\): ((?:`test_\w+`(?:, )?)+)", promise):
+        for name in re.findall(r"`(test_\w+)`", names):
+            assert ROOT / file in DEFINED_IN[name], name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_no_link_of_a_page_is_dead(page: Path) -> None:
+    assert [link for link in links(page) if not leads_somewhere(page, link)] == []
+
+
+def prose(page: Path) -> str:
+    """Without what stands between lines of backquotes."""
+    return re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+
+
+def links(page: Path) -> list[str]:
+    """To files and headings of the repository, pictures included."""
+    text = re.sub(r"`[^`\n]*`", "code", prose(page))
+    found = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r'(?:src|srcset|href)="([^"]+)"', text)
+    return [link for link in found if not re.match(r"\w+:", link)]
+
+
+def leads_somewhere(page: Path, link: str) -> bool:
+    path, _, heading = link.partition("#")
+    target = page.parent / path if path else page
+    return target.exists() and (not heading or heading in headings(target))
+
+
+def headings(page: Path) -> set[str]:
+    """The names that GitHub gives to them: two that are the same are numbered."""
+    names: list[str] = []
+    seen: Counter[str] = Counter()
+    for title in re.findall(r"^#+ (.+?)\s*$", prose(page), flags=re.M):
+        words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title).lower()
+        name = re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
+        names.append(f"{name}-{seen[name]}" if seen[name] else name)
+        seen[name] += 1
+    return set(names)
+
+
+def test_a_dead_link_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# `a`: b, c\n## D\n## D\n[1](#a-b-c) [2](#d-1) [3](#e) `[4](x)`\n```\n[5](y)\n```\n![6](z.png)\n[7](page.md#d)"
+    )
+    assert links(page) == ["#a-b-c", "#d-1", "#e", "z.png", "page.md#d"]
+    assert [link for link in links(page) if not leads_somewhere(page, link)] == ["#e", "z.png"]
+
+
+@pytest.mark.parametrize("index", ["README.md", "docs/README.md"])
+def test_an_index_names_every_page(index: str) -> None:
+    page = ROOT / index
+    linked = {(page.parent / link.partition("#")[0]).resolve() for link in links(page)}
+    # With an underscore first: a draft that another page will take in.
+    assert {doc for doc in DOCS if not doc.name.startswith("_")} - linked - {page} == set()
+
+
+def test_the_readme_names_every_notebook() -> None:
+    assert {f"notebooks/{file.name}" for file in (ROOT / "notebooks").glob("*.ipynb")} <= set(links(ROOT / "README.md"))
+
+
+def test_the_wheel_that_pages_name_is_the_one_that_is_built() -> None:
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    (version,) = re.findall(r'^version = "(.+)"$', project, flags=re.M)
+    named = {name for page in PAGES for name in re.findall(r"lakelock-[\w.]+-py3", page.read_text(encoding="utf-8"))}
+    assert named == {f"lakelock-{version}-py3"}
 
 
 def test_the_map_names_every_folder() -> None:

@@ -1,4 +1,4 @@
-"""Schema registries: which schema a record was written with. Asked on the driver alone, once for each id in a run."""
+"""Schema registries, which have the schema of each record. Only the driver asks, once per ID in a run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from connector.decode.registry.registry import Registry
 
 
 def opened(options: RegistryOptions) -> Registry:
-    """Nothing is asked yet."""
+    """A registry for these options. It sends no request yet."""
     from connector.decode.registry.confluent import Confluent
     from connector.decode.registry.glue import Glue
 

@@ -19,7 +19,7 @@ from connector.decode.registry.wire_format import ConfluentWire
 from sinks.errors import ConfigurationError, RegistryUnreachable, UnknownSchema, UnusableSchema
 
 _TIMEOUT = (5, 15)
-"""Seconds to connect, seconds without a byte of the answer."""
+"""Seconds to connect, and seconds without a byte of the answer."""
 _ATTEMPTS = 5
 _WAIT = wait_random_exponential(multiplier=0.5, max=10)
 _NOT_FOUND = {40401: "subject", 40402: "version", 40403: "schema"}
@@ -27,10 +27,12 @@ _ACCEPTED = "application/vnd.schemaregistry.v1+json, application/json"
 
 
 class Confluent:
+    """A registry with Confluent's REST API. See ``Registry``."""
+
     wire = ConfluentWire()
 
     def __init__(self, options: ConfluentRegistry, *, attempts: int = _ATTEMPTS, wait: wait_base = _WAIT) -> None:
-        """``attempts``: rounds over all URLs."""
+        """``attempts`` is the number of rounds over all URLs."""
         self._urls = list(options.url)
         self._subject = options.subject
         self._retrying = Retrying(
@@ -47,9 +49,11 @@ class Confluent:
         self._answers: dict[str, Any] = {}
 
     def schema(self, schema_id: str) -> WriterSchema:
+        """See ``Registry.schema``."""
         return self._read(self._get(f"schemas/ids/{schema_id}"), schema_id)
 
     def known(self, topic: str, part: Part) -> Mapping[str, WriterSchema]:
+        """See ``Registry.known``."""
         subject = self._subject_of(topic, part)
         try:
             versions = self._get(f"subjects/{quote(subject, safe='')}/versions")
@@ -60,11 +64,12 @@ class Confluent:
             try:
                 found.append(self._version(subject, str(version)))
             except (UnknownSchema, UnusableSchema):
-                # Deleted meanwhile, or of no use to us: a record of it will say so.
+                # Deleted in the meantime, or not usable: a record with this schema will be reported.
                 continue
         return {each.id: each for each in found}
 
     def latest(self, topic: str, part: Part) -> WriterSchema:
+        """See ``Registry.latest``."""
         return self._version(self._subject_of(topic, part), "latest")
 
     def _version(self, subject: str, version: str) -> WriterSchema:
@@ -72,7 +77,7 @@ class Confluent:
         return self._read(answer, str(answer["id"]))
 
     def _subject_of(self, topic: str, part: Part) -> str:
-        """By TopicNameStrategy, the producers' default."""
+        """The subject by TopicNameStrategy, the producers' default."""
         return self._subject or f"{topic}-{part}"
 
     def _read(self, answer: Mapping[str, Any], schema_id: str) -> WriterSchema:
@@ -80,8 +85,8 @@ class Confluent:
         if kind != "AVRO":
             raise UnusableSchema(
                 f"The schema {schema_id} of the registry is of type {kind}, not Avro."
-                + (" Protobuf isn't there yet." if kind == "PROTOBUF" else ""),
-                hint="Take format: json for JSON without a schema." if kind == "JSON" else "",
+                + (" Protobuf isn't supported yet." if kind == "PROTOBUF" else ""),
+                hint="Use format: json for JSON without a schema." if kind == "JSON" else "",
             )
         references = [
             self._version(reference["subject"], str(reference["version"])).schema
@@ -101,11 +106,11 @@ class Confluent:
                 return self._get_from(url, path)
             except _Unavailable as unavailable:
                 said.append(f"{url}: {unavailable}")
-                # The next request starts with one that may answer.
+                # The next request starts with a URL that may answer.
                 self._urls.append(self._urls.pop(0))
         raise RegistryUnreachable(
             f"The schema registry gave no answer ({'; '.join(said)}). Nothing of this epoch was written.",
-            hint="Is registry.url right, and can this machine reach it? The run can be started again as it is.",
+            hint="Check that registry.url is right and reachable from this machine. Then start the run again.",
         )
 
     def _get_from(self, url: str, path: str) -> Any:
@@ -113,8 +118,8 @@ class Confluent:
             answer = self._session.get(f"{url}/{path}", timeout=_TIMEOUT)
         except requests.exceptions.SSLError as error:
             raise ConfigurationError(
-                f"The schema registry at {url} shows a certificate that isn't trusted: {_innermost(error)}.",
-                hint="Give the authority that has signed it: registry.ca, the path of a PEM file.",
+                f"The schema registry at {url} has a certificate that isn't trusted: {_innermost(error)}.",
+                hint="Give the certificate authority that signed it: registry.ca, the path of a PEM file.",
             ) from None
         except (requests.ConnectionError, requests.Timeout) as error:
             raise _Unavailable(_innermost(error)) from None
@@ -129,26 +134,26 @@ class Confluent:
             what = _NOT_FOUND[body["error_code"]]
             raise UnknownSchema(
                 f"The schema registry has no such {what}: GET /{path} found nothing.",
-                hint="Is registry.subject right? Without it the subject is the topic's name with -key or -value."
+                hint="Check registry.subject. By default the subject is the topic's name with -key or -value."
                 if what == "subject"
                 else "",
             )
         if status in (401, 403):
             raise ConfigurationError(
-                f"The schema registry at {url} refuses us (HTTP status {status}).",
-                hint="Check registry.username and registry.password, or registry.token, and what they may read.",
+                f"The schema registry at {url} refuses access (HTTP status {status}).",
+                hint="Check registry.username and registry.password, or registry.token, and their permissions.",
             )
         if status != 200 or body is None:
             raise ConfigurationError(
-                f"What answers at {url} isn't a schema registry: GET /{path} gave HTTP status {status}"
+                f"The server at {url} isn't a schema registry: GET /{path} gave HTTP status {status}"
                 + (" and no JSON." if body is None else "."),
-                hint="Check registry.url; some registries have their API under a path, as in /apis/ccompat/v7.",
+                hint="Check registry.url. Some registries have their API under a path, as in /apis/ccompat/v7.",
             )
         return body
 
 
 class _Unavailable(Exception):
-    """Of one URL, for now."""
+    """Raised when one URL doesn't answer for now."""
 
 
 class _Bearer(AuthBase):
@@ -161,7 +166,7 @@ class _Bearer(AuthBase):
 
 
 class _Nobody(AuthBase):
-    """Without it `requests` would look into the user's .netrc."""
+    """Sends no credentials. Without it `requests` would look for them in the user's .netrc."""
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         return request
@@ -178,7 +183,7 @@ def _auth(options: ConfluentRegistry) -> AuthBase:
 
 
 def _innermost(error: BaseException) -> str:
-    """`requests` wraps what the system said several times."""
+    """The system's message, which `requests` wraps several times."""
     reason = error.args[0] if error.args else error
     reason = getattr(reason, "reason", reason)
     return str(reason).split("object at 0x")[-1].split(">: ")[-1] or type(error).__name__

@@ -1,4 +1,4 @@
-"""AWS Glue's schema registry, by boto3. AWS's serializer names the schemas of keys and values alike, as the topic."""
+"""AWS Glue's schema registry, by boto3. AWS's serializer gives key and value schemas alike the topic's name."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ _ATTEMPTS = 8
 
 
 class Glue:
+    """AWS Glue's schema registry. See ``Registry``."""
+
     wire = GlueWire()
 
     def __init__(self, options: GlueOptions, *, attempts: int = _ATTEMPTS) -> None:
-        """``attempts`` of each request, the first one included; boto3 waits longer and longer in between."""
+        """``attempts`` is the number for each request, including the first. boto3 waits with exponential backoff."""
         import boto3
         from botocore.config import Config
 
@@ -33,9 +35,11 @@ class Glue:
         self._answers: dict[tuple[str, str], Mapping[str, Any]] = {}
 
     def schema(self, schema_id: str) -> WriterSchema:
+        """See ``Registry.schema``."""
         return _read(self._ask("get_schema_version", f"schema {schema_id}", SchemaVersionId=schema_id))
 
     def known(self, topic: str, part: Part) -> Mapping[str, WriterSchema]:  # noqa: ARG002
+        """See ``Registry.known``."""
         try:
             newest = self._newest(topic)
         except UnknownSchema:
@@ -45,11 +49,12 @@ class Glue:
             try:
                 found.append(self._version(topic, number))
             except (UnknownSchema, UnusableSchema):
-                # Deleted, or of no use to us: a record of it will say so.
+                # Deleted, or not usable: a record with this schema will be reported.
                 continue
         return {each.id: each for each in found}
 
     def latest(self, topic: str, part: Part) -> WriterSchema:  # noqa: ARG002
+        """See ``Registry.latest``."""
         return self._version(topic, self._newest(topic))
 
     def _newest(self, topic: str) -> int:
@@ -87,18 +92,18 @@ class Glue:
             if code == "EntityNotFoundException":
                 raise UnknownSchema(
                     f"AWS Glue's schema registry {self._options.registry!r} has no {what}.",
-                    hint="Are registry.glue.registry, schema and region right? Without schema it has the topic's name.",
+                    hint="Check registry.glue.registry, schema and region. By default the schema has the topic's name.",
                 ) from None
             if status >= 500 or "Throttling" in code:
                 raise _unreachable(code) from None
             raise ConfigurationError(
                 f"AWS Glue's schema registry refuses to show the {what}: {code}.",
-                hint="Reading it needs glue:GetSchema and glue:GetSchemaVersion; credentials come by AWS's own chain.",
+                hint="Reading it needs glue:GetSchema and glue:GetSchemaVersion. Credentials come by AWS's own chain.",
             ) from None
         except NoCredentialsError:
             raise ConfigurationError(
                 "AWS Glue's schema registry can't be asked: there are no AWS credentials.",
-                hint="Give them as AWS's own tools take them, e.g. in the environment, or as the machine's role.",
+                hint="Give credentials as for AWS's own tools, e.g. in the environment, or as an instance role.",
             ) from None
         except (ConnectionError, HTTPClientError, ReadTimeoutError) as error:
             raise _unreachable(type(error).__name__) from None
@@ -109,7 +114,7 @@ class Glue:
 def _unreachable(reason: str) -> RegistryUnreachable:
     return RegistryUnreachable(
         f"AWS Glue's schema registry gave no answer ({reason}). Nothing of this epoch was written.",
-        hint="Is registry.glue.region right, and can this machine reach AWS? The run can be started again as it is.",
+        hint="Check registry.glue.region, and that this machine can reach AWS. Then start the run again.",
     )
 
 
@@ -118,6 +123,6 @@ def _read(answer: Mapping[str, Any]) -> WriterSchema:
     if kind != "AVRO":
         raise UnusableSchema(
             f"The schema {schema_id} of AWS Glue's registry is of type {kind}, not Avro."
-            + (" Protobuf isn't there yet." if kind == "PROTOBUF" else "")
+            + (" Protobuf isn't supported yet." if kind == "PROTOBUF" else "")
         )
     return WriterSchema(schema_id, parse(answer["SchemaDefinition"]))

@@ -1,4 +1,4 @@
-"""What a schema registry can be asked."""
+"""The requests that a schema registry answers."""
 
 from __future__ import annotations
 
@@ -14,29 +14,33 @@ Part: TypeAlias = Literal["key", "value"]
 
 @dataclass(frozen=True)
 class WriterSchema:
+    """A schema in a registry."""
+
     id: str
-    """As the registry writes it: a number of Confluent's, a UUID of Glue's."""
+    """The ID as the registry writes it: a number in Confluent's, a UUID in Glue's."""
     schema: AvroSchema
 
 
 class Registry(Protocol):
-    """Answers are kept for the run: a schema never changes under its id.
+    """A schema registry. Answers are cached for the run, because a schema never changes under its ID.
 
-    Every method may raise `RegistryUnreachable`, after all retries, `UnusableSchema`, and `ConfigurationError` where
-    the registry refuses us.
+    Every method may raise `RegistryUnreachable` after all retries, `UnusableSchema`, and `ConfigurationError` if the
+    registry refuses access.
     """
 
     @property
-    def wire(self) -> Wire: ...
+    def wire(self) -> Wire:
+        """How records name their schema."""
+        ...
 
     def schema(self, schema_id: str) -> WriterSchema:
-        """Raises `UnknownSchema` where the registry has none of this id."""
+        """The schema with this ID. Raises `UnknownSchema` if the registry has none."""
         ...
 
     def known(self, topic: str, part: Part) -> Mapping[str, WriterSchema]:
-        """All versions of the topic's subject that can be used, by id; empty where there is no such subject."""
+        """All usable versions of the topic's subject, by ID. Empty if the subject doesn't exist."""
         ...
 
     def latest(self, topic: str, part: Part) -> WriterSchema:
-        """The subject's newest version when it is first asked for. Raises `UnknownSchema` where there is none."""
+        """The newest version of the subject at the first request. Raises `UnknownSchema` if there is none."""
         ...

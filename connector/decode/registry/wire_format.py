@@ -1,4 +1,4 @@
-"""How a record says which schema its bytes are of: a header before the Avro value, per kind of registry."""
+"""How a record names the schema of its bytes: a header before the Avro value, for each kind of registry."""
 
 from __future__ import annotations
 
@@ -10,19 +10,21 @@ if TYPE_CHECKING:
 
 
 class Wire(Protocol):
+    """The header of one kind of registry."""
+
     length: int
-    """Of the header, in bytes."""
+    """The length of the header in bytes."""
 
     def header(self, schema_id: str) -> bytes:
-        """Of every record of this schema."""
+        """The header of every record with this schema."""
         ...
 
     def schema_id(self, value: Column) -> Column:
-        """STRING: the id in the header of a record whose `problem` is null."""
+        """STRING: the ID in the header of a record whose `problem` is null."""
         ...
 
     def problem(self, value: Column) -> Column:
-        """STRING: why these bytes have no such header, null where they have."""
+        """STRING: why these bytes have no such header. Null if they have one."""
         ...
 
 
@@ -32,14 +34,17 @@ class ConfluentWire:
     length = 5
 
     def header(self, schema_id: str) -> bytes:
+        """See ``Wire.header``."""
         return b"\0" + int(schema_id).to_bytes(4, "big")
 
     def schema_id(self, value: Column) -> Column:
+        """See ``Wire.schema_id``."""
         from pyspark.sql import functions as F
 
         return F.conv(F.hex(F.substring(value, 2, 4)), 16, 10)
 
     def problem(self, value: Column) -> Column:
+        """See ``Wire.problem``."""
         from pyspark.sql import functions as F
 
         framed = F.startswith(value, F.lit(b"\0")) & (F.length(value) >= self.length)
@@ -54,22 +59,25 @@ class GlueWire:
     length = 18
 
     def header(self, schema_id: str) -> bytes:
+        """See ``Wire.header``."""
         return b"\x03\0" + UUID(schema_id).bytes
 
     def schema_id(self, value: Column) -> Column:
+        """See ``Wire.schema_id``."""
         from pyspark.sql import functions as F
 
         parts = [F.substring(value, start, length) for start, length in ((3, 4), (7, 2), (9, 2), (11, 2), (13, 6))]
         return F.lower(F.concat_ws("-", *(F.hex(part) for part in parts)))
 
     def problem(self, value: Column) -> Column:
+        """See ``Wire.problem``."""
         from pyspark.sql import functions as F
 
         long_enough = F.length(value) >= self.length
         # Spark can't inflate bytes without Python.
         compressed = F.when(
             F.startswith(value, F.lit(b"\x03\x05")) & long_enough,
-            "compressed by the producer, which can't be read: set its compressionType to NONE, and Kafka's "
+            "compressed by the producer, which isn't supported: set its compressionType to NONE, and Kafka's "
             "compression.type instead",
         )
         framed = F.startswith(value, F.lit(b"\x03\0")) & long_enough

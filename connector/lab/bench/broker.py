@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import shutil
 import signal
 import socket
@@ -19,13 +18,14 @@ import time
 import uuid
 import weakref
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError, for_code
 
+from connector.lab.bench.broker_properties import choose_listeners, refuse_reserved, server_properties
 from connector.lab.bench.proxy import Proxy
 from connector.spark import jars, java
 from sinks.errors import ConfigurationError, JarsMissing, SourceError
@@ -33,45 +33,6 @@ from sinks.errors import ConfigurationError, JarsMissing, SourceError
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
 TOPIC_SECONDS = 30.0
-
-# What makes it this broker: a user's property must not change these behind our back.
-_RESERVED = {
-    "process.roles",
-    "node.id",
-    "listeners",
-    "advertised.listeners",
-    "controller.listener.names",
-    "controller.quorum.voters",
-    "listener.security.protocol.map",
-    "log.dir",
-    "log.dirs",
-}
-
-_DEFAULTS = {
-    "auto.create.topics.enable": "false",
-    "group.initial.rebalance.delay.ms": "0",
-    # Kafka's default of 6 seconds is how long a killed consumer would hold its partitions at least
-    "group.min.session.timeout.ms": "1000",
-    # one broker, so one replica
-    "default.replication.factor": "1",
-    "offsets.topic.replication.factor": "1",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
-    "share.coordinator.state.topic.replication.factor": "1",
-    "share.coordinator.state.topic.min.isr": "1",
-    # small: fewer partitions to make and to recover, fewer threads, less memory
-    "offsets.topic.num.partitions": "1",
-    "transaction.state.log.num.partitions": "1",
-    "share.coordinator.state.topic.num.partitions": "1",
-    "num.network.threads": "2",
-    "num.io.threads": "2",
-    "background.threads": "2",
-    "log.cleaner.dedupe.buffer.size": "16777216",
-    # After kill() the controller takes the dead broker for alive until its session ends, and turns the new one
-    # away: with Kafka's default of 9 seconds, a start takes 11 instead of 3.
-    "broker.session.timeout.ms": "2000",
-    "broker.heartbeat.interval.ms": "500",
-}
 
 # Runs Java as its child and kills it when the Python process that wanted the broker is gone, however that died. It
 # polls its parent's id, which changes when the parent dies. The usual ways have holes: Linux's PR_SET_PDEATHSIG acts
@@ -95,14 +56,13 @@ if leftover and os.getppid() != parent:
 
 
 class Broker:
-    """A Kafka broker on 127.0.0.1, as a context manager or by `start` and `stop`.
+    """A Kafka broker on 127.0.0.1. Use it as a context manager, or call `start` and `stop`.
 
-    ``data`` holds topics, configuration and log; None is a temporary folder, removed at the end of the ``with`` block
-    (or of the object). ``port``: None is a free one, which stays the same over restarts. ``properties``: Kafka's own
-    broker settings, over the defaults of this module; those that the module sets itself are refused
-    (`ConfigurationError`). ``proxied``: with a second listener, for clients whose connections are to fail, see `proxy`.
-    ``secured``: further listeners, name -> security protocol; their keys and mechanisms are ``listener.name...``
-    properties, `address` says where they are.
+    ``data``: folder of topics, configuration and log; None is a temporary folder, removed at the end of the ``with``
+    block (or of the object). ``port``: None is a free one, which stays the same over restarts. ``properties``: Kafka's
+    own broker settings, which override the lab's defaults; the reserved ones raise `ConfigurationError`. ``proxied``:
+    adds a second listener, for clients whose connections are to fail, see `proxy`. ``secured``: adds listeners, name ->
+    security protocol; ``listener.name...`` properties set their keys and mechanisms, `address` gives their addresses.
 
     After `stop` or `kill`, `start` goes on with the same data on the same port. The broker has a session of its own:
     Ctrl-C in a terminal reaches only Python, which stops it in order. And it never outlives the Python process, even
@@ -118,36 +78,27 @@ class Broker:
         proxied: bool = False,
         secured: Mapping[str, str] = {},
     ) -> None:
-        refused = sorted(_RESERVED & properties.keys())
-        if refused:
-            raise ConfigurationError(
-                f"the embedded broker sets {', '.join(refused)} itself",
-                hint="Use its arguments `data` and `port`, or a Kafka of your own.",
-            )
+        refuse_reserved(properties)
         self._temporary = data is None
         if data is None:
             self.data = Path(tempfile.mkdtemp(prefix="lakelock-broker-"))
             weakref.finalize(self, _remove, self.data, os.getpid())
         else:
             self.data = data.absolute()
-        self.port = _free_ports(1)[0] if port is None else port
-        # (where the second listener is, where it says that it is)
-        self._proxied = _free_ports(2, besides=[self.port]) if proxied else []
-        ports = _free_ports(len(secured), besides=[self.port, *self._proxied]) if secured else []
-        self._secured = dict(zip(secured, ports, strict=True))
-        self._protocols = dict(secured)
-        self._properties = {**_DEFAULTS, **properties}
+        self._listeners = choose_listeners(port, proxied=proxied, secured=secured)
+        self.port = self._listeners.plain
+        self._properties = dict(properties)
         self._keeper: subprocess.Popen[bytes] | None = None
         self._pid = 0
 
     @property
     def bootstrap(self) -> str:
-        """What clients take as ``bootstrap.servers``."""
+        """The clients' ``bootstrap.servers``."""
         return f"127.0.0.1:{self.port}"
 
     def address(self, listener: str) -> str:
-        """What clients of a ``secured`` listener take as ``bootstrap.servers``."""
-        return f"127.0.0.1:{self._secured[listener]}"
+        """The ``bootstrap.servers`` for clients of a ``secured`` listener."""
+        return f"127.0.0.1:{self._listeners.secured[listener]}"
 
     @property
     def log(self) -> Path:
@@ -156,7 +107,7 @@ class Broker:
 
     @property
     def running(self) -> bool:
-        """Whether the process lives. It doesn't when somebody else has killed it."""
+        """Whether the process is alive; false, too, if somebody else has killed it."""
         return self._keeper is not None and self._keeper.poll() is None
 
     @property
@@ -171,9 +122,9 @@ class Broker:
         for the broker's. So there can be one proxy at a time. It lives on while the broker is killed and started.
         Raises `ConfigurationError` for a broker that isn't ``proxied``.
         """
-        if not self._proxied:
+        if self._listeners.proxied is None:
             raise ConfigurationError("this broker has no second listener", hint="Make it by `Broker(proxied=True)`.")
-        return Proxy(*self._proxied)
+        return Proxy(*self._listeners.proxied)
 
     def start(self) -> None:
         """Start the broker and wait until it answers a client; does nothing when it runs already.
@@ -188,7 +139,8 @@ class Broker:
                 f"no Kafka jars in {jars.folder('kafka')}", hint="`lakelock jars` fetches them with Maven."
             )
         self.data.mkdir(parents=True, exist_ok=True)
-        self._configure()
+        text = server_properties(self._listeners, self._properties)
+        (self.data / "server.properties").write_text(text, encoding="ascii")
         begin = self.log.stat().st_size if self.log.exists() else 0
         try:
             self._format()
@@ -255,31 +207,6 @@ class Broker:
 
     def __repr__(self) -> str:
         return f"Broker({self.bootstrap}, data={str(self.data)!r}, running={self.running})"
-
-    def _configure(self) -> None:
-        (controller,) = _free_ports(1, besides=[self.port, *self._proxied, *self._secured.values()])
-        listeners = {"PLAINTEXT": self.port, "CONTROLLER": controller, **self._secured}
-        advertised = {"PLAINTEXT": self.port, **self._secured}
-        if self._proxied:
-            # A broker tells a client the address that belongs to the listener on which it was asked.
-            listeners["PROXIED"], advertised["PROXIED"] = self._proxied
-        settings = {
-            **self._properties,
-            "process.roles": "broker,controller",
-            "node.id": "1",
-            "listeners": _addresses(listeners),
-            "advertised.listeners": _addresses(advertised),
-            "listener.security.protocol.map": ",".join(
-                f"{name}:{self._protocols.get(name, 'PLAINTEXT')}" for name in listeners
-            ),
-            "controller.listener.names": "CONTROLLER",
-            # A static quorum isn't stored in the data, so the controller's port may change with each start.
-            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-            # Relative to the process's working directory: this is a list, and a path may have commas.
-            "log.dirs": "kafka",
-        }
-        lines = [f"{key}={_escaped(value)}\n" for key, value in sorted(settings.items())]
-        (self.data / "server.properties").write_text("".join(lines), encoding="ascii")
 
     def _format(self) -> None:
         """Give the data a cluster id, once: formatting them again would be refused."""
@@ -395,36 +322,6 @@ def _java(main: str, *arguments: str) -> list[str]:
     return [str(program), *tuning, *log, "-cp", str(jars.folder("kafka") / "*"), main, *arguments]
 
 
-def _addresses(listeners: Mapping[str, int]) -> str:
-    return ",".join(f"{name}://127.0.0.1:{port}" for name, port in listeners.items())
-
-
-def _free_ports(count: int, besides: Collection[int] = ()) -> list[int]:
-    """Ports that are free now, below those that systems give to outgoing connections (from 32768 up).
-
-    Port 0 would give one of those. While the broker is down after `Broker.kill`, any client's connection could then
-    take it as its own end, even a client that tries to reach this very port, and the broker could not come back.
-    """
-    found: list[int] = []
-    for port in random.sample(range(20_000, 32_000), 100):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            # As Java does: a port in TIME_WAIT is free.
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(("127.0.0.1", port))
-            if port not in besides:
-                found.append(port)
-        if len(found) == count:
-            return found
-    raise SourceError("no free port found between 20000 and 32000", hint="Give the broker a `port`.")
-
-
-def _escaped(value: str) -> str:
-    """As Java reads a properties file: anything but plain ASCII as its UTF-16 units."""
-    units = value.encode("utf-16-be")
-    codes = [int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2)]
-    return "".join(chr(code) if 32 < code < 127 and code != ord("\\") else f"\\u{code:04x}" for code in codes)
-
-
 def _check(code: int, message: str | None) -> None:
     """Raise what the broker answered, in its own words: the client's exceptions quote the whole request instead."""
     if code:
@@ -439,6 +336,7 @@ def _ready(admin: KafkaAdminClient, topic: str) -> int:
 
 
 def wait(condition: Callable[[], bool], what: str) -> None:
+    """Wait until a condition holds. Raises TimeoutError, which says ``what`` was awaited, after half a minute."""
     deadline = time.monotonic() + TOPIC_SECONDS
     while not condition():
         if time.monotonic() > deadline:

@@ -26,7 +26,7 @@ from sinks.errors import LakelockError
 from sinks.offsets import OffsetRange
 
 AT_ONCE = 4
-"""Pipelines at work at one time; those that are parked don't count."""
+"""Pipelines at work at the same time. Parked pipelines don't count."""
 CRASH_IN_BATCH = 2
 
 
@@ -40,11 +40,11 @@ class Task:
     """0 is the first process, 1 the first restart."""
     crash: str | None = None
     batch: int = CRASH_IN_BATCH
-    """In which."""
+    """The batch of the run in which to park, counted from 1."""
 
 
 def write_tasks(file: Path, tasks: Sequence[Task], started: float) -> None:
-    """``started``: when the lab did (seconds since 1970): journals count from there, over all processes."""
+    """Write the file of a crew. ``started``: when the lab began (seconds since 1970); all journals count from there."""
     document = {"started": started, "tasks": [asdict(task) for task in tasks]}
     file.write_text(json.dumps(document), encoding="utf-8")
 
@@ -57,12 +57,14 @@ class Journal:
         self._run, self._started = run, started
 
     def write(self, what: str, ranges: Sequence[Sequence[object]] = (), note: str = "") -> None:
+        """Append one line. It is in the file when this returns, so a kill can't take it back."""
         seconds = round(time.time() - self._started, 3)
         line = {"run": self._run, "seconds": seconds, "what": what, "ranges": list(ranges), "note": note}
         self._file.write(json.dumps(line) + "\n")
         self._file.flush()
 
     def observe(self, event: Event) -> None:
+        """Write a step that a pipeline announces; an observer of a run."""
         if event.epoch.ranges or event.step is Step.RESUMED:
             ranges = [[each.topic, each.partition, each.start, each.end] for each in event.epoch.ranges]
             what = event.step.value if event.step is not Step.PLANNED else "polled"
@@ -70,6 +72,7 @@ class Journal:
 
 
 def read_journal(path: Path) -> tuple[Happened, ...]:
+    """All lines of a journal, in order."""
     lines = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
     return tuple(
         Happened(
@@ -84,7 +87,10 @@ def read_journal(path: Path) -> tuple[Happened, ...]:
 
 
 def park_at(crash: str, parked: Callable[[], None], batch: int = CRASH_IN_BATCH) -> Observer:
-    """Stop for good at this step of a run's batch, counted from 1; at ``resumed``, before any batch."""
+    """An observer that stops for good at this step of this batch, counted from 1, and calls ``parked`` before.
+
+    At ``resumed`` it stops before any batch.
+    """
     step = Step(crash)
     met: set[int] = set()
 
@@ -101,6 +107,7 @@ def park_at(crash: str, parked: Callable[[], None], batch: int = CRASH_IN_BATCH)
 
 
 def main() -> None:
+    """Run the tasks of the file in ``sys.argv``; ends by SIGKILL if one of them is to crash."""
     from connector.config import load
     from connector.pipeline import Pipeline
     from connector.spark.session import session

@@ -80,6 +80,7 @@ def _names(folder: Path) -> set[str]:
 
 
 def main() -> None:
+    """Run a pipeline and send the signal at the step that ``sys.argv`` names. Ends with the run's exit code."""
     from connector.pipeline import Pipeline
 
     file, step, epoch, name = sys.argv[1:]

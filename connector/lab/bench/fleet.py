@@ -21,6 +21,7 @@ _AGAIN_AFTER_SECONDS = 0.5
 
 
 def keep_running(file: Path, once: bool) -> None:
+    """Run a pipeline again and again; with ``once`` until one run has ended well."""
     config = load(file)
     if once:
         config = config.model_copy(update={"trigger": "available_now"})
@@ -39,6 +40,7 @@ def keep_running(file: Path, once: bool) -> None:
 
 
 def main() -> None:
+    """Run the pipelines of the files in ``sys.argv``, each in a thread."""
     once = "--once" in sys.argv
     files = [Path(argument) for argument in sys.argv[1:] if argument != "--once"]
     with session(load(files[0]).spark_options, name="fleet"):

@@ -18,7 +18,7 @@ _SECONDS = 600.0
 
 @contextmanager
 def started(module: str, *arguments: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """``python -m module arguments``, killed at the end if it isn't done. ``log``: what it says is added to this."""
+    """Start ``python -m module arguments``, and kill it at the end of the block. Its output is added to ``log``."""
     with log.open("ab") as said:
         process = subprocess.Popen(
             [sys.executable, "-m", module, *arguments], start_new_session=True, stdout=said, stderr=said
@@ -30,7 +30,10 @@ def started(module: str, *arguments: str, log: Path) -> Iterator[subprocess.Pope
 
 
 def wait_for_end(process: subprocess.Popen[bytes], log: Path, *, killed: bool) -> None:
-    """Raises `LakelockError` where it doesn't end by itself, or with ``killed`` by SIGKILL, within ten minutes."""
+    """Wait for a process to end by itself, or by SIGKILL if ``killed``.
+
+    Raises `LakelockError` if it ends in another way, or not within ten minutes.
+    """
     try:
         code = process.wait(timeout=_SECONDS)
     except subprocess.TimeoutExpired:
@@ -50,10 +53,11 @@ def crew(folder: Path, tasks: Sequence[Task], begun: float) -> Iterator[subproce
 
 
 def run_crew(folder: Path, tasks: Sequence[Task], begun: float, *, killed: bool) -> None:
-    """`crew`, to its end."""
+    """Run a `crew` to its end. Raises `LakelockError` if it doesn't end as it should, see `wait_for_end`."""
     with crew(folder, tasks, begun) as process:
         wait_for_end(process, crew_log(folder), killed=killed)
 
 
 def crew_log(folder: Path) -> Path:
+    """The file to which a crew's process prints."""
     return folder / "crew.log"

@@ -1,4 +1,4 @@
-"""A TCP proxy between Kafka clients and a broker, that loses what a network can lose.
+"""A TCP proxy between Kafka clients and a broker. It loses what a network can lose.
 
 It knows Kafka's framing and no more: each message is its length in four bytes, then the message. A request begins with
 api key (int16), api version (int16), correlation id (int32), a response with the correlation id of its request. So it

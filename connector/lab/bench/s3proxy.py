@@ -1,4 +1,4 @@
-"""A proxy in front of an S3 endpoint, that fails as object stores and the way to them fail.
+"""A proxy in front of an S3 endpoint. It fails as object stores and networks fail.
 
 It knows HTTP and no more. The worst it can do: pass a request on, and lose the answer. The store has done what it was
 asked to, the client doesn't know, and asks again. No TLS; the store must not check the signature of the Host header.
@@ -33,13 +33,13 @@ class Odds:
     """How probable each fault is for a request, from 0 to 1; together at most 1."""
 
     error: float = 0.0
-    """500, and nothing done."""
+    """The proxy answers 500, and the store does nothing."""
     slow_down: float = 0.0
-    """503, as S3 asks for patience; nothing done."""
+    """The proxy answers 503, as S3 does when it is asked too often, and the store does nothing."""
     reset: float = 0.0
-    """The connection is reset before the store has heard of the request."""
+    """The connection is reset before the store gets the request."""
     lost_answer: float = 0.0
-    """The store does what it was asked to, then the connection is reset."""
+    """The store carries the request out, then the connection is reset."""
 
     def draw(self, number: float) -> Fault | None:
         """The fault for a number from ``[0, 1)``."""
@@ -66,7 +66,7 @@ class Request:
 
 
 class S3Proxy:
-    """Passes on what comes to ``endpoint`` to the store at ``target``, an http:// URL; a context manager.
+    """Passes requests from ``endpoint`` to the store at ``target``, an http:// URL. A context manager.
 
     Faults strike requests for which ``strikes`` holds, by ``odds``. ``change`` sees every request first, in a thread of
     its own: it may wait, or alter it. ``happened`` counts the faults.
@@ -93,6 +93,7 @@ class S3Proxy:
 
     @property
     def endpoint(self) -> str:
+        """The URL that clients take as the store's endpoint."""
         return f"http://127.0.0.1:{self._server.server_port}"
 
     def __enter__(self) -> S3Proxy:
@@ -106,6 +107,7 @@ class S3Proxy:
         self._server.server_close()
 
     def fate(self, request: Request) -> Fault | None:
+        """Let ``change`` see a request, and draw its fault; None if it passes unharmed."""
         self._change(request)
         if not self._strikes(request):
             return None
@@ -198,7 +200,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def slow_commits(seconds: float) -> Callable[[Request], None]:
-    """For ``change``: hold every write of a Delta commit up, so that other writers look before it is there."""
+    """For ``change``: delay every write of a Delta commit, so that other writers look before the commit exists."""
 
     def change(request: Request) -> None:
         if request.method == "PUT" and "/_delta_log/" in request.path and request.path.endswith(".json"):
@@ -208,6 +210,6 @@ def slow_commits(seconds: float) -> Callable[[Request], None]:
 
 
 def unconditional(request: Request) -> None:
-    """For ``change``: the store never hears of ``If-None-Match``, as one that doesn't know it."""
+    """For ``change``: drop ``If-None-Match``, as if the store didn't know conditional writes."""
     for name in [name for name in request.headers if name.lower() == "if-none-match"]:
         del request.headers[name]

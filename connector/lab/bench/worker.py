@@ -40,6 +40,7 @@ class Consume:
     die_after: int = 0
 
     def run(self) -> None:
+        """Do the job in this process; may end by SIGKILL."""
         consumer = _consumer(self.bootstrap, self.topic)
         done = 0
         for records in _batches(consumer, self.topic, self.batch):
@@ -76,6 +77,7 @@ class Transform:
     die: bool = False
 
     def run(self) -> None:
+        """Do the job in this process; may end by SIGKILL."""
         producer = _transactional(self.bootstrap, self.topic)
         consumer = _consumer(self.bootstrap, self.topic)
         for records in _batches(consumer, self.topic, self.batch):
@@ -107,6 +109,7 @@ class Send:
     idempotent: bool
 
     def run(self) -> None:
+        """Do the job in this process."""
         producer = KafkaProducer(
             bootstrap_servers=self.bootstrap,
             acks="all",
@@ -130,6 +133,7 @@ class Transact:
     committed: Sequence[str]
 
     def run(self) -> None:
+        """Do the job in this process."""
         producer = _transactional(self.bootstrap, self.topic)
         for messages, end in (
             (self.aborted, producer.abort_transaction),
@@ -150,7 +154,7 @@ _JOBS: dict[str, type[Job]] = {job.__name__: job for job in (Consume, Transform,
 
 
 def run(job: Job, *, dies: bool = False) -> list[str]:
-    """Do a job in a process of its own; what it said, line by line.
+    """Do a job in a process of its own, and return the lines that it printed.
 
     ``dies``: it must end by SIGKILL. Raises `LakelockError` when it ends in another way than it should, or not within
     a minute.
@@ -229,6 +233,7 @@ def _say(line: str) -> None:
 
 
 def main() -> None:
+    """Do the job that ``sys.argv`` names."""
     name, options = sys.argv[1:]
     # Nobody waits longer, not even when the process that started this one is gone.
     signal.alarm(LIMIT_SECONDS + 5)

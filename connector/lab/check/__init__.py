@@ -1,1 +1,1 @@
-"""Pure verdicts: what a history of a trial shows."""
+"""Verdicts on the history of a trial. Pure."""

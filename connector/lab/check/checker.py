@@ -72,7 +72,7 @@ def must_show(delivery: str, sink: str, crash_point: str) -> frozenset[Kind]:
 
 
 def judge(history: History, allows: Collection[Kind] | None = None, expects: Collection[Kind] = frozenset()) -> Report:
-    """`check`, and a checker that fails has found out nothing: its verdict is unknown."""
+    """`check`, but with the verdict unknown if the checker itself fails. Raises nothing."""
     try:
         return check(history, allows, expects)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""What Kafka holds, and every version of a table: read by other means than the pipeline's."""
+"""Reads what Kafka holds, and every version of a table, without the pipeline's code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Identify: TypeAlias = Callable[[Mapping[str, object]], tuple[str, int]]
 
 
 def lab_records(row: Mapping[str, object]) -> tuple[str, int]:
-    """Of ``{"k": ..., "n": ...}``."""
+    """Key and value of a record ``{"k": ..., "n": ...}``."""
     key, value = row["k"], row["n"]
     assert isinstance(key, str)
     assert isinstance(value, int)
@@ -40,7 +40,7 @@ def any_records(key: Sequence[str]) -> Identify:
 
 
 def records(bootstrap: str, topic: str, *, isolation: str = "read_uncommitted") -> list[ConsumerRecord]:
-    """All of a topic, by partition and offset. Raises `LakelockError` where that takes more than two minutes."""
+    """All records of a topic, by partition and offset. Raises `LakelockError` if that takes over two minutes."""
     from kafka import KafkaConsumer, TopicPartition
 
     consumer = KafkaConsumer(
@@ -63,7 +63,7 @@ def records(bootstrap: str, topic: str, *, isolation: str = "read_uncommitted") 
 
 
 def sent_records(bootstrap: str, topic: str, identify: Identify = lab_records) -> tuple[Sent, ...]:
-    """All of a topic, whose values are JSON."""
+    """All records of a topic whose values are JSON."""
     return tuple(
         Sent(each.topic, each.partition, each.offset, *identify(json.loads(each.value)))
         for each in records(bootstrap, topic)

@@ -96,7 +96,7 @@ def _sentence(sent: Sent, word: str, rows: int, written: int) -> str:
 
 
 def ranges(at: TopicPartition, events: Sequence[Happened], words: frozenset[str]) -> list[OffsetRange]:
-    """In the order of their first announcement, each once."""
+    """The ranges of a partition that events with these words are about, in order, without repeats."""
     return list(
         dict.fromkeys(r for event in events if event.what in words for r in event.ranges if r.at == at and r.span)
     )

@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 FORMAT = 1
-"""Of the file. A history of another format is refused: read wrongly, it would give a wrong verdict."""
+"""Format of the file. A history of another format is refused, because it could give a wrong verdict."""
 
 Sink = Literal["append", "upsert"]
 T = TypeVar("T")
@@ -135,6 +135,7 @@ class History:
             raise ValueError(f"not a history: {error!r}") from error
 
     def save(self, path: Path) -> None:
+        """Write the history to a file. Raises OSError."""
         path.write_text(self.to_json(), encoding="utf-8")
 
     @classmethod

@@ -1,4 +1,4 @@
-"""What the checker says: anomalies, what of them is allowed, and held, broken or unknown, with reasons."""
+"""The checker's verdict: anomalies, which of them are allowed, and held, broken or unknown, with reasons."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ class Kind(str, Enum):
 
 
 class Verdict(str, Enum):
+    """What a history shows about its delivery."""
+
     HELD = "held"
-    """Nothing that the delivery doesn't allow, in any version."""
+    """No version of the table shows anything that the delivery doesn't allow."""
     BROKEN = "broken"
-    """The delivery's promise is, or the lab: it shows nothing where it must."""
+    """The delivery broke its promise, or the lab is broken: it shows nothing where it must."""
     UNKNOWN = "unknown"
-    """The history doesn't decide it."""
+    """The history can't decide."""
 
 
 PROMISES: Mapping[str, str] = {
@@ -60,6 +62,7 @@ class Anomaly:
     note: str = ""
 
     def order(self) -> tuple[int, int, str, int, int, str]:
+        """Key for sorting: worst kind first, then by version and coordinates."""
         return (_WORST.index(self.kind), self.version, self.topic, self.partition, self.offset, self.note)
 
     def __str__(self) -> str:
@@ -71,6 +74,7 @@ class Anomaly:
         )
 
     def to_dict(self) -> dict[str, object]:
+        """The anomaly as plain JSON values."""
         return {
             "kind": self.kind.value,
             "topic": self.topic,
@@ -106,17 +110,20 @@ class Report:
 
     @property
     def allowed(self) -> tuple[Anomaly, ...]:
+        """The anomalies that the delivery may show."""
         return tuple(anomaly for anomaly in self.anomalies if self.may_show(anomaly))
 
     @property
     def forbidden(self) -> tuple[Anomaly, ...]:
+        """The anomalies that the delivery may not show."""
         return tuple(anomaly for anomaly in self.anomalies if not self.may_show(anomaly))
 
     def may_show(self, anomaly: Anomaly) -> bool:
-        """A delivery may lose what never came. What stood in the table and has gone again, none may."""
+        """Whether the delivery may show this anomaly. No delivery may lose a record that was in the table before."""
         return anomaly.kind in self.allows and not (anomaly.kind is Kind.LOST and anomaly.stood is not None)
 
     def to_dict(self) -> dict[str, object]:
+        """The report as plain JSON values."""
         return {
             "verdict": self.verdict.value,
             "reasons": list(self.reasons),

@@ -1,4 +1,4 @@
-"""Charts of an experiment, for notebooks. They are read in grey: shapes and words say what colours say."""
+"""Charts of an experiment, for notebooks. They are readable in grey: shapes and words say what colours say."""
 
 from __future__ import annotations
 
@@ -54,6 +54,7 @@ class Picture:
         return out.getvalue()
 
     def save(self, file: Path | str) -> None:
+        """Write the chart to a file; its suffix decides the format."""
         self.figure.savefig(file, dpi=150, bbox_inches="tight")
 
 

@@ -1,4 +1,4 @@
-"""What the lab's page says about a crash: the moments, the order of a delivery's steps, and what follows from both."""
+"""What the lab's page explains about a crash: the moment, the order of a delivery's steps, and what theory expects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ POINTS: Mapping[str, str] = {
     "after_offset_commit": "Rows and offsets are both stored.",
     "in_recovery": "Killed after the write, started again, and killed again while it catches up.",
 }
-"""The crash points, in the order in which a batch meets them."""
+"""The crash points, in the order in which a batch reaches them."""
 
 STEPS: Mapping[str, str] = {
     "after_poll": "planned",
@@ -21,10 +21,10 @@ STEPS: Mapping[str, str] = {
     "before_write": "writing",
     "after_write": "committed",
     "after_offset_commit": "offsets_committed",
-    # The first crash; the second one comes when the next run knows where to go on.
+    # Of the first crash. The second one comes when the next run knows where to go on.
     "in_recovery": "committed",
 }
-"""The step that a run announces there. The middle of a write isn't announced."""
+"""The step that a run announces at each crash point. No step is announced in the middle of a write."""
 
 ORDER: Mapping[str, Sequence[tuple[str, Sequence[str]]]] = {
     "auto_commit": (
@@ -48,7 +48,7 @@ ORDER: Mapping[str, Sequence[tuple[str, Sequence[str]]]] = {
         ("publish the offsets, for lag tools only", ("after_offset_commit",)),
     ),
 }
-"""The steps of one batch per delivery, each with the crash points in it or after it."""
+"""Per delivery, the steps of one batch, each with the crash points during or after the step."""
 
 _SAME_AGAIN = (
     "Nothing of the batch was written, and its offsets were not committed: the next run polls the same records again."
@@ -65,8 +65,8 @@ _LOST = (
 _POLLED_AGAIN = "The batch was in the table, but its offsets were not committed yet: the next run polls it again"
 _TWO_CRASHES = "Two crashes, each between the write and the offsets' commit: the batch is polled again each time"
 _OLDER_FOR_A_WHILE = (
-    " and puts the same updates on the same keys. Where the batches are cut elsewhere this time, readers see older "
-    "values until the run has caught up; then the table is right."
+    " and writes the same updates to the same keys. If the batches have other boundaries this time, readers see "
+    "older values until the run has caught up; then the table is right."
 )
 _IGNORED = ". Every repeated update has an offset <= the stored one, so the sink ignores it."
 _ASKS_THE_TABLE = "The next run asks the table where it stands"
@@ -80,7 +80,7 @@ _MANUAL: Mapping[str, str] = {
 
 _WHAT_FOLLOWS: Mapping[tuple[str, str], Mapping[str, str]] = {
     ("auto_commit", ""): {
-        "after_poll": "The client had not committed the batch's offsets yet: the next run polls them again.",
+        "after_poll": "The client had not committed the batch's offsets yet, so the next run polls them again.",
         "after_auto_commit": _LOST,
         "after_offset_commit": _LOST,
         "before_write": _LOST,
@@ -89,7 +89,7 @@ _WHAT_FOLLOWS: Mapping[tuple[str, str], Mapping[str, str]] = {
             "committed before: the next run starts behind the batch, which is lost."
         ),
         "after_write": _BOTH_STORED,
-        "in_recovery": "Both crashes came after a write, when rows and offsets were stored: nothing was to lose.",
+        "in_recovery": "Both crashes came after a write, when rows and offsets were stored: there was nothing to lose.",
     },
     ("manual_commit", "append"): {
         **_MANUAL,
@@ -110,13 +110,13 @@ _WHAT_FOLLOWS: Mapping[tuple[str, str], Mapping[str, str]] = {
         "after_poll": f"Nothing was written. {_ASKS_THE_TABLE}, and reads the same records again.",
         "before_write": f"Nothing was written. {_ASKS_THE_TABLE}, and reads the same records again.",
         "mid_write": (
-            "Files of the batch were there, but neither rows nor offsets, which come with the commit. "
-            "{_ASKS_THE_TABLE}, and does the batch again."
+            "Files of the batch were there, but without a commit the table has neither its rows nor its offsets. "
+            f"{_ASKS_THE_TABLE}, and does the batch again."
         ),
         "after_write": f"Rows and offsets stand in one commit. {_ASKS_THE_TABLE}, and goes on behind the batch.",
         "after_offset_commit": (
-            "The offsets in the consumer group are for lag tools, and never read back. The next run asks the table "
-            "where it stands, and goes on behind the batch."
+            "The offsets in the consumer group are for lag tools only; no run reads them back. The next run asks the "
+            "table where it stands, and goes on behind the batch."
         ),
         "in_recovery": (
             "Rows and offsets stand in one commit, whatever happens around it: each run asks the table where it "
@@ -129,7 +129,7 @@ _HIDDEN_LOSS = " An upsert table shows a loss only where no newer update of the 
 
 
 def what_follows(delivery: str, sink: str, crash_point: str) -> str:
-    """What theory says about this crash, in one or two sentences; empty for a combination that isn't known."""
+    """What theory says about this crash, in one or two sentences; empty for an unknown combination."""
     by_point = _WHAT_FOLLOWS.get((delivery, sink)) or _WHAT_FOLLOWS.get((delivery, "")) or {}
     text = by_point.get(crash_point, "")
     return text + _HIDDEN_LOSS if text.endswith("lost.") and sink == "upsert" else text

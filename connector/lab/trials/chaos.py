@@ -1,4 +1,4 @@
-"""Chaos: producers and pipelines at work while everything around them fails; then all drains, and the auditor speaks.
+"""Chaos: producers and pipelines work while everything around them fails. Then the auditor compares.
 
 The faults are planned from a seed before anything starts, so a run that went wrong can be run again. What they do:
 
@@ -59,6 +59,8 @@ PIPELINES: Mapping[str, tuple[str, Sink]] = {
 
 @dataclass(frozen=True)
 class Fault:
+    """One planned or finished fault; the module says what each kind does."""
+
     at: float
     """Seconds after the start."""
     kind: str
@@ -97,9 +99,11 @@ class Chaos:
 
     @property
     def held(self) -> bool:
+        """Whether every sink is exact."""
         return bool(self.audits) and all(audit["ok"] is True for audit in self.audits.values())
 
     def to_dict(self) -> dict[str, object]:
+        """The result as plain JSON values."""
         return {
             "seed": self.seed,
             "seconds": self.seconds,
@@ -293,7 +297,7 @@ def _audits(files: Sequence[Path]) -> dict[str, dict[str, Any]]:
 
 
 def _judged(verdict: Verdict, sent: int) -> dict[str, dict[str, Any]]:
-    """As the auditor says it: the same words for every sink."""
+    """A verdict in the auditor's words, so that every sink has the same."""
     audits: dict[str, dict[str, Any]] = {}
     for name, outcome in verdict.sinks.items():
         wrong = {kind: getattr(outcome, kind) for kind in ("lost", "duplicated", "altered", "unexpected")}

@@ -37,7 +37,7 @@ Row = tuple[object, ...]
 
 
 def demo(lake: Path, data: Path | None, out: Console) -> bool:
-    """Run it; whether both tables are exact. Raises LakelockError where it can't be run."""
+    """Run the demo, and return whether both tables are exact. Raises LakelockError if it can't be run."""
     started = time.monotonic()
     _make_room(lake)
     with Broker(data) as broker:
@@ -68,7 +68,7 @@ def _make_room(lake: Path) -> None:
     there = [name for name in ("flights", "latest_flights") if (lake / name).exists()]
     if there and not (lake / _MARK).exists():
         raise ConfigurationError(
-            f"{lake / there[0]} is there already, and no demo made it: it was left as it is.",
+            f"{lake / there[0]} exists already, and no demo made it, so it was left as it is.",
             hint="Give another folder with --lake.",
         )
     for name in there:
@@ -160,6 +160,7 @@ class Count:
 
     @property
     def exact(self) -> bool:
+        """Whether the table holds every expected row once, and nothing else."""
         return self.found == self.expected and self.lost == self.duplicated == self.wrong == 0
 
 

@@ -40,16 +40,20 @@ CRASH_POINTS = tuple(POINTS)
 
 @dataclass(frozen=True)
 class Cell:
+    """One delivery into one sink, killed at one crash point."""
+
     delivery: str
     sink: Sink
     crash_point: str
 
     @property
     def name(self) -> str:
+        """Name of the cell's pipeline and files."""
         return f"{self.delivery}-{self.sink}-{self.crash_point}"
 
     @property
     def label(self) -> str:
+        """The cell in words, for messages."""
         return f"{self.delivery} x {self.sink} x {self.crash_point}"
 
     @property
@@ -191,6 +195,7 @@ def _send(broker: Broker) -> tuple[Sent, ...]:
 
 
 def send_records(broker: Broker, topic: str) -> None:
+    """Create a topic of the lab's records: each key twice, its newest update in the second half."""
     broker.create_topic(topic, PARTITIONS)
     keys = [f"k{number % KEYS}" for number in range(RECORDS)]
     records = ((key.encode(), json.dumps({"k": key, "n": number}).encode()) for number, key in enumerate(keys))

@@ -1,4 +1,4 @@
-"""Four sinks that move together, as the lab runs them: two tables, objects and a topic; what each holds afterwards.
+"""The lab's pipeline of four sinks that move together (two tables, objects, a topic), and what each sink holds.
 
 Records are ``{"k": ..., "n": ...}``. Each sink is read by other means than the pipeline's: tables by another engine,
 the objects by listing the bucket, the topic by a ``read_committed`` consumer.
@@ -33,14 +33,16 @@ class Store:
 
     @property
     def url(self) -> str:
+        """URL of the bucket."""
         return f"s3://{self.bucket}"
 
     @property
     def options(self) -> Mapping[str, object]:
-        """Of a sink ``s3_objects``."""
+        """Options of a sink ``s3_objects`` that writes there."""
         return {"endpoint": self.endpoint, "region": "us-east-1", "path_style": True}
 
     def client(self) -> object:
+        """A client of boto3 for this S3."""
         import boto3
 
         return boto3.client("s3", endpoint_url=self.endpoint, region_name="us-east-1")
@@ -79,13 +81,16 @@ class Together:
 
     @property
     def file(self) -> Path:
+        """The pipeline file."""
         return self.folder / f"{self.name}.yaml"
 
     @property
     def target(self) -> str:
+        """The topic that the pipeline writes to."""
         return f"{self.name}-out"
 
     def table(self, name: str) -> Path:
+        """Folder of the sink's table with this name."""
         return self.folder / "tables" / self.name / name
 
     def write(self, *, max_records: int, **more: object) -> None:
@@ -129,11 +134,14 @@ class Outcome:
 
     @property
     def exact(self) -> bool:
+        """Whether the sink holds what it should, and nothing else."""
         return not (self.lost or self.duplicated or self.altered or self.unexpected)
 
 
 @dataclass
 class Verdict:
+    """What all four sinks hold, and what the coordinator's log says."""
+
     sinks: dict[str, Outcome]
     logged: int | None
     """The last epoch that is done by the coordinator's log."""
@@ -144,10 +152,12 @@ class Verdict:
 
     @property
     def held(self) -> bool:
+        """Whether all sinks are exact, at the log's last epoch, and nothing is left over."""
         same = {outcome.epoch for outcome in self.sinks.values()} == {self.logged}
         return same and not self.orphans and all(outcome.exact for outcome in self.sinks.values())
 
     def to_dict(self) -> dict[str, object]:
+        """The verdict as plain JSON values."""
         return {
             "held": self.held,
             "epoch": self.logged,

@@ -1,13 +1,13 @@
-"""The jars that Spark and the embedded Kafka broker need: where they are, and how they come there.
+"""The jars that Spark and the embedded Kafka broker need: where they are, and how they get there.
 
-Three sets, each described by a Maven POM next to this file: ``spark`` (what pip's pyspark lacks for Kafka and Delta
-Lake; one POM for each Spark, see `built_for`), ``s3`` (what it lacks for s3a:// paths) and ``kafka`` (a whole broker).
-They live in the virtual environment, so
-that environments with other versions don't share them, or in ``$LAKELOCK_JARS/<kind>``, e.g. in a container image.
+There are three sets, each described by a Maven POM next to this file: ``spark`` (what pip's pyspark lacks for Kafka and
+Delta Lake; one POM per Spark version, see `built_for`), ``s3`` (what it lacks for s3a:// paths) and ``kafka`` (a
+complete broker). They are stored in the virtual environment, so that environments with other versions don't share them,
+or in ``$LAKELOCK_JARS/<kind>``, for example in a container image.
 
-One more is part of this package: `LOG_STORE_JAR`, whose Java source is in ``java``.
+One more jar is part of this package: `LOG_STORE_JAR`, whose Java source is in ``java``.
 
-`find` only looks; `fetch` is the one thing here that may use the network.
+`find` only looks. `fetch` is the only function here that may use the network.
 """
 
 from __future__ import annotations
@@ -30,45 +30,45 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 _POMS = Path(__file__).parent
 LOG_STORE_JAR = _POMS / "lakelock-s3.jar"
-"""Delta's commits on S3 as conditional writes: the log store `LOG_STORE`."""
+"""The jar with the log store `LOG_STORE`, which makes Delta's commits on S3 conditional writes."""
 LOG_STORE = "lakelock.ConditionalLogStore"
-# What Maven repeats after every failure; the cause stands above it.
+# Maven repeats these lines after every failure. The cause stands above them.
 _BOILERPLATE = ("To see the full stack", "Re-run Maven", "For more information", "[Help", "After correcting")
 
 
 def folder(kind: Kind) -> Path:
-    """Where the jars of this kind belong; the folder may not exist yet."""
+    """The folder for jars of this kind. It may not exist yet."""
     root = os.environ.get("LAKELOCK_JARS")
     return (Path(root).absolute() if root else Path(sys.prefix, "share", "lakelock", "jars")) / kind
 
 
 def find(kind: Kind) -> list[Path]:
-    """The jars that are there, sorted; empty when there are none. Any jar counts, whoever put it there."""
+    """The jars in the folder, sorted. Empty if there are none. Any jar counts, whoever put it there."""
     return sorted(folder(kind).glob("*.jar"))
 
 
 def fetch(kind: Kind) -> list[Path]:
-    """Have Maven resolve the jars into `folder`, and return them.
+    """Let Maven download the jars into `folder`, and return them.
 
-    Nothing is done when the folder already holds the jars of this very POM. Otherwise the folder is replaced as a
-    whole, by a rename once everything is there: a fetch that breaks off leaves the old jars, or none, never a part.
+    Does nothing if the folder already contains the jars of this very POM. Otherwise the folder is replaced as a whole,
+    by a rename at the end: an interrupted download leaves the old jars or none, never a part.
 
-    Raises `JarsMissing` when Maven isn't there or fails, and when the folder holds files that no fetch has put
-    there: they are somebody's, and never deleted. Raises `ConfigurationError` as `built_for.installed` does.
+    Raises `JarsMissing` if Maven isn't installed or fails, or if the folder contains files that no download has put
+    there: these are never deleted. Raises `ConfigurationError` as `built_for.installed` does.
     """
     target, pom = folder(kind), _POMS / (installed().pom if kind == "spark" else f"{kind}.xml")
     if _complete(target, pom):
         return find(kind)
     if target.is_dir() and any(target.iterdir()) and not (target / "pom.xml").is_file():
         raise JarsMissing(
-            f"{target} holds files, but not those of a finished fetch",
+            f"{target} contains files, but not those of a completed download",
             hint="Use these jars as they are, empty the folder, or set LAKELOCK_JARS to another one.",
         )
     maven = shutil.which("mvn")
     if maven is None:
         raise JarsMissing(
-            f"the {kind} jars have to be fetched into {target}, and Maven's command `mvn` isn't on the PATH",
-            hint=f"Install Apache Maven, or set LAKELOCK_JARS to a folder in which `{kind}` holds the jars.",
+            f"the {kind} jars must be downloaded into {target}, and Maven's command `mvn` isn't on the PATH",
+            hint=f"Install Apache Maven, or set LAKELOCK_JARS to a folder in which `{kind}` contains the jars.",
         )
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ def fetch(kind: Kind) -> list[Path]:
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{kind}-") as work:
             fresh = Path(work, "fresh")
             fresh.mkdir()
-            # Maven works on a copy, so that it can't write into the package; the copy stays with the jars and says
+            # Maven works on a copy, so that it can't write into the package. The copy stays with the jars and says
             # which POM they are from.
             shutil.copyfile(pom, fresh / "pom.xml")
             _run(maven, kind, fresh)
@@ -109,13 +109,13 @@ def _run(maven: str, kind: Kind, fresh: Path) -> None:
     )
     if done.returncode != 0 or not any(fresh.glob("*.jar")):
         raise JarsMissing(
-            f"Maven could not fetch the {kind} jars (exit code {done.returncode}):\n{_cause(done.stdout)}",
-            hint="Maven needs Java and a Maven repository that it can reach (see its settings.xml).",
+            f"Maven could not download the {kind} jars (exit code {done.returncode}):\n{_cause(done.stdout)}",
+            hint="Maven needs Java and a reachable Maven repository (see its settings.xml).",
         )
 
 
 def _cause(output: str) -> str:
-    """The last lines of Maven's output on what went wrong, without colours, boilerplate and passwords in URLs."""
+    """The last lines of Maven's output about the cause, without colours, boilerplate and passwords in URLs."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", output)
     plain = re.sub(r"://[^/\s@]+@", "://***@", plain)
     errors = [line.removeprefix("[ERROR]").strip() for line in plain.splitlines() if line.startswith("[ERROR]")]
@@ -126,14 +126,14 @@ def _cause(output: str) -> str:
 def _swap(fresh: Path, target: Path, pom: Path, old: Path) -> None:
     """Put the finished folder in place.
 
-    A folder can't be renamed over a full one, so the old one steps aside first. Whoever looks in between sees no jars
-    at all, which is better than a part of them.
+    A folder can't be renamed over a full one, so the old one is renamed first. A process that looks in between sees no
+    jars, which is better than some of them.
     """
     with contextlib.suppress(FileNotFoundError):
         target.rename(old)
     try:
         fresh.rename(target)
     except OSError:
-        # Another fetch may have been quicker by a moment: then its jars are as good.
+        # Another download may have finished a moment earlier. Its jars are as good.
         if not _complete(target, pom):
             raise

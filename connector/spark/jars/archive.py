@@ -1,8 +1,8 @@
-"""An archive of Spark's classes, as the JVM has them once they are found, read and checked: a start without all that
-takes two thirds of the time (Java's class data sharing).
+"""An archive of Spark's classes, found, read and checked in advance. It cuts start-up time by a third (Java's class
+data sharing).
 
-The JVM writes it at the end of a rehearsal, and ignores one that isn't its own. So it is named after all that it
-depends on, the Java and the jars, and `find` knows no other.
+The JVM writes the archive at the end of a rehearsal, and ignores an archive of another JVM. So the archive's name
+contains a hash of everything that it depends on, the Java and the jars, and `find` looks for that name only.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _SUFFIX = ".jsa"
 
 
 def find() -> Path | None:
-    """The archive for this Java and these jars, where there is one."""
+    """The archive for this Java and these jars. None if it doesn't exist."""
     path = _path()
     return path if path is not None and path.is_file() else None
 
 
 def make() -> Path | None:
-    """Have it made, in a process of its own, unless it is there. None: this environment has no Spark, or no jars.
+    """Create the archive in a separate process, unless it exists. None if this environment has no Spark or no jars.
 
-    Raises `JarsMissing` where it can't be written. Archives of other Javas and jars go.
+    Deletes archives for other Javas and jars. Raises `JarsMissing` if the archive can't be written.
     """
     path = _path()
     if path is None or path.is_file():

@@ -1,4 +1,4 @@
-"""Which Delta Lake is built for which Spark, and what its jars are called: the pairs that Lakelock is tested with."""
+"""Which Delta Lake is built for which Spark, and the names of its jars: the pairs that Lakelock is tested with."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from sinks.errors import ConfigurationError
 
 
 class Pair(NamedTuple):
+    """A Spark version and the Delta Lake built for it."""
+
     spark: str
     delta: str
-    """Major and minor version, as Spark's."""
+    """Major and minor version, as for Spark."""
     scala: str
     delta_artifact: str
     pom: str
-    """What `lakelock jars` fetches."""
+    """The POM that `lakelock jars` downloads from."""
     conditional_writes: bool
-    """Whether the S3A that goes with this Spark's Hadoop has them: Hadoop 3.4.2 or later."""
+    """Whether this Spark's Hadoop supports conditional writes in S3A: Hadoop 3.4.2 or later."""
 
     def packages(self, spark: str, delta: str) -> list[str]:
-        """The same for Spark to fetch, of these very versions."""
+        """Maven coordinates of the jars for these very versions, for Spark to download."""
         own = (f"org.apache.spark:spark-{name}_{self.scala}:{spark}" for name in ("sql-kafka-0-10", "avro"))
         return [f"io.delta:{self.delta_artifact}:{delta}", *own]
 
@@ -33,17 +35,17 @@ PAIRS: Sequence[Pair] = (
 
 
 def installed() -> Pair:
-    """By the Python packages of this environment. Raises ConfigurationError where they are no pair.
+    """The pair of the Python packages in this environment. Raises ConfigurationError if they aren't a pair.
 
-    A session that is there already, on a cluster, has jars of its own, and isn't asked.
+    A session that is active already, on a cluster, has its own jars, and isn't checked.
     """
     spark, delta = version("pyspark"), version("delta-spark")
     for pair in PAIRS:
         if _minor(spark) == pair.spark and _minor(delta) == pair.delta:
             return pair
     raise ConfigurationError(
-        f"pyspark {spark} and delta-spark {delta} are installed: each Delta Lake is built for one Spark, and these two "
-        "aren't made for one another, or not tried with Lakelock.",
+        f"pyspark {spark} and delta-spark {delta} are installed. Each Delta Lake is built for one Spark version, and "
+        "these two don't fit, or Lakelock wasn't tested with them.",
         hint="Install a pair: "
         + " or ".join(f'pip install "pyspark=={p.spark}.*" "delta-spark=={p.delta}.*"' for p in PAIRS)
         + ".",

@@ -2,43 +2,322 @@
 MERGE INTO target AS t
 USING source AS s
 ON t.`k` = s.`k`
-WHEN MATCHED AND (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('sequence', s._deleted_by.`sequence`, 'topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END) >= named_struct('sequence', t._sequence, 'topic', t._topic, 'partition', t._partition, 'offset', t._offset) AND NOT (s._offset IS NOT NULL AND (s._deleted_by IS NULL OR (CASE WHEN s._offset IS NOT NULL THEN named_struct('sequence', s._sequence, 'topic', s._topic, 'partition', s._partition, 'offset', s._offset) END) > (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('sequence', s._deleted_by.`sequence`, 'topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END))) THEN DELETE
-WHEN MATCHED AND ((CASE WHEN s._offset IS NOT NULL THEN named_struct('sequence', s._sequence, 'topic', s._topic, 'partition', s._partition, 'offset', s._offset) END) > named_struct('sequence', t._sequence, 'topic', t._topic, 'partition', t._partition, 'offset', t._offset) OR (s._columns.`v` IS NOT NULL AND (t._columns.`v` IS NULL OR s._columns.`v` > t._columns.`v`)) OR t.`v` IS NOT NULL AND ((CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('sequence', s._deleted_by.`sequence`, 'topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END) IS NOT NULL AND (t._columns.`v` IS NULL OR t._columns.`v` <= (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('sequence', s._deleted_by.`sequence`, 'topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END)))) THEN UPDATE SET `k` = CASE WHEN (CASE WHEN s._offset IS NOT NULL THEN named_struct('sequence', s._sequence, 'topic', s._topic, 'partition', s._partition, 'offset', s._offset) END) > named_struct('sequence', t._sequence, 'topic', t._topic, 'partition', t._partition, 'offset', t._offset) THEN s.`k` ELSE t.`k` END, `v` = CASE WHEN (s._columns.`v` IS NOT NULL AND (t._columns.`v` IS NULL OR s._columns.`v` > t._columns.`v`)) THEN s.`v` WHEN ((CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('sequence', s._deleted_by.`sequence`, 'topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END) IS NOT NULL AND (t._columns.`v` IS NULL OR t._columns.`v` <= (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('sequence', s._deleted_by.`sequence`, 'topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END))) THEN NULL ELSE t.`v` END, `_topic` = CASE WHEN (CASE WHEN s._offset IS NOT NULL THEN named_struct('sequence', s._sequence, 'topic', s._topic, 'partition', s._partition, 'offset', s._offset) END) > named_struct('sequence', t._sequence, 'topic', t._topic, 'partition', t._partition, 'offset', t._offset) THEN s.`_topic` ELSE t.`_topic` END, `_partition` = CASE WHEN (CASE WHEN s._offset IS NOT NULL THEN named_struct('sequence', s._sequence, 'topic', s._topic, 'partition', s._partition, 'offset', s._offset) END) > named_struct('sequence', t._sequence, 'topic', t._topic, 'partition', t._partition, 'offset', t._offset) THEN s.`_partition` ELSE t.`_partition` END, `_offset` = CASE WHEN (CASE WHEN s._offset IS NOT NULL THEN named_struct('sequence', s._sequence, 'topic', s._topic, 'partition', s._partition, 'offset', s._offset) END) > named_struct('sequence', t._sequence, 'topic', t._topic, 'partition', t._partition, 'offset', t._offset) THEN s.`_offset` ELSE t.`_offset` END, `_sequence` = CASE WHEN (CASE WHEN s._offset IS NOT NULL THEN named_struct('sequence', s._sequence, 'topic', s._topic, 'partition', s._partition, 'offset', s._offset) END) > named_struct('sequence', t._sequence, 'topic', t._topic, 'partition', t._partition, 'offset', t._offset) THEN s.`_sequence` ELSE t.`_sequence` END, `_columns` = named_struct('v', CASE WHEN (s._columns.`v` IS NOT NULL AND (t._columns.`v` IS NULL OR s._columns.`v` > t._columns.`v`)) THEN s._columns.`v` WHEN ((CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('sequence', s._deleted_by.`sequence`, 'topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END) IS NOT NULL AND (t._columns.`v` IS NULL OR t._columns.`v` <= (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('sequence', s._deleted_by.`sequence`, 'topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END))) THEN NULL ELSE t._columns.`v` END)
-WHEN NOT MATCHED AND s._offset IS NOT NULL AND (s._deleted_by IS NULL OR (CASE WHEN s._offset IS NOT NULL THEN named_struct('sequence', s._sequence, 'topic', s._topic, 'partition', s._partition, 'offset', s._offset) END) > (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('sequence', s._deleted_by.`sequence`, 'topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END)) THEN INSERT (`k`, `v`, `_topic`, `_partition`, `_offset`, `_sequence`, `_columns`) VALUES (s.`k`, s.`v`, s.`_topic`, s.`_partition`, s.`_offset`, s.`_sequence`, s.`_columns`)
-WHEN NOT MATCHED BY SOURCE AND named_struct('sequence', t._sequence, 'topic', t._topic, 'partition', t._partition, 'offset', t._offset) <= named_struct('sequence', 9) THEN DELETE
-WHEN NOT MATCHED BY SOURCE AND (t.`v` IS NOT NULL AND ((named_struct('sequence', 9)) IS NOT NULL AND (t._columns.`v` IS NULL OR t._columns.`v` <= (named_struct('sequence', 9))))) THEN UPDATE SET `v` = CASE WHEN ((named_struct('sequence', 9)) IS NOT NULL AND (t._columns.`v` IS NULL OR t._columns.`v` <= (named_struct('sequence', 9)))) THEN NULL ELSE t.`v` END, `_columns` = named_struct('v', CASE WHEN ((named_struct('sequence', 9)) IS NOT NULL AND (t._columns.`v` IS NULL OR t._columns.`v` <= (named_struct('sequence', 9)))) THEN NULL ELSE t._columns.`v` END)
+WHEN MATCHED
+  AND (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('sequence', s._deleted_by.`sequence`, 'topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END)
+    >= named_struct('sequence', t._sequence, 'topic', t._topic, 'partition', t._partition, 'offset', t._offset)
+  AND NOT (
+    s._offset IS NOT NULL
+    AND (
+      s._deleted_by IS NULL
+      OR (CASE WHEN s._offset IS NOT NULL THEN named_struct('sequence', s._sequence, 'topic', s._topic, 'partition', s._partition, 'offset', s._offset) END)
+        > (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('sequence', s._deleted_by.`sequence`, 'topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END)
+    )
+  )
+  THEN DELETE
+WHEN MATCHED
+  AND (
+    (CASE WHEN s._offset IS NOT NULL THEN named_struct('sequence', s._sequence, 'topic', s._topic, 'partition', s._partition, 'offset', s._offset) END)
+      > named_struct('sequence', t._sequence, 'topic', t._topic, 'partition', t._partition, 'offset', t._offset)
+    OR (s._columns.`v` IS NOT NULL AND (t._columns.`v` IS NULL OR s._columns.`v` > t._columns.`v`))
+    OR t.`v` IS NOT NULL
+    AND (
+      (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('sequence', s._deleted_by.`sequence`, 'topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END) IS NOT NULL
+      AND (
+        t._columns.`v` IS NULL
+        OR t._columns.`v` <= (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('sequence', s._deleted_by.`sequence`, 'topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END)
+      )
+    )
+  )
+  THEN UPDATE SET
+    `k` = CASE
+      WHEN (CASE WHEN s._offset IS NOT NULL THEN named_struct('sequence', s._sequence, 'topic', s._topic, 'partition', s._partition, 'offset', s._offset) END)
+        > named_struct('sequence', t._sequence, 'topic', t._topic, 'partition', t._partition, 'offset', t._offset)
+        THEN s.`k`
+      ELSE t.`k`
+    END,
+    `v` = CASE
+      WHEN (s._columns.`v` IS NOT NULL AND (t._columns.`v` IS NULL OR s._columns.`v` > t._columns.`v`))
+        THEN s.`v`
+      WHEN (
+        (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('sequence', s._deleted_by.`sequence`, 'topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END) IS NOT NULL
+        AND (
+          t._columns.`v` IS NULL
+          OR t._columns.`v` <= (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('sequence', s._deleted_by.`sequence`, 'topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END)
+        )
+      )
+        THEN NULL
+      ELSE t.`v`
+    END,
+    `_topic` = CASE
+      WHEN (CASE WHEN s._offset IS NOT NULL THEN named_struct('sequence', s._sequence, 'topic', s._topic, 'partition', s._partition, 'offset', s._offset) END)
+        > named_struct('sequence', t._sequence, 'topic', t._topic, 'partition', t._partition, 'offset', t._offset)
+        THEN s.`_topic`
+      ELSE t.`_topic`
+    END,
+    `_partition` = CASE
+      WHEN (CASE WHEN s._offset IS NOT NULL THEN named_struct('sequence', s._sequence, 'topic', s._topic, 'partition', s._partition, 'offset', s._offset) END)
+        > named_struct('sequence', t._sequence, 'topic', t._topic, 'partition', t._partition, 'offset', t._offset)
+        THEN s.`_partition`
+      ELSE t.`_partition`
+    END,
+    `_offset` = CASE
+      WHEN (CASE WHEN s._offset IS NOT NULL THEN named_struct('sequence', s._sequence, 'topic', s._topic, 'partition', s._partition, 'offset', s._offset) END)
+        > named_struct('sequence', t._sequence, 'topic', t._topic, 'partition', t._partition, 'offset', t._offset)
+        THEN s.`_offset`
+      ELSE t.`_offset`
+    END,
+    `_sequence` = CASE
+      WHEN (CASE WHEN s._offset IS NOT NULL THEN named_struct('sequence', s._sequence, 'topic', s._topic, 'partition', s._partition, 'offset', s._offset) END)
+        > named_struct('sequence', t._sequence, 'topic', t._topic, 'partition', t._partition, 'offset', t._offset)
+        THEN s.`_sequence`
+      ELSE t.`_sequence`
+    END,
+    `_columns` = named_struct(
+      'v', CASE
+        WHEN (s._columns.`v` IS NOT NULL AND (t._columns.`v` IS NULL OR s._columns.`v` > t._columns.`v`))
+          THEN s._columns.`v`
+        WHEN (
+          (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('sequence', s._deleted_by.`sequence`, 'topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END) IS NOT NULL
+          AND (
+            t._columns.`v` IS NULL
+            OR t._columns.`v` <= (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('sequence', s._deleted_by.`sequence`, 'topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END)
+          )
+        )
+          THEN NULL
+        ELSE t._columns.`v`
+      END
+    )
+WHEN NOT MATCHED
+  AND s._offset IS NOT NULL
+  AND (
+    s._deleted_by IS NULL
+    OR (CASE WHEN s._offset IS NOT NULL THEN named_struct('sequence', s._sequence, 'topic', s._topic, 'partition', s._partition, 'offset', s._offset) END)
+      > (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('sequence', s._deleted_by.`sequence`, 'topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END)
+  )
+  THEN INSERT (`k`, `v`, `_topic`, `_partition`, `_offset`, `_sequence`, `_columns`)
+  VALUES (s.`k`, s.`v`, s.`_topic`, s.`_partition`, s.`_offset`, s.`_sequence`, s.`_columns`)
+WHEN NOT MATCHED BY SOURCE
+  AND named_struct('sequence', t._sequence, 'topic', t._topic, 'partition', t._partition, 'offset', t._offset) <= named_struct('sequence', 9)
+  THEN DELETE
+WHEN NOT MATCHED BY SOURCE
+  AND (
+    t.`v` IS NOT NULL
+    AND (
+      (named_struct('sequence', 9)) IS NOT NULL
+      AND (t._columns.`v` IS NULL OR t._columns.`v` <= (named_struct('sequence', 9)))
+    )
+  )
+  THEN UPDATE SET
+    `v` = CASE
+      WHEN (
+        (named_struct('sequence', 9)) IS NOT NULL
+        AND (t._columns.`v` IS NULL OR t._columns.`v` <= (named_struct('sequence', 9)))
+      )
+        THEN NULL
+      ELSE t.`v`
+    END,
+    `_columns` = named_struct(
+      'v', CASE
+        WHEN (
+          (named_struct('sequence', 9)) IS NOT NULL
+          AND (t._columns.`v` IS NULL OR t._columns.`v` <= (named_struct('sequence', 9)))
+        )
+          THEN NULL
+        ELSE t._columns.`v`
+      END
+    )
 
 -- insertion
-INSERT INTO target (`k`, `v`, `_topic`, `_partition`, `_offset`, `_sequence`, `_columns`) SELECT s.`k`, s.`v`, s.`_topic`, s.`_partition`, s.`_offset`, s.`_sequence`, s.`_columns`
+INSERT INTO target (`k`, `v`, `_topic`, `_partition`, `_offset`, `_sequence`, `_columns`)
+SELECT s.`k`, s.`v`, s.`_topic`, s.`_partition`, s.`_offset`, s.`_sequence`, s.`_columns`
 FROM source AS s
-LEFT JOIN (SELECT `k`, true AS _lakelock_there
-FROM target) AS t
+LEFT JOIN (
+  SELECT `k`, true AS _lakelock_there
+  FROM target
+) AS t
 ON t.`k` = s.`k`
-WHERE CASE WHEN t._lakelock_there THEN CAST(raise_error(concat('LAKELOCK>', to_json(named_struct('kind', 'not_new')))) AS BOOLEAN) ELSE s._offset IS NOT NULL AND (s._deleted_by IS NULL OR (CASE WHEN s._offset IS NOT NULL THEN named_struct('sequence', s._sequence, 'topic', s._topic, 'partition', s._partition, 'offset', s._offset) END) > (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('sequence', s._deleted_by.`sequence`, 'topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END)) END
+WHERE CASE
+  WHEN t._lakelock_there
+    THEN CAST(raise_error(concat('LAKELOCK>', to_json(named_struct('kind', 'not_new')))) AS BOOLEAN)
+  ELSE s._offset IS NOT NULL
+  AND (
+    s._deleted_by IS NULL
+    OR (CASE WHEN s._offset IS NOT NULL THEN named_struct('sequence', s._sequence, 'topic', s._topic, 'partition', s._partition, 'offset', s._offset) END)
+      > (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('sequence', s._deleted_by.`sequence`, 'topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END)
+  )
+END
 
 -- query
-SELECT  t.`k`, t.`v`, t.`_topic`, t.`_partition`, t.`_offset`, t.`_sequence`, t.`_columns`, t.`more`
+SELECT t.`k`, t.`v`, t.`_topic`, t.`_partition`, t.`_offset`, t.`_sequence`, t.`_columns`, t.`more`
 FROM target AS t
-LEFT ANTI JOIN (SELECT `k`
-FROM keys) AS s
+LEFT ANTI JOIN (SELECT `k` FROM keys) AS s
 ON t.`k` = s.`k`
-UNION ALL SELECT CASE _lakelock_case WHEN 0 THEN s.`k` WHEN 3 THEN CASE WHEN (CASE WHEN s._offset IS NOT NULL THEN named_struct('sequence', s._sequence, 'topic', s._topic, 'partition', s._partition, 'offset', s._offset) END) > named_struct('sequence', t._sequence, 'topic', t._topic, 'partition', t._partition, 'offset', t._offset) THEN s.`k` ELSE t.`k` END ELSE t.`k` END AS `k`, CASE _lakelock_case WHEN 0 THEN s.`v` WHEN 3 THEN CASE WHEN (s._columns.`v` IS NOT NULL AND (t._columns.`v` IS NULL OR s._columns.`v` > t._columns.`v`)) THEN s.`v` WHEN ((CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('sequence', s._deleted_by.`sequence`, 'topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END) IS NOT NULL AND (t._columns.`v` IS NULL OR t._columns.`v` <= (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('sequence', s._deleted_by.`sequence`, 'topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END))) THEN NULL ELSE t.`v` END ELSE t.`v` END AS `v`, CASE _lakelock_case WHEN 0 THEN s.`_topic` WHEN 3 THEN CASE WHEN (CASE WHEN s._offset IS NOT NULL THEN named_struct('sequence', s._sequence, 'topic', s._topic, 'partition', s._partition, 'offset', s._offset) END) > named_struct('sequence', t._sequence, 'topic', t._topic, 'partition', t._partition, 'offset', t._offset) THEN s.`_topic` ELSE t.`_topic` END ELSE t.`_topic` END AS `_topic`, CASE _lakelock_case WHEN 0 THEN s.`_partition` WHEN 3 THEN CASE WHEN (CASE WHEN s._offset IS NOT NULL THEN named_struct('sequence', s._sequence, 'topic', s._topic, 'partition', s._partition, 'offset', s._offset) END) > named_struct('sequence', t._sequence, 'topic', t._topic, 'partition', t._partition, 'offset', t._offset) THEN s.`_partition` ELSE t.`_partition` END ELSE t.`_partition` END AS `_partition`, CASE _lakelock_case WHEN 0 THEN s.`_offset` WHEN 3 THEN CASE WHEN (CASE WHEN s._offset IS NOT NULL THEN named_struct('sequence', s._sequence, 'topic', s._topic, 'partition', s._partition, 'offset', s._offset) END) > named_struct('sequence', t._sequence, 'topic', t._topic, 'partition', t._partition, 'offset', t._offset) THEN s.`_offset` ELSE t.`_offset` END ELSE t.`_offset` END AS `_offset`, CASE _lakelock_case WHEN 0 THEN s.`_sequence` WHEN 3 THEN CASE WHEN (CASE WHEN s._offset IS NOT NULL THEN named_struct('sequence', s._sequence, 'topic', s._topic, 'partition', s._partition, 'offset', s._offset) END) > named_struct('sequence', t._sequence, 'topic', t._topic, 'partition', t._partition, 'offset', t._offset) THEN s.`_sequence` ELSE t.`_sequence` END ELSE t.`_sequence` END AS `_sequence`, CASE _lakelock_case WHEN 0 THEN s.`_columns` WHEN 3 THEN named_struct('v', CASE WHEN (s._columns.`v` IS NOT NULL AND (t._columns.`v` IS NULL OR s._columns.`v` > t._columns.`v`)) THEN s._columns.`v` WHEN ((CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('sequence', s._deleted_by.`sequence`, 'topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END) IS NOT NULL AND (t._columns.`v` IS NULL OR t._columns.`v` <= (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('sequence', s._deleted_by.`sequence`, 'topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END))) THEN NULL ELSE t._columns.`v` END) ELSE t.`_columns` END AS `_columns`, t.`more` AS `more`
-FROM (SELECT struct(s.*) AS s, struct(t.*) AS t, CASE WHEN t._lakelock_there IS NULL AND s._offset IS NOT NULL AND (s._deleted_by IS NULL OR (CASE WHEN s._offset IS NOT NULL THEN named_struct('sequence', s._sequence, 'topic', s._topic, 'partition', s._partition, 'offset', s._offset) END) > (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('sequence', s._deleted_by.`sequence`, 'topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END)) THEN 0 WHEN t._lakelock_there IS NULL THEN 1 WHEN (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('sequence', s._deleted_by.`sequence`, 'topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END) >= named_struct('sequence', t._sequence, 'topic', t._topic, 'partition', t._partition, 'offset', t._offset) AND NOT (s._offset IS NOT NULL AND (s._deleted_by IS NULL OR (CASE WHEN s._offset IS NOT NULL THEN named_struct('sequence', s._sequence, 'topic', s._topic, 'partition', s._partition, 'offset', s._offset) END) > (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('sequence', s._deleted_by.`sequence`, 'topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END))) THEN 2 WHEN ((CASE WHEN s._offset IS NOT NULL THEN named_struct('sequence', s._sequence, 'topic', s._topic, 'partition', s._partition, 'offset', s._offset) END) > named_struct('sequence', t._sequence, 'topic', t._topic, 'partition', t._partition, 'offset', t._offset) OR (s._columns.`v` IS NOT NULL AND (t._columns.`v` IS NULL OR s._columns.`v` > t._columns.`v`)) OR t.`v` IS NOT NULL AND ((CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('sequence', s._deleted_by.`sequence`, 'topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END) IS NOT NULL AND (t._columns.`v` IS NULL OR t._columns.`v` <= (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('sequence', s._deleted_by.`sequence`, 'topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END)))) THEN 3 ELSE 4 END AS _lakelock_case
-FROM source AS s
-LEFT JOIN (SELECT  t.*, true AS _lakelock_there
-FROM target AS t
-LEFT SEMI JOIN (SELECT `k`
-FROM keys) AS s
-ON t.`k` = s.`k`) AS t
-ON t.`k` = s.`k`)
+UNION ALL
+SELECT
+  CASE _lakelock_case
+    WHEN 0 THEN s.`k`
+    WHEN 3
+      THEN CASE
+        WHEN (CASE WHEN s._offset IS NOT NULL THEN named_struct('sequence', s._sequence, 'topic', s._topic, 'partition', s._partition, 'offset', s._offset) END)
+          > named_struct('sequence', t._sequence, 'topic', t._topic, 'partition', t._partition, 'offset', t._offset)
+          THEN s.`k`
+        ELSE t.`k`
+      END
+    ELSE t.`k`
+  END AS `k`,
+  CASE _lakelock_case
+    WHEN 0 THEN s.`v`
+    WHEN 3
+      THEN CASE
+        WHEN (s._columns.`v` IS NOT NULL AND (t._columns.`v` IS NULL OR s._columns.`v` > t._columns.`v`))
+          THEN s.`v`
+        WHEN (
+          (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('sequence', s._deleted_by.`sequence`, 'topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END) IS NOT NULL
+          AND (
+            t._columns.`v` IS NULL
+            OR t._columns.`v` <= (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('sequence', s._deleted_by.`sequence`, 'topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END)
+          )
+        )
+          THEN NULL
+        ELSE t.`v`
+      END
+    ELSE t.`v`
+  END AS `v`,
+  CASE _lakelock_case
+    WHEN 0 THEN s.`_topic`
+    WHEN 3
+      THEN CASE
+        WHEN (CASE WHEN s._offset IS NOT NULL THEN named_struct('sequence', s._sequence, 'topic', s._topic, 'partition', s._partition, 'offset', s._offset) END)
+          > named_struct('sequence', t._sequence, 'topic', t._topic, 'partition', t._partition, 'offset', t._offset)
+          THEN s.`_topic`
+        ELSE t.`_topic`
+      END
+    ELSE t.`_topic`
+  END AS `_topic`,
+  CASE _lakelock_case
+    WHEN 0 THEN s.`_partition`
+    WHEN 3
+      THEN CASE
+        WHEN (CASE WHEN s._offset IS NOT NULL THEN named_struct('sequence', s._sequence, 'topic', s._topic, 'partition', s._partition, 'offset', s._offset) END)
+          > named_struct('sequence', t._sequence, 'topic', t._topic, 'partition', t._partition, 'offset', t._offset)
+          THEN s.`_partition`
+        ELSE t.`_partition`
+      END
+    ELSE t.`_partition`
+  END AS `_partition`,
+  CASE _lakelock_case
+    WHEN 0 THEN s.`_offset`
+    WHEN 3
+      THEN CASE
+        WHEN (CASE WHEN s._offset IS NOT NULL THEN named_struct('sequence', s._sequence, 'topic', s._topic, 'partition', s._partition, 'offset', s._offset) END)
+          > named_struct('sequence', t._sequence, 'topic', t._topic, 'partition', t._partition, 'offset', t._offset)
+          THEN s.`_offset`
+        ELSE t.`_offset`
+      END
+    ELSE t.`_offset`
+  END AS `_offset`,
+  CASE _lakelock_case
+    WHEN 0 THEN s.`_sequence`
+    WHEN 3
+      THEN CASE
+        WHEN (CASE WHEN s._offset IS NOT NULL THEN named_struct('sequence', s._sequence, 'topic', s._topic, 'partition', s._partition, 'offset', s._offset) END)
+          > named_struct('sequence', t._sequence, 'topic', t._topic, 'partition', t._partition, 'offset', t._offset)
+          THEN s.`_sequence`
+        ELSE t.`_sequence`
+      END
+    ELSE t.`_sequence`
+  END AS `_sequence`,
+  CASE _lakelock_case
+    WHEN 0 THEN s.`_columns`
+    WHEN 3
+      THEN named_struct(
+        'v', CASE
+          WHEN (s._columns.`v` IS NOT NULL AND (t._columns.`v` IS NULL OR s._columns.`v` > t._columns.`v`))
+            THEN s._columns.`v`
+          WHEN (
+            (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('sequence', s._deleted_by.`sequence`, 'topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END) IS NOT NULL
+            AND (
+              t._columns.`v` IS NULL
+              OR t._columns.`v` <= (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('sequence', s._deleted_by.`sequence`, 'topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END)
+            )
+          )
+            THEN NULL
+          ELSE t._columns.`v`
+        END
+      )
+    ELSE t.`_columns`
+  END AS `_columns`,
+  t.`more` AS `more`
+FROM (
+  SELECT
+    struct(s.*) AS s,
+    struct(t.*) AS t,
+    CASE
+      WHEN t._lakelock_there IS NULL
+      AND s._offset IS NOT NULL
+      AND (
+        s._deleted_by IS NULL
+        OR (CASE WHEN s._offset IS NOT NULL THEN named_struct('sequence', s._sequence, 'topic', s._topic, 'partition', s._partition, 'offset', s._offset) END)
+          > (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('sequence', s._deleted_by.`sequence`, 'topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END)
+      )
+        THEN 0
+      WHEN t._lakelock_there IS NULL THEN 1
+      WHEN (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('sequence', s._deleted_by.`sequence`, 'topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END)
+        >= named_struct('sequence', t._sequence, 'topic', t._topic, 'partition', t._partition, 'offset', t._offset)
+      AND NOT (
+        s._offset IS NOT NULL
+        AND (
+          s._deleted_by IS NULL
+          OR (CASE WHEN s._offset IS NOT NULL THEN named_struct('sequence', s._sequence, 'topic', s._topic, 'partition', s._partition, 'offset', s._offset) END)
+            > (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('sequence', s._deleted_by.`sequence`, 'topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END)
+        )
+      )
+        THEN 2
+      WHEN (
+        (CASE WHEN s._offset IS NOT NULL THEN named_struct('sequence', s._sequence, 'topic', s._topic, 'partition', s._partition, 'offset', s._offset) END)
+          > named_struct('sequence', t._sequence, 'topic', t._topic, 'partition', t._partition, 'offset', t._offset)
+        OR (s._columns.`v` IS NOT NULL AND (t._columns.`v` IS NULL OR s._columns.`v` > t._columns.`v`))
+        OR t.`v` IS NOT NULL
+        AND (
+          (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('sequence', s._deleted_by.`sequence`, 'topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END) IS NOT NULL
+          AND (
+            t._columns.`v` IS NULL
+            OR t._columns.`v` <= (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('sequence', s._deleted_by.`sequence`, 'topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END)
+          )
+        )
+      )
+        THEN 3
+      ELSE 4
+    END AS _lakelock_case
+  FROM source AS s
+  LEFT JOIN (
+    SELECT t.*, true AS _lakelock_there
+    FROM target AS t
+    LEFT SEMI JOIN (SELECT `k` FROM keys) AS s
+    ON t.`k` = s.`k`
+  ) AS t
+  ON t.`k` = s.`k`
+)
 WHERE _lakelock_case NOT IN (1, 2)
 
 -- query of what replaces
 SELECT /*+ h */ t.`k`, t.`v`, t.`_topic`, t.`_partition`, t.`_offset`, t.`_sequence`, t.`_columns`
 FROM target AS t
-LEFT ANTI JOIN (SELECT `k`
-FROM keys) AS s
+LEFT ANTI JOIN (SELECT `k` FROM keys) AS s
 ON t.`k` = s.`k`
-UNION ALL SELECT s.`k` AS `k`, s.`v` AS `v`, s.`_topic` AS `_topic`, s.`_partition` AS `_partition`, s.`_offset` AS `_offset`, s.`_sequence` AS `_sequence`, s.`_columns` AS `_columns`
+UNION ALL
+SELECT
+  s.`k` AS `k`,
+  s.`v` AS `v`,
+  s.`_topic` AS `_topic`,
+  s.`_partition` AS `_partition`,
+  s.`_offset` AS `_offset`,
+  s.`_sequence` AS `_sequence`,
+  s.`_columns` AS `_columns`
 FROM source AS s
-WHERE s._offset IS NOT NULL AND (s._deleted_by IS NULL OR (CASE WHEN s._offset IS NOT NULL THEN named_struct('sequence', s._sequence, 'topic', s._topic, 'partition', s._partition, 'offset', s._offset) END) > (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('sequence', s._deleted_by.`sequence`, 'topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END))
+WHERE s._offset IS NOT NULL
+AND (
+  s._deleted_by IS NULL
+  OR (CASE WHEN s._offset IS NOT NULL THEN named_struct('sequence', s._sequence, 'topic', s._topic, 'partition', s._partition, 'offset', s._offset) END)
+    > (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('sequence', s._deleted_by.`sequence`, 'topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END)
+)

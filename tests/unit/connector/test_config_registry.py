@@ -48,13 +48,16 @@ def test_secrets_come_by_reference_and_stay_wrapped(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"url": URL, "username": "me", "password": "s3cret"}, "password: a secret doesn't belong in a pipeline file"),
-        ({"url": URL, "token": "s3cret"}, "token: a secret doesn't belong in a pipeline file"),
-        ({"url": "https://me:s3cret@registry"}, "url: credentials don't belong in it"),
+        (
+            {"url": URL, "username": "me", "password": "s3cret"},
+            "password: a secret must not be written in a pipeline file",
+        ),
+        ({"url": URL, "token": "s3cret"}, "token: a secret must not be written in a pipeline file"),
+        ({"url": "https://me:s3cret@registry"}, "url: a URL must not contain credentials"),
         ({"url": "registry:8081"}, "write a URL as in"),
         ({"url": []}, "at least 1 item"),
-        ({"url": URL, "username": "me"}, "username and password belong together"),
-        ({"url": URL, "ca": "/nowhere/ca.pem"}, "ca: the file /nowhere/ca.pem isn't there"),
+        ({"url": URL, "username": "me"}, "give username and password together"),
+        ({"url": URL, "ca": "/nowhere/ca.pem"}, "ca: the file /nowhere/ca.pem doesn't exist"),
         ({"url": URL, "user": "me"}, "user: "),
         ({"glue": {"name": "x"}}, "glue.name: "),
         (URL, "write {url: "),

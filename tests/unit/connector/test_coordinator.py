@@ -58,8 +58,7 @@ def test_an_epoch_that_a_run_decided_and_finished_after_a_failure_is_told_as_com
 
     it: Any = Coordinator(Log(), sinks, run="run", config="c", prepare=prepare, observe=report)  # type: ignore[arg-type]
     work = Work(
-        "p", "run", topic, it.position, it.run_epoch, 100, Group(), report, settle=it.settle,
-        patience=Patience(3, timedelta(milliseconds=1)),
+        "p", "run", topic, it, 100, Group(), report, patience=Patience(3, timedelta(milliseconds=1)),
     )  # fmt: skip
     with report:
         report.ended(deliver(work, interval=None, stop=threading.Event()), table=None, stopped=False)

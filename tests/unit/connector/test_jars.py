@@ -160,7 +160,7 @@ def test_the_error_has_mavens_cause_without_its_boilerplate_and_passwords(home: 
     with pytest.raises(JarsMissing) as error:
         jars.fetch("kafka")
     assert error.value.message == (
-        "Maven could not fetch the kafka jars (exit code 7):\n"
+        "Maven could not download the kafka jars (exit code 7):\n"
         "Could not find artifact a:b:jar:1 in mirror (https://***@127.0.0.1/maven)"
     )
 
@@ -168,7 +168,7 @@ def test_the_error_has_mavens_cause_without_its_boilerplate_and_passwords(home: 
 def test_jars_that_somebody_else_put_there_are_not_deleted(home: Path, maven: Maven) -> None:
     (home / "spark").mkdir(parents=True)
     (home / "spark" / "mine.jar").touch()
-    with pytest.raises(JarsMissing, match="not those of a finished fetch"):
+    with pytest.raises(JarsMissing, match="not those of a completed download"):
         jars.fetch("spark")
     assert names(jars.find("spark")) == ["mine.jar"]
     assert maven.calls == []

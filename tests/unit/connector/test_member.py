@@ -50,13 +50,13 @@ def config(delivery: str = "manual_commit", kind: str = "append", **changes: Any
 
 
 def test_idempotent_refuses_a_sink_that_adds_every_row() -> None:
-    with pytest.raises(ConfigurationError, match="idempotent needs a sink that can ignore what it holds already"):
+    with pytest.raises(ConfigurationError, match="idempotent needs a sink that recognizes rows it already has"):
         config("idempotent", "append")
     config("idempotent", "upsert")
 
 
 @pytest.mark.parametrize(
-    ("delivery", "why"), [("transactional", "an epoch is a commit"), ("auto_commit", "commits on its own clock")]
+    ("delivery", "why"), [("transactional", "an epoch is a commit"), ("auto_commit", "commits at intervals")]
 )
 @pytest.mark.parametrize("every", ["record", {"records": 5}])
 def test_commit_every_is_refused_where_the_delivery_decides(delivery: str, why: str, every: object) -> None:

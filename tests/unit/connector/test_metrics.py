@@ -249,9 +249,9 @@ def test_a_login_comes_from_the_environment_and_reaches_the_gateway(
     ("metrics", "said"),
     [
         ({}, "metrics: give port"),
-        ({"push": "http://me:secret@gateway:9091"}, "metrics.push.url: credentials don't belong in it"),
-        ({"push": {"url": "http://g", "username": "me", "password": "s"}}, "metrics.push.password: a secret doesn't"),
-        ({"push": {"url": "http://g", "username": "me"}}, "metrics.push: username and password belong together"),
+        ({"push": "http://me:secret@gateway:9091"}, "metrics.push.url: a URL must not contain credentials"),
+        ({"push": {"url": "http://g", "username": "me", "password": "s"}}, "metrics.push.password: a secret must not"),
+        ({"push": {"url": "http://g", "username": "me"}}, "metrics.push: give username and password together"),
         ({"push": {"uri": "http://g"}}, "metrics.push.uri: unknown option, did you mean url?"),
     ],
 )

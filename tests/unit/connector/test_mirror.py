@@ -124,8 +124,8 @@ def test_a_translation_is_of_one_position_and_two_topics() -> None:
     unknown = replace(POSITION, topics={}, source="rows")  # of the old topic, or of the new one?
     for pipeline, position, held, why in (
         ("p", unknown, HELD, "doesn't say of which topic t its offsets are"),
-        ("q", POSITION, HELD, "of pipeline 'p'"),
-        ("p", replace(POSITION, offsets=Offsets({AT: 51})), HELD, "translates offset 50, and the table wants 51"),
+        ("q", POSITION, HELD, "for pipeline 'p'"),
+        ("p", replace(POSITION, offsets=Offsets({AT: 51})), HELD, "translates offset 50, but the table needs 51"),
         ("p", replace(POSITION, topics={"t": "older"}), HELD, "from id old to new, and this is from older to new"),
         ("p", POSITION, replace(HELD, ids={"t": "newer"}), "this is from old to newer"),
         ("p", POSITION, replace(HELD, ends=Offsets({AT: 42})), "doesn't reach offset 43"),

@@ -8,7 +8,7 @@ commits begins where the pipeline really began, whatever was added, expired, res
 from dataclasses import dataclass, field, replace
 from threading import Event
 
-from fakes import Group, Topic
+from fakes import Group, To, Topic
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
@@ -115,7 +115,14 @@ class World:
             return committed
 
         work = Work(
-            "p", "run", self.topic, position, run_epoch, 3, Group(), lambda event: None, continue_on_data_loss=goes_on
+            "p",
+            "run",
+            self.topic,
+            To(position, run_epoch),
+            3,
+            Group(),
+            lambda event: None,
+            continue_on_data_loss=goes_on,
         )
         try:
             deliver(work, interval=None, stop=Event())

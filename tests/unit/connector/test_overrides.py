@@ -58,7 +58,7 @@ def test_what_differs_from_place_to_place_is_set_on_the_command_line(
         ("name.first=x", "has no options there, so there is no 'first'"),
         ("source.start={", "isn't YAML"),
         ("source.strat=latest", "source.strat: unknown option, did you mean start?"),
-        ("source.kafka.sasl.password=hunter2", "a secret that stands in a file"),
+        ("source.kafka.sasl.password=hunter2", "a secret in a file"),
     ],
 )
 def test_a_wrong_one_is_named_and_nothing_is_touched(file: Path, override: str, said: str) -> None:

@@ -105,7 +105,7 @@ def test_a_store_with_conditional_writes_passes_and_nothing_is_left_in_it(s3: St
 
 def test_a_store_that_takes_a_second_write_is_refused_and_nothing_is_left_in_it(s3: Store) -> None:
     with S3Proxy(s3.endpoint, change=unconditional) as proxy:
-        with pytest.raises(UnsafeStore, match="took a second write") as error:
+        with pytest.raises(UnsafeStore, match="accepted a second write") as error:
             s3a.require_conditional_writes(session(s3, {"fs.s3a.endpoint": proxy.endpoint}), f"s3a://{s3.bucket}/t")
     assert "S3DynamoDBLogStore" in error.value.hint
     assert s3.objects() == []
@@ -139,7 +139,7 @@ def test_conditional_writes_that_are_switched_off_are_refused(where: str, s3: St
 
 def test_deltas_own_log_store_for_one_driver_is_refused(s3: Store) -> None:
     for settings in ({}, {LOG_STORE: "io.delta.storage.S3SingleDriverLogStore"}, {LOG_STORE: "a.Strangers"}):
-        with pytest.raises(UnsafeStore, match="without asking the store"):
+        with pytest.raises(UnsafeStore, match="without conditional writes"):
             s3a.require_conditional_writes(Conf(**settings), f"s3a://{s3.bucket}/t")  # type: ignore[arg-type]
     with pytest.raises(UnsafeStore, match="s3://"):
         s3a.require_conditional_writes(session(s3), f"s3://{s3.bucket}/t")

@@ -248,7 +248,7 @@ def test_unreachable_after_it_the_outcome_is_unknown(
 
 def test_a_producer_that_is_fenced_each_time_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = Broker(*[("send", ProducerFencedError())] * 100)
-    with pytest.raises(CommitUnknown, match="in 5 tries"):
+    with pytest.raises(CommitUnknown, match="in 5 attempts"):
         sink_on(broker, monkeypatch).commit(EPOCH, PREPARED)
     assert broker.made == module.TRIES
 

@@ -1,6 +1,7 @@
-"""Build ``lakelock-s3.jar`` from the Java source next to this file; needs a JDK (17 or later) and `lakelock jars`.
+"""Builds ``lakelock-s3.jar`` from the Java source next to this file. Needs a JDK (17 or later) and `lakelock jars`.
 
-The jar is kept next to its source, since who installs Lakelock has no compiler. It holds the source: a test compares.
+The jar is kept next to its source, because users who install Lakelock have no compiler. It contains the source, which a
+test compares.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ import pyspark
 from connector.spark.jars import LOG_STORE_JAR, find
 
 HERE = Path(__file__).parent
-# One time for all, so that the same classes make the same jar.
+# One time for all files, so that the same classes make the same jar.
 TIME = (1980, 1, 1, 0, 0, 0)
 
 
 def build(jar: Path) -> None:
+    """Compile the source and write the jar."""
     path = [*find("spark"), *Path(pyspark.__file__).with_name("jars").glob("hadoop-client-api-*.jar")]
     sources = sorted(HERE.glob("*.java"))
     with tempfile.TemporaryDirectory() as folder:
@@ -31,7 +33,7 @@ def build(jar: Path) -> None:
             for file in [*sorted(Path(folder).rglob("*.class")), *sources]:
                 name = f"lakelock/{file.name}"
                 archive.writestr(zipfile.ZipInfo(name, TIME), file.read_bytes())
-        # In one step: a running Spark may have the old one open.
+        # In one step: a running Spark may have the old jar open.
         fresh.replace(jar)
 
 

@@ -91,7 +91,7 @@ def test_an_id_or_subject_that_the_registry_does_not_have_is_unknown(server: Reg
 
 
 def test_a_schema_that_is_not_avro_is_refused(server: RegistryServer) -> None:
-    with pytest.raises(UnusableSchema, match=r"PROTOBUF, not Avro\. Protobuf isn't there yet"):
+    with pytest.raises(UnusableSchema, match=r"PROTOBUF, not Avro\. Protobuf isn't supported yet"):
         confluent(server.url).schema("20")
 
 
@@ -130,7 +130,7 @@ def test_credentials_are_sent_and_never_shown(server: RegistryServer, options: d
     registry.schema("7")
     assert server.authorizations == {sent}
     server.trouble = lambda: 401
-    with pytest.raises(ConfigurationError, match="refuses us") as caught:
+    with pytest.raises(ConfigurationError, match="refuses access") as caught:
         registry.schema("11")
     for secret in ("pä:ss", "secret-token"):
         assert secret not in f"{caught.value} {caught.value.hint} {vars(caught.value)} {registry!r}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 
 import pytest
-from fakes import Crash, Group, Member, Steps, Topic
+from fakes import Crash, Group, Member, Steps, To, Topic
 
 from connector.delivery import auto_commit, handover, manual_commit, transactional
 from connector.delivery.handover import hand_over
@@ -75,8 +75,7 @@ class Pipeline:
             pipeline="p",
             owner=f"run-{next(self.owners)}",
             topics=self.topic,
-            position=sink.position,
-            run_epoch=run_epoch,
+            destination=To(sink.position, run_epoch),
             max_records=3,
             group=self.group,
             observe=self.events.append,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import pytest
-from fakes import Crash, Group, Topic
+from fakes import Crash, Group, To, Topic
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,7 +47,7 @@ def run(
             raise Crash
         return committed
 
-    work = Work("p", owner, topic, writer.position, run_epoch, max_records, Group(), lambda event: None)
+    work = Work("p", owner, topic, To(writer.position, run_epoch), max_records, Group(), lambda event: None)
     return deliver(work, interval=None, stop=threading.Event())
 
 
@@ -63,7 +63,7 @@ def patient(topic: Topic, table: MemoryTable, fails: Callable[[str, Epoch], None
 
     patience = Patience(attempts=options.get("attempts", 3), longest_wait=timedelta(milliseconds=1))
     work = Work(
-        "p", "run", topic, writer.position, run_epoch, options.get("max_records", 3), Group(), lambda event: None,
+        "p", "run", topic, To(writer.position, run_epoch), options.get("max_records", 3), Group(), lambda event: None,
         patience=patience,
     )  # fmt: skip
     return deliver(work, interval=None, stop=threading.Event())
@@ -93,7 +93,8 @@ def announced(
 
     patience = Patience(attempts=fails + 1, longest_wait=timedelta(milliseconds=1))
     work = Work(
-        "p", "run", topic, writer.position, run_epoch, 100, Group(), observe, patience=patience, target_latency=latency
+        "p", "run", topic, To(writer.position, run_epoch), 100, Group(), observe, patience=patience,
+        target_latency=latency,
     )  # fmt: skip
     deliver(work, interval=timedelta(milliseconds=1), stop=stop)
     return events
@@ -235,7 +236,7 @@ def test_a_topic_made_again_is_taken_in_from_its_beginning_where_that_is_asked_f
             topic.id, topic.partitions = "second", [[("b", 0)]]
         return committed
 
-    work = Work("p", "run", topic, sink.position, run_epoch, 2, Group(), lambda event: None, retire=retire)
+    work = Work("p", "run", topic, To(sink.position, run_epoch, retire), 2, Group(), lambda event: None)
     deliver(work, interval=None, stop=threading.Event())
     assert retired == [{"t": "#first/t"}]
     assert [record.key for record in table.rows] == ["a"] * 4 + ["b"]
@@ -253,7 +254,7 @@ def test_a_run_makes_its_epochs_as_long_as_they_should_be() -> None:
         spans.append(epoch.span)
         return sink.write(epoch, topic.read(epoch))
 
-    work = Work("p", "run", topic, sink.position, run_epoch, 20, Group(), lambda event: None, max_bytes=1_250)
+    work = Work("p", "run", topic, To(sink.position, run_epoch), 20, Group(), lambda event: None, max_bytes=1_250)
     deliver(work, interval=None, stop=threading.Event())
     assert spans == [12, 12, 6]
 
@@ -319,7 +320,7 @@ def test_with_an_interval_it_goes_on_until_it_is_stopped() -> None:
             stop.set()
         return committed
 
-    work = Work("p", "run", topic, sink.position, run_epoch, 10, Group(), lambda event: None)
+    work = Work("p", "run", topic, To(sink.position, run_epoch), 10, Group(), lambda event: None)
     assert deliver(work, interval=timedelta(milliseconds=1), stop=stop).epochs == 4
     assert len(table.rows) == 4
 
@@ -334,7 +335,7 @@ def test_a_run_that_was_replaced_between_two_intervals_is_fenced() -> None:
         run(topic, table, owner="winner")
         return committed
 
-    work = Work("p", "zombie", topic, sink.position, run_epoch, 10, Group(), lambda event: None)
+    work = Work("p", "zombie", topic, To(sink.position, run_epoch), 10, Group(), lambda event: None)
     with pytest.raises(Fenced) as caught:
         deliver(work, interval=timedelta(milliseconds=1), stop=stop)
     assert caught.value.owner == "winner"
@@ -357,7 +358,7 @@ def test_between_two_rounds_it_waits_for_what_is_left_of_the_interval() -> None:
     topic, stop = Topic([[("a", 1)]]), Waits()
     writer = MemoryAppend(MemoryTable())
     work = Work(
-        "p", "run", topic, writer.position, lambda epoch, _: writer.write(epoch, topic.read(epoch)), 3, Group(),
+        "p", "run", topic, To(writer.position, lambda epoch, _: writer.write(epoch, topic.read(epoch))), 3, Group(),
         lambda event: None,
     )  # fmt: skip
     deliver(work, interval=timedelta(seconds=60), stop=stop)
@@ -372,6 +373,6 @@ def test_rows_that_a_sink_cannot_count_are_not_counted() -> None:
     def run_epoch(epoch: Epoch, behind: int) -> Committed:
         return replace(writer.write(epoch, topic.read(epoch)), rows=None)
 
-    work = Work("p", "run", topic, writer.position, run_epoch, 1, Group(), lambda event: None)
+    work = Work("p", "run", topic, To(writer.position, run_epoch), 1, Group(), lambda event: None)
     done = deliver(work, interval=None, stop=threading.Event())
     assert (done.epochs, done.rows, done.behind) == (2, 0, 0)

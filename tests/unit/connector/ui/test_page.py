@@ -71,7 +71,7 @@ def test_a_page_needs_nothing_from_elsewhere() -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
-def test_it_can_only_be_read(method: str) -> None:
+def test_the_page_is_read_only(method: str) -> None:
     for path in ("/", "/p/1", "/static/style.css", "/nowhere"):
         answer = client().open(path, method=method)
         assert (answer.status_code, answer.headers["Allow"]) == (405, "GET, HEAD")

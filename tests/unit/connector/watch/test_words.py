@@ -24,7 +24,7 @@ def stands(next_: int, beginning: int, end: int, topic_id: str = "id") -> Status
         (stands(10, 0, 11), "waiting", "behind"),
         (stands(10, 12, 20), "bad", "records gone"),
         (stands(10, 0, 8), "bad", "log was cut"),
-        (stands(10, 0, 8, "another"), "bad", "topic made again"),
+        (stands(10, 0, 8, "another"), "bad", "topic recreated"),
     ],
 )
 def test_where_a_run_would_stop_it_is_bad(status: Status, kind: str, word: str) -> None:

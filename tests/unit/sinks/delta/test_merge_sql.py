@@ -1,27 +1,61 @@
-"""Each MERGE of an upsert, pinned as a golden file: a change of the guard shows as a change of SQL, to be reviewed.
+"""Each MERGE of the Delta sinks, pinned as a golden file: a change of a guard shows as a change of SQL, to be reviewed.
 
-After a change on purpose run this file with ``LAKELOCK_WRITE_GOLDEN=1``, and read what has changed.
+After an intended change run this file with ``LAKELOCK_WRITE_GOLDEN=1``, and review the diff of the files.
 """
 
 from __future__ import annotations
 
+import difflib
 import os
-import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pyspark.sql.types import (
+    BooleanType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
+from sinks.delta.aggregate import Groups, adding
+from sinks.delta.dead_letters import adding_sql, keeping_sql
+from sinks.delta.history import VersionColumns, merge_sql
 from sinks.delta.merge import Change, Merge
+from sinks.delta.merge_on_read import within_sql
+from sinks.delta.moved import events_moved_sql
+from sinks.delta.recreated import retiring_sql
+from sinks.delta.sql_layout import indented
 from sinks.delta.upsert_rule import COLUMNS, DELETED_BY, UpsertRule, moved_sql, upserting
+from sinks.delta.upsert_source import source_sql
 
-GOLDEN = Path(__file__).parents[3] / "golden" / "merge"
+WRITE = "LAKELOCK_WRITE_GOLDEN"
+ROOT = Path(__file__).parents[4]
+GOLDEN = ROOT / "tests" / "golden" / "merge"
 OFFSETS = ["k", "v", "_topic", "_partition", "_offset"]
 SEQUENCED = [*OFFSETS, "_sequence"]
 TRUNCATE = "named_struct('sequence', 9)"
 BY_OFFSET = UpsertRule(["k"])
 BY_SEQUENCE = UpsertRule(["k"], sequenced=True)
 PARTS = UpsertRule(["k"], sequenced=True, ignore_nulls=["v"])
+
+
+class Sum:
+    """A state that is a number."""
+
+    def plus(self, left: str, right: str) -> str:
+        return f"{left} + {right}"
+
+    def present(self, state: str) -> str:
+        return f"round({state}, 2)"
+
+
+GROUPS = Groups(["g", "window_start"], {"total": Sum(), "n": Sum()})
 MERGES: Mapping[str, Callable[[], Merge]] = {
     "by_offset": lambda: upserting(BY_OFFSET, OFFSETS),
     "by_offset_with_deletes": lambda: upserting(BY_OFFSET, [*OFFSETS, DELETED_BY]),
@@ -48,32 +82,63 @@ MERGES: Mapping[str, Callable[[], Merge]] = {
     "of_groups": lambda: Merge(
         ["k"], [Change("t.n < s.n", {"n": "s.n"}), Change("", None)], {"k": "s.k", "n": "s.n"}, null_keys=True
     ),
+    "aggregate": lambda: adding(GROUPS, guarded=True),
+    "aggregate_unguarded": lambda: adding(GROUPS, guarded=False),
+    "aggregate_of_windows": lambda: adding(replace(GROUPS, windows=True), guarded=True),
+    "aggregate_of_sessions": lambda: adding(
+        replace(GROUPS, windows=True, grown_together=lambda rows, _: rows), guarded=True
+    ),
 }
 """By name, of which there is a file."""
+PLACES = StructType(
+    [
+        StructField("_topic", StringType()),
+        StructField("_partition", IntegerType()),
+        StructField("_offset", LongType()),
+        StructField("_timestamp", TimestampType()),
+    ]
+)
+SEQUENCE = StructField("_sequence", TimestampType())
 
 
-def lines(sql: str) -> str:
-    """The SQL with a line for each clause."""
-    return re.sub(r" (USING|ON|WHEN (?:NOT )?MATCHED|FROM|WHERE|UNION ALL|LEFT (?:ANTI|SEMI)? ?JOIN)\b", r"\n\1", sql)
+def events(*more: StructField) -> StructType:
+    """The schema of a history's events."""
+    values = [StructField("k", LongType()), StructField("v", StringType()), StructField("note", StringType())]
+    return StructType([*values, *PLACES, StructField("_delete", BooleanType()), *more])
 
 
 def texts(merge: Merge) -> str:
     """As a statement, as the insertion into a new table, and as a query of the rows that there would be."""
     inserts = list(merge.inserts)
-    found = {
-        "statement": merge.statement("target", "source"),
-        "insertion": merge.insertion("target", "source"),
-        "query": merge.query("target", "source", "keys", [*inserts, "more"]),
-        "query of what replaces": merge.query("target", "source", "keys", inserts, replaces=True, hint="/*+ h */"),
-    }
-    return "\n\n".join(f"-- {name}\n{lines(sql)}" for name, sql in found.items()) + "\n"
+    return sections(
+        {
+            "statement": merge.statement("target", "source"),
+            "insertion": merge.insertion("target", "source"),
+            "query": merge.query("target", "source", "keys", [*inserts, "more"]),
+            "query of what replaces": merge.query("target", "source", "keys", inserts, replaces=True, hint="/*+ h */"),
+        }
+    )
+
+
+def sections(texts_by_name: Mapping[str, str]) -> str:
+    return "\n\n".join(f"-- {name}\n{sql}" for name, sql in texts_by_name.items()) + "\n"
 
 
 def assert_golden(name: str, text: str) -> None:
     file = GOLDEN / f"{name}.sql"
-    if os.environ.get("LAKELOCK_WRITE_GOLDEN"):
+    if os.environ.get(WRITE):
         file.write_text(text, encoding="utf-8")
-    assert text == file.read_text(encoding="utf-8")
+    reviewed = file.read_text(encoding="utf-8") if file.exists() else ""
+    if text == reviewed:
+        return
+    path = file.relative_to(ROOT)
+    diff = difflib.unified_diff(reviewed.splitlines(), text.splitlines(), f"{path} (reviewed)", "produced", lineterm="")
+    pytest.fail(
+        "\n".join(diff)
+        + f"\n\nThe SQL of {name} is not the SQL that was reviewed. If it is meant to change, write the "
+        f"files again and review their diff:\n  {WRITE}=1 python -m pytest {Path(__file__).relative_to(ROOT)}",
+        pytrace=False,
+    )
 
 
 @pytest.mark.parametrize("name", MERGES)
@@ -81,14 +146,71 @@ def test_a_merge_is_the_one_that_was_reviewed(name: str) -> None:
     assert_golden(name, texts(MERGES[name]()))
 
 
+def test_the_source_of_an_upsert_is_the_one_that_was_reviewed() -> None:
+    deletes = [*OFFSETS, DELETED_BY]
+    by_sequence, parts = [*SEQUENCED, DELETED_BY], [*SEQUENCED, DELETED_BY, COLUMNS]
+    queries = {
+        "no tombstones": source_sql(BY_OFFSET, "net", deletes, None, None),
+        "by offset, with tombstones": source_sql(BY_OFFSET, "net", deletes, "tombstones", None),
+        "by sequence, with tombstones and a truncate": source_sql(
+            BY_SEQUENCE, "net", by_sequence, "tombstones", TRUNCATE
+        ),
+        "by sequence, ignoring nulls": source_sql(PARTS, "net", parts, "tombstones", None),
+    }
+    assert_golden("source", sections(queries))
+
+
+def test_the_merge_of_a_history_is_the_one_that_was_reviewed() -> None:
+    columns = VersionColumns(["k"], ["v"], ["note"])
+    by_offset, by_sequence = (merge_sql("target", columns, events(*more)) for more in ([], [SEQUENCE]))
+    assert by_sequence == by_offset, "a version is its key and its start, whatever orders the events"
+    queries = {
+        "statement": by_offset,
+        "an event as _state keeps it, by offset": columns.event("_offset", events(), "NOT _delete"),
+        "an event as _state keeps it, by sequence": columns.event("_sequence", events(SEQUENCE), "NOT _delete"),
+        "keys in two partitions": events_moved_sql("events", "target", None, ["k"]),
+        "keys in two partitions, with tombstones": events_moved_sql("events", "target", "tombstones", ["k"]),
+    }
+    assert_golden("history", sections(queries))
+
+
+def test_the_merges_of_dead_letters_are_the_ones_that_were_reviewed() -> None:
+    merges = {"added": adding_sql("target"), "kept open after a retry": keeping_sql("target", "pipeline", "a run")}
+    assert_golden("dead_letters", sections(merges))
+
+
+def test_the_merge_that_renames_a_deleted_topic_is_the_one_that_was_reviewed() -> None:
+    order = StructType([PLACES[name] for name in ("_topic", "_partition", "_offset")])
+    place = StructType([StructField(field.name[1:], field.dataType) for field in order])
+    tables = {
+        "upsert": StructType([*order, StructField("_deleted_by", place), StructField("_columns", StructType())]),
+        "history": VersionColumns(["k"], ["v"], []).table(events()),
+        "aggregate": StructType([StructField("_applied", MapType(StringType(), LongType()))]),
+    }
+    merges = {name: retiring_sql("target", schema, {"t": "#id/t"}) for name, schema in tables.items()}
+    assert_golden("retired_topics", sections(merges))
+
+
+def test_a_fold_names_the_range_of_its_keys() -> None:
+    kinds = {"k": LongType(), "name": StringType()}
+    digits = [text.encode().hex() for text in ("1", "9", "a'", "z")]
+    queries = {
+        "both columns have ends": within_sql(kinds, digits),
+        "one has none": within_sql(kinds, [*digits[:2], None, None]),
+    }
+    assert_golden("fold_within", sections(queries))
+    assert within_sql(kinds, ()) == "", "no changes"
+    assert within_sql({}, ()) == "", "no column whose text is exact"
+
+
 def test_a_key_that_left_its_partition_is_looked_for_as_the_merge_does() -> None:
     deletes = [*OFFSETS, DELETED_BY]
-    found = {
+    queries = {
         "updates": moved_sql("target", BY_OFFSET, OFFSETS),
         "deletes": moved_sql("target", BY_OFFSET, deletes),
         "rows that stay": moved_sql("target", UpsertRule(["k"], soft=True), deletes),
     }
-    assert_golden("moved", "\n\n".join(f"-- {name}\n{lines(sql or '')}" for name, sql in found.items()) + "\n")
+    assert_golden("moved", sections({name: sql or "" for name, sql in queries.items()}))
 
 
 def test_by_a_sequence_or_without_the_guard_a_key_may_be_anywhere() -> None:
@@ -97,4 +219,9 @@ def test_by_a_sequence_or_without_the_guard_a_key_may_be_anywhere() -> None:
 
 
 def test_there_is_no_file_without_its_merge() -> None:
-    assert {file.stem for file in GOLDEN.glob("*.sql")} == {*MERGES, "moved"}
+    others = {"moved", "source", "history", "dead_letters", "retired_topics", "fold_within"}
+    assert {file.stem for file in GOLDEN.glob("*.sql")} == {*MERGES, *others}
+
+
+def test_a_line_end_within_a_name_stays_as_it_is() -> None:
+    assert indented("a\n`b\nc``\n`\nd") == "  a\n  `b\nc``\n`\n  d"

@@ -1,0 +1,219 @@
+"""The commands for operators that change a pipeline's sinks between two epochs, from ``fold`` to ``replay``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from datetime import datetime
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from connector.cli.console import (
+    Debug,
+    File,
+    Format,
+    Json,
+    Level,
+    LogFormat,
+    LogLevel,
+    Set,
+    out,
+    reported,
+    stop_on_signal,
+    watched,
+)
+from connector.cli.tables import (
+    letters_fields,
+    print_letters,
+    print_recovered,
+    print_retried,
+    print_rewind,
+    print_upkeep,
+    recovered_fields,
+)
+from connector.config import load
+from connector.operations.dead_letters import letter_groups, letters_place
+from connector.operations.maintain import maintain as maintained
+from connector.operations.rewind import Rewind
+from connector.pipeline import Pipeline
+from connector.spark.session import session
+from sinks.errors import ConfigurationError
+
+
+def fold(file: File, set_: Set, debug: Debug = False) -> None:
+    """Merge into the table what was appended with `merge: on_read`, now. A run may go on meanwhile.
+
+    Before the merge, `connector.read(spark, FILE)` reads both together. A run folds by itself: see the option `fold` of
+    the sink.
+    """
+    with reported(debug):
+        pipeline = Pipeline.from_file(file, set_, debug=debug)
+        with watched(pipeline.config.name, LogFormat.AUTO, LogLevel.WARNING) as observer:
+            folded = pipeline.fold(observers=[observer])
+        if folded is None:
+            out.print(f"{pipeline.config.name}: nothing to fold, the table has it all.")
+
+
+def maintain(
+    file: File,
+    set_: Set,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done; change nothing.")] = False,
+    json_: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Compact small files of the pipeline's Delta tables (OPTIMIZE), and remove unused files (VACUUM).
+
+    A run may go on meanwhile; rows and position stay as they are. A file is unused when only versions older than the
+    table's delta.deletedFileRetentionDuration need it (7 days if not set), or when a killed run left it. `rewind` can't
+    go back further than that afterwards. With several sinks the command also removes rows and uploads that killed runs
+    prepared, and entries of the coordinator's log older than 30 days. The options under `maintain` change this, as in
+    `--set maintain.vacuum=false`. Schedule the command once a day, or after some hundred epochs.
+    """
+    with reported(debug):
+        config = load(file, set_)
+        done = list(maintained(config, dry_run=dry_run, debug=debug))
+        if json_:
+            sys.stdout.write(json.dumps([asdict(each) for each in done]) + "\n")
+        else:
+            print_upkeep(config, done, dry_run=dry_run)
+
+
+def recover(file: File, set_: Set, json_: Json = False, debug: Debug = False) -> None:
+    """Settle an epoch that was left in doubt: commit it in every sink if it was decided, else throw it away.
+
+    Every run starts with this step; this command does only this step. It says what each sink held, and what was done.
+    It is safe while a run is at work: nothing is lost, but that run may be fenced, and then ends with exit code 3.
+    """
+    with reported(debug):
+        pipeline = Pipeline.from_file(file, set_, debug=debug)
+        recovered = pipeline.recover()
+        if json_:
+            sys.stdout.write(json.dumps(recovered_fields(recovered)) + "\n")
+        else:
+            print_recovered(pipeline.config.name, recovered)
+
+
+def dead_letters(
+    file: File,
+    set_: Set,
+    retry: Annotated[
+        bool, typer.Option("--retry", help="Send them through the pipeline again, with the file's present options.")
+    ] = False,
+    json_: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Show the records that were set aside (`on_bad_record: dead_letter`), grouped by what is wrong with them.
+
+    With --retry, the records that are valid now get into the table exactly once, even after a crash. The others stay
+    dead letters, with what is wrong with them now. The retry commits an epoch of its own: a run that is at work
+    meanwhile is fenced, and ends with exit code 3.
+    """
+    with reported(debug):
+        if retry:
+            pipeline = Pipeline.from_file(file, set_, debug=debug)
+            retried = pipeline.retry_dead_letters()
+            if json_:
+                sys.stdout.write(json.dumps(asdict(retried)) + "\n")
+            else:
+                print_retried(pipeline.config, retried)
+            return
+        config = load(file, set_)
+        letters_place(config)
+        with session(config.spark_options, name=f"letters {config.name}", s3=config.on_s3, debug=debug) as spark:
+            groups = letter_groups(config, spark)
+        if json_:
+            sys.stdout.write(json.dumps(letters_fields(groups)) + "\n")
+        else:
+            print_letters(config.name, groups)
+
+
+def rewind(
+    file: File,
+    set_: Set,
+    to_event_time: Annotated[
+        str | None,
+        typer.Option(help="Read every record at or after this time again, for example 2026-11-01T00:00:00Z."),
+    ] = None,
+    to_version: Annotated[int | None, typer.Option(help="Go back to this version of the table.")] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do it. Without --yes the command only says what it would do.")
+    ] = False,
+    debug: Debug = False,
+) -> None:
+    """Take a table back in time, and its pipeline with it: the next run reads what came after once more.
+
+    --to-event-time goes back to the newest version that has no record at or after that time. The pipeline keeps event
+    times in its commits: those of `event_time:` or of a window's `time`, or Kafka's timestamps if the file names
+    neither.
+    """
+    with reported(debug):
+        if (to_event_time is None) == (to_version is None):
+            raise ConfigurationError("Give either --to-event-time or --to-version.")
+        pipeline = Pipeline.from_file(file, set_, debug=debug)
+
+        def confirm(plan: Rewind) -> bool:
+            print_rewind(plan)
+            return yes
+
+        pipeline.rewind(to_event_time=_time(to_event_time, "--to-event-time"), to_version=to_version, confirm=confirm)
+        out.print("done: the next run goes on from there." if yes else "Nothing was done. Say --yes to do it.")
+
+
+def accept(file: File, set_: Set, debug: Debug = False) -> None:
+    """Go on with a table that somebody else has replaced (CREATE OR REPLACE, INSERT OVERWRITE), as it is now.
+
+    The pipeline keeps its offsets and reads nothing again; use `rewind` or `replay` for that. Writes one epoch without
+    records.
+    """
+    with reported(debug):
+        position = Pipeline.from_file(file, set_, debug=debug).accept()
+        out.print(f"done: epoch {position.epoch} takes the table as it is, and the next run goes on from there.")
+
+
+def replay(
+    file: File,
+    set_: Set,
+    into: Annotated[str, typer.Option(help="Path of the new table: a folder or URI.")],
+    since: Annotated[
+        str | None,
+        typer.Option("--from", help="Start at this time, by Kafka's timestamps; at the earliest record if left out."),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(help="End before this time; at the end of the topic if left out.")
+    ] = None,
+    log_format: Format = LogFormat.AUTO,
+    log_level: Level = LogLevel.WARNING,
+    debug: Debug = False,
+) -> None:
+    """Read a stretch of time into a new table, with the logic that the file has now.
+
+    The new table has the pipeline's name and position: to swap tables, put the new path into the file, and run. After a
+    crash start the same command again: it goes on where it stopped.
+    """
+    with reported(debug):
+        pipeline = Pipeline.from_file(file, set_, debug=debug)
+        with stop_on_signal() as stop, watched(pipeline.config.name, log_format, log_level) as observer:
+            delivered = pipeline.replay(
+                into, since=_time(since, "--from"), until=_time(until, "--until"), stop=stop, observers=[observer]
+            )
+        out.print(
+            f"{pipeline.config.name}: {delivered.epochs} epochs, {delivered.rows:,} rows written to {escape(into)}. "
+            f"To swap, write `path: {escape(into)}` into {escape(str(file))} and run it.",
+            soft_wrap=True,
+        )
+
+
+def _time(text: str | None, option: str) -> datetime | None:
+    """The time that an option gives; None where it is left out. Raises ConfigurationError for a time without zone."""
+    if text is None:
+        return None
+    try:
+        time = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        time = None
+    if time is None or time.tzinfo is None:
+        raise ConfigurationError(f"{option}: write a time with its zone, as 2026-11-01T00:00:00Z, not {text!r}.")
+    return time

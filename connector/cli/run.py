@@ -1,0 +1,139 @@
+"""``lakelock run``, ``check``, ``init`` and ``jars``: from an empty folder to a running pipeline."""
+
+from __future__ import annotations
+
+import sys
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from connector.cli.console import (
+    Debug,
+    File,
+    Format,
+    Level,
+    LogFormat,
+    LogLevel,
+    Set,
+    err,
+    out,
+    reported,
+    stop_on_signal,
+    watched,
+)
+from connector.config import DeltaPlace
+from connector.pipeline import Pipeline
+from connector.telemetry.run_report import RunReport
+from sinks.errors import ConfigurationError, JarsMissing
+
+
+def run(
+    file: File,
+    set_: Set,
+    report: Annotated[
+        Path | None,
+        typer.Option(help="Write how the run ended to this file, as JSON. It is written however the run ends."),
+    ] = None,
+    log_format: Format = LogFormat.AUTO,
+    log_level: Level = LogLevel.WARNING,
+    debug: Debug = False,
+) -> None:
+    """Run a pipeline: up to what Kafka holds now, or again and again with `trigger: {interval: ...}`.
+
+    SIGTERM or Ctrl-C ends the run after the running epoch. A second one abandons that epoch, and nothing of it is kept.
+    However a run ends, the next run goes on exactly where the table stands.
+
+    The last line says how the run ended: done, stopped, failed, refused (a wrong configuration) or fenced.
+    """
+
+    def say(line: str) -> None:
+        out.print(escape(line), soft_wrap=True)
+
+    with reported(debug), RunReport(file.name, say, report) as ran:
+        pipeline = Pipeline.from_file(file, set_, debug=debug)
+        ran.pipeline = pipeline.config.name
+        with stop_on_signal() as stop, watched(pipeline.config.name, log_format, log_level) as observer:
+            delivered = pipeline.run(stop=stop, observers=[observer, ran])
+        table = None if pipeline.config.two_phase else pipeline.config.sinks[0].place
+        ran.ended(delivered, table=table, stopped=stop.is_set())
+
+
+def check(file: File, set_: Set, debug: Debug = False) -> None:
+    """Find out whether a run would work, without touching anything: file, Kafka, table, columns, position."""
+    with reported(debug):
+        pipeline = Pipeline.from_file(file, set_, debug=debug)
+        checked = pipeline.check()
+        out.print(f"file      ok: pipeline {pipeline.config.name}")
+        out.print(f"kafka     ok: {', '.join(sorted(checked.next_offsets.topics))}")
+        for sink, options in zip(checked.sinks, pipeline.config.sinks, strict=True):
+            kind = "table" if isinstance(options, DeltaPlace) else "sink"
+            out.print(f"{kind:9} ok: {escape(sink.place)} {'fits' if sink.exists else 'will be made'}", soft_wrap=True)
+            out.print(f"columns   {escape(', '.join(sink.columns))}", soft_wrap=True)
+        if pipeline.config.coordinator is not None:
+            needed = "" if pipeline.config.two_phase else ": not needed, one table takes rows and offsets in one commit"
+            out.print(f"log       {escape(pipeline.config.coordinator.place)}{needed}", soft_wrap=True)
+        where = f"after epoch {checked.position.epoch}" if checked.position else f"at {pipeline.config.source.start}"
+        out.print(f"position  {where}: next {checked.next_offsets.to_json()}", soft_wrap=True)
+        out.print(f"behind    {checked.behind:,} offsets")
+
+
+def init(
+    file: Annotated[Path | None, typer.Argument(help="Where to write the file; standard output if left out.")] = None,
+    example: Annotated[
+        str | None,
+        typer.Option(
+            help="Write this example instead: word_count, hourly_delays, aircraft_history or money_transfers."
+        ),
+    ] = None,
+) -> None:
+    """Write a commented pipeline file to start from."""
+    with reported(debug=False):
+        examples = {each.name.removesuffix(".yaml"): each for each in files("connector").joinpath("examples").iterdir()}
+        if example is not None and example not in examples:
+            raise ConfigurationError(
+                f"--example: there is no {example!r}.", hint=f"There are {', '.join(sorted(examples))}."
+            )
+        source = examples[example] if example else files("connector.cli").joinpath("pipeline.yaml")
+        text = source.read_text(encoding="utf-8")
+        if file is None:
+            sys.stdout.write(text)
+            return
+        try:
+            with file.open("x", encoding="utf-8") as new:
+                new.write(text)
+        except FileExistsError:
+            raise ConfigurationError(
+                f"{str(file)!r} exists already, and was left as it is.", hint="Give another name."
+            ) from None
+        except OSError as error:
+            raise ConfigurationError(f"{str(file)!r} can't be written: {error.strerror}.") from None
+        out.print(f"{file} written. Edit it, then: lakelock check {file}", soft_wrap=True)
+
+
+def jars(debug: Debug = False) -> None:
+    """Fetch the jars of Spark (Kafka, Delta, S3) and of the embedded broker, with Maven, into this environment.
+
+    Also makes an archive of the classes in them (200 MB), which cuts start-up time by a third.
+    """
+    with reported(debug):
+        from connector.spark.jars import KINDS, archive, fetch, folder
+        from connector.spark.jars.built_for import installed
+
+        pair = installed()
+        for kind in KINDS:
+            if kind == "s3" and not pair.conditional_writes:
+                out.print(f"s3: none, as tables on S3 need Spark 4, and this is {pair.spark}", soft_wrap=True)
+                continue
+            fetched = fetch(kind)
+            out.print(f"{kind}: {len(fetched)} jars in {folder(kind)}", soft_wrap=True)
+        try:
+            with out.status("classes: Spark is rehearsed, for a minute"):
+                classes = archive.make()
+        except JarsMissing as error:
+            # The archive only saves time: nothing fails without it.
+            err.print(f"classes: {escape(error.message)}\n{escape(error.hint)}", soft_wrap=True)
+        else:
+            out.print(f"classes: {classes or 'there is no Java to make the archive with'}", soft_wrap=True)

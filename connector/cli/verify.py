@@ -1,0 +1,97 @@
+"""``lakelock verify`` and ``snapshot``: what the sinks hold, compared with Kafka or as of one epoch. Change nothing."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from connector.cli.console import Debug, File, Json, Set, err, out, reported
+from connector.config import DeltaPlace, load
+from connector.operations.snapshot import snapshot_of
+from connector.spark.session import session
+from sinks.errors import ConfigurationError
+
+
+def verify(
+    file: File,
+    set_: Set,
+    json_: Json = False,
+    version: Annotated[
+        int | None, typer.Option(help="Audit this version of the table instead of the newest one.")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Audit the table: read Kafka again and compare every row with the record that it came from. Changes nothing.
+
+    Ends with 0 if the table holds exactly what it claims to hold, and with 1 if it doesn't. Ends with 4 if nobody can
+    know: nothing is wrong, but what Kafka and the table's history still hold can't show that nothing is missing.
+    """
+    with reported(debug):
+        from connector.audit import audit, show
+
+        config = load(file, set_)
+        tables = [index for index, sink in enumerate(config.sinks) if isinstance(sink, DeltaPlace)]
+        if version is not None and len(tables) > 1:
+            raise ConfigurationError("--version is for pipelines with one table: each table has versions of its own.")
+        if not tables:
+            raise ConfigurationError("The auditor compares Delta tables with Kafka; this pipeline has none.")
+        audits = [
+            audit(config.alone(index), version, say=lambda text: err.print(escape(text), soft_wrap=True), debug=debug)
+            for index in tables
+        ]
+        not_audited = [sink.place for sink in config.sinks if not isinstance(sink, DeltaPlace)]
+        if not json_:
+            for table_audit in audits:
+                show(table_audit, out)
+        if not_audited:
+            err.print(f"not audited, because they are no tables: {escape(', '.join(not_audited))}", soft_wrap=True)
+        if json_:
+            fields = [table_audit.to_dict() for table_audit in audits]
+            ok = all(table_audit.ok for table_audit in audits)
+            whole = {"ok": ok, "tables": fields, "not_audited": not_audited}
+            sys.stdout.write(json.dumps(whole if config.two_phase else fields[0]) + "\n")
+        # The worst of them: what is wrong counts more than what isn't known.
+        codes = {table_audit.verdict.exit_code for table_audit in audits}
+        if codes != {0}:
+            raise typer.Exit(1 if 1 in codes else max(codes))
+
+
+def snapshot(
+    file: File,
+    set_: Set,
+    epoch: Annotated[
+        int | None, typer.Option(help="Read as of this epoch; the last one that all sinks hold if left out.")
+    ] = None,
+    json_: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Say how to read all sinks as of one epoch: the SQL of each table, the objects of a bucket.
+
+    In Python: `connector.operations.snapshot(spark, FILE)` gives their DataFrames.
+    """
+    with reported(debug):
+        config = load(file, set_)
+        with session(config.spark_options, name=f"snapshot {config.name}", s3=config.on_s3, debug=debug) as spark:
+            consistent = snapshot_of(config, spark, epoch)
+            if json_:
+                fields = {
+                    "pipeline": consistent.pipeline,
+                    "epoch": consistent.epoch,
+                    "offsets": consistent.offsets.to_dict(),
+                    "read_to": consistent.read_to.isoformat() if consistent.read_to else None,
+                    "sql": dict(consistent.sql),
+                    "objects": {sink: list(urls) for sink, urls in consistent.objects.items()},
+                }
+                sys.stdout.write(json.dumps(fields) + "\n")
+                return
+            next_offsets = consistent.offsets.to_json()
+            out.print(f"epoch     {consistent.epoch} of {consistent.pipeline}, next {next_offsets}", soft_wrap=True)
+            for query in consistent.sql.values():
+                out.print(f"table     {escape(query)}", soft_wrap=True)
+            for urls in consistent.objects.values():
+                for url in urls:
+                    out.print(f"object    {escape(url)}", soft_wrap=True)

@@ -1,0 +1,68 @@
+"""The source of an upsert's MERGE: the epoch's net changes, with the deletes that were stored before. Pure SQL text.
+
+A hard-deleted row can't hold the order of its delete, so its tombstone does, in a table of its own. The tombstone joins
+the net changes here: ``_deleted_by`` becomes the highest of the epoch's delete, the key's tombstone and the newest
+truncate. So the rule in ``sinks.delta.upsert_rule`` needs no case for tombstones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sinks.delta.sql_layout import call, case, indented, listed, parentheses
+from sinks.delta.table import COORDINATES
+from sinks.delta.upsert_rule import COLUMNS, DELETED_BY, UpsertRule, deleted_sql
+from sinks.spark.sql import identifier, literal, struct_sql
+
+
+def source_sql(rule: UpsertRule, net: str, columns: Sequence[str], tombstones: str | None, truncate: str | None) -> str:
+    """A query for the rows that the MERGE reads: those of ``net``, with the same columns.
+
+    ``net``: SQL of the epoch's net changes, as in FROM; ``columns``: the names of its columns.
+    ``tombstones``: SQL of the tombstones that count, as in FROM; None: there are none.
+    ``truncate``: SQL of the newest truncate, a ``_deleted_by``; None: there is none.
+    """
+    return _without_deleted_values(rule, _with_newest_delete(rule, net, columns, tombstones, truncate), columns)
+
+
+def tombstone_sql(rule: UpsertRule) -> str:
+    """SQL of a tombstone's columns as a ``_deleted_by``."""
+    names = [*(["_sequence"] if rule.sequenced else []), *COORDINATES]
+    return struct_sql({name[1:]: name for name in names})
+
+
+def _with_newest_delete(
+    rule: UpsertRule, net: str, columns: Sequence[str], tombstones: str | None, truncate: str | None
+) -> str:
+    deletes = [f"r.{DELETED_BY}"]
+    rows = f"{net} AS r"
+    if tombstones is not None:
+        key = listed(map(identifier, rule.key))
+        same = " AND ".join(f"r.{identifier(name)} = n.{identifier(name)}" for name in rule.key)
+        # Several tombstones of a key may count: each delete adds one.
+        newest = parentheses(f"SELECT {key}, max({tombstone_sql(rule)}) AS mark\nFROM {tombstones}\nGROUP BY {key}")
+        rows += f"\nLEFT JOIN {newest} AS n\nON {same}"
+        deletes.append("n.mark")
+    if truncate is not None:
+        deletes.append(truncate)
+    if len(deletes) == 1:
+        return f"SELECT * FROM {rows}"
+    values = {name: f"r.{identifier(name)}" for name in columns}
+    values[DELETED_BY] = f"{call('greatest', deletes)} AS {DELETED_BY}"
+    return f"SELECT\n{indented(listed(values[name] for name in columns))}\nFROM {rows}"
+
+
+def _without_deleted_values(rule: UpsertRule, rows: str, columns: Sequence[str]) -> str:
+    """With ignored nulls: a value that isn't newer than the delete becomes NULL, and so does its order."""
+    if not rule.ignore_nulls or DELETED_BY not in columns:
+        return rows
+    deleted = deleted_sql(DELETED_BY, sequenced=rule.sequenced)
+    values, orders = {name: identifier(name) for name in columns}, {}
+    for name in rule.ignore_nulls:
+        order = f"{COLUMNS}.{identifier(name)}"
+        survives = f"{DELETED_BY} IS NULL OR {order} > ({deleted})"
+        values[name] = f"{case([(survives, identifier(name))])} AS {identifier(name)}"
+        orders[name] = case([(survives, order)])
+    pairs = (f"{literal(name)}, {order}" for name, order in orders.items())
+    values[COLUMNS] = f"{call('named_struct', pairs)} AS {COLUMNS}"
+    return f"SELECT\n{indented(listed(values[name] for name in columns))}\nFROM {parentheses(rows)}"

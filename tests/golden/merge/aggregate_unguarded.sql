@@ -1,0 +1,110 @@
+-- statement
+MERGE INTO target AS t
+USING source AS s
+ON t.`g` <=> s.`g` AND t.`window_start` <=> s.`window_start`
+WHEN MATCHED
+  THEN UPDATE SET
+    `total` = round(t._state.`total` + s._state.`total`, 2),
+    `n` = round(t._state.`n` + s._state.`n`, 2),
+    `_state` = named_struct('total', t._state.`total` + s._state.`total`, 'n', t._state.`n` + s._state.`n`),
+    `_applied` = coalesce(map_zip_with(t._applied, transform_values(s._offsets, (_k, _v) -> _v.last), (_k, _l, _r) -> greatest(_l, _r)), transform_values(s._offsets, (_k, _v) -> _v.last))
+WHEN NOT MATCHED
+  THEN INSERT (`g`, `window_start`, `total`, `n`, `_state`, `_applied`)
+  VALUES (
+    s.`g`,
+    s.`window_start`,
+    round(s._state.`total`, 2),
+    round(s._state.`n`, 2),
+    s._state,
+    transform_values(s._offsets, (_k, _v) -> _v.last)
+  )
+
+-- insertion
+INSERT INTO target (`g`, `window_start`, `total`, `n`, `_state`, `_applied`)
+SELECT
+  s.`g`,
+  s.`window_start`,
+  round(s._state.`total`, 2),
+  round(s._state.`n`, 2),
+  s._state,
+  transform_values(s._offsets, (_k, _v) -> _v.last)
+FROM source AS s
+LEFT JOIN (
+  SELECT `g`, `window_start`, true AS _lakelock_there
+  FROM target
+) AS t
+ON t.`g` <=> s.`g` AND t.`window_start` <=> s.`window_start`
+WHERE CASE
+  WHEN t._lakelock_there
+    THEN CAST(raise_error(concat('LAKELOCK>', to_json(named_struct('kind', 'not_new')))) AS BOOLEAN)
+  ELSE true
+END
+
+-- query
+SELECT t.`g`, t.`window_start`, t.`total`, t.`n`, t.`_state`, t.`_applied`, t.`more`
+FROM target AS t
+LEFT ANTI JOIN (SELECT `g`, `window_start` FROM keys) AS s
+ON t.`g` <=> s.`g` AND t.`window_start` <=> s.`window_start`
+UNION ALL
+SELECT
+  CASE _lakelock_case WHEN 0 THEN s.`g` ELSE t.`g` END AS `g`,
+  CASE _lakelock_case WHEN 0 THEN s.`window_start` ELSE t.`window_start` END AS `window_start`,
+  CASE _lakelock_case
+    WHEN 0 THEN round(s._state.`total`, 2)
+    WHEN 2 THEN round(t._state.`total` + s._state.`total`, 2)
+    ELSE t.`total`
+  END AS `total`,
+  CASE _lakelock_case
+    WHEN 0 THEN round(s._state.`n`, 2)
+    WHEN 2 THEN round(t._state.`n` + s._state.`n`, 2)
+    ELSE t.`n`
+  END AS `n`,
+  CASE _lakelock_case
+    WHEN 0 THEN s._state
+    WHEN 2
+      THEN named_struct('total', t._state.`total` + s._state.`total`, 'n', t._state.`n` + s._state.`n`)
+    ELSE t.`_state`
+  END AS `_state`,
+  CASE _lakelock_case
+    WHEN 0 THEN transform_values(s._offsets, (_k, _v) -> _v.last)
+    WHEN 2
+      THEN coalesce(map_zip_with(t._applied, transform_values(s._offsets, (_k, _v) -> _v.last), (_k, _l, _r) -> greatest(_l, _r)), transform_values(s._offsets, (_k, _v) -> _v.last))
+    ELSE t.`_applied`
+  END AS `_applied`,
+  t.`more` AS `more`
+FROM (
+  SELECT
+    struct(s.*) AS s,
+    struct(t.*) AS t,
+    CASE
+      WHEN t._lakelock_there IS NULL THEN 0
+      WHEN t._lakelock_there IS NULL THEN 1
+      WHEN true THEN 2
+      ELSE 3
+    END AS _lakelock_case
+  FROM source AS s
+  LEFT JOIN (
+    SELECT t.*, true AS _lakelock_there
+    FROM target AS t
+    LEFT SEMI JOIN (SELECT `g`, `window_start` FROM keys) AS s
+    ON t.`g` <=> s.`g` AND t.`window_start` <=> s.`window_start`
+  ) AS t
+  ON t.`g` <=> s.`g` AND t.`window_start` <=> s.`window_start`
+)
+WHERE _lakelock_case NOT IN (1)
+
+-- query of what replaces
+SELECT /*+ h */ t.`g`, t.`window_start`, t.`total`, t.`n`, t.`_state`, t.`_applied`
+FROM target AS t
+LEFT ANTI JOIN (SELECT `g`, `window_start` FROM keys) AS s
+ON t.`g` <=> s.`g` AND t.`window_start` <=> s.`window_start`
+UNION ALL
+SELECT
+  s.`g` AS `g`,
+  s.`window_start` AS `window_start`,
+  round(s._state.`total`, 2) AS `total`,
+  round(s._state.`n`, 2) AS `n`,
+  s._state AS `_state`,
+  transform_values(s._offsets, (_k, _v) -> _v.last) AS `_applied`
+FROM source AS s
+WHERE true

@@ -1,0 +1,375 @@
+"""The truth table of the offset guard: the MERGE's own conditions and values, run in SQLite, against a plain statement.
+
+SQLite has neither structs nor Spark's functions. A struct is a BLOB here that sorts as Spark sorts structs: field by
+field, NULL lowest. The SQL is the MERGE's, except that ``struct.field`` is written as a call.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import pytest
+
+from sinks.delta import upsert_rule
+from sinks.delta.merge import Change, Merge
+from sinks.delta.upsert_rule import COLUMNS, DELETED_BY, UpsertRule, deleted_sql, upserting
+from sinks.delta.upsert_source import source_sql
+
+Row = dict[str, Any]
+STRUCTS: dict[bytes, Mapping[str, object]] = {}
+"""What each BLOB stands for."""
+
+
+def struct(**fields: object) -> bytes:
+    def sortable(value: object) -> bytes:
+        if value is None:
+            return b"\0"
+        if isinstance(value, int):
+            return b"\1" + value.to_bytes(8, "big")
+        return b"\1" + (value if isinstance(value, bytes) else str(value).encode() + b"\0")
+
+    blob = b"".join(map(sortable, fields.values()))
+    assert STRUCTS.setdefault(blob, fields) == fields
+    return blob
+
+
+def named_struct(*names_and_values: object) -> bytes:
+    return struct(
+        **{str(name): value for name, value in zip(names_and_values[::2], names_and_values[1::2], strict=True)}
+    )
+
+
+def raise_error(_: object) -> None:
+    raise ValueError("the query fails")
+
+
+def database() -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:", cached_statements=1000)
+    connection.create_function("named_struct", -1, named_struct)
+    connection.create_function("field", 2, lambda blob, name: None if blob is None else STRUCTS[blob][name])
+    connection.create_function("greatest", -1, lambda *values: max((v for v in values if v is not None), default=None))
+    connection.create_function("startswith", 2, lambda text, start: None if text is None else text.startswith(start))
+    connection.create_function("concat", -1, lambda *texts: "".join(map(str, texts)))
+    connection.create_function("to_json", 1, lambda _: "{}")
+    connection.create_function("raise_error", 1, raise_error)
+    return connection
+
+
+SQLITE = database()
+cached_merge = cache(upserting)
+FIELD = re.compile(rf"((?:\w\.)?`?(?:{DELETED_BY}|{COLUMNS})`?|(?:greatest|named_struct)\([^()]*\))\.`?(\w+)`?")
+
+
+@cache
+def in_sqlite(sql: str) -> str:
+    return FIELD.sub(r"field(\1, '\2')", sql)
+
+
+def evaluate(expressions: Sequence[str], s: Row, t: Row) -> list[object]:
+    """The values of SQL over a row of the source and a row of the table."""
+    if not expressions:
+        return []
+    rows = (f"(SELECT {', '.join(f'? AS `{name}`' for name in row)}) AS {alias}" for alias, row in (("s", s), ("t", t)))
+    sql = f"SELECT {', '.join(map(in_sqlite, expressions))} FROM {', '.join(rows)}"
+    return list(SQLITE.execute(sql, [*s.values(), *t.values()]).fetchone())
+
+
+@dataclass(frozen=True)
+class Event:
+    """A change of the one key, or a truncate."""
+
+    kind: str
+    order: int
+    value: str | None = None
+    partition: int = 0
+
+    def coordinates(self, rule: UpsertRule) -> Row:
+        if rule.sequenced:
+            # Neither the partition nor the offset tells which event is newer.
+            return {"sequence": self.order, "topic": "t", "partition": self.order % 2, "offset": 100 - self.order}
+        return {"topic": "t", "partition": self.partition, "offset": self.order}
+
+    def deleted_by(self, rule: UpsertRule) -> Row:
+        return {**self.coordinates(rule), "timestamp": 0}
+
+    def tombstone(self, rule: UpsertRule) -> Row:
+        places = {f"_{name}": value for name, value in self.deleted_by(rule).items()}
+        return {"k": None if self.kind == "truncate" else 1, **places}
+
+
+def newest(events: Iterable[Event], *kinds: str) -> Event | None:
+    return max((event for event in events if event.kind in kinds), key=lambda event: event.order, default=None)
+
+
+@dataclass
+class Table:
+    """A table of at most one row, and its tombstones."""
+
+    rule: UpsertRule
+    row: Row | None = None
+    tombstones: list[Event] = field(default_factory=list)
+
+    @property
+    def shown(self) -> str | None:
+        """The value that readers see; None: they see no row."""
+        gone = self.row is None or bool(self.row.get("_deleted"))
+        return None if gone or self.row is None else f"v={self.row['v']}"
+
+    @property
+    def newest_delete(self) -> object:
+        """The order of the newest delete that the table remembers; None: it remembers none."""
+        if not self.rule.soft:
+            delete = newest(self.tombstones, "delete", "truncate")
+            return delete.order if delete else None
+        deleted_by = self.row[DELETED_BY] if self.row else None
+        return STRUCTS[deleted_by]["sequence" if self.rule.sequenced else "offset"] if deleted_by else None
+
+    def apply(self, *epoch: Event) -> None:
+        """Merge one epoch, in the steps of ``sinks.delta.upsert``."""
+        stored = [] if self.rule.soft else list(self.tombstones)
+        self.tombstones += [event for event in epoch if event.kind != "update"]
+        truncates = [event for event in epoch if event.kind == "truncate"]
+        changes = [event for event in epoch if event.kind != "truncate"]
+        net = [self.net_change(key, events) for key, events in ((1, changes), (None, truncates)) if events]
+        if not net:
+            return
+        newest_truncate = newest([*stored, *truncates], "truncate")
+        truncate = None
+        if newest_truncate is not None:
+            values = newest_truncate.deleted_by(self.rule).items()
+            truncate = f"named_struct({', '.join(f'{name!r}, {value!r}' for name, value in values)})"
+        source = source_sql(
+            self.rule,
+            rows_sql(net),
+            list(net[0]),
+            rows_sql([event.tombstone(self.rule) for event in stored]) if stored else None,
+            truncate,
+        )
+        order = f"({deleted_sql(truncate, sequenced=True)})" if truncate and truncates else None
+        self.merge(cached_merge(self.rule, tuple(net[0]), order), selected(source))
+
+    def net_change(self, key: int | None, events: Sequence[Event]) -> Row:
+        """As ``connector.derive.net_change`` reduces them: the newest update and the newest delete."""
+        update, delete = newest(events, "update"), newest(events, "delete", "truncate")
+        names = ["topic", "partition", "offset", *(["sequence"] if self.rule.sequenced else [])]
+        places = update.coordinates(self.rule) if update else dict.fromkeys(names)
+        row: Row = {"k": key, "v": update.value if update else None, **{f"_{name}": places[name] for name in names}}
+        if self.rule.ignore_nulls:
+            part = newest((event for event in events if event.value is not None), "update")
+            row["v"] = part.value if part else None
+            row[COLUMNS] = struct(v=struct(**part.coordinates(self.rule)) if part else None)
+        return {**row, DELETED_BY: struct(**delete.deleted_by(self.rule)) if delete else None}
+
+    def merge(self, merge: Merge, source: Sequence[Row]) -> None:
+        """What Delta does with a MERGE."""
+        row, nothing = self.row, dict.fromkeys([*(self.row or {}), *merge.inserts])
+        matches = [s for s in source if row is not None and s["k"] == 1]
+        for s in source:
+            if s in matches and row is not None:
+                self.row = changed(merge.matched, s, row)
+            elif evaluate([merge.insert_when or "true"], s, nothing)[0]:
+                self.row = dict(zip(merge.inserts, evaluate(list(merge.inserts.values()), s, nothing), strict=True))
+        if row is not None and not matches:
+            self.row = changed(merge.unmatched, nothing, row)
+
+
+def changed(changes: Sequence[Change], s: Row, t: Row) -> Row | None:
+    conditions = evaluate([change.when or "true" for change in changes], s, t)
+    change = next((change for change, holds in zip(changes, conditions, strict=True) if holds), None)
+    if change is None:
+        return t
+    if change.sets is None:
+        return None
+    return t | dict(zip(change.sets, evaluate(list(change.sets.values()), s, t), strict=True))
+
+
+def rows_sql(rows: Sequence[Row]) -> str:
+    """The rows as a subquery."""
+
+    def value_sql(value: object) -> str:
+        return "NULL" if value is None else f"X'{value.hex()}'" if isinstance(value, bytes) else repr(value)
+
+    selects = (", ".join(f"{value_sql(value)} AS `{name}`" for name, value in row.items()) for row in rows)
+    return f"({' UNION ALL '.join(f'SELECT {values}' for values in selects)})"
+
+
+def selected(query: str) -> list[Row]:
+    cursor = SQLITE.execute(in_sqlite(query))
+    return [dict(zip((column[0] for column in cursor.description), row, strict=True)) for row in cursor]
+
+
+HARD = {"by offset": UpsertRule(("k",)), "by sequence": UpsertRule(("k",), sequenced=True)}
+SOFT = {
+    "by offset, soft": UpsertRule(("k",), soft=True),
+    "by sequence, soft": UpsertRule(("k",), sequenced=True, soft=True),
+}
+STORED = {
+    "nothing": [],
+    "a row": [Event("update", 2, "stored")],
+    "a tombstone": [Event("delete", 2)],
+}
+ORDERS = {"older": 1, "same": 2, "newer": 3}
+
+
+def documented() -> Iterator[tuple[str, str, str, str]]:
+    """The cells of the table in the module's docstring: stored, incoming, how the orders compare, what happens."""
+    _, _, rows, _ = re.split(r"^=[= ]+$", upsert_rule.__doc__ or "", flags=re.MULTILINE)
+    for row in rows.strip().splitlines():
+        stored, incoming, *happens = re.split(r"  +", row.strip())
+        for compared, cell in zip(ORDERS, happens if len(happens) == 3 else happens * 3, strict=True):
+            yield stored, incoming, compared, cell.partition(":")[0]
+
+
+CELLS = list(documented())
+
+
+def test_the_documented_table_is_complete() -> None:
+    cells = itertools.product(STORED, ("update", "delete", "truncate"), ORDERS)
+    assert sorted(cell[:3] for cell in CELLS) == sorted(cells)
+
+
+def applies(rule: UpsertRule, incoming: str) -> bool:
+    """A truncate needs a sequence and hard deletes: else the configuration is refused."""
+    return incoming != "truncate" or (rule.sequenced and not rule.soft)
+
+
+@pytest.mark.parametrize(
+    ("rule", "cell"),
+    [
+        pytest.param(rule, cell, id=f"{name}: {' '.join(cell[:3])}")
+        for name, rule in (HARD | SOFT).items()
+        for cell in CELLS
+        if applies(rule, cell[1])
+    ],
+)
+def test_the_merge_does_what_the_table_in_the_docstring_says(rule: UpsertRule, cell: tuple[str, str, str, str]) -> None:
+    stored, incoming, compared, happens = cell
+    table = Table(rule)
+    for event in STORED[stored]:
+        table.apply(event)
+    before = table.shown
+    table.apply(Event(incoming, ORDERS[compared], "incoming"))
+    outcomes = {
+        "row inserted": before is None and table.shown == "v=incoming",
+        "row replaced": before is not None and table.shown == "v=incoming",
+        "row deleted": before is not None and table.shown is None,
+        "no row": table.shown is None,
+        "ignored": table.shown == before and (stored != "a tombstone" or table.newest_delete == ORDERS["same"]),
+        "tombstone gets the newer order": table.shown is None and table.newest_delete == ORDERS["newer"],
+    }
+    assert outcomes[happens]
+
+
+def stated(events: Iterable[Event], rule: UpsertRule) -> str | None:
+    """The rule in plain words: the row exists if its newest update is newer than every delete and truncate."""
+    every = list(events)
+    update, delete = newest(every, "update"), newest(every, "delete", "truncate")
+    deleted = delete.order if delete else 0
+    if update is None or update.order <= deleted:
+        return None
+    if not rule.ignore_nulls:
+        return f"v={update.value}"
+    part = newest((event for event in every if event.value is not None and event.order > deleted), "update")
+    return f"v={part.value if part else None}"
+
+
+def cuts(events: Sequence[Event]) -> Iterator[list[Sequence[Event]]]:
+    """Every way to cut the events into epochs."""
+    for size in range(len(events)):
+        for at in itertools.combinations(range(1, len(events)), size):
+            bounds = [0, *at, len(events)]
+            yield [events[start:end] for start, end in itertools.pairwise(bounds)]
+
+
+def histories(*kinds: tuple[str, bool], length: int) -> Iterator[list[Event]]:
+    """Every sequence of events of these kinds, with orders 1, 2, ...; the flag: whether an update has a value."""
+    for chosen in itertools.product(kinds, repeat=length):
+        yield [Event(kind, at, f"{at}" if has_value else None) for at, (kind, has_value) in enumerate(chosen, start=1)]
+
+
+UPDATE, NULL_UPDATE, DELETE, TRUNCATE = ("update", True), ("update", False), ("delete", False), ("truncate", False)
+
+
+@pytest.mark.parametrize("nulls", [(), ("v",)], ids=["every null counts", "nulls ignored"])
+def test_by_sequence_neither_the_order_of_arrival_nor_the_epochs_nor_a_replay_matter(nulls: Sequence[str]) -> None:
+    rule = UpsertRule(("k",), sequenced=True, ignore_nulls=nulls)
+    for events in histories(UPDATE, *([NULL_UPDATE] if nulls else []), DELETE, TRUNCATE, length=3):
+        for arrival in itertools.permutations(events):
+            for epochs in cuts(arrival):
+                table = Table(rule)
+                for epoch in epochs:
+                    table.apply(*epoch)
+                assert table.shown == stated(events, rule), epochs
+                for replayed in (arrival, epochs[0]):
+                    table.apply(*replayed)
+                    assert table.shown == stated(events, rule), ("replay", replayed, epochs)
+
+
+def test_by_sequence_soft_deletes_need_no_tombstones() -> None:
+    rule = SOFT["by sequence, soft"]
+    for events in histories(UPDATE, DELETE, length=4):
+        for arrival in itertools.permutations(events):
+            table = Table(rule)
+            for event in arrival:
+                table.apply(event)
+            table.apply(*arrival[:2])
+            assert table.shown == stated(events, rule), arrival
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [HARD["by offset"], SOFT["by offset, soft"], UpsertRule(("k",), ignore_nulls=("v",))],
+    ids=["hard", "soft", "nulls ignored"],
+)
+def test_by_offset_a_replay_that_begins_anywhere_changes_nothing(rule: UpsertRule) -> None:
+    kinds = [UPDATE, *([NULL_UPDATE] if rule.ignore_nulls else []), DELETE]
+    for events in histories(*kinds, length=3 if rule.ignore_nulls else 4):
+        for back_to, crash_at in itertools.combinations_with_replacement(range(len(events) + 1), 2):
+            for before, after in itertools.product((True, False), repeat=2):
+                table = Table(rule)
+                for part, whole in ((events[:crash_at], before), (events[back_to:], after)):
+                    for epoch in [part] if whole else [[event] for event in part]:
+                        table.apply(*epoch)
+                assert table.shown == stated(events, rule), (events, crash_at, back_to)
+
+
+def test_by_offset_a_key_that_left_its_partition_fails_the_query() -> None:
+    for incoming in (Event("update", 3, "b", partition=1), Event("delete", 3, partition=1)):
+        table = Table(HARD["by offset"])
+        table.apply(Event("update", 2, "a"))
+        with pytest.raises(sqlite3.OperationalError):
+            table.apply(incoming)
+
+
+def test_a_row_that_a_person_inserted_is_older_than_every_change() -> None:
+    for rule in HARD.values():
+        for incoming, shown in ((Event("update", 1, "b"), "v=b"), (Event("delete", 1), None)):
+            table = Table(rule)
+            table.apply(Event("update", 2, "a"))
+            assert table.row is not None
+            table.row |= {name: None for name in table.row if name.startswith("_")}
+            table.apply(incoming)
+            assert table.shown == shown
+
+
+def test_a_value_that_is_not_newer_than_the_delete_is_forgotten_with_its_order() -> None:
+    table = Table(UpsertRule(("k",), sequenced=True, ignore_nulls=("v",)))
+    table.apply(Event("update", 2, "a"), Event("update", 3))
+    assert table.shown == "v=a"
+    table.apply(Event("delete", 2))
+    assert table.shown == "v=None"
+    assert table.row is not None
+    assert table.row[COLUMNS] == struct(v=None)
+
+
+def test_without_the_guard_the_last_writer_wins() -> None:
+    table = Table(UpsertRule(("k",), guarded=False))
+    table.apply(Event("update", 2, "a"))
+    table.apply(Event("update", 1, "b"))
+    assert table.shown == "v=b"
