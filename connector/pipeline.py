@@ -98,7 +98,7 @@ class Pipeline:
         def find(commits: PipelineCommits) -> Target | None:
             if to_version is not None:
                 own = commits.at(to_version)
-                return Target(to_version, own.metadata.position()) if own else None
+                return Target(to_version, own.metadata.position) if own else None
             assert to_event_time is not None
             if self.config.clock is not None:
                 return before_event_time(commits.lineage(), to_event_time, commits.is_own)

@@ -268,4 +268,4 @@ def _row(row: SparkRow) -> Row:
 
 def _position(pipeline: str, text: str | None) -> Position | None:
     metadata = CommitMetadata.from_json(text, pipeline=pipeline)
-    return metadata.position() if metadata else None
+    return metadata.position if metadata else None

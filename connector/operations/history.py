@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from connector.config import DeltaPlace, PipelineConfig
 from connector.engine.coordinator_log import Entry, Log
 from connector.protocol.two_phase import State
+from sinks.contract import Position
 from sinks.delta.change_log import ChangeLog
 from sinks.delta.metadata import CommitMetadata
 from sinks.delta.position import Commit
@@ -97,12 +98,12 @@ def of_commits(
 ) -> list[PastEpoch]:
     """Of a table's history, newest first. ``is_own``: whether the commit of this version really took its epoch, as user
     metadata alone can be a stale copy."""
-    standing: dict[int, CommitMetadata | None] = {}
+    standing: dict[int, Position | None] = {}
     """Version -> the commit of ours that the table goes on from there."""
     found: list[tuple[int, PastEpoch]] = []
     undone: dict[int, int] = {}
-    stands: CommitMetadata | None = None
-    before: CommitMetadata | None = None
+    stands: Position | None = None
+    before: Position | None = None
     known = bool(commits) and min(each.version for each in commits) == 0
     aside: list[str] = []
     at: datetime | None = None
@@ -118,18 +119,18 @@ def of_commits(
                         at=commit.timestamp,
                         owner=metadata.owner,
                         offsets=metadata.offsets,
-                        ranges=_ranges(stands, metadata) if known or stands is not None else None,
+                        ranges=_ranges(stands, metadata.position) if known or stands is not None else None,
                         rows=commit.written.rows,
                         since_last=(commit.timestamp - at).total_seconds() if at else None,
                         commits={place: f"version {commit.version}"},
-                        lost=tuple(gap for gap in metadata.lost if stands is None or gap not in stands.lost)
+                        lost=tuple(gap for gap in metadata.position.lost if stands is None or gap not in stands.lost)
                         if known or stands is not None
                         else (),
-                        notes=(*aside, *_notes(before, metadata, runs)),
+                        notes=(*aside, *_notes(before, metadata.position, runs)),
                     ),
                 )
             )
-            stands = before = metadata
+            stands = before = metadata.position
             at, aside, runs = commit.timestamp, [], [*runs, metadata.owner]
         elif commit.operation == "RESTORE":
             target = commit.parameters.get("version")
@@ -151,13 +152,13 @@ def of_entries(entries: Iterable[Entry]) -> list[PastEpoch]:
     for entry in sorted(entries, key=lambda each: each.number):
         by_epoch.setdefault(entry.row.epoch.number, []).append(entry)
     found: list[PastEpoch] = []
-    before: CommitMetadata | None = None
+    before: Position | None = None
     runs: list[str] = []
     for number, of_it in sorted(by_epoch.items()):
         newest, done = of_it[-1], next((each for each in reversed(of_it) if each.row.state is State.DONE), None)
         decided = next((each for each in reversed(of_it) if each.row.state is State.DECIDED), None)
         epoch = (done or decided or newest).row.epoch
-        position = CommitMetadata.of(epoch)
+        position = epoch.position()
         notes = list(_notes(before, position, runs))
         aborted = sum(each.row.state is State.ABORTED for each in of_it)
         if aborted:
@@ -205,7 +206,7 @@ def in_words(reads: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in reads.items()) or "committed"
 
 
-def _ranges(before: CommitMetadata | None, after: CommitMetadata) -> tuple[OffsetRange, ...]:
+def _ranges(before: Position | None, after: Position) -> tuple[OffsetRange, ...]:
     def start(at: TopicPartition) -> int:
         known = before.offsets.get(at) if before is not None else None
         return known if known is not None else after.since.get(at, 0)
@@ -217,7 +218,7 @@ def _ranges(before: CommitMetadata | None, after: CommitMetadata) -> tuple[Offse
     )
 
 
-def _notes(before: CommitMetadata | None, after: CommitMetadata, runs: Sequence[str]) -> list[str]:
+def _notes(before: Position | None, after: Position, runs: Sequence[str]) -> list[str]:
     notes = []
     if before is not None:
         if before.delivery != after.delivery:

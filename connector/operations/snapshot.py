@@ -129,7 +129,7 @@ def _of_one_table(config: PipelineConfig, spark: SparkSession, epoch: int | None
                 config.name,
                 metadata.epoch,
                 metadata.offsets,
-                metadata.read_to,
+                metadata.position.read_to,
                 {sink.place: partial(spark.sql, sql)},
                 where,
             )

@@ -139,9 +139,10 @@ class PipelineCommits:
 
     def _before(self, first: Own, newest: int, highest: int) -> Position:
         """The position before the pipeline's first epoch, when the numbers up to ``highest`` are taken."""
-        began = first.metadata
+        began = first.metadata.position
+        before = Position(highest, began.since, owner=began.owner)
         return replace(
-            self._position(first.commit, CommitMetadata(self._pipeline, highest, began.owner, began.since)),
+            self._position(first.commit, CommitMetadata(self._pipeline, before)),
             topics=began.topics,
             since=began.since,
             version=newest,
@@ -247,8 +248,8 @@ class PipelineCommits:
                 if metadata.epoch == epoch.number:
                     return self._committed(commit, metadata, already=True)
                 raise PositionMismatch(
-                    f"expected {describe(epoch.expected)} in {self._table.label!r}, found epoch {metadata.epoch} "
-                    f"with {metadata.offsets.to_json()}"
+                    f"expected {describe(epoch.expected)} in {self._table.label!r}, found "
+                    f"{metadata.position.describe()}"
                 )
             if base is not None and self._stops(commit):
                 raise TableReplaced.by(in_words(commit), repr(self._table.label))
@@ -343,7 +344,7 @@ class PipelineCommits:
 
     def _position(self, commit: Commit, metadata: CommitMetadata) -> Position:
         return replace(
-            metadata.position(),
+            metadata.position,
             version=commit.version,
             committed_at=commit.timestamp,
             refresh_after=commit.timestamp + self._log_retention / 2,

@@ -6,14 +6,14 @@ import base64
 import json
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from sinks.contract import Epoch, Position
 from sinks.errors import UnsupportedFormat
 from sinks.event_time import Clock
-from sinks.offsets import OffsetRange, Offsets, TopicPartition, flat, nested
+from sinks.offsets import OffsetRange, Offsets, flat, nested
 
 FORMAT = 2
 """Major version. Readers ignore fields that they don't know, and refuse a newer major version. 2: what grows with the
@@ -27,97 +27,60 @@ _UNPACKED_BYTES = 256 << 20
 
 @dataclass(frozen=True)
 class CommitMetadata:
+    """The position that a commit left, with what identifies the commit."""
+
     pipeline: str
-    epoch: int
-    owner: str
-    offsets: Offsets
-    topics: Mapping[str, str] = field(default_factory=dict)
-    read_to: datetime | None = None
+    position: Position
+    """The position after the commit. Only the fields that are written to the JSON are there when it is read back."""
     base: int | None = None
-    """Table version that the epoch was planned on: a RESTORE after it, but before the commit, shows."""
-    since: Offsets = field(default_factory=Offsets)
-    lost: tuple[OffsetRange, ...] = ()
-    delivery: str = "transactional"
-    clock: Clock = field(default_factory=Clock)
-    batch: str = ""
-    leaders: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Table version that the epoch was planned on. It shows a RESTORE between the planning and the commit."""
     table: str = ""
-    """Delta's id of the table that the commit was made for: another one of that name isn't it."""
+    """Delta's id of the table that the commit was made for. Another table of the same name has another id."""
 
     @classmethod
     def of(cls, epoch: Epoch, table: str = "") -> CommitMetadata:
         base = epoch.expected.version if epoch.expected else None
-        return cls(
-            epoch.pipeline,
-            epoch.number,
-            epoch.owner,
-            epoch.offsets,
-            epoch.topics,
-            epoch.read_to,
-            base,
-            epoch.since,
-            epoch.lost,
-            epoch.delivery,
-            epoch.clock,
-            epoch.batch,
-            epoch.leaders,
-            table,
-        )
+        return cls(epoch.pipeline, epoch.position(), base, table)
 
     @classmethod
     def at(cls, pipeline: str, position: Position) -> CommitMetadata:
-        return cls(
-            pipeline,
-            position.epoch,
-            position.owner,
-            position.offsets,
-            position.topics,
-            position.read_to,
-            None,
-            position.since,
-            position.lost,
-            position.delivery,
-            position.clock,
-            position.batch,
-            position.leaders,
-        )
+        """Of a position whose commit isn't at hand."""
+        return cls(pipeline, position)
 
-    def position(self) -> Position:
-        return Position(
-            self.epoch,
-            self.offsets,
-            self.topics,
-            self.owner,
-            self.read_to,
-            self.since,
-            self.lost,
-            self.delivery,
-            self.clock,
-            self.batch,
-            self.leaders,
-        )
+    @property
+    def epoch(self) -> int:
+        return self.position.epoch
+
+    @property
+    def owner(self) -> str:
+        return self.position.owner
+
+    @property
+    def offsets(self) -> Offsets:
+        return self.position.offsets
 
     def to_json(self) -> str:
+        position = self.position
         fields: dict[str, object] = {
             "lakelock": 1,
             "pipeline": self.pipeline,
-            "epoch": self.epoch,
-            "owner": self.owner,
-            "offsets": self.offsets.to_dict(),
-            "topics": dict(self.topics),
-            "read_to": self.read_to.isoformat() if self.read_to else None,
+            "epoch": position.epoch,
+            "owner": position.owner,
+            "offsets": position.offsets.to_dict(),
+            "topics": dict(position.topics),
+            "read_to": position.read_to.isoformat() if position.read_to else None,
             "base": self.base,
-            "since": self.since.to_dict(),
-            "delivery": self.delivery,
+            "since": position.since.to_dict(),
+            "delivery": position.delivery,
         }
-        if self.lost:
-            fields["lost"] = [[gap.topic, gap.partition, gap.start, gap.end] for gap in self.lost]
-        if self.clock.so_far:
-            fields["clock"] = self.clock.to_dict()
-        if self.batch:
-            fields["batch"] = self.batch
-        if self.leaders:
-            fields["leaders"] = nested(self.leaders)
+        if position.lost:
+            fields["lost"] = [[gap.topic, gap.partition, gap.start, gap.end] for gap in position.lost]
+        if position.clock.so_far:
+            fields["clock"] = position.clock.to_dict()
+        if position.batch:
+            fields["batch"] = position.batch
+        if position.leaders:
+            fields["leaders"] = nested(position.leaders)
         if self.table:
             fields["table"] = self.table
         text = _text(fields)
@@ -147,22 +110,20 @@ class CommitMetadata:
         try:
             if "packed" in fields:
                 fields |= _unpack(fields["packed"])
-            return cls(
-                pipeline=pipeline,
+            position = Position(
                 epoch=int(fields["epoch"]),
-                owner=str(fields["owner"]),
                 offsets=Offsets.from_dict(fields["offsets"]),
                 topics={str(name): str(topic_id) for name, topic_id in fields.get("topics", {}).items()},
+                owner=str(fields["owner"]),
                 read_to=datetime.fromisoformat(fields["read_to"]) if fields.get("read_to") else None,
-                base=fields.get("base"),
                 since=Offsets.from_dict(fields.get("since", {})),
+                lost=tuple(OffsetRange(*gap) for gap in fields.get("lost", ())),
                 delivery=str(fields.get("delivery", "transactional")),
                 clock=Clock.from_dict(fields.get("clock", {})),
                 batch=str(fields.get("batch", "")),
                 leaders=flat(fields.get("leaders", {})),
-                table=str(fields.get("table", "")),
-                lost=tuple(OffsetRange(*gap) for gap in fields.get("lost", ())),
             )
+            return cls(pipeline, position, base=fields.get("base"), table=str(fields.get("table", "")))
         except (KeyError, TypeError, ValueError, AttributeError, zlib.error):
             return None
 

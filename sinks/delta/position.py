@@ -170,7 +170,7 @@ def find(
     # With all of its history the table says that the pipeline had no commit yet: not that it was cleaned away.
     every = _own(range(newest), commit_at, is_own, pipeline) if restored and version < 0 else iter(())
     first = next(every, None)
-    return Unwritten(first) if first is not None and first.metadata.since else FromRows(replaced)
+    return Unwritten(first) if first is not None and first.metadata.position.since else FromRows(replaced)
 
 
 def lineage(

@@ -42,7 +42,7 @@ def before_event_time(commits: Commits, time: datetime, is_own: IsOwn) -> Target
     """
 
     def holds_none(metadata: CommitMetadata) -> bool:
-        highs = [times.high for times in metadata.clock.so_far.values()]
+        highs = [times.high for times in metadata.position.clock.so_far.values()]
         return bool(highs) and max(highs) < time
 
     return _newest(commits, holds_none, is_own)
@@ -62,7 +62,7 @@ def _newest(commits: Commits, wanted: Callable[[CommitMetadata], bool], is_own: 
     first: tuple[Commit, CommitMetadata] | None = None
     for commit, metadata in commits:
         if wanted(metadata) and is_own(commit.version, metadata):
-            return Target(commit.version, metadata.position())
+            return Target(commit.version, metadata.position)
         first = commit, metadata
     if first is not None and first[1].epoch == 1 and first[0].version > 0:
         return Target(first[0].version - 1, None)

@@ -83,7 +83,7 @@ def versions(table: Path, pipeline: str, identify: Identify = lab_records) -> It
     claims = None
     for number in sorted(metadata):
         own = metadata[number]
-        if own is not None and own.delivery == "transactional":
+        if own is not None and own.position.delivery == "transactional":
             claims = own.offsets
         yield Version(number, tuple(_rows(table, number, identify)), claims)
 

@@ -8,7 +8,7 @@ from typing import Any
 from connector.engine.coordinator_log import Entry
 from connector.operations.history import of_commits, of_entries
 from connector.protocol.two_phase import Row, State
-from sinks.contract import Epoch, Prepared
+from sinks.contract import Epoch, Position, Prepared
 from sinks.delta.metadata import CommitMetadata
 from sinks.delta.position import Commit, Written
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
@@ -21,7 +21,7 @@ def offsets(next_: int, topic: str = "t") -> Offsets:
 
 
 def ours(version: int, epoch: int, next_: int, owner: str = "run-a", **changes: Any) -> Commit:
-    metadata = CommitMetadata("p", epoch, owner, offsets(next_), **{"since": offsets(0), **changes})
+    metadata = CommitMetadata("p", Position(epoch, offsets(next_), owner=owner, **{"since": offsets(0), **changes}))
     return Commit(version, START + timedelta(seconds=10 * version), "WRITE", {}, metadata.to_json(), Written(rows=5))
 
 

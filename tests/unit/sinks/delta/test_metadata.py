@@ -8,24 +8,69 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connector.audit.claim import metadata
+from sinks.contract import Position
 from sinks.delta.metadata import CommitMetadata
 from sinks.errors import UnsupportedFormat
+from sinks.event_time import Clock, Seen
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 METADATA = CommitMetadata(
     pipeline="p",
-    epoch=7,
-    owner="o",
-    offsets=Offsets({TopicPartition("flights", 0): 123}),
-    topics={"flights": "id"},
-    read_to=datetime(2026, 11, 1, tzinfo=timezone.utc),
+    position=Position(
+        epoch=7,
+        owner="o",
+        offsets=Offsets({TopicPartition("flights", 0): 123}),
+        topics={"flights": "id"},
+        read_to=datetime(2026, 11, 1, tzinfo=timezone.utc),
+        lost=(OffsetRange("flights", 0, 3, 9),),
+    ),
     base=6,
-    lost=(OffsetRange("flights", 0, 3, 9),),
 )
 
 
 def test_metadata_comes_back_as_it_was() -> None:
     assert CommitMetadata.from_json(METADATA.to_json(), pipeline="p") == METADATA
+
+
+PARTITIONS = st.builds(TopicPartition, st.text(min_size=1, max_size=5), st.integers(0, 99))
+OFFSETS = st.dictionaries(PARTITIONS, st.integers(0, 2**63 - 1), max_size=5).map(Offsets)
+TIMES = st.datetimes(timezones=st.just(timezone.utc))
+CLOCKS = st.builds(Clock, so_far=st.dictionaries(PARTITIONS, st.builds(Seen, TIMES, TIMES, TIMES), max_size=2))
+
+
+@given(
+    st.builds(
+        CommitMetadata,
+        pipeline=st.just("p"),
+        position=st.builds(
+            Position,
+            epoch=st.integers(0, 2**63 - 1),
+            offsets=OFFSETS,
+            topics=st.dictionaries(st.text(), st.text(), max_size=3),
+            owner=st.text(),
+            read_to=st.none() | TIMES,
+            since=OFFSETS,
+            lost=st.lists(st.builds(OffsetRange, st.text(), st.integers(0, 9), st.integers(0, 9), st.integers(9, 99)))
+            .map(tuple),
+            delivery=st.sampled_from(["transactional", "idempotent"]),
+            clock=CLOCKS,
+            batch=st.text(),
+            leaders=st.dictionaries(PARTITIONS, st.integers(0, 99), max_size=3),
+        ),
+        base=st.none() | st.integers(0, 2**63 - 1),
+        table=st.text(),
+    )
+)  # fmt: skip
+def test_every_field_of_the_position_comes_back_as_it_was(written: CommitMetadata) -> None:
+    assert CommitMetadata.from_json(written.to_json(), pipeline="p") == written
+
+
+def test_the_text_of_the_metadata_is_byte_for_byte_what_releases_wrote() -> None:
+    assert METADATA.to_json() == (
+        '{"lakelock":1,"pipeline":"p","epoch":7,"owner":"o","offsets":{"flights":{"0":123}},'
+        '"topics":{"flights":"id"},"read_to":"2026-11-01T00:00:00+00:00","base":6,"since":{},'
+        '"delivery":"transactional","lost":[["flights",0,3,9]]}'
+    )
 
 
 def test_the_documented_fields_are_there() -> None:
@@ -54,8 +99,11 @@ def test_of_ten_thousand_partitions_it_stays_small_and_comes_back_as_it_was() ->
     since |= {TopicPartition("views", number): chance.randrange(10**9) for number in range(7, 50)}
     many = replace(
         METADATA,
-        offsets=Offsets({at: offset + 10**12 + chance.randrange(10**8) for at, offset in since.items()}),
-        since=Offsets(since),
+        position=replace(
+            METADATA.position,
+            offsets=Offsets({at: offset + 10**12 + chance.randrange(10**8) for at, offset in since.items()}),
+            since=Offsets(since),
+        ),
     )
     text = many.to_json()
     assert len(text) < 150_000
@@ -63,7 +111,7 @@ def test_of_ten_thousand_partitions_it_stays_small_and_comes_back_as_it_was() ->
     assert CommitMetadata.from_json(text, pipeline="p") == many
     audited = metadata(text, version=1, pipeline="p")
     assert audited is not None
-    assert dict(audited.offsets) == dict(many.offsets)
+    assert dict(audited.offsets) == dict(many.position.offsets)
     assert dict(audited.since or {}) == since
     for damaged in (text.replace('"packed":"', '"packed":"0'), text[: text.index('"packed"')] + '"packed":""}'):
         assert CommitMetadata.from_json(damaged, pipeline="p") is None

@@ -5,6 +5,7 @@ from datetime import datetime, timezone
 
 import pytest
 
+from sinks.contract import Position
 from sinks.delta.metadata import CommitMetadata
 from sinks.delta.position import Cloned, Commit, FromRows, Own, Standing, find, from_rows
 from sinks.errors import PositionMismatch
@@ -16,7 +17,9 @@ def offsets(next_offset: int) -> Offsets:
 
 
 def epoch(number: int, *, pipeline: str = "p", base: int | None = None) -> str:
-    return CommitMetadata(pipeline, number, f"owner-{number}", offsets(number * 100), base=base).to_json()
+    return CommitMetadata(
+        pipeline, Position(number, offsets(number * 100), owner=f"owner-{number}"), base=base
+    ).to_json()
 
 
 class History:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 
+from sinks.contract import Position
 from sinks.delta.metadata import CommitMetadata
 from sinks.delta.position import Commit, lineage
 from sinks.delta.restore import Target, before_event_time, before_offsets
@@ -23,7 +24,7 @@ def commit(version: int, epoch: int, offsets: tuple[int, int], highs: tuple[int,
         clock = Clock(
             so_far={place: Seen(NOON, at(high), at(high)) for place, high in zip((P0, P1), highs, strict=True)}
         )
-    metadata = CommitMetadata("p", epoch, "run", Offsets({P0: offsets[0], P1: offsets[1]}), clock=clock)
+    metadata = CommitMetadata("p", Position(epoch, Offsets({P0: offsets[0], P1: offsets[1]}), owner="run", clock=clock))
     return Commit(version, NOON, "WRITE", {}, metadata.to_json())
 
 
