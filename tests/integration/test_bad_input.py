@@ -170,7 +170,7 @@ def test_columns_that_do_not_fit_are_all_named(lake: Lake, topic: Topic) -> None
     [
         ({"schema": "k STRNG"}, "value.schema"),
         ({"schema": "k STRING, K INT"}, "twice"),
-        ({"schema": "k STRING, _offset INT"}, "Lakelock's own"),
+        ({"schema": "k STRING, _offset INT"}, "Lakelock itself uses the column _offset"),
         ({"schema": "k STRING", "sink": {"key": ["kk"]}}, "isn't a column of value.schema"),
         ({"schema": "k MAP<STRING, INT>"}, "MAP"),
     ],
@@ -183,7 +183,7 @@ def test_a_schema_that_can_not_be_written_is_a_wrong_configuration(changes: dict
 
 @pytest.mark.parametrize(
     ("start", "said"),
-    [({"0": 1}, "no offset for .*-1"), ({"0": 99, "1": 0}, "holds \\[0, 1\\), offset 99 is outside")],
+    [({"0": 1}, "no offset for .*-1"), ({"0": 99, "1": 0}, "holds \\[0, 1\\), and offset 99 is outside")],
 )
 def test_starting_offsets_that_are_not_there_are_a_wrong_configuration(start, said, lake: Lake, topic: Topic) -> None:
     topic.send_rows([("a", 1)], partition=0)

@@ -334,13 +334,13 @@ def test_a_log_that_comes_late_is_waited_for_and_one_that_never_comes_isnt_for_e
         (lambda emr: [], "--application-id"),
         (lambda emr: ["--application-id", emr.application], "--role-arn is missing"),
         (lambda emr: ["--cluster-id", emr.cluster, "--role-arn", ROLE], "--role-arn is for EMR Serverless"),
-        (lambda emr: ["--application-id", "0none", "--role-arn", ROLE], "Is --application-id right"),
+        (lambda emr: ["--application-id", "0none", "--role-arn", ROLE], "Check that --application-id exists"),
         (lambda emr: ["--cluster-id", "j-none"], "j-none"),
         (lambda emr: ["--cluster-id", emr.cluster, "--jars", "kafka.jar"], "--jars: write s3://bucket/path"),
         (lambda emr: ["--cluster-id", emr.cluster, "--conf", "memory"], "--conf 'memory'"),
         (lambda emr: ["--cluster-id", emr.cluster, "--set", "source.kafka.sasl.mechanism=NO"], "sasl.mechanism"),
         (lambda emr: ["--cluster-id", emr.cluster, "--set", "sinks[0].mode=x"], "sinks[0].mode: unknown option"),
-        (lambda emr: ["--cluster-id", emr.cluster, "--s3-folder", "s3://no-such-bucket-1/x"], "Is --s3-folder right"),
+        (lambda emr: ["--cluster-id", emr.cluster, "--s3-folder", "s3://no-such-bucket-1/x"], "Check --s3-folder"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_option(emr: Emr, change: Callable[[Emr], list[str]], told: str) -> None:

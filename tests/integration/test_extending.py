@@ -44,7 +44,7 @@ def test_a_sink_of_ones_own_moves_with_a_table(reader: Reader, send: Send) -> No
         ({"sink": "no_such_module:SQLite"}, "sinks[1].sink: no_such_module:SQLite can't be imported"),
         ({"sink": "sqlite_sink:json"}, "sinks[1].sink: sqlite_sink:json is no class"),
         ({"options": {"folder": "x"}}, "sinks[1].options: sqlite_sink:SQLite doesn't take them"),
-        ({"name": "lake/orders"}, "two of them write to lake/orders"),
+        ({"name": "lake/orders"}, "two sinks write to lake/orders"),
     ],
 )
 def test_what_is_wrong_with_it_is_said(wrong: Mapping[str, object], said: str, reader: Reader, send: Send) -> None:

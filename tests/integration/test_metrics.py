@@ -169,5 +169,5 @@ def test_a_port_that_is_taken_stops_no_run(
     topic.send_rows([("a", 1)])
     with socket.create_server(("127.0.0.1", port)):
         lake.pipeline(metrics={"port": port}).run()
-    assert f"no metrics of this run: 127.0.0.1:{port}" in caplog.text
+    assert f"no metrics of this run: can't listen on 127.0.0.1:{port}" in caplog.text
     assert lake.rows() == [("a", 1)]

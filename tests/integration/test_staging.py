@@ -29,7 +29,7 @@ def test_rows_of_which_a_file_is_gone_are_lost(spark: SparkSession, tmp_path: Pa
             staged.collect()
     finally:
         spark.conf.unset("spark.sql.files.ignoreMissingFiles")
-    with pytest.raises(PreparedLost, match="2 of its 3 files"):
+    with pytest.raises(PreparedLost, match="2 of 3 files"):
         staging.get(prepared)
     (tmp_path / first.name).rename(first)
     assert staging.get(prepared).count() == 30

@@ -13,9 +13,8 @@ import pytest
 from another_engine import query
 from typer.testing import CliRunner
 
-from connector import ConfigurationError, Fenced, Pipeline
+from connector import ConfigurationError, Fenced, Pipeline, snapshot
 from connector.cli.app import app
-from connector.operations import snapshot
 from connector.protocol.steps import Event, Step
 from connector.protocol.two_phase import Did, Found
 from sinks.errors import BadRecord, Diverged, KeyMoved, PositionMismatch
