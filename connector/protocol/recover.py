@@ -156,7 +156,7 @@ def refuse_refilled(read: Mapping[TopicPartition, int], ends: Mapping[TopicParti
         if end < read.get(at, 0):
             raise OffsetsLost(
                 f"{at.topic}-{at.partition} was cut at offset {max(end, 0)} and filled again, as after an unclean "
-                f"leader election. The records that it now holds below offset {read[at]} aren't those that the table has.",
+                f"leader election. The records that it holds below offset {read[at]} aren't those of the table.",
                 hint="`lakelock rewind` takes the table back to an epoch before that offset, and reads on from there. "
                 "Or write the topic to a new table (another path or table name).",
             )
