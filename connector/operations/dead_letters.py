@@ -72,7 +72,7 @@ def refuse_unfit(config: PipelineConfig) -> None:
     letters_place(config)
     sink = config.sinks[0]
     if len(config.sinks) > 1 or config.two_phase:
-        why = "several sinks, or one that is no table, move together by offset ranges, and a letter is in none"
+        why = "several sinks, or one that is no table, move together by offset ranges, and a letter has none"
         fix = "While Kafka still holds the records, run the mended file, under another name, into new places."
     elif config.delivery != "transactional":
         why = f"with delivery: {config.delivery} the table keeps no position that could tell what it holds"
@@ -81,7 +81,7 @@ def refuse_unfit(config: PipelineConfig) -> None:
         why = "a group stores the highest offset that it has added per partition, and so takes a letter for added"
         fix = _REPLAY
     elif isinstance(sink, DeltaUpsertSink) and sink.ignore_null_updates and sink.sequence_by is None:
-        why = "with ignore_null_updates but no sequence_by, a row doesn't say which columns are newer than a letter"
+        why = "ignore_null_updates without sequence_by doesn't record which columns of a row are newer than a letter"
         fix = _REPLAY
     else:
         return
