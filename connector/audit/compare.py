@@ -1,8 +1,8 @@
-"""The one query: records of Kafka against rows of the table, on the executors, counted per partition.
+"""The one query that compares records of Kafka with rows of the table, on the executors, counted per partition.
 
-Every row of the table counts as exactly one of found, duplicated, stale, resurrected, altered, unexpected, ahead,
-unchecked; every expected row as exactly one of found, lost, stale, altered, and resurrected where a deleted row stays.
-Only these counts, and the first coordinates of each, leave the executors.
+Every row of the table counts as exactly one of found, duplicated, stale, resurrected, altered, unexpected, ahead and
+unchecked. Every expected row counts as exactly one of found, lost, stale and altered, or as resurrected if a deleted
+row stays. Only these counts, and the first coordinates of each, leave the executors.
 """
 
 from __future__ import annotations
@@ -37,17 +37,21 @@ def compare(
     letters: DataFrame | None = None,
     late: DataFrame | None = None,
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """One entry per kind and topic-partition: kind, topic, partition, count, first {topic, partition, offset, key};
-    and notes.
+    """The counts, and notes.
 
-    ``committed_later``: rows beyond the claim are no fault. ``leave_out``: topics whose rows are somebody else's.
-    ``letters``: all dead letters, where bad records are set aside; ``late``: those of windows. Topic and partition are
-    None for rows and letters from nowhere in the claim, and groups.
+    One entry per kind and topic-partition: kind, topic, partition, count, first {topic, partition, offset, key}.
+
+    ``cut`` is the claim as Kafka can show it. ``committed_later``: rows beyond the claim are no fault. ``leave_out``:
+    topics whose rows are another pipeline's. ``letters``: all dead letters, if bad records are set aside. ``late``: the
+    letters of rows that arrived after their window was closed. Topic and partition are None for groups, and for rows
+    and letters that lie outside the claim.
+
+    Raises ConfigurationError and SchemaMismatch.
     """
     sink = config.sinks[0]
     key = sink.key if isinstance(sink, KeyedSink) else ()
     every = decoded(records, forms, key, ruled=letters is not None)
-    # Where nothing is set aside, the others let records fall that name no row.
+    # Without dead letters, the other kinds of sink ignore records that name no row.
     strict = letters is None and (config.transform is None or sink.type == "delta_append")
     found = transformed(every, config.transform, strict=strict)
     if isinstance(sink, KeyedSink):
