@@ -53,23 +53,23 @@ def compare(
     every = decoded(records, forms, key, ruled=letters is not None)
     # Without dead letters, the other kinds of sink ignore records that name no row.
     strict = letters is None and (config.transform is None or sink.type == "delta_append")
-    found = transformed(every, config.transform, strict=strict)
+    made = transformed(every, config.transform, strict=strict)
     if isinstance(sink, KeyedSink):
         for column in sink.key:
-            if column not in found.columns.names:
+            if column not in made.columns.names:
                 source = "transform" if config.transform else "value.schema"
                 raise ConfigurationError(f"sinks[0].key: {column!r} isn't a column of {source}.")
     judged: list[dict[str, Any]] = []
     if letters is not None:
-        found, judged = told_apart(every, found, letters, config, cut)
+        made, judged = told_apart(every, made, letters, config, cut)
     whole = not unchecked(cut) and not any(part.compacted for part in cut)
     notes: list[str] = []
     if isinstance(sink, DeltaAggregateSink):
-        of_rows, notes = aggregated(found, rows, cut, sink, whole=whole, committed_later=committed_later, late=late)
+        of_rows, notes = aggregated(made, rows, cut, sink, whole=whole, committed_later=committed_later, late=late)
     elif isinstance(sink, DeltaHistorySink):
-        of_rows = versions(found, rows, cut, sink, whole=whole, committed_later=committed_later, leave_out=leave_out)
+        of_rows = versions(made, rows, cut, sink, whole=whole, committed_later=committed_later, leave_out=leave_out)
     elif isinstance(sink, DeltaUpsertSink):
-        of_rows = upserted(found, rows, cut, sink, whole=whole, committed_later=committed_later, leave_out=leave_out)
+        of_rows = upserted(made, rows, cut, sink, whole=whole, committed_later=committed_later, leave_out=leave_out)
     else:
-        of_rows = appended(found, rows, cut, committed_later=committed_later, leave_out=leave_out)
+        of_rows = appended(made, rows, cut, committed_later=committed_later, leave_out=leave_out)
     return [*judged, *of_rows], notes

@@ -38,7 +38,7 @@ def versions(
     columns = table_columns(records.columns, sink)
     sequence = sequence_type(records, sink)
     more = {"r_start": ("__START_AT", sequence), "r_end": ("__END_AT", sequence)}
-    found = found_rows(rows, columns, cut, key=sink.key, more=more, leave_out=leave_out)
+    stored = found_rows(rows, columns, cut, key=sink.key, more=more, leave_out=leave_out)
     expected = _expected(changes(records, sink, cut), columns, sink)
     keys = [f"k{index}" for index in range(len(sink.key))]
     same = F.expr(" AND ".join(f"e_{name} = r_{name}" for name in (*keys, *_PLACE)))
@@ -51,7 +51,7 @@ def versions(
         "WHEN e_values <=> r_values AND e_start <=> r_start AND e_end <=> r_end THEN 'right' "
         f"ELSE {doubtful} END"
     )
-    joined = expected.join(found, same, "full").withColumns(
+    joined = expected.join(stored, same, "full").withColumns(
         {
             "kind": F.expr(kind),
             "wanted": F.expr("e_offset IS NOT NULL"),

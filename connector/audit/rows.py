@@ -92,7 +92,7 @@ def placed(rows: DataFrame, cut: Sequence[Bounds]) -> DataFrame:
     )  # fmt: skip
     limits = rows.sparkSession.range(1).select(F.inline(F.from_json(F.lit(text), _BOUNDS)))
     limits = limits.select(F.struct(*limits.columns).alias("claim"))
-    found = rows.join(F.broadcast(limits), F.expr("r_topic = claim.topic AND r_partition = claim.`partition`"), "left")
+    joined = rows.join(F.broadcast(limits), F.expr("r_topic = claim.topic AND r_partition = claim.`partition`"), "left")
     zone = F.expr(
         "CASE WHEN claim IS NULL OR r_offset IS NULL THEN 'nowhere' "
         "WHEN r_offset >= claim.`end` THEN 'ahead' "
@@ -100,7 +100,7 @@ def placed(rows: DataFrame, cut: Sequence[Bounds]) -> DataFrame:
         "WHEN exists(claim.lost, gap -> r_offset >= gap.start AND r_offset < gap.`end`) THEN 'lost' "
         "WHEN r_offset < claim.begin OR r_offset >= claim.stop THEN 'unchecked' ELSE 'checked' END"
     )
-    return found.withColumns({"r_zone": zone, "r_compacted": F.expr("coalesce(claim.compacted, false)")})
+    return joined.withColumns({"r_zone": zone, "r_compacted": F.expr("coalesce(claim.compacted, false)")})
 
 
 def without_record(committed_later: bool) -> str:

@@ -118,8 +118,8 @@ class AuditedTable:
         )
 
         def read(name: str) -> Metadata | None:
-            found = row[name] if row is not None else None
-            return metadata(found["userMetadata"], version=found["version"], pipeline=pipeline) if found else None
+            entry = row[name] if row is not None else None
+            return metadata(entry["userMetadata"], version=entry["version"], pipeline=pipeline) if entry else None
 
         return read("first"), read("newest")
 

@@ -43,8 +43,8 @@ class Topics:
     def committed(self, group: str) -> dict[At, int]:
         """The next offsets that this consumer group has committed. Raises SourceError."""
         with answering(self._servers, group=group):
-            found = self._admin.list_group_offsets(group)
-        return {At(*at): stored.offset for at, stored in found.get(group, {}).items() if stored.offset >= 0}
+            stored_by_group = self._admin.list_group_offsets(group)
+        return {At(*at): stored.offset for at, stored in stored_by_group.get(group, {}).items() if stored.offset >= 0}
 
     def named(self, topics: Sequence[str] | TopicPattern, stored: Iterable[str] = ()) -> set[str]:
         """The topics of the pipeline, and those of which it has ``stored`` offsets.
@@ -94,11 +94,11 @@ class Topics:
         limit = time.monotonic() + _PATIENCE_MS / 1000
         while True:
             try:
-                found = ask(partitions, timeout_ms=_PATIENCE_MS)
+                offsets = ask(partitions, timeout_ms=_PATIENCE_MS)
             except KeyError:
-                found = {}
-            if found.keys() == set(partitions):
-                return {At(*at): offset for at, offset in found.items()}
+                offsets = {}
+            if offsets.keys() == set(partitions):
+                return {At(*at): offset for at, offset in offsets.items()}
             if time.monotonic() > limit:
                 raise KafkaTimeoutError("no offsets of some partitions")
             time.sleep(0.05)

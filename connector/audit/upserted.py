@@ -41,14 +41,14 @@ def upserted(
         more["r_marked"] = ("_deleted", "boolean")
     if ordered:
         more["r_sequence"] = ("_sequence", sequence_type(records, sink))
-    found = found_rows(rows, columns, cut, key=sink.key, more=more, leave_out=leave_out)
+    stored = found_rows(rows, columns, cut, key=sink.key, more=more, leave_out=leave_out)
     if not soft:
-        found = found.withColumn("r_marked", F.lit(False))
+        stored = stored.withColumn("r_marked", F.lit(False))
     expected = _expected(records, columns, sink, cut)
     width = len(sink.key)
     same = F.expr(" AND ".join(f"e_k{index} = r_k{index}" for index in range(width)))
     keys = {f"g{index}": F.expr(f"coalesce(e_k{index}, r_k{index})") for index in range(width)}
-    joined = expected.join(found, same, "full").withColumns(
+    joined = expected.join(stored, same, "full").withColumns(
         {
             "kind": F.expr(_kind(columns, sink, whole=whole, committed_later=committed_later)),
             "wanted": F.expr("e_state <> 'absent'"),

@@ -286,7 +286,7 @@ def _values(pipeline: str, number: int, row: Row) -> dict[str, Any]:
 def _row(row: SparkRow) -> Row:
     if row["format"] > FORMAT:
         raise UnsupportedFormat(
-            f"The coordinator's log holds entries in format {row['format']}; this version reads up to {FORMAT}.",
+            f"The coordinator log holds entries in format {row['format']}; this version reads up to {FORMAT}.",
             hint="Upgrade lakelock to the version that wrote the log, or a later one.",
         )
     expected = _position(row["pipeline"], row["expected"])

@@ -1,6 +1,15 @@
-"""Dead letters: what kinds there are, and how they are sent through the pipeline again.
+"""Dead letters: what kinds there are, and how they are sent through the pipeline again, each once.
 
-``retry`` explains why each record gets into the table once, and what a crash between its steps leaves.
+``retry`` has the steps, and what a crash between them leaves. The rule behind it: the table itself tells whether it
+holds a letter's record. An append leaves out records of which it has rows, by their coordinates. An upsert ignores what
+isn't newer than its row or its delete. A history ignores an event that it holds. Because the table tells, and no note
+in a commit, the rule holds as well after the table's log was cleaned, after a RESTORE (the rows are gone then, see
+``DeadLetters.take_back``), and for records that were read again, and were good then, after a rewind.
+
+A letter whose record the position hasn't passed isn't tried: the record is still to be read.
+
+Of two retries at the same time one is fenced. It may have taken the other's marks; those letters stay open until the
+next retry.
 """
 
 from __future__ import annotations
@@ -103,8 +112,7 @@ def retry(
     The letters go as an ordinary epoch that reads nothing of Kafka: the position's epoch number goes on, its offsets
     don't. The table and the letters are two tables and can't share a commit, so there are three steps:
 
-    1. *Mark.* The open letters whose records the position has passed get this run's id. (A record that it hasn't passed
-       is still to be read, and isn't tried here.)
+    1. *Mark.* The open letters whose records the position has passed get this run's id.
     2. *Commit.* Read, decode and reduce as in every epoch. A letter that is still bad loses its mark and gets the new
        reason, before the sink commits the rest.
     3. *Close.* The letters that still have the mark have gone through, and are closed with the epoch's number.
@@ -113,21 +121,12 @@ def retry(
     crash                 what is left
     ====================  ==============================================================================================
     before the marks      Nothing has changed.
-    before the commit     Open letters with a mark that only this run looks for, and no row. The next retry takes them
-                          over. The same is left if another run takes the epoch's number meanwhile: this commit is
-                          fenced.
+    before the commit     Open letters, with a mark that only this run looks for, and no row. The next retry takes them
+                          over. A commit that is fenced leaves the same.
     before the close      Rows, and open letters. The next retry sends the letters once more, and the table itself tells
                           that it holds them. They add nothing, and are closed.
     after the close       Nothing is left to do.
     ====================  ==============================================================================================
-
-    How the table tells: an append leaves out records of which it has rows, by their coordinates. An upsert ignores what
-    isn't newer than its row or its delete. A history ignores an event that it holds. Because the table tells, and no
-    note in a commit, this holds as well after the table's log was cleaned, after a RESTORE (the rows are gone then, see
-    ``DeadLetters.take_back``), and for records that were read again, and were good then, after a rewind.
-
-    Of two retries at the same time one is fenced. It may have taken the other's marks; those letters stay open until
-    the next retry.
 
     ``run`` is the id of this run. ``held`` is what Kafka holds. Raises Fenced if another run of the pipeline commits at
     the same time, TableReplaced, and ConfigurationError if the table's offsets are in a consumer group.
@@ -137,11 +136,7 @@ def retry(
     if position is None or not letters.exists():
         return Retried()
     refuse_replaced(position)
-    if position.delivery != "transactional":
-        raise ConfigurationError(
-            f"The table is written by delivery: {position.delivery}. Its offsets are in a consumer group.",
-            hint="Run the pipeline once with delivery: transactional, which takes them over; then retry.",
-        )
+    _refuse_offsets_elsewhere(position)
     since = _deletes_known_since(config)
     too_old = letters.older(position.offsets, since) if since else 0
     marked = letters.begin(run, position.offsets, noted_since=since)
@@ -162,6 +157,14 @@ def retry(
     )
     through = letters.close(run, committed.position.epoch)
     return Retried(through, marked - through, too_old, committed.position.epoch)
+
+
+def _refuse_offsets_elsewhere(position: Position) -> None:
+    if position.delivery != "transactional":
+        raise ConfigurationError(
+            f"The table is written by delivery: {position.delivery}. Its offsets are in a consumer group.",
+            hint="Run the pipeline once with delivery: transactional, which takes them over; then retry.",
+        )
 
 
 def _epoch(config: PipelineConfig, run: str, position: Position, held: TopicsHeld) -> Epoch:

@@ -75,7 +75,7 @@ def snapshot_of(config: PipelineConfig, spark: SparkSession, epoch: int | None) 
     log = Log(spark, path=place.path, name=place.table, pipeline=config.name, run="")
     done = log.done(epoch)
     if done is None:
-        raise _no_epoch(config, epoch, f"the coordinator's log {log.label!r}")
+        raise _no_epoch(config, epoch, f"the coordinator log {log.label!r}")
     opened: dict[str, Callable[[], DataFrame]] = {}
     sql: dict[str, str] = {}
     objects: dict[str, Sequence[str]] = {}

@@ -147,8 +147,8 @@ class ApproxPercentile(Monoid):
         middle = f"2 * pow({_BASE!r}D, abs(_at.found) - {_ZERO}) / ({_BASE!r}D + 1)"
         value = f"CASE WHEN _at.found = 0 THEN 0D ELSE sign(_at.found) * {middle} END"
         start = f"CAST({start} AS {types})"
-        found = f"reduce(sort_array(map_entries(_state)), {start}, (_at, _next) -> {step}, _at -> {value})"
-        return let("_state", state, found)
+        percentile = f"reduce(sort_array(map_entries(_state)), {start}, (_at, _next) -> {step}, _at -> {value})"
+        return let("_state", state, percentile)
 
     def _bucket(self) -> str:
         x = f"CAST(({self.arguments[0]}) AS DOUBLE)"

@@ -227,7 +227,7 @@ def _taken(records: DataFrame, batch: Batch, ranges: Sequence[OffsetRange]) -> D
     if the batch is cut elsewhere after a crash.
     """
     starts = {at: batch.begins(at) for at in batch.end}
-    taken = {**batch.end, **{each.at: each.start for each in ranges}}
+    taken = {**batch.end, **{range_.at: range_.start for range_ in ranges}}
     foreign = raise_sql("not_of_batch", topic="topic", partition="partition", offset="offset")
     inside = f"offset >= {_by_partition(starts)} AND offset < {_by_partition(batch.end)}"
     columns = (

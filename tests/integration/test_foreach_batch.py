@@ -173,7 +173,7 @@ def test_after_a_restore_a_batch_that_would_leave_a_gap_is_refused_with_the_way_
     with pytest.raises(StreamingQueryException, match="belongs to another query"):
         stream(lake, lakes(lake), "a third")
     assert lake.rows() == sorted([*numbered(10), ("x", 10)])
-    with pytest.raises(StreamingQueryException, match="what the batches before it held would be missing"):
+    with pytest.raises(StreamingQueryException, match="records of the batches before it would be missing"):
         stream(lake, lakes(lake, "upsert"))
 
 
