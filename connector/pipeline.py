@@ -51,17 +51,17 @@ _IN_GROUP = {
 
 
 class Pipeline:
-    """One pipeline file, ready to run. Uses the Spark session that is active, or one of its own."""
+    """One pipeline file, ready to run. It uses the active Spark session, or starts one of its own."""
 
     def __init__(self, config: PipelineConfig, *, debug: bool = False, spark: SparkSession | None = None) -> None:
-        """``spark``: a session that is nobody else's meanwhile."""
+        """``spark``: a session whose settings nobody else changes meanwhile. ``debug``: show Spark's own log."""
         self.config = config
         self._debug = debug
         self._spark = spark
 
     @classmethod
     def from_file(cls, path: str | Path, overrides: Sequence[str] = (), *, debug: bool = False) -> Pipeline:
-        """``overrides``: options that are changed, as ``sinks[0].path=s3a://lake/flights``.
+        """Read a pipeline file. ``overrides`` change options of it, as ``sinks[0].path=s3a://lake/flights``.
 
         Raises ConfigurationError with all faults of the file.
         """
@@ -69,13 +69,14 @@ class Pipeline:
 
     @classmethod
     def from_options(cls, options: Mapping[str, object], *, debug: bool = False) -> Pipeline:
-        """The same from a mapping with the options of a pipeline file."""
+        """The same from a mapping with the options of a pipeline file. Raises ConfigurationError."""
         return cls(parse(options), debug=debug)
 
     def run(self, *, stop: threading.Event | None = None, observers: Sequence[Observer] = ()) -> Delivered:
-        """Move what Kafka holds into the table; with an interval trigger until ``stop`` is set.
+        """Move what Kafka holds into the sinks. With an interval trigger go on until ``stop`` is set.
 
-        Raises LakelockError: see ``sinks.errors``. Whatever it raises, the table holds whole epochs only.
+        ``observers`` hear every step. Raises LakelockError: see ``sinks.errors``. Whatever it raises, the table holds
+        whole epochs only.
         """
         return self._run(stop or threading.Event(), observers)
 
@@ -87,10 +88,13 @@ class Pipeline:
         confirm: Callable[[Rewind], bool],
         observers: Sequence[Observer] = (),
     ) -> Rewind:
-        """Take the table back: to a version, or to the newest one that holds no record at or after an event time.
+        """Take the table back to a version, or to the newest one that holds no record at or after an event time.
 
-        Every record that came after is read again by the next run. ``confirm`` is shown the plan; nothing is done
-        unless it says so. Without an ``event_time`` in the pipeline file, Kafka's timestamps count.
+        The next run reads every record that came later again. ``confirm`` gets the plan; nothing is done unless it
+        returns True. Without an ``event_time`` in the pipeline file, Kafka's timestamps count. ``operations.rewind``
+        says what a crash leaves.
+
+        Raises ConfigurationError if there is no such version, and OffsetsLost if Kafka no longer has all the records.
         """
 
         self._needs_one_table("rewind", "what is in a topic or a bucket can't be taken back")
@@ -102,45 +106,45 @@ class Pipeline:
             assert to_event_time is not None
             if self.config.clock is not None:
                 return before_event_time(commits.lineage(), to_event_time, commits.is_own)
-            return before_offsets(commits.lineage(), it.source.at(to_event_time, held), commits.is_own)
+            return before_offsets(commits.lineage(), assembly.source.at(to_event_time, held), commits.is_own)
 
         wanted = f"{to_version} of this pipeline" if to_version is not None else f"before {to_event_time}"
-        with self._assembled() as it:
-            held = it.source.look()
+        with self._assembled() as assembly:
+            held = assembly.source.look()
             plan = planned(
-                it.table.commits,
+                assembly.table.commits,
                 held,
-                it.source,
+                assembly.source,
                 find=find,
                 wanted=wanted,
                 continue_on_data_loss=self.config.source.continue_on_data_loss,
             )
             if confirm(plan):
-                require_conditional_writes(it.spark, it.table.table.location)
-                work = it.work(_all(observers), topics=it.source)
-                rewind(plan, it.table.table, work, restored=it.look_back)
+                require_conditional_writes(assembly.spark, assembly.table.table.location)
+                work = assembly.work(_all(observers), topics=assembly.source)
+                rewind(plan, assembly.table.table, work, restored=assembly.look_back)
             return plan
 
     def accept(self, *, observers: Sequence[Observer] = ()) -> Position:
-        """Take a table that somebody else has replaced (TableReplaced) for what the pipeline has written: an epoch of
-        no records, after which the next run goes on from the offsets that the pipeline had.
+        """Go on with a table that somebody else has replaced (TableReplaced), as if the pipeline had written it.
 
-        What `lakelock verify` finds to be missing stays missing, and is named by it. Raises ConfigurationError where
-        nothing was replaced.
+        Commits an epoch of no records, after which the next run goes on from the offsets that the pipeline had. Records
+        that are missing from the table stay missing, and `lakelock verify` names them. Raises ConfigurationError if
+        nobody has replaced the table.
         """
         self._needs_one_table("accept", "one of several sinks has to be where the others are")
-        with self._assembled() as it:
-            it.make_ready()
-            position = it.table.derivation.sink.position()
+        with self._assembled() as assembly:
+            assembly.make_ready()
+            position = assembly.table.derivation.sink.position()
             if position is None or not position.replaced:
                 raise ConfigurationError("Nobody has replaced the table: there is nothing to accept.")
-            log = it.table.derivation.log
+            log = assembly.table.derivation.log
             if log is not None:
-                log.close(it.run)
-                position = it.table.derivation.sink.position() or position
+                log.close(assembly.run)
+                position = assembly.table.derivation.sink.position() or position
             if position.replaced:
-                nothing = Epoch.of_no_records(position, pipeline=self.config.name, owner=it.run)
-                work = it.work(_all(observers), topics=it.source)
+                nothing = Epoch.of_no_records(position, pipeline=self.config.name, owner=assembly.run)
+                work = assembly.work(_all(observers), topics=assembly.source)
                 position = work.destination.run_epoch(replace(nothing, delivery=position.delivery), 0).position
             return position
 
@@ -153,10 +157,11 @@ class Pipeline:
         stop: threading.Event | None = None,
         observers: Sequence[Observer] = (),
     ) -> Delivered:
-        """Read a stretch of time (Kafka's timestamps, ``[since, until)``) into a new table, as this file says now.
+        """Read a stretch of time into a new table at the path ``into``, as the pipeline file is now.
 
-        The new table has the pipeline's name and position: put its path into the file, and the next run goes on there.
-        Started again after a crash, it goes on.
+        The stretch is ``[since, until)`` by Kafka's timestamps. The new table has the pipeline's name and position. If
+        you put its path into the pipeline file, the next run goes on there. After a crash, call it again: it goes on
+        from the new table's position. Raises LakelockError.
         """
         self._needs_one_table("replay", "a replay fills one new table")
         sink = self.config.sinks[0].model_copy(update={"path": into, "table": None})
@@ -164,7 +169,7 @@ class Pipeline:
         source = self.config.source.model_copy(update={"start": start})
         changed = {
             "sinks": (sink,), "source": source, "delivery": "transactional", "trigger": "available_now",
-            # They are those of the pipeline, which may be running.
+            # The metrics belong to the pipeline itself, which may be running.
             "metrics": None,
         }  # fmt: skip
         anew = Pipeline(self.config.model_copy(update=changed), debug=self._debug)
@@ -180,84 +185,87 @@ class Pipeline:
     ) -> Delivered:
         with (
             monitored(self.config) as told,
-            self._assembled(short=None if publish else False) as it,
+            self._assembled(short=None if publish else False) as assembly,
         ):
-            it.make_ready()
-            it.look_back()
-            topics = it.source if until is None else Until(it.source, until)
-            work = it.work(_all([*observers, *told]), topics=topics)
+            assembly.make_ready()
+            assembly.look_back()
+            topics = assembly.source if until is None else Until(assembly.source, until)
+            work = assembly.work(_all([*observers, *told]), topics=topics)
             if not publish:
                 work = replace(work, group=Unpublished())
             log.info("run %s of pipeline %s, %s", work.owner, self.config.name, self.config.delivery)
             if self.config.delivery != "transactional":
-                return self._run_in_group(work, it, stop)
+                return self._run_in_group(work, assembly, stop)
             return transactional.deliver(work, interval=self.config.interval, stop=stop)
 
     def fold(self, *, observers: Sequence[Observer] = ()) -> Committed | None:
-        """Fold what was appended with ``merge: on_read`` into the table, also while a run goes on. None: all is folded.
+        """Fold what was appended with ``merge: on_read`` into the table, also during a run.
+
+        None: everything is folded.
 
         Raises ConfigurationError for a pipeline that doesn't merge on read.
         """
         if self.config.merged_on_read is None:
             raise ConfigurationError(
                 f"Pipeline {self.config.name!r} has nothing to fold: each epoch is merged into the table.",
-                hint="`merge: on_read` in a delta_upsert sink appends them, and folds them now and then.",
+                hint="With `merge: on_read`, a delta_upsert sink appends epochs to a change log, and folds them later.",
             )
-        with self._assembled() as it:
-            it.make_ready()
-            position = it.table.derivation.sink.position()
-            folding = it.folding(_all(observers))
+        with self._assembled() as assembly:
+            assembly.make_ready()
+            position = assembly.table.derivation.sink.position()
+            folding = assembly.folding(_all(observers))
             return folding.now(position) if position is not None and folding is not None else None
 
     def retry_dead_letters(self, *, observers: Sequence[Observer] = ()) -> Retried:
-        """Send the dead letters through the pipeline as it is now, each that is right now once.
+        """Send the open dead letters through the pipeline again, as its file is now.
 
-        Raises ConfigurationError where the table can't tell which it holds; Fenced where a run commits meanwhile, which
-        is fenced itself where it goes on after this.
+        ``operations.dead_letters`` says why each record gets into the table once, and what a crash leaves. Raises
+        ConfigurationError if the table can't tell which letters it holds. Raises Fenced if a run commits meanwhile; a
+        run that goes on after the retry is fenced itself.
         """
         refuse_unfit(self.config)
-        with self._assembled() as it:
-            it.make_ready()
-            found = letters_table(self.config, it.spark)
-            assert found is not None
-            it.look_back()
+        with self._assembled() as assembly:
+            assembly.make_ready()
+            letters = letters_table(self.config, assembly.spark)
+            assert letters is not None
+            assembly.look_back()
             return retry(
                 self.config,
-                it.table,
-                found,
-                it.reading({it.table.label: it.table}),
-                run=it.run,
-                held=it.source.look(),
+                assembly.table,
+                letters,
+                assembly.reading({assembly.table.label: assembly.table}),
+                run=assembly.run,
+                held=assembly.source.look(),
                 observe=_all(observers),
             )
 
     def recover(self, *, observers: Sequence[Observer] = ()) -> Recovered:
-        """Settle an epoch that is in doubt, and nothing else. Needs Kafka only where what was prepared is gone.
+        """Settle an epoch that is in doubt, and nothing else. Needs Kafka only if what was prepared is gone.
 
         Raises ConfigurationError for a pipeline with one table: its commit is never in doubt.
         """
         if not self.config.two_phase:
             raise ConfigurationError(
-                f"Pipeline {self.config.name!r} has one Delta table: rows and offsets are in one commit, which stands "
-                "or doesn't. There is never anything to recover."
+                f"Pipeline {self.config.name!r} has one Delta table: rows and offsets are in one commit, so no "
+                "epoch is ever in doubt. There is nothing to recover."
             )
-        with self._assembled() as it:
-            it.make_ready()
-            return it.coordinator(_all(observers)).recover()
+        with self._assembled() as assembly:
+            assembly.make_ready()
+            return assembly.coordinator(_all(observers)).recover()
 
-    def _run_in_group(self, work: Work, it: Assembly, stop: threading.Event) -> Delivered:
+    def _run_in_group(self, work: Work, assembly: Assembly, stop: threading.Event) -> Delivered:
         position = hand_over(work, self.config.delivery)
         member = GroupMember(
             self.config,
             owner=work.owner,
-            source=it.source,
-            group=it.group,
+            source=assembly.source,
+            group=assembly.group,
             position=position,
             stop=stop,
             observe=work.observe,
         )
 
-        reading = it.reading({it.table.label: it.table})
+        reading = assembly.reading({assembly.table.label: assembly.table})
 
         def write(batch: Epoch) -> int:
             records = member.records
@@ -265,8 +273,8 @@ class Pipeline:
                 return 0
             committed = run_epoch(
                 batch,
-                replace(reading, read=lambda _: polled(it.spark, records)),
-                write=it.table.derivation.plain.write,
+                replace(reading, read=lambda _: polled(assembly.spark, records)),
+                write=assembly.table.derivation.plain.write,
                 observe=work.observe,
                 behind=member.behind,
             )
@@ -278,70 +286,76 @@ class Pipeline:
             member.close()
 
     def check(self) -> Checked:
-        """Everything that a run would find out before its first epoch. Touches nothing."""
-        with self._assembled(short=True) as it:
-            held = it.source.look()
-            for output in it.outputs:
-                require_conditional_writes(it.spark, output.location)
-            if it.log is not None:
-                require_conditional_writes(it.spark, it.log.location)
+        """Find out everything that a run would find out before its first epoch.
+
+        Changes nothing. Raises LakelockError.
+        """
+        with self._assembled(short=True) as assembly:
+            held = assembly.source.look()
+            for output in assembly.outputs:
+                require_conditional_writes(assembly.spark, output.location)
+            if assembly.log is not None:
+                require_conditional_writes(assembly.spark, assembly.log.location)
             topic = letters_topic(self.config)
             if topic is not None:
                 topic.check()
             sinks = [
-                CheckedSink(output.label, output.check(), output.derivation.columns.names) for output in it.outputs
+                CheckedSink(output.label, output.check(), output.derivation.columns.names)
+                for output in assembly.outputs
             ]
-            position, offsets, _ = self._stands(it)
+            position, offsets, _ = self._stands(assembly)
             goes_on = self.config.source.takes_recreated
             if position and goes_on and (names := recreated(position, held)):
                 starts = recreated_starts(self.config, position, held, names)
-                position = retirement(self.config.name, it.run, position, held, names, starts).position()
+                position = retirement(self.config.name, assembly.run, position, held, names, starts).position()
                 offsets = position.offsets
             resumption = resume(
                 position and position.moved_to(offsets),
                 held,
-                it.source.starting(held),
-                it.source.remaining(held),
+                assembly.source.starting(held),
+                assembly.source.remaining(held),
                 continue_on_data_loss=self.config.source.continue_on_data_loss,
             )
             return Checked(sinks, position, resumption.offsets, behind(resumption.offsets, held))
 
     def status(self) -> Status:
-        with self._assembled(short=True) as it:
-            position, offsets, in_doubt = self._stands(it)
-            held = it.source.look()
+        """Where the pipeline stands, next to what Kafka holds. Changes nothing. Raises LakelockError."""
+        with self._assembled(short=True) as assembly:
+            position, offsets, in_doubt = self._stands(assembly)
+            held = assembly.source.look()
             waiting = {
                 at: max(next_, held.beginnings[at]) for at, next_ in next_offsets(position, offsets, held).items()
             }
             return Status(
                 self.config.name,
                 self.config.delivery,
-                [output.label for output in it.outputs],
+                [output.label for output in assembly.outputs],
                 position,
                 offsets,
                 held,
-                it.source.next_times(Offsets(waiting), held.ends),
-                self._unfolded(it, position),
+                assembly.source.next_times(Offsets(waiting), held.ends),
+                self._unfolded(assembly, position),
                 in_doubt,
             )
 
-    def _unfolded(self, it: Assembly, position: Position | None) -> int | None:
-        log = it.table.derivation.log if self.config.merged_on_read is not None else None
+    def _unfolded(self, assembly: Assembly, position: Position | None) -> int | None:
+        """The number of epochs that the change log has and the table lacks; None without ``merge: on_read``."""
+        log = assembly.table.derivation.log if self.config.merged_on_read is not None else None
         if log is None or position is None or log.folded is None:
             return None
         return max(0, position.epoch - log.folded.epoch)
 
-    def _stands(self, it: Assembly) -> tuple[Position | None, Offsets, Row | None]:
-        """Position, next offsets, and what is in doubt. Settles nothing."""
-        if it.log is not None:
-            known = it.log.read()
+    def _stands(self, assembly: Assembly) -> tuple[Position | None, Offsets, Row | None]:
+        """The position, the next offsets, and the epoch that is in doubt. Settles nothing."""
+        if assembly.log is not None:
+            known = assembly.log.read()
             if known.decided is None:
                 return None, Offsets(), known.in_doubt
-            stands = replace(known.decided.epoch.position(), committed_at=it.log.since())
+            stands = replace(known.decided.epoch.position(), committed_at=assembly.log.since())
             return stands, stands.offsets, known.in_doubt
-        table = it.table
+        table = assembly.table
         position = table.derivation.sink.position() if table.table.detail() is not None else None
-        return position, _next_offsets(position, it.group), None
+        return position, _next_offsets(position, assembly.group), None
 
     def _assembled(self, *, short: bool | None = None) -> AbstractContextManager[Assembly]:
         return assembled(self.config, debug=self._debug, short=short, spark=self._spark)
@@ -363,6 +377,7 @@ def _all(observers: Sequence[Observer]) -> Observer:
 
 
 def _next_offsets(position: Position | None, group: ConsumerGroup) -> Offsets:
+    """The next offsets: the table's, or the consumer group's if the delivery keeps them there."""
     if position is None:
         return Offsets()
     if position.delivery == "transactional":

@@ -1,4 +1,4 @@
-"""What a table claims to hold, from the metadata of its commits, and what of it Kafka can still show. Pure.
+"""What a table claims to hold, by the metadata of its commits, and what of it Kafka can still show. Pure.
 
 Everything here is written a second time on purpose: the auditor shares no code with the pipeline, so that one mistake
 can't be in both.
@@ -27,7 +27,7 @@ class At(NamedTuple):
 
 
 Next = Mapping[At, int]
-"""Next offset per topic-partition: 5 means 0..4."""
+"""Next offset per topic-partition: 5 means that the claim has 0 to 4."""
 
 
 class Range(NamedTuple):
@@ -40,18 +40,23 @@ class Range(NamedTuple):
 
     @property
     def at(self) -> At:
+        """The topic-partition of the range."""
         return At(self.topic, self.partition)
 
 
 class Segment(NamedTuple):
-    """Versions ``after < version <= upto`` of the table's history, which follow the RESTORE at ``after`` (-1: none)."""
+    """Versions ``after < version <= upto`` of the table's history. They follow the RESTORE at ``after`` (-1: none)."""
 
     after: int
     upto: int
 
 
 def lineage(version: int, restored: Mapping[int, int]) -> list[Segment]:
-    """The versions that led to ``version``, newest first. ``restored``: version of a RESTORE -> the one it went to."""
+    """The versions that led to ``version``, newest first.
+
+    ``restored``: version of a RESTORE -> the version that it went back to. Raises ValueError if that isn't an earlier
+    one.
+    """
     segments = []
     while True:
         last = max((at for at in restored if at <= version), default=-1)
@@ -77,7 +82,7 @@ class Metadata:
 
 
 def metadata(text: str, *, version: int, pipeline: str) -> Metadata | None:
-    """Read ``commitInfo.userMetadata``; None where it can't be understood. Raises UnsupportedFormat."""
+    """Read ``commitInfo.userMetadata``; None if it can't be understood. Raises UnsupportedFormat for a later format."""
     try:
         fields = json.loads(text)
         if fields["lakelock"] > FORMAT:
@@ -103,7 +108,7 @@ def metadata(text: str, *, version: int, pipeline: str) -> Metadata | None:
 
 
 def _flat(nested: Mapping[str, Mapping[str, int] | list[int]]) -> dict[At, int]:
-    """``{"topic": {"0": 123}}``, or, packed, ``{"topic": [123]}``."""
+    """From ``{"topic": {"0": 123}}``, or from the packed form ``{"topic": [123]}``."""
     return {
         At(topic, int(partition)): int(offset)
         for topic, partitions in nested.items()
@@ -112,7 +117,7 @@ def _flat(nested: Mapping[str, Mapping[str, int] | list[int]]) -> dict[At, int]:
 
 
 def nested(offsets: Next) -> dict[str, dict[str, int]]:
-    """As Spark writes offsets: ``{"topic": {"0": 123}}``."""
+    """Offsets as Spark writes them: ``{"topic": {"0": 123}}``."""
     written: dict[str, dict[str, int]] = {}
     for at, offset in sorted(offsets.items()):
         written.setdefault(at.topic, {})[str(at.partition)] = offset
@@ -121,21 +126,22 @@ def nested(offsets: Next) -> dict[str, dict[str, int]]:
 
 @dataclass(frozen=True)
 class Claim:
-    """The table says that it holds the records of ``[since, offsets)``, without ``lost``, and no others."""
+    """The table claims to hold the records of ``[since, offsets)`` without ``lost``, and no others."""
 
     delivery: str
     since: Next
     offsets: Next
     lost: tuple[Range, ...] = ()
     unknown: tuple[str, ...] = ()
-    """Why the table can't be called exact, whatever is found: sentences."""
+    """Sentences: why the table can't be called exact, whatever the comparison finds."""
 
     @property
     def commits_later(self) -> bool:
-        """Whether offsets are committed to Kafka apart from the rows: there may be rows beyond the claim."""
+        """Whether offsets are committed to Kafka after the rows. Then there may be rows beyond the claim."""
         return self.delivery != "transactional"
 
     def to_dict(self) -> dict[str, Any]:
+        """For ``--json``: since, offsets, lost."""
         return {
             "since": nested(self.since),
             "offsets": nested(self.offsets),
@@ -144,7 +150,7 @@ class Claim:
 
 
 class Extent(NamedTuple):
-    """The coordinates in the table's rows, of one topic-partition: lowest offset, and the next after the highest."""
+    """The coordinates in the table's rows of one topic-partition: the lowest offset, and the one after the highest."""
 
     first: int
     next: int
@@ -173,11 +179,10 @@ def claimed(
 ) -> tuple[Claim, list[str]]:
     """The claim, and notes on what had to be assumed.
 
-    ``found`` is the pipeline's newest commit, ``first`` the oldest that the history has; ``delivery`` is the pipeline
-    file's, which counts where there is no such commit. ``committed`` are the offsets of the consumer group, which say
-    nothing about an ``older_version`` of the table. ``rows`` asks for the coordinates of the table's rows: called only
-    where nothing else tells.
-    ``from_earliest``: the pipeline file says ``start: earliest``.
+    ``found`` is the pipeline's newest commit, ``first`` the oldest that the history has. ``delivery`` is the pipeline
+    file's; it counts if there is no such commit. ``committed`` are the offsets of the consumer group, which say nothing
+    about an ``older_version`` of the table. ``rows`` gives the coordinates of the table's rows; it is called only if
+    nothing else tells. ``from_earliest``: the pipeline file says ``start: earliest``.
     """
     notes = []
     delivery = found.delivery if found else delivery
@@ -191,13 +196,13 @@ def claimed(
     unknown: list[str] = []
     for at in sorted({*partitions, *(found.offsets if found else ()), *(since or ()), *extents}):
         extent = extents.get(at, Extent(0, 0))
-        # What was added later has to be there from offset 0 on, whatever a later commit says of where it began.
+        # A partition that was added later has to be there from offset 0 on, whatever a later commit says.
         begins = since.get(at, 0) if since is not None else 0 if from_earliest else extent.first
         starts[at] = 0 if _was_added(at, found, first) else begins
         if starts[at] < begins:
             unknown.append(
                 f"{at.topic}-{at.partition} was added after the first epoch and is in the table from offset {begins} "
-                "on: no commit says why the records before aren't."
+                "on. No commit says why the records before that aren't."
             )
         ends[at] = max(
             starts[at],
@@ -215,14 +220,14 @@ def claimed(
         notes.append(f"{why}he claim is taken to end at the last coordinates of the table's rows.")
     if since is None and any(ends.values()):
         assumed = "offset 0, as source.start is earliest" if from_earliest else "the first coordinates of its rows"
-        notes.append(f"Where the pipeline began isn't known; taken: {assumed}. What was lost before that doesn't show.")
+        notes.append(f"Where the pipeline began isn't known; taken: {assumed}. Records lost before that don't show.")
         if any(starts.values()):
             unknown.append("Where the pipeline began isn't known.")
     return Claim(delivery, starts, ends, found.lost if found else (), tuple(unknown)), notes
 
 
 def _was_added(at: At, found: Metadata | None, first: Metadata | None) -> bool:
-    """Whether the first epoch didn't know this partition, of the same topic or of one that it didn't know either."""
+    """Whether the partition, or its topic, was added after the first epoch."""
     if found is None or first is None or first.epoch != 1 or first.since is None or at in first.since:
         return False
     return at.topic not in first.topics or first.topics[at.topic] == found.topics.get(at.topic)
@@ -242,7 +247,7 @@ class Bounds:
 
 
 def bounds(claim: Claim, held: Held) -> list[Bounds]:
-    """What of the claim Kafka can show."""
+    """The part of the claim that Kafka can show, per partition."""
     cut = []
     for at, end in claim.offsets.items():
         since = claim.since[at]
@@ -269,7 +274,7 @@ def unchecked(cut: Sequence[Bounds]) -> list[Range]:
 
 
 def refuse_recreated(found: Metadata | None, held: Held) -> None:
-    """Raises TopicRecreated: offsets of a topic's predecessor say nothing about the records that it has now."""
+    """Raises TopicRecreated: the offsets of the old topic say nothing about the records of the new one."""
     for topic, topic_id in (found.topics if found else {}).items():
         now = held.ids.get(topic)
         if now is not None and now != topic_id:

@@ -1,8 +1,8 @@
-"""The one query: records of Kafka against rows of the table, on the executors, counted per partition.
+"""The one query that compares records of Kafka with rows of the table, on the executors, counted per partition.
 
-Every row of the table counts as exactly one of found, duplicated, stale, resurrected, altered, unexpected, ahead,
-unchecked; every expected row as exactly one of found, lost, stale, altered, and resurrected where a deleted row stays.
-Only these counts, and the first coordinates of each, leave the executors.
+Every row of the table counts as exactly one of found, duplicated, stale, resurrected, altered, unexpected, ahead and
+unchecked. Every expected row counts as exactly one of found, lost, stale and altered, or as resurrected if a deleted
+row stays. Only these counts, and the first coordinates of each, leave the executors.
 """
 
 from __future__ import annotations
@@ -37,35 +37,39 @@ def compare(
     letters: DataFrame | None = None,
     late: DataFrame | None = None,
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """One entry per kind and topic-partition: kind, topic, partition, count, first {topic, partition, offset, key};
-    and notes.
+    """The counts, and notes.
 
-    ``committed_later``: rows beyond the claim are no fault. ``leave_out``: topics whose rows are somebody else's.
-    ``letters``: all dead letters, where bad records are set aside; ``late``: those of windows. Topic and partition are
-    None for rows and letters from nowhere in the claim, and groups.
+    One entry per kind and topic-partition: kind, topic, partition, count, first {topic, partition, offset, key}.
+
+    ``cut`` is the claim as Kafka can show it. ``committed_later``: rows beyond the claim are no fault. ``leave_out``:
+    topics whose rows are another pipeline's. ``letters``: all dead letters, if bad records are set aside. ``late``: the
+    letters of rows that arrived after their window was closed. Topic and partition are None for groups, and for rows
+    and letters that lie outside the claim.
+
+    Raises ConfigurationError and SchemaMismatch.
     """
     sink = config.sinks[0]
     key = sink.key if isinstance(sink, KeyedSink) else ()
     every = decoded(records, forms, key, ruled=letters is not None)
-    # Where nothing is set aside, the others let records fall that name no row.
+    # Without dead letters, the other kinds of sink ignore records that name no row.
     strict = letters is None and (config.transform is None or sink.type == "delta_append")
-    found = transformed(every, config.transform, strict=strict)
+    made = transformed(every, config.transform, strict=strict)
     if isinstance(sink, KeyedSink):
         for column in sink.key:
-            if column not in found.columns.names:
+            if column not in made.columns.names:
                 source = "transform" if config.transform else "value.schema"
                 raise ConfigurationError(f"sinks[0].key: {column!r} isn't a column of {source}.")
     judged: list[dict[str, Any]] = []
     if letters is not None:
-        found, judged = told_apart(every, found, letters, config, cut)
+        made, judged = told_apart(every, made, letters, config, cut)
     whole = not unchecked(cut) and not any(part.compacted for part in cut)
     notes: list[str] = []
     if isinstance(sink, DeltaAggregateSink):
-        of_rows, notes = aggregated(found, rows, cut, sink, whole=whole, committed_later=committed_later, late=late)
+        of_rows, notes = aggregated(made, rows, cut, sink, whole=whole, committed_later=committed_later, late=late)
     elif isinstance(sink, DeltaHistorySink):
-        of_rows = versions(found, rows, cut, sink, whole=whole, committed_later=committed_later, leave_out=leave_out)
+        of_rows = versions(made, rows, cut, sink, whole=whole, committed_later=committed_later, leave_out=leave_out)
     elif isinstance(sink, DeltaUpsertSink):
-        of_rows = upserted(found, rows, cut, sink, whole=whole, committed_later=committed_later, leave_out=leave_out)
+        of_rows = upserted(made, rows, cut, sink, whole=whole, committed_later=committed_later, leave_out=leave_out)
     else:
-        of_rows = appended(found, rows, cut, committed_later=committed_later, leave_out=leave_out)
+        of_rows = appended(made, rows, cut, committed_later=committed_later, leave_out=leave_out)
     return [*judged, *of_rows], notes

@@ -1,4 +1,4 @@
-"""From rows and records side by side to counts per partition. Only these leave the executors."""
+"""Counts, per partition, rows and records that are joined side by side. Only the counts leave the executors."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ _KINDS_OF_ROWS = ("right", "altered", "stale", "resurrected", "unexpected", "ahe
 def one_each(
     joined: DataFrame, names: Sequence[str], *, within: Sequence[str] = (), coordinates: bool = True
 ) -> list[dict[str, Any]]:
-    """For tables with one row per key: of the rows of a key at most one is right, and further ones are copies.
+    """The counts for tables with one row per key: at most one row of a key is right, and further ones are copies.
 
-    ``joined``: g*, the key's columns, shown by their ``names``; ``within``, further columns of a key that has several
-    rows; ``kind`` of the row, null without a row; of the record ``wanted``, whether it should have a row, and ``sure``,
-    whether a missing one is a fault; what ``ROW_AT`` and ``RECORD_AT`` need, unless rows have no ``coordinates``.
+    ``joined`` has the columns g*: the key's columns, which are shown by their ``names``; ``within``: further columns
+    that identify a row, if a key has several; ``kind``: the kind of the row, null without a row; ``wanted``: whether
+    the record should have a row; ``sure``: whether a missing row is a fault; and what ``ROW_AT`` and ``RECORD_AT``
+    need, unless rows have no ``coordinates``.
     """
     from pyspark.sql import functions as F
 
@@ -42,11 +43,11 @@ def one_each(
         *(F.count(F.when(F.col("kind") == kind, 1)).alias(f"n_{kind}") for kind in _KINDS_OF_ROWS),
         *(F.min(F.when(F.col("kind") == kind, row_at)).alias(f"at_{kind}") for kind in _KINDS_OF_ROWS[1:]),
     )
-    # Where the row stays although it is deleted, one that isn't marked so stands for it.
+    # With soft deletes, a row that should be marked as deleted and isn't stands for the expected row.
     revived = "IF(wanted, n_resurrected, 0L)"
     standing, excused = f"n_right + n_altered + n_stale + {revived}", "n_unchecked + n_ahead"
     counts = {
-        # Beyond the claim, or where Kafka can't show it, a newer update may have taken the key's place.
+        # A newer update of the key may lie beyond the claim, or where Kafka can't show it.
         "expected": f"CAST(wanted AND ({standing} > 0 OR (sure AND {excused} = 0)) AS BIGINT)",
         "found": "CAST(n_right > 0 AS BIGINT)",
         "lost": f"CAST(wanted AND sure AND {standing} + {excused} = 0 AS BIGINT)",
@@ -69,7 +70,7 @@ def counted(
 ) -> list[dict[str, Any]]:
     """One entry per kind and topic-partition: kind, topic, partition, count, first {topic, partition, offset, key}.
 
-    ``counts``: SQL over the ``groups``, by kind. ``places``: SQL of a struct like ``ROW_AT``. ``key``: as JSON.
+    ``counts``: SQL over the ``groups``, by kind. ``places``: SQL of a struct like ``ROW_AT``. ``key``: the key as JSON.
     """
     from pyspark.sql import functions as F
 

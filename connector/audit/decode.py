@@ -1,4 +1,4 @@
-"""From Kafka's bytes to the user's columns, and what is wrong with a record; then the user's transform."""
+"""Decodes Kafka's bytes into the user's columns, finds problems of records, and applies the user's transform."""
 
 from __future__ import annotations
 
@@ -20,25 +20,26 @@ if TYPE_CHECKING:
     from pyspark.sql.types import MapType, StructField
 
 RAW = "_raw"
-"""A digest of all that Kafka gave of a record; beside the columns where there are letters to compare it with."""
+"""A digest of the whole record as Kafka gave it. Present only if there are dead letters to compare with."""
 _AT = "lakelock at"
 
 
 @dataclass(frozen=True)
 class _Read:
-    """Kafka's value or key."""
+    """Kafka's value or key, decoded."""
 
     value: Column
-    """Of no use unless ``readable``."""
+    """Only meaningful if ``readable``."""
     field: Callable[[StructField], Column]
     readable: Column
 
 
 def decoded(records: DataFrame, forms: Forms, key: Sequence[str], *, ruled: bool) -> Records:
-    """Every record, those with a problem as well: tombstone, value, key, or rule if it breaks one.
+    """Every record, those with a problem as well. Problems are tombstone, value, key, and rule.
 
-    With ``key`` a tombstone is a record too: it says its key in Kafka's key. ``ruled``: records may have been set
-    aside, so the rule is asked, and there is ``_raw``; else a record of the claim has met the rule.
+    With ``key`` a tombstone is a record too: Kafka's key says which row it deletes. ``ruled``: records may have been
+    set aside, so the rule of ``require`` is checked, and there is ``_raw``. Without it every record of the claim has
+    met the rule. Raises ConfigurationError.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as F
@@ -55,11 +56,11 @@ def decoded(records: DataFrame, forms: Forms, key: Sequence[str], *, ruled: bool
         problem = F.coalesce(problem, F.when(F.col("key").isNotNull() & ~of_key.readable, "key"))
 
     def field(part: StructField) -> Column:
-        found = F.when(~tombstone, value.field(part))
+        content = F.when(~tombstone, value.field(part))
         if part.name in key:
-            found = F.when(tombstone, _of_tombstone(part, key, forms.key, of_key)).otherwise(found)
-        # Spark keeps what it could read of a record that is no JSON. No filter: it would parse everything twice.
-        return F.when(problem.isNull(), found).alias(part.name)
+            content = F.when(tombstone, _of_tombstone(part, key, forms.key, of_key)).otherwise(content)
+        # Spark keeps what it could read of a record that is no JSON. A filter would make it parse everything twice.
+        return F.when(problem.isNull(), content).alias(part.name)
 
     columns = list(forms.value.columns)
     selected = [field(part) for part in columns]
@@ -80,7 +81,7 @@ def decoded(records: DataFrame, forms: Forms, key: Sequence[str], *, ruled: bool
         broken = F.expr(f"NOT {TOMBSTONE} AND ({forms.require}) IS NOT TRUE")
         try:
             frame = frame.withColumn(PROBLEM, F.coalesce(F.col(PROBLEM), F.when(broken, "rule")))
-            _ = frame.schema  # through Spark Connect nothing has looked at it before
+            _ = frame.schema  # makes Spark Connect analyse the frame here
         except PySparkException as error:
             said = next(line for line in str(error).splitlines() if line.strip())
             raise ConfigurationError(f"require: Spark doesn't take it: {said.strip()}") from None
@@ -88,7 +89,7 @@ def decoded(records: DataFrame, forms: Forms, key: Sequence[str], *, ruled: bool
 
 
 def digest(timestamp: str) -> Column:
-    """Of a record's key, value, headers and timestamp, in columns of these names."""
+    """A digest of a record's key, value, headers and timestamp, from columns of these names."""
     from pyspark.sql import functions as F
 
     return F.sha2(F.to_json(F.struct("key", "value", "headers", F.col(timestamp).alias("timestamp"))), 256)
@@ -138,7 +139,7 @@ def _read(records: DataFrame, column: str, form: Form) -> tuple[DataFrame, _Read
 
 
 def _in_another_case(text: Column, part: StructField) -> Column:
-    """The field of a name that differs from the schema's by its case only; null where there is none."""
+    """The field whose name differs from the schema's only by its case; null if there is none."""
     from pyspark.sql import functions as F
     from pyspark.sql.types import DateType, StringType, StructType, TimestampNTZType, TimestampType
 
@@ -170,11 +171,11 @@ _LAST_OF_EACH = (
     "IF(headers IS NULL, NULL, map_from_entries(filter(headers, "
     f"(header, i) -> array_position({_NAMES}, header.key) = size(headers) - i)))"
 )
-"""SQL: of headers of one name the last."""
+"""SQL: the headers as a map; of several headers of one name, the last."""
 
 
 def _of_tombstone(part: StructField, key: Sequence[str], form: Form | None, read: _Read | None) -> Column:
-    """A column of the key in a tombstone: as ``form`` says that Kafka's key is, or inferred where nothing is said."""
+    """A key column of a tombstone: decoded as ``form`` says, or guessed from Kafka's key if there is no ``form``."""
     from pyspark.sql import functions as F
     from pyspark.sql.types import StructType
 
@@ -188,7 +189,7 @@ def _of_tombstone(part: StructField, key: Sequence[str], form: Form | None, read
 def transformed(every: Records, sql: str | None, *, strict: bool = False) -> Records:
     """The rows that the user's SELECT makes of the records without a problem.
 
-    ``strict``: those with one are kept beside them.
+    ``strict``: keep the records with a problem beside them. Raises ConfigurationError if Spark doesn't take the SELECT.
     """
     if sql is None:
         return every if strict else replace(every, frame=every.frame.where(f"{PROBLEM} IS NULL"))
@@ -200,7 +201,7 @@ def transformed(every: Records, sql: str | None, *, strict: bool = False) -> Rec
 
 
 def _selected(records: DataFrame, sql: str) -> Records:
-    """With the coordinates put into the SELECT's list."""
+    """The result of the SELECT, with the coordinates added to its list."""
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as F
     from pyspark.sql.types import StructType
@@ -223,7 +224,7 @@ def _selected(records: DataFrame, sql: str) -> Records:
 
 
 def _select_list(sql: str) -> int:
-    """Where the list of a SELECT begins: after the word, and after a hint if there is one."""
+    """The index at which the list of a SELECT begins: after the word, and after a hint if there is one."""
     end = 0
     for token in re.finditer(r"--[^\n]*|/\*.*?\*/|\S+?\b", sql, re.DOTALL):
         if end and not token[0].startswith("/*+"):
@@ -234,8 +235,10 @@ def _select_list(sql: str) -> int:
 
 
 def _of_kafkas_key(column: StructField, *, alone: bool) -> Column:
-    """A column of the key in a tombstone: a field of the JSON object in Kafka's key, or, ``alone``, a JSON string or
-    the text itself."""
+    """A key column of a tombstone: a field of the JSON object in Kafka's key.
+
+    ``alone``: it is the key's only column, so Kafka's key may also be a JSON string or the text itself.
+    """
     from pyspark.sql import functions as F
     from pyspark.sql.types import ArrayType, AtomicType, StructType
 

@@ -1,4 +1,4 @@
-"""How the pipeline file says that a record is to be read."""
+"""The formats of value and key, as the pipeline file gives them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Form:
-    """Of Kafka's value or key: JSON has the fields of a struct, text and bytes are one value."""
+    """The format of Kafka's value or key: JSON has the fields of a struct; text and bytes are one value."""
 
     type: DataType
     permissive: bool = False
 
     @property
     def columns(self) -> StructType:
-        """Of a value. One without fields is one column, ``value``."""
+        """The columns of a value with this format. One without fields is a single column, ``value``."""
         from pyspark.sql.types import StructField, StructType
 
         if isinstance(self.type, StructType):
@@ -33,6 +33,8 @@ class Form:
 
 @dataclass(frozen=True)
 class Forms:
+    """How the pipeline file says that a record is read: value, key, headers, and the rule in ``require``."""
+
     value: Form
     key: Form | None
     headers: bool
@@ -40,7 +42,7 @@ class Forms:
 
 
 def forms(config: PipelineConfig) -> Forms:
-    """Raises ConfigurationError, also for what the auditor can't read."""
+    """The formats of a pipeline file. Raises ConfigurationError, also for a format that the auditor can't read."""
     return Forms(
         _form("value", config.value),
         _form("key", config.key) if config.key is not None else None,
@@ -59,9 +61,9 @@ def _form(option: str, format: FormatOptions) -> Form:
     if isinstance(format, BytesFormat):
         return Form(BinaryType())
     raise ConfigurationError(
-        f"{option}: the auditor doesn't read {format.format} yet, only json, string and bytes: it can't say what this "
+        f"{option}: the auditor doesn't read {format.format} yet, only json, string and bytes. It can't say what this "
         "table should hold.",
-        hint="A delta_append of the same topic with {format: bytes} can be verified, and be joined with this table by "
+        hint="You can verify a delta_append of the same topic with {format: bytes}, and join it with this table by "
         "_topic, _partition and _offset.",
     )
 
@@ -81,9 +83,10 @@ def _columns(option: str, text: str) -> StructType:
 
 
 def as_written(kind: DataType) -> DataType:
-    """The type as which permissive JSON is read before it is cast: numbers, booleans and times may stand in quotes.
+    """The type as which permissive JSON is read before it is cast. Numbers, booleans and times may stand in quotes.
 
-    Of a number without quotes a text would keep 17 digits; a decimal keeps them all, and reads quoted ones too.
+    A number without quotes would keep only 17 digits as text. A decimal keeps them all, and also reads numbers in
+    quotes.
     """
     from pyspark.sql import types as T
 

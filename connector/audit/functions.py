@@ -1,7 +1,7 @@
-"""The aggregates of a delta_aggregate sink, a second time: each by plain functions of Spark SQL over all records.
+"""The aggregates of a delta_aggregate sink, computed a second time by plain functions of Spark SQL over all records.
 
-A sum of floating-point numbers depends on the order they are added in, and a sketch is an estimate: such results are
-compared within what their definition leaves open.
+A sum of floating-point numbers depends on the order in which they are added, and a sketch is an estimate. Such results
+are compared within the tolerance that their definition leaves.
 """
 
 from __future__ import annotations
@@ -18,31 +18,36 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 _CLOSE = "1e-9D"
-"""Relative, of floating-point results."""
+"""The relative error allowed of floating-point results."""
 _DISTINCT = "0.1D"
-"""Relative, of approximate counts."""
+"""The relative error allowed of approximate counts."""
 _RANKS = 0.03
 _VALUES = "0.011D"
-"""Of percentiles: from the exact value of a slightly lower rank to that of a slightly higher one, within 1.1 %."""
+"""Percentiles may lie between the exact values of ranks this much lower and higher, with a relative error of 1.1 %."""
 
 _COORDINATES = "_topic, _partition, _offset"
 
 
 @dataclass(frozen=True)
 class Recomputed:
-    """One aggregate."""
+    """One aggregate of the sink, as SQL that computes it again and compares it with the table."""
 
     name: str
     arguments: Mapping[str, str]
-    """SQL over the record's columns, by the names that ``aggregates`` calls them."""
+    """SQL over the record's columns, by the names that ``aggregates`` uses."""
     aggregates: Mapping[str, Column]
-    """Over the arguments, by the names that ``equal`` calls them."""
+    """Aggregate expressions over the arguments, by the names that ``equal`` uses."""
     equal: str
-    """SQL: whether r_``name``, the table's, is right; null counts as no."""
+    """SQL: whether r_``name``, the table's value, is right. Null counts as no."""
 
 
 def recomputed(text: str, name: str, *, option: str, own: Set[str], records: DataFrame) -> Recomputed | None:
-    """``text`` as in ``sum(dep_delay)``; None where it is one of the user's ``own``. Raises ConfigurationError."""
+    """How to compute the aggregate ``text`` again, as in ``sum(dep_delay)``.
+
+    None if it is one of the user's ``own``.
+
+    ``name``: its column. ``option``: where it is in the pipeline file, for messages. Raises ConfigurationError.
+    """
     from pyspark.errors import PySparkException
 
     function, arguments = _call(text, option)
@@ -85,7 +90,10 @@ def _exactly(name: str, arguments: Mapping[str, str], sql: str) -> Recomputed:
 
 
 def _closely(name: str, arguments: Mapping[str, str], sql: str, *, size: str, least: str = "0D") -> Recomputed:
-    """``size``: SQL of the magnitude that the relative error is of. ``least``: the error allowed in any case."""
+    """Equal within a relative error.
+
+    ``size``: SQL of the magnitude it is relative to. ``least``: an error that is always allowed.
+    """
     from pyspark.sql import functions as F
 
     return Recomputed(
@@ -109,7 +117,7 @@ def _sum(records: DataFrame, name: str, x: str) -> Recomputed:
         return _closely(name, {of_x: f"CAST({x} AS DOUBLE)"}, f"sum({of_x})", size=f"sum(abs({of_x}))")
     if isinstance(kind, DecimalType):
         return _exactly(name, {of_x: x}, f"try_sum({of_x})")
-    # What overflows in between need not overflow in the end.
+    # A partial sum may overflow although the final sum doesn't, so sum as decimals.
     return _exactly(name, {of_x: f"CAST({x} AS DECIMAL(38, 0))"}, f"try_cast(try_sum({of_x}) AS BIGINT)")
 
 
@@ -124,7 +132,7 @@ def _average(records: DataFrame, name: str, x: str) -> Recomputed:
 
 
 def _spread(function: str) -> Callable[[DataFrame, str, str], Recomputed]:
-    """Variances and standard deviations: of values rounded to 6 places (floating point), or 2 to 9 (decimals)."""
+    """Variances and standard deviations, of values rounded to 6 places (floating point) or to 2 to 9 (decimals)."""
 
     def make(records: DataFrame, name: str, x: str) -> Recomputed:
         from pyspark.sql.types import DecimalType, DoubleType, FloatType
@@ -151,7 +159,7 @@ def _extreme(function: str) -> Callable[[DataFrame, str, str], Recomputed]:
 
 
 def _at(function: str) -> Callable[..., Recomputed]:
-    """The x of the smallest or largest (order, topic, partition, offset); without an order a record doesn't count."""
+    """The x of the smallest or largest (order, topic, partition, offset). A record without an order doesn't count."""
 
     def make(_: DataFrame, name: str, x: str, order: str = "_timestamp") -> Recomputed:
         of_x, of_order = f"{name}_x", f"{name}_o"

@@ -1,4 +1,4 @@
-"""Every version of a key, from the update that started it to the next that differs, or to a delete."""
+"""Compares every version of a key, from the update that started it to the next different one, or to a delete."""
 
 from __future__ import annotations
 
@@ -28,16 +28,17 @@ def versions(
     committed_later: bool,
     leave_out: Sequence[str],
 ) -> list[dict[str, Any]]:
-    """A version is recognized by its key and the record that started it.
+    """The counts for a delta_history table. A version is identified by its key and the record that started it.
 
-    Unless Kafka shows the ``whole`` claim, a version that isn't as expected may be so by a record that is gone.
+    Unless Kafka shows the ``whole`` claim, a version that isn't as expected may be due to a record that is gone, and
+    counts as unchecked. ``committed_later`` and ``leave_out``: as in ``compare``.
     """
     from pyspark.sql import functions as F
 
     columns = table_columns(records.columns, sink)
     sequence = sequence_type(records, sink)
     more = {"r_start": ("__START_AT", sequence), "r_end": ("__END_AT", sequence)}
-    found = found_rows(rows, columns, cut, key=sink.key, more=more, leave_out=leave_out)
+    stored = found_rows(rows, columns, cut, key=sink.key, more=more, leave_out=leave_out)
     expected = _expected(changes(records, sink, cut), columns, sink)
     keys = [f"k{index}" for index in range(len(sink.key))]
     same = F.expr(" AND ".join(f"e_{name} = r_{name}" for name in (*keys, *_PLACE)))
@@ -50,7 +51,7 @@ def versions(
         "WHEN e_values <=> r_values AND e_start <=> r_start AND e_end <=> r_end THEN 'right' "
         f"ELSE {doubtful} END"
     )
-    joined = expected.join(found, same, "full").withColumns(
+    joined = expected.join(stored, same, "full").withColumns(
         {
             "kind": F.expr(kind),
             "wanted": F.expr("e_offset IS NOT NULL"),
@@ -66,8 +67,8 @@ def _expected(events: DataFrame, columns: StructType, sink: DeltaHistorySink) ->
     """One row per version: e_k*, the coordinates of its start, e_start, e_end, e_values, and e_later: whether its key
     has records after the claim.
 
-    Of the events of one sequence only the last counts: a version is at least one sequence long. Versions are numbered
-    by counting their starts. A delete belongs to the version that it ends.
+    Of the events of one sequence only the last counts, as a version is at least one sequence long. Versions are
+    numbered by counting their starts. A delete belongs to the version that it ends.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
@@ -87,7 +88,7 @@ def _expected(events: DataFrame, columns: StructType, sink: DeltaHistorySink) ->
     last_of_equals = F.max("e_order").over(Window.partitionBy(*keys, "e_sequence"))
     single = events.where("NOT e_later").withColumn("last_of_equals", last_of_equals)
     single = single.where("e_order = last_of_equals").withColumn("watched", watched)
-    # What is watched holds the change: after a delete every update starts a version.
+    # `watched` includes the kind of change, so every update after a delete starts a version.
     starts = F.expr("e_change = 'update' AND NOT watched <=> previous")
     numbered = (
         single.withColumn("previous", F.lag("watched").over(in_order))

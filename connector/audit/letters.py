@@ -1,8 +1,8 @@
-"""Dead letters: every record of the claim is a letter or is the table's, never both, and never neither.
+"""Dead letters: every record of the claim is either a letter or in the table, never both and never neither.
 
-What is wrong with a record is judged here a second time. A record that is right belongs into the table, and a letter of
-it is a fault. Only of what can't be decoded the letter is believed: the pipeline takes no value that would lose
-something, a time with nanoseconds for instance, and the auditor doesn't look that closely.
+The auditor judges a second time what is wrong with a record. A good record belongs into the table, and a letter of it
+is a fault. Only for records that can't be decoded it believes the letter: the pipeline refuses every value that it
+would have to change, a time with nanoseconds for instance, and the auditor doesn't look that closely.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _COLUMNS = {
     "_timestamp": "timestamp",
 }  # fmt: skip
 _JUDGED = ("tombstone", "rule", "no_key", "no_sequence")
-"""Reasons that the auditor can tell for sure."""
+"""Reasons that the auditor can judge for sure."""
 
 
 def no_letters(spark: SparkSession) -> DataFrame:
-    """Before the first one the table isn't there."""
+    """An empty frame of letters, for a pipeline whose table of letters isn't there yet."""
     return spark.range(0).selectExpr(*(f"CAST(NULL AS {kind}) AS {name}" for name, kind in _COLUMNS.items()))
 
 
@@ -42,7 +42,8 @@ def told_apart(
 ) -> tuple[Records, list[dict[str, Any]]]:
     """The rows that belong into the table, and the counts of records and letters as ``counted`` gives them.
 
-    ``every`` record with its problem, the rows ``made`` of those without one; all ``letters`` of the table.
+    ``every``: all records with their problems. ``made``: the rows of those without one. ``letters``: the whole table of
+    letters. Raises SchemaMismatch, ConfigurationError.
     """
     check_columns(letters, _COLUMNS)
     every, made = _refused_by_the_sink(every, made, config)
@@ -53,7 +54,7 @@ def told_apart(
 
 
 def _refused_by_the_sink(every: Records, made: Records, config: PipelineConfig) -> tuple[Records, Records]:
-    """A record of which one row can't be taken is set aside as a whole."""
+    """Records and rows, with the problems that the sink has. If it refuses one row, the whole record is set aside."""
     from pyspark.sql import functions as F
 
     refused = _refused(made, config)
@@ -74,7 +75,7 @@ def _refused_by_the_sink(every: Records, made: Records, config: PipelineConfig) 
 
 
 def _refused(made: Records, config: PipelineConfig) -> str | None:
-    """SQL: why the sink can't take a row, null where it can; None where it takes every row."""
+    """SQL: why the sink can't take a row, null if it can. None: the sink takes every row."""
     sink, whens = config.sinks[0], []
     if isinstance(sink, KeyedSink):
         no_key = " OR ".join(f"{identifier(column)} IS NULL" for column in sink.key)
@@ -88,8 +89,9 @@ def _refused(made: Records, config: PipelineConfig) -> str | None:
 
 
 def _theirs(letters: DataFrame, config: PipelineConfig) -> DataFrame:
-    """Per record, r_*: how many ``letters`` this pipeline has of it for this sink, the digests of what they hold, and
-    whether one has to be ``believed``. Late records aren't bad ones."""
+    """Per record, in r_*: how many ``letters`` this pipeline has of it for this sink, the digests of what they hold,
+    and whether one has to be ``believed``. Letters of late rows aren't among them.
+    """
     from pyspark.sql import functions as F
 
     judged = [*_JUDGED, *(["no_time"] if config.clock is not None else [])]
@@ -141,7 +143,7 @@ def _counts(every: DataFrame, theirs: DataFrame, cut: Sequence[Bounds]) -> list[
         "letters_ahead": f"{alone} AND r_zone = 'ahead'",
     }
     counts = {kind: f"CAST(coalesce({condition}, false) AS BIGINT)" for kind, condition in conditions.items()}
-    # Of an epoch that isn't committed, or of what was before the claim, nothing is said.
+    # Letters of an epoch that isn't committed, or from before the claim, aren't judged.
     judged = f"is_record OR r_zone IN ('checked', 'unchecked') OR {nowhere}"
     counts["letters_duplicated"] = f"IF(is_letter AND ({judged}), letters - 1, 0L)"
     return counted(joined, counts, dict.fromkeys(counts, "at"))

@@ -1,4 +1,4 @@
-"""What Kafka holds: its records, and how they change the rows of a key."""
+"""The records that Kafka holds, and how they change the rows of a key."""
 
 from __future__ import annotations
 
@@ -28,9 +28,12 @@ PROBLEM = "_problem"
 
 @dataclass(frozen=True)
 class Records:
-    """``frame``: the user's ``columns``, the coordinates ``_topic`` ... ``_timestamp``, ``_tombstone`` (Kafka's value
-    was null), and ``_problem``: what is wrong with the record, null where nothing is. A record that can't be read has
-    nulls for the user's columns."""
+    """Decoded records.
+
+    ``frame`` has the user's ``columns``, the coordinates ``_topic`` ... ``_timestamp``, ``_tombstone`` (Kafka's value
+    was null), and ``_problem`` (what is wrong with the record, or null). A record that can't be read has nulls for the
+    user's columns.
+    """
 
     frame: DataFrame
     columns: StructType
@@ -46,9 +49,11 @@ def kafka_records(
     *,
     headers: bool = False,
 ) -> DataFrame:
-    """The records of these bounds, and those that follow them up to ``upto``. Fails where any of them is gone.
+    """The records of these bounds, and those that follow them up to ``upto``.
 
-    ``kafka``: options by Kafka's names, secrets in clear. ``headers``: with a column of them.
+    The query fails if any of them is gone.
+
+    ``kafka``: options by Kafka's names, with secrets in clear text. ``headers``: whether to read the headers too.
     """
     from pyspark.sql import functions as F
 
@@ -81,7 +86,7 @@ def kafka_records(
 
 
 def table_columns(columns: StructType, sink: KeyedSink) -> StructType:
-    """Those that the table has."""
+    """The columns of the records that the table has."""
     from pyspark.sql.types import StructType
 
     left_out = set(sink.except_column_list or ())
@@ -90,7 +95,7 @@ def table_columns(columns: StructType, sink: KeyedSink) -> StructType:
 
 
 def sequence_type(records: Records, sink: KeyedSink) -> str:
-    """Of what orders the changes of a key, as Spark names it. Raises ConfigurationError."""
+    """The type of what orders the changes of a key, by Spark's name. Raises ConfigurationError."""
     from pyspark.errors import PySparkException
 
     if sink.sequence_by is None:
@@ -116,10 +121,10 @@ def truncates(sink: KeyedSink) -> str:
 
 
 def changes(records: Records, sink: KeyedSink, cut: Sequence[Bounds]) -> DataFrame:
-    """e_k*: the key; the coordinates; e_sequence, e_order; e_change (update, delete, truncate); e_values (comparable),
-    e_json; e_later: after the claim.
+    """The changes of each key, in these columns: e_k*, the key; the coordinates; e_sequence, e_order; e_change (update,
+    delete, truncate); e_values (comparable), e_json; e_later: whether it comes after the claim.
 
-    The order is that of ``sequence_by``, then of the coordinates; without it that of the offsets.
+    They are ordered by ``sequence_by`` and then by the coordinates; without ``sequence_by`` by the offsets.
     """
     from pyspark.sql import functions as F
 

@@ -1,4 +1,4 @@
-"""What the table holds: its rows, comparable, and where in the claim their coordinates lie."""
+"""The rows that the table holds, in comparable form, and where in the claim their coordinates lie."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _COORDINATES = {"_topic": "string", "_partition": "int", "_offset": "bigint", "_
 
 
 def check_columns(rows: DataFrame, wanted: Mapping[str, str | None]) -> None:
-    """``wanted``: columns and their types, None for any. Raises SchemaMismatch unless all of them are there so."""
+    """Raises SchemaMismatch unless ``rows`` has all ``wanted`` columns with these types. None: any type."""
     there = {field.name.lower(): field.dataType.simpleString().lower() for field in rows.schema}
     faults = [
         f"column {name} is {there[name.lower()]} in the table, {kind} in the pipeline"
@@ -48,10 +48,10 @@ def found_rows(
     more: Mapping[str, tuple[str, str]] | None = None,
     leave_out: Sequence[str] = (),
 ) -> DataFrame:
-    """r_*: the coordinates, comparable values, the key, and where in the claim the coordinates lie.
+    """The rows as r_*: the coordinates, comparable values, the key, and where in the claim the coordinates lie.
 
-    ``more``: further columns of the table, with their types, by their new names. ``leave_out``: topics whose rows
-    are somebody else's. Raises SchemaMismatch.
+    ``more``: new name -> (column of the table, its type), for further columns. ``leave_out``: topics whose rows are
+    another pipeline's. Raises SchemaMismatch.
     """
     from pyspark.sql import functions as F
 
@@ -73,7 +73,11 @@ def found_rows(
 
 
 def placed(rows: DataFrame, cut: Sequence[Bounds]) -> DataFrame:
-    """``rows`` with r_topic, r_partition, r_offset get ``claim``, the partition's, r_zone and r_compacted."""
+    """``rows`` with three more columns: ``claim`` (that of their partition), r_zone and r_compacted.
+
+    ``rows`` needs r_topic, r_partition and r_offset. r_zone says where in the claim a row lies: nowhere, ahead, lost,
+    unchecked or checked.
+    """
     from pyspark.sql import functions as F
 
     text = json.dumps(
@@ -88,7 +92,7 @@ def placed(rows: DataFrame, cut: Sequence[Bounds]) -> DataFrame:
     )  # fmt: skip
     limits = rows.sparkSession.range(1).select(F.inline(F.from_json(F.lit(text), _BOUNDS)))
     limits = limits.select(F.struct(*limits.columns).alias("claim"))
-    found = rows.join(F.broadcast(limits), F.expr("r_topic = claim.topic AND r_partition = claim.`partition`"), "left")
+    joined = rows.join(F.broadcast(limits), F.expr("r_topic = claim.topic AND r_partition = claim.`partition`"), "left")
     zone = F.expr(
         "CASE WHEN claim IS NULL OR r_offset IS NULL THEN 'nowhere' "
         "WHEN r_offset >= claim.`end` THEN 'ahead' "
@@ -96,11 +100,11 @@ def placed(rows: DataFrame, cut: Sequence[Bounds]) -> DataFrame:
         "WHEN exists(claim.lost, gap -> r_offset >= gap.start AND r_offset < gap.`end`) THEN 'lost' "
         "WHEN r_offset < claim.begin OR r_offset >= claim.stop THEN 'unchecked' ELSE 'checked' END"
     )
-    return found.withColumns({"r_zone": zone, "r_compacted": F.expr("coalesce(claim.compacted, false)")})
+    return joined.withColumns({"r_zone": zone, "r_compacted": F.expr("coalesce(claim.compacted, false)")})
 
 
 def without_record(committed_later: bool) -> str:
-    """SQL: the kind of a row for which Kafka shows no record, by where its coordinates lie."""
+    """SQL: the kind of a row for which Kafka shows no record. It depends on where its coordinates lie."""
     ahead, gone = ("ahead", "unchecked") if committed_later else ("unexpected", "unexpected")
     return (
         f"CASE WHEN r_zone = 'nowhere' THEN 'unexpected' WHEN r_zone = 'ahead' THEN '{ahead}' "

@@ -18,15 +18,16 @@ if TYPE_CHECKING:
 
 
 class AuditedTable:
-    """The table of a pipeline's sink. Its history is read once; raises NotADeltaTable, ConfigurationError."""
+    """The table of a pipeline's sink. Its history is read once."""
 
     def __init__(self, spark: SparkSession, sink: object) -> None:
+        """Raises NotADeltaTable if there is no table, ConfigurationError if the sink is none."""
         if not isinstance(sink, DeltaPlace):
-            raise ConfigurationError("The auditor reads Delta tables; this sink is none.")
+            raise ConfigurationError("The auditor reads Delta tables. This sink isn't one.")
         self._spark = spark
         self.label = str(sink.path if sink.path is not None else sink.table)
         if sink.path is not None:
-            # As the pipeline: relative to this process, and anything with a scheme as it is
+            # As in the pipeline: relative paths belong to this process, anything with a scheme stays as it is.
             path = sink.path if ":" in sink.path else os.path.abspath(sink.path)  # noqa: PTH100
             self._sql = f"delta.{identifier(path)}"
         else:
@@ -77,7 +78,7 @@ class AuditedTable:
         )
 
     def pin(self, version: int | None) -> int:
-        """The version to audit: the newest unless one is wanted."""
+        """The version to audit: the newest unless one is given. Raises ConfigurationError if the history lacks it."""
         if version is None:
             return self.newest
         if not self._oldest <= version <= self.newest:
@@ -88,11 +89,12 @@ class AuditedTable:
         return version
 
     def metadata(self, pipeline: str, version: int) -> tuple[Metadata | None, Metadata | None]:
-        """Of the commits that led to ``version``, the pipeline's with the lowest and the highest epoch; None without
-        any.
+        """The pipeline's commits with the lowest and with the highest epoch, among those that led to ``version``.
 
-        Metadata may be a stale copy that a session left in somebody's commit. Two things give it away: an epoch below
-        the newest, and a base version from before the last RESTORE.
+        None without any.
+
+        Metadata may be a stale copy that a session left in somebody else's commit. Two things give it away: an epoch
+        below the newest one, and a base version from before the last RESTORE.
         """
         from pyspark.sql import functions as F
 
@@ -116,14 +118,16 @@ class AuditedTable:
         )
 
         def read(name: str) -> Metadata | None:
-            found = row[name] if row is not None else None
-            return metadata(found["userMetadata"], version=found["version"], pipeline=pipeline) if found else None
+            entry = row[name] if row is not None else None
+            return metadata(entry["userMetadata"], version=entry["version"], pipeline=pipeline) if entry else None
 
         return read("first"), read("newest")
 
     def foreign(self, version: int) -> list[str]:
-        """Commits that led to ``version``, no pipeline's, which have taken away or changed rows: in words, oldest
-        first."""
+        """Commits of no pipeline that led to ``version`` and have removed or changed rows.
+
+        In sentences, oldest first.
+        """
         from pyspark.sql import functions as F
 
         segments = lineage(version, self._restores(version))
@@ -156,7 +160,7 @@ class AuditedTable:
         }
 
     def _at(self, timestamp: str, before: int) -> int:
-        """The version that was the newest at this time, as Delta decides it in ``RESTORE ... TO TIMESTAMP``."""
+        """The newest version at this time, by Delta's own rule for ``RESTORE ... TO TIMESTAMP``. Raises SinkError."""
         from pyspark.sql import functions as F
 
         earlier = self._history.where(f"version < {before}").where(
@@ -166,32 +170,33 @@ class AuditedTable:
         if row is None or row["version"] is None:
             raise SinkError(
                 f"{self.label!r} was restored (version {before}) to {timestamp}, and its history doesn't reach back to "
-                "then: what it claims to hold can't be told.",
+                "then. Nothing says what it claims to hold.",
                 hint="Verify a version before the RESTORE, with --version.",
             )
         return int(row["version"])
 
     def others(self, pipeline: str) -> dict[str, str]:
-        """Topics that other pipelines have written to this table, by name, with the pipeline's."""
+        """Topics that other pipelines have written to this table -> the name of that pipeline."""
         return {topic: other for other, topics in self._written if other != pipeline for topic in json.loads(topics)}
 
     def rows(self, version: int) -> DataFrame:
+        """The rows at this version."""
         return self._spark.sql(f"SELECT * FROM {self._sql} VERSION AS OF {version}")
 
     def open_letters(self, epoch: int) -> DataFrame:
-        """Dead letters, without those that had gone through by this epoch, when they were tried once more."""
+        """The dead letters, without those that had gone through by this epoch in a retry."""
         letters = self.rows(self.newest)
         retried = "_retried_epoch" in letters.columns
         return letters.where(f"coalesce(_retried_epoch > {epoch}, true)") if retried else letters
 
     def late(self, pipeline: str) -> DataFrame:
-        """Of dead letters, those of records that came too late for their windows."""
+        """The dead letters of rows that arrived after their window was closed."""
         from pyspark.sql import functions as F
 
         return self.rows(self.newest).where((F.col("pipeline") == pipeline) & (F.col("reason") == "late"))
 
     def extents(self, version: int, topics: Sequence[str]) -> Mapping[At, Extent]:
-        """The coordinates of the rows, one entry per partition. The groups of an aggregate have none."""
+        """The extent of the rows' coordinates, per partition. Empty for an aggregate, whose groups have none."""
         from pyspark.sql import functions as F
 
         everything = self.rows(version)

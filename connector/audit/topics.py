@@ -1,4 +1,4 @@
-"""What Kafka says of the audited topics: offsets, ids, cleanup, and where the consumer group stands."""
+"""What Kafka says of the audited topics: offsets, ids, cleanup policy, and the consumer group's offsets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NO_SUCH_TOPIC = 3
 
 
 class Topics:
-    """Asks one Kafka cluster; changes nothing there, and belongs to no group. Close it after use."""
+    """Asks one Kafka cluster. Changes nothing there and joins no group. Call ``close`` after use."""
 
     def __init__(self, source: Source) -> None:
         options = source.kafka_options
@@ -36,18 +36,22 @@ class Topics:
             )
 
     def close(self) -> None:
+        """Close the connections."""
         self._consumer.close(autocommit=False)
         self._admin.close()
 
     def committed(self, group: str) -> dict[At, int]:
         """The next offsets that this consumer group has committed. Raises SourceError."""
         with answering(self._servers, group=group):
-            found = self._admin.list_group_offsets(group)
-        return {At(*at): stored.offset for at, stored in found.get(group, {}).items() if stored.offset >= 0}
+            stored_by_group = self._admin.list_group_offsets(group)
+        return {At(*at): stored.offset for at, stored in stored_by_group.get(group, {}).items() if stored.offset >= 0}
 
     def named(self, topics: Sequence[str] | TopicPattern, stored: Iterable[str] = ()) -> set[str]:
-        """The topics of the pipeline, and those that it has ``stored`` offsets of. What came from a topic that was made
-        again is stored under a name that Kafka can't have; one that matched a pattern may have gone."""
+        """The topics of the pipeline, and those of which it has ``stored`` offsets.
+
+        Topics that a pattern has matched may be gone since. Rows of a recreated topic's predecessor are stored under a
+        name that Kafka can't have; such names are left out.
+        """
         known = {topic for topic in stored if not topic.startswith("#")}
         if not isinstance(topics, TopicPattern):
             return {*topics, *known}
@@ -55,7 +59,7 @@ class Topics:
             return {topic for topic in self._admin.list_topics() if topic in topics or topic in known}
 
     def held(self, topics: Iterable[str]) -> Held:
-        """Raises TopicMissing, BrokerUnreachable."""
+        """What Kafka holds of these topics. Raises TopicMissing, BrokerUnreachable, SourceError."""
         ids, partitions, wanted = {}, [], sorted(topics)
         with answering(self._servers):
             for topic in self._admin.describe_topics(wanted):
@@ -74,7 +78,7 @@ class Topics:
                 ids[topic["name"]] = str(topic["topic_id"])
                 partitions += [TopicPartition(topic["name"], part["partition_index"]) for part in topic["partitions"]]
             ends = self._offsets(self._consumer.end_offsets, partitions)
-            # Last: retention may move them at any time, and what is gone before the query reads must show as unchecked.
+            # Asked last, as retention may move them at any time: what is gone before the query must count as unchecked.
             beginnings = self._offsets(self._consumer.beginning_offsets, partitions)
             asked = [ConfigResource("topic", name, ["cleanup.policy"]) for name in wanted]
             policies = self._admin.describe_configs(asked, config_filter="all").get("topic", {})
@@ -86,15 +90,15 @@ class Topics:
         return Held(beginnings, ends, ids, frozenset(compacted))
 
     def _offsets(self, ask: Callable[..., Any], partitions: list[TopicPartition]) -> dict[At, int]:
-        """kafka-python stumbles over a partition that it hears of for the first time, and knows it the next time."""
+        """Ask until every partition has an answer: kafka-python fails for a partition when it first hears of it."""
         limit = time.monotonic() + _PATIENCE_MS / 1000
         while True:
             try:
-                found = ask(partitions, timeout_ms=_PATIENCE_MS)
+                offsets = ask(partitions, timeout_ms=_PATIENCE_MS)
             except KeyError:
-                found = {}
-            if found.keys() == set(partitions):
-                return {At(*at): offset for at, offset in found.items()}
+                offsets = {}
+            if offsets.keys() == set(partitions):
+                return {At(*at): offset for at, offset in offsets.items()}
             if time.monotonic() > limit:
                 raise KafkaTimeoutError("no offsets of some partitions")
             time.sleep(0.05)

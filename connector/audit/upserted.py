@@ -1,4 +1,4 @@
-"""The latest update of every key that no later delete or truncate has taken away."""
+"""Compares the latest update of every key that no later delete or truncate has removed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,12 @@ def upserted(
     committed_later: bool,
     leave_out: Sequence[str],
 ) -> list[dict[str, Any]]:
-    """``whole``: Kafka shows every record of the claim; else what only the missing ones could decide is unchecked."""
+    """The counts for a delta_upsert table.
+
+    ``whole``: Kafka shows every record of the claim. If it doesn't, rows that only the missing records could decide
+    count as unchecked. ``committed_later`` and ``leave_out``: as in ``compare``. Raises SchemaMismatch,
+    ConfigurationError.
+    """
     from pyspark.sql import functions as F
 
     columns = table_columns(records.columns, sink)
@@ -36,18 +41,18 @@ def upserted(
         more["r_marked"] = ("_deleted", "boolean")
     if ordered:
         more["r_sequence"] = ("_sequence", sequence_type(records, sink))
-    found = found_rows(rows, columns, cut, key=sink.key, more=more, leave_out=leave_out)
+    stored = found_rows(rows, columns, cut, key=sink.key, more=more, leave_out=leave_out)
     if not soft:
-        found = found.withColumn("r_marked", F.lit(False))
+        stored = stored.withColumn("r_marked", F.lit(False))
     expected = _expected(records, columns, sink, cut)
     width = len(sink.key)
     same = F.expr(" AND ".join(f"e_k{index} = r_k{index}" for index in range(width)))
     keys = {f"g{index}": F.expr(f"coalesce(e_k{index}, r_k{index})") for index in range(width)}
-    joined = expected.join(found, same, "full").withColumns(
+    joined = expected.join(stored, same, "full").withColumns(
         {
             "kind": F.expr(_kind(columns, sink, whole=whole, committed_later=committed_later)),
             "wanted": F.expr("e_state <> 'absent'"),
-            # By offset, what came before can't decide about what came after; by a sequence it can.
+            # In the order of offsets, missing earlier records can't change the result. In that of a sequence they can.
             "sure": F.expr(f"{'true' if whole or not ordered else 'false'} AND NOT coalesce(e_deleted_later, false)"),
             **keys,
         }
@@ -75,7 +80,7 @@ def _kind(columns: StructType, sink: DeltaUpsertSink, *, whole: bool, committed_
     other = "altered" if whole or sink.ignore_null_updates is False else "unchecked"
     return (
         f"CASE WHEN r_zone IS NULL THEN NULL WHEN {no_key} THEN 'unexpected' "
-        # Deletes alone: there is no update whose coordinates the row could have.
+        # Only deletes: there is no update whose coordinates the row could have.
         f"WHEN e_state = 'blank' AND r_marked THEN IF({blank}, 'right', 'altered') "
         f"WHEN r_zone IN ('nowhere', 'ahead') OR e_state IS NULL THEN {without_record(committed_later)} "
         f"WHEN {elsewhere} THEN 'unexpected' "
@@ -88,11 +93,11 @@ def _kind(columns: StructType, sink: DeltaUpsertSink, *, whole: bool, committed_
 
 
 def _expected(records: Records, columns: StructType, sink: DeltaUpsertSink, cut: Sequence[Bounds]) -> DataFrame:
-    """Per key: coordinates, order and values of its latest update, and e_state
+    """Per key: coordinates, order and values of its latest update, and e_state:
 
-    * alive: the row is there;
-    * absent: it isn't;
-    * marked, blank: it is there as deleted, with the values of the latest update or without any.
+    * alive: the row is there.
+    * absent: the row isn't there.
+    * marked, blank: the row is there as deleted, with the values of the latest update or without any.
     """
     from pyspark.sql import functions as F
 
@@ -108,7 +113,7 @@ def _expected(records: Records, columns: StructType, sink: DeltaUpsertSink, cut:
     merged: list[str] = []
     if sink.ignore_null_updates is not False:
         events, merged = _since_the_last_delete(events, columns, sink, keys)
-    # Of several rows of one record, which have the same order, the one whose JSON sorts last.
+    # Several rows of one record have the same order. Of them, the one whose JSON sorts last counts.
     order = "struct(e_order, e_json)" if records.several else "e_order"
     updated = f"CASE WHEN e_change = 'update' AND NOT e_later THEN {order} END"
     per_key = events.groupBy(*keys).agg(

@@ -1,4 +1,4 @@
-"""Values of rows and records in a form in which Spark can tell whether they are the same."""
+"""Puts values of rows and records into a form that Spark can compare."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def comparable_values(schema: StructType, field: Callable[[str], Column], timestamp: Column) -> Column:
-    """What is compared of a row or record: all value columns and the timestamp, in names of our own."""
+    """A struct of all value columns and the timestamp, under names of our own. ``field`` gives a column by its name."""
     from pyspark.sql import functions as F
 
     return F.struct(
@@ -21,7 +21,10 @@ def comparable_values(schema: StructType, field: Callable[[str], Column], timest
 
 
 def _comparable(value: Column, kind: DataType) -> Column:
-    """Spark compares structs and arrays deeply, NaN as equal to NaN, but no maps: those as their sorted entries."""
+    """Spark compares structs and arrays deeply, and NaN as equal to NaN, but no maps.
+
+    Those become sorted arrays of entries.
+    """
     from pyspark.sql import functions as F
     from pyspark.sql.types import ArrayType, MapType, StructType
 

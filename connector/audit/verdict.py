@@ -36,12 +36,12 @@ NO_FAULTS = {
 _SIZES = ("expected", "found", "records", "letters")
 COUNTS = (*_SIZES, *FAULTS, *NO_FAULTS)
 _OF_RECORDS = ("records", *(kind for kind in COUNTS if kind.startswith("letters")))
-"""Known per partition also where rows are groups."""
+"""Counts that are known per partition even if rows are groups."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where one finding is: the coordinates of the row (of the record where it is lost), and the key or group."""
+    """Where a finding is: the coordinates of the row (of the record, if it is lost), and the key or group."""
 
     topic: str | None
     partition: int | None
@@ -49,6 +49,7 @@ class Place:
     key: Mapping[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
+        """For ``--json``: at, key."""
         return {"at": [self.topic, self.partition, self.offset], "key": self.key}
 
     def __str__(self) -> str:
@@ -59,10 +60,10 @@ class Place:
 
 @dataclass(frozen=True)
 class PartitionAudit:
-    """One topic-partition; topic and partition are None for groups, and for rows that came from nowhere in the claim.
+    """The counts of one topic-partition. Topic and partition are None for groups, and for rows outside the claim.
 
-    ``counts`` has every name of ``COUNTS``, ``first`` the lowest coordinates of what isn't zero among faults,
-    ahead and unchecked.
+    ``counts`` has every name of ``COUNTS``. ``first`` has the lowest coordinates of every fault, ahead and unchecked
+    that isn't zero.
     """
 
     topic: str | None
@@ -71,22 +72,27 @@ class PartitionAudit:
     first: Mapping[str, Place] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
+        """For ``--json``: topic, partition, the counts, first."""
         first = {kind: place.to_dict() for kind, place in self.first.items()}
         return {"topic": self.topic, "partition": self.partition, **self.counts, "first": first}
 
 
 class Verdict(Enum):
+    """Whether the table holds exactly what it claims."""
+
     EXACT = "exact"
     NOT_EXACT = "not exact"
     UNKNOWN = "unknown"
-    """Nothing is off, but what was found can't show that nothing is missing."""
+    """There is no fault, but what could be checked doesn't show that nothing is missing."""
 
     @property
     def exit_code(self) -> int:
+        """The exit code of `lakelock verify`: 0, 1 or 4."""
         return {Verdict.EXACT: 0, Verdict.NOT_EXACT: 1, Verdict.UNKNOWN: 4}[self]
 
     @property
     def color(self) -> str:
+        """The color in which the verdict is shown."""
         return {Verdict.EXACT: "green", Verdict.NOT_EXACT: "red", Verdict.UNKNOWN: "yellow"}[self]
 
 
@@ -94,11 +100,11 @@ class Verdict(Enum):
 class Audit:
     """What a table holds, next to what it claims to hold.
 
-    Every expected row is found, lost, stale or altered (or resurrected, where deleted rows stay, marked as such); every
-    row of the table is found, duplicated, stale, resurrected, altered, unexpected, ahead or unchecked.
+    Every expected row is found, lost, stale or altered, or resurrected if deleted rows stay, marked as such. Every row
+    of the table is found, duplicated, stale, resurrected, altered, unexpected, ahead or unchecked.
 
-    Where bad records are set aside, every one of the ``records`` that Kafka shows is the table's, one of the
-    ``letters``, or letters_lost, letters_altered, letters_unexpected; else nobody counts them.
+    If bad records are set aside, every one of the ``records`` that Kafka shows is in the table or one of the
+    ``letters``, or else it counts as letters_lost, letters_altered or letters_unexpected. Otherwise these counts are 0.
     """
 
     pipeline: str
@@ -110,14 +116,16 @@ class Audit:
     """Ranges of the claim that Kafka no longer holds."""
     notes: Sequence[str] = ()
     grouped: bool = False
-    """Rows are groups of records, of all partitions."""
+    """Whether rows are groups of records of all partitions."""
 
     @property
     def totals(self) -> dict[str, int]:
+        """Every count of ``COUNTS``, summed over the partitions."""
         return {name: sum(part.counts[name] for part in self.partitions) for name in COUNTS}
 
     @property
     def verdict(self) -> Verdict:
+        """NOT_EXACT with any fault; else UNKNOWN if too little could be checked; else EXACT."""
         totals = self.totals
         if any(totals[fault] for fault in FAULTS):
             return Verdict.NOT_EXACT
@@ -125,12 +133,12 @@ class Audit:
 
     @property
     def ok(self) -> bool:
-        """Nothing is off, and enough could be checked to say so."""
+        """Whether there is no fault, and enough could be checked to say so."""
         return self.verdict is Verdict.EXACT
 
     @property
     def unknown(self) -> Sequence[str]:
-        """Why the table can't be called exact, although nothing is off."""
+        """Sentences: why the table can't be called exact, although there is no fault."""
         claimed = sum(end - self.claim.since[at] for at, end in self.claim.offsets.items())
         gone = sum(part.end - part.start for part in self.unchecked)
         left = sum(part.end - part.start for part in self.claim.lost)
@@ -140,12 +148,12 @@ class Audit:
 
     @property
     def first(self) -> dict[str, Place]:
-        """One place for each kind of finding."""
-        found: dict[str, Place] = {}
+        """The first place of each kind of finding."""
+        places: dict[str, Place] = {}
         for part in self.partitions:
             for kind, place in part.first.items():
-                found.setdefault(kind, place)
-        return {kind: found[kind] for kind in COUNTS if kind in found}
+                places.setdefault(kind, place)
+        return {kind: places[kind] for kind in COUNTS if kind in places}
 
     def to_dict(self) -> dict[str, Any]:
         """For ``--json``. Offsets are next offsets, ranges ``[topic, partition, start, end)``.
@@ -204,7 +212,7 @@ def _words(kind: str) -> str:
 
 
 def partitions(found: Iterable[Mapping[str, Any]], claim: Claim) -> list[PartitionAudit]:
-    """From the query's counts: one entry per partition of the claim, and one for what is from nowhere if there is any.
+    """The query's counts: one entry per partition of the claim, and one for rows outside the claim if there are any.
 
     ``found``: {kind, topic, partition, count, first: {topic, partition, offset, key as JSON}}.
     """
@@ -224,7 +232,7 @@ def partitions(found: Iterable[Mapping[str, Any]], claim: Claim) -> list[Partiti
 
 
 def show(audit: Audit, console: Console) -> None:
-    """Partitions, totals, the first of each kind of fault, notes, and the verdict as the last line."""
+    """Print the partitions, the totals, the first of each kind of fault, the notes, and last the verdict."""
     totals = audit.totals
     columns = [name for name in COUNTS if totals[name] or name in ("expected", "found", "lost", "duplicated")]
     table = Table(box=None, pad_edge=False)

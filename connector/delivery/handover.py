@@ -1,13 +1,8 @@
-"""From one delivery to another: who knows where the pipeline stands, and how that is handed over, once.
+"""Hands the offsets over, once, when a pipeline changes its delivery.
 
-``transactional`` has its offsets in the table; the other deliveries have theirs in the consumer group, and in the table
-only where they began. Each change is an epoch without rows, so the table tells which delivery it belongs to:
-
-* to a consumer group, the group first gets the table's offsets, then the table's epoch says so. A crash in between
-  leaves the table transactional: the next run does both again, with the same offsets.
-* back to ``transactional``, the epoch takes the group's offsets. A crash before it leaves all as it was.
-
-The group must have no members meanwhile: one that goes on would commit, or write, behind the new delivery's back.
+``transactional`` keeps its offsets in the table. The other deliveries keep theirs in the consumer group, and in the
+table only the offsets where they began. Each change is an epoch without rows, so the table says which delivery it
+belongs to.
 """
 
 from __future__ import annotations
@@ -25,13 +20,31 @@ from sinks.offsets import Offsets
 
 TRANSACTIONAL = "transactional"
 EMPTY_WITHIN_SECONDS = 60.0
-"""A member that was killed stays in its group for Kafka's ``session.timeout.ms``, 45 seconds by default."""
+"""How long to wait for members to leave. A killed one stays for ``session.timeout.ms``, 45 seconds by default."""
 
 
 def hand_over(work: Work, delivery: str) -> Position:
-    """The position that ``delivery`` goes on from. Writes an epoch only where the table belongs to another delivery.
+    """The position that ``delivery`` goes on from. Commits an epoch only if the table belongs to another delivery.
 
-    Raises GroupActive, and what ``resume`` raises.
+    The group must have no members meanwhile: a member that goes on would commit or write under the new delivery. Waits
+    up to 60 seconds for them to leave.
+
+    From ``transactional`` to a consumer group: first store the table's next offsets in the group, then commit the
+    epoch.
+
+    ====================  ==============================================================================================
+    crash                 what is left
+    ====================  ==============================================================================================
+    before the group      The table is transactional. Nothing has changed.
+    before the epoch      The group has the table's offsets, and the table is transactional. The next run does both
+                          steps again, with the same offsets.
+    after the epoch       The table belongs to the new delivery, and the group has its offsets.
+    ====================  ==============================================================================================
+
+    From a consumer group to ``transactional``: one step, an epoch that takes the group's offsets into the table. A
+    crash before it leaves everything as it was; a crash after it leaves the table transactional.
+
+    Raises GroupActive, Fenced, and what ``protocol.recover.resume`` raises.
     """
     deadline = time.monotonic() + EMPTY_WITHIN_SECONDS
     while True:
@@ -51,7 +64,7 @@ def hand_over(work: Work, delivery: str) -> Position:
             time.sleep(0.5)
             continue
         except (Fenced, PositionMismatch):
-            # Another member of the group starts at the same time, and was first.
+            # Another run of the group started at the same time and has committed the epoch first.
             winner = work.destination.position()
             if winner is None or not _stands(winner, delivery):
                 raise
@@ -61,7 +74,7 @@ def hand_over(work: Work, delivery: str) -> Position:
 
 
 def _stands(position: Position, delivery: str) -> bool:
-    """Whether the table belongs to this delivery already, and won't forget that soon."""
+    """Whether the table belongs to this delivery already, and its position is safe from Delta's retention for now."""
     due = position.refresh_after is not None and datetime.now(timezone.utc) >= position.refresh_after
     return position.delivery == delivery and not due
 
@@ -101,8 +114,8 @@ def _handed_over(work: Work, delivery: str, position: Position | None, held: Top
 
 def _active(work: Work, delivery: str) -> GroupActive:
     return GroupActive(
-        f"Consumer group {work.group.name!r} still has members after {EMPTY_WITHIN_SECONDS:.0f} seconds: pipeline "
-        f"{work.pipeline!r} can't start as {delivery} while another delivery may commit or write behind its back.",
+        f"Consumer group {work.group.name!r} still has members after {EMPTY_WITHIN_SECONDS:.0f} seconds. Pipeline "
+        f"{work.pipeline!r} can't start as {delivery} while a run of another delivery may still commit or write.",
         hint="Stop the other runs of this pipeline. One that was killed leaves its group after session.timeout.ms. If "
         "something else uses this group, give the pipeline one of its own: `source: {kafka: {group.id: ...}}`.",
     )

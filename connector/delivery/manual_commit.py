@@ -1,7 +1,7 @@
-"""At least once: the batch is written, and its offsets are committed then.
+"""At least once: a batch is written, and then its offsets are committed to Kafka.
 
-A crash between the two repeats the batch: the next run starts before it. Nothing is ever lost: what isn't written
-isn't committed.
+A crash in between repeats the batch. Nothing is ever lost, because offsets are committed only after their records are
+written.
 """
 
 from __future__ import annotations
@@ -10,6 +10,18 @@ from connector.delivery.ports import Delivered, GroupWork
 
 
 def deliver(work: GroupWork) -> Delivered:
+    """Write batch after batch, and commit the offsets of each after its write, until the run is to end.
+
+    ====================  ==============================================================================================
+    crash                 what is left
+    ====================  ==============================================================================================
+    before the write      The old offsets and no rows. The next run reads the batch again.
+    before the commit     The rows and the old offsets. The next run writes the batch a second time.
+    after the commit      The rows and the new offsets.
+    ====================  ==============================================================================================
+
+    Raises what Kafka or the write raises.
+    """
     done = Delivered()
     for batch in work.member.batches():
         done = done.plus(work.write(batch))

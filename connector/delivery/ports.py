@@ -15,33 +15,41 @@ from sinks.offsets import Offsets, TopicPartition
 
 
 class Topics(Protocol):
-    """What the delivery asks of the source."""
+    """What a delivery asks the source about Kafka's topics."""
 
-    def look(self) -> TopicsHeld: ...
+    def look(self) -> TopicsHeld:
+        """What Kafka holds now of the pipeline's topics. Raises TopicMissing, BrokerUnreachable."""
+        ...
 
-    def starting(self, held: TopicsHeld) -> Callable[[], Offsets]: ...
+    def starting(self, held: TopicsHeld) -> Callable[[], Offsets]:
+        """A function that gives the configured starting offsets, for a pipeline without a position."""
+        ...
 
-    def remaining(self, held: TopicsHeld) -> Remaining: ...
+    def remaining(self, held: TopicsHeld) -> Remaining:
+        """A function that tells what is left of partitions that have lost records."""
+        ...
 
     def record_bytes(self, offsets: Offsets, ends: Offsets) -> Mapping[TopicPartition, float]:
-        """The mean size of the next few records of each partition."""
+        """The mean size, in bytes, of the next few records of each partition between ``offsets`` and ``ends``."""
         ...
 
 
 class Group(Protocol):
-    """The consumer group, seen from outside: none of these joins it."""
+    """The consumer group, seen from outside. None of these methods joins it."""
 
     name: str
 
     def committed(self) -> Offsets:
-        """The offsets that the group has committed, of the pipeline's topics."""
+        """The next offsets that the group has committed, of the pipeline's topics."""
         ...
 
     def store(self, offsets: Offsets) -> None:
-        """Commit these for the group. Raises GroupActive while it has members."""
+        """Commit these next offsets for the group. Raises GroupActive while it has members."""
         ...
 
-    def has_members(self) -> bool: ...
+    def has_members(self) -> bool:
+        """Whether any consumer is a member of the group now."""
+        ...
 
 
 class Destination(Protocol):
@@ -62,7 +70,8 @@ class Destination(Protocol):
     def run_epoch(self, epoch: Epoch, behind: int) -> Committed:
         """Read the epoch's offset ranges and commit them with the next offsets, all or nothing.
 
-        ``behind``: the offsets that Kafka holds after this epoch, for the progress that the run reports.
+        ``behind``: the offsets that Kafka holds after this epoch, for the progress that the run reports. Raises Fenced
+        if another run has committed this epoch's number.
         """
         ...
 
@@ -71,7 +80,7 @@ class Destination(Protocol):
         return
 
     def fold(self, position: Position) -> None:
-        """Fold changes that were appended into the table, if a fold is due. Called after an epoch and a round."""
+        """Fold the change log into the table, if a fold is due. Called after an epoch, and after a round."""
         return
 
     def settle(self) -> None:
@@ -79,17 +88,20 @@ class Destination(Protocol):
         return
 
     def starts(self, position: Position, held: TopicsHeld, names: Mapping[str, str]) -> Offsets:
-        """Where recreated topics begin, if not at their beginning. ``names``: the old topics' new names."""
+        """Where recreated topics begin, if not at their beginning.
+
+        ``names``: old topic -> the name that it retires to.
+        """
         return Offsets()
 
     def retire(self, epoch: Epoch, names: Mapping[str, str]) -> Committed:
-        """Commit an epoch that gives recreated topics their new names in whatever is stored of them."""
+        """Commit an epoch that gives recreated topics their new names in all that is stored of them."""
         raise ValueError(f"{type(self).__name__} can't give recreated topics other names.")
 
 
 @dataclass(frozen=True)
 class Work:
-    """One run of epochs whose position is in the destination itself (``transactional``)."""
+    """One run of epochs whose position is in the destination itself (``transactional``). ``owner`` is the run's id."""
 
     pipeline: str
     owner: str
@@ -102,7 +114,7 @@ class Work:
     max_bytes: int | None = None
     target_duration: timedelta | None = None
     target_latency: timedelta | None = None
-    """How long a record may wait for its commit: with an interval only."""
+    """How long a record may wait for its commit. Only for runs with an interval."""
     patience: Patience = NONE
 
 
@@ -110,21 +122,27 @@ class Member(Protocol):
     """This run as a member of the consumer group. A batch is an epoch whose ranges were polled."""
 
     def batches(self) -> Iterator[Epoch]:
-        """Polled batches, until the run is to end. Between two of them nothing of the first is held any more."""
+        """Polled batches, until the run is to end. Asking for the next one drops the records of the last."""
         ...
 
     def auto_committed(self) -> Epoch:
-        """Wait until the client has committed the batch on its own clock; the part of it that it has: mostly all."""
+        """Wait until the client has committed the batch by itself.
+
+        Returns the part that it has committed, mostly all.
+        """
         ...
 
     def commit(self, batch: Epoch) -> None:
-        """Commit the batch's offsets, and wait for the answer. What another member has taken over is left to it."""
+        """Commit the batch's offsets and wait for the answer.
+
+        Partitions that another member took over are left to it.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class GroupWork:
-    """One run as a member of a consumer group. ``write`` returns the rows written."""
+    """One run as a member of a consumer group. ``write`` writes a batch and returns the number of rows."""
 
     member: Member
     write: Callable[[Epoch], int]
@@ -132,12 +150,15 @@ class GroupWork:
 
 @dataclass(frozen=True)
 class Delivered:
+    """What a run has delivered."""
+
     epochs: int = 0
     rows: int = 0
     position: Position | None = None
-    """Of the table, where the delivery keeps one there."""
+    """The table's position. None if the delivery keeps its offsets elsewhere."""
     behind: int | None = None
-    """Offsets that Kafka held when the run last looked, and that aren't committed; None: the delivery doesn't say."""
+    """Offsets that Kafka held when the run last looked and that aren't committed. None: the delivery doesn't say."""
 
     def plus(self, rows: int) -> Delivered:
+        """The counts after one more epoch with this number of rows."""
         return Delivered(self.epochs + 1, self.rows + rows)

@@ -1,7 +1,7 @@
 """Exactly once: the next offsets are committed with the rows, in the table, and read back from there.
 
-A crash before the commit leaves the old offsets without the rows, a crash after it the new offsets with the rows:
-either way the next run starts at the first record that the table doesn't have.
+A crash before the commit leaves the old offsets without the rows. A crash after it leaves the new offsets with the
+rows. Either way the next run starts at the first record that the table doesn't have.
 """
 
 from __future__ import annotations
@@ -28,7 +28,28 @@ log = logging.getLogger("lakelock.delivery")
 
 
 def deliver(work: Work, *, interval: timedelta | None, stop: threading.Event) -> Delivered:
-    """Epoch after epoch, up to what Kafka held at the start; with ``interval`` again and again, until ``stop``."""
+    """Commit epoch after epoch, up to what Kafka held at the start.
+
+    With ``interval``, repeat that until ``stop`` is set.
+
+    The order of steps makes the result exact:
+
+    ====================  ==============================================================================================
+    crash after           what is left, and what the next run does
+    ====================  ==============================================================================================
+    position, plan        Nothing has changed. The next run asks the table again, and plans again.
+    dead letters          Letters that don't count yet, as the position hasn't passed their records. The next run meets
+                          the same records and adds no letter twice.
+    a part of the write   Files that no version of the table names. The position is the old one, so the epoch is planned
+                          again.
+    the commit            Rows and next offsets, in one commit. The next run goes on from them.
+    publish               The same. Only lag tools read the consumer group's offsets.
+    ====================  ==============================================================================================
+
+    A run that was replaced can't commit: another run has committed the number of its epoch (``Fenced``). Transient
+    errors are retried as ``work.patience`` says. Raises LakelockError; whatever it raises, the table holds whole epochs
+    only.
+    """
     run = _Run(work, stop)
     while True:
         started = time.monotonic()
@@ -39,7 +60,7 @@ def deliver(work: Work, *, interval: timedelta | None, stop: threading.Event) ->
 
 
 class _Run:
-    """What a run knows from one round to the next: nothing that the next epoch depends on."""
+    """What a run remembers from one round to the next. No epoch's offsets depend on it."""
 
     def __init__(self, work: Work, stop: threading.Event) -> None:
         self._work = work
@@ -47,24 +68,28 @@ class _Run:
         self._size = EpochSize.first(work.max_records, work.target_duration)
         self._pace = Pace(work.target_latency) if work.target_latency is not None else None
         self._looked_back: int | None = None
-        """Version of the table at which what belongs to a RESTORE was done."""
+        """The version of the table at which this run did what a RESTORE asks for."""
         self.epochs = self.rows = 0
         self.last: Position | None = None
-        """As far as this run has seen or brought the table."""
+        """The newest position that this run has read or committed."""
         self.behind: int | None = None
-        """Offsets in Kafka that aren't committed; None: nothing ever was, or the run hasn't looked yet."""
+        """Offsets in Kafka that aren't committed. None: the pipeline has no position, or the run hasn't looked yet."""
 
     def announce(self, step: Step, error: BaseException | None = None) -> None:
-        """A step between two epochs."""
+        """Announce a step that lies between two epochs."""
         stands = self.last or Position(0, Offsets())
         epoch = replace(Epoch.that_left(stands, pipeline=self._work.pipeline), owner=self._work.owner)
         self._work.observe(Event(step, epoch, behind=self.behind or 0, error=error))
 
     def failed(self, error: BaseException) -> None:
+        """Announce that a round failed and will be tried again."""
         self.announce(Step.RETRYING, error)
 
     def round(self) -> None:
-        """Move all that Kafka holds now. After any error the next round asks the destination again where it stands."""
+        """Commit everything that Kafka holds now.
+
+        After any error the next round asks the destination again where it stands.
+        """
         started = time.monotonic()
         position, held = self._find_position()
         if not self._can_wait(position, held, started):
@@ -81,7 +106,7 @@ class _Run:
         The position comes from the destination, never from memory: somebody may have restored a table since.
         """
         last = self.last
-        # Kafka comes first: what waits is to be seen also where Spark doesn't answer any more.
+        # Ask Kafka first, so that the lag is reported even if Spark no longer answers.
         held = self._look() if last is not None else None
         position = self._position()
         if last is None and position is not None and position.delivery != TRANSACTIONAL:
@@ -89,7 +114,7 @@ class _Run:
         self._refuse_replaced(position)
         self.last = position
         if held is None or last is None or position is None or position.offsets != last.offsets:
-            held = self._look()  # again: the position may be behind what was seen before
+            held = self._look()  # the position has changed, so the first look may be too old for it
         return position, held
 
     def _can_wait(self, position: Position | None, held: TopicsHeld, started: float) -> bool:
@@ -149,7 +174,7 @@ class _Run:
     def _run_epoch(self, epoch: Epoch, held: TopicsHeld) -> Position:
         """Run one epoch, and return the position after it."""
         work = self._work
-        # Of all that Kafka holds by now, not of what this round is to reach.
+        # The lag counts all that Kafka holds now, not only what this round is to reach.
         left = behind(epoch.offsets, held)
         if not self.epochs:
             work.observe(Event(Step.RESUMED, epoch, behind=left))
@@ -166,7 +191,12 @@ class _Run:
         return committed.position
 
     def _position(self) -> Position | None:
-        """From the table. A RESTORE may come under a run: whatever belongs to it is done wherever it is found."""
+        """The destination's position.
+
+        If it shows a RESTORE that this run hasn't seen yet, first do what the RESTORE asks for.
+
+        Somebody may RESTORE the table during a run, so this is done wherever the position is read.
+        """
         position = self._work.destination.position()
         if position is not None and position.restored_to is not None and position.version != self._looked_back:
             self._work.destination.restored(position)
@@ -181,7 +211,10 @@ class _Run:
         return held
 
     def _refuse_replaced(self, position: Position | None) -> None:
-        """What this very run has committed since, in a round that failed, is no other's."""
+        """Raises Fenced if another run has committed an epoch since this run's last one.
+
+        An epoch of this run's own, from a round that failed after its commit, is fine.
+        """
         last, work = self.last, self._work
         if last is None or position is None or position.epoch <= last.epoch or position.owner == work.owner:
             return
@@ -195,7 +228,7 @@ class _Run:
 
 
 def _retired(work: Work, position: Position | None, held: TopicsHeld) -> Position | None:
-    """The position after topics that were made again got other names; None where there is nothing to do."""
+    """The position after recreated topics have retired to new names. None: there is nothing to do."""
     names = recreated(position, held) if position is not None else {}
     if position is None or not work.destination.takes_recreated or not (names or of_unknown_id(position, held)):
         return None
@@ -204,7 +237,9 @@ def _retired(work: Work, position: Position | None, held: TopicsHeld) -> Positio
         return None
     epoch = retirement(work.pipeline, work.owner, position, held, names, starts)
     committed = work.destination.retire(epoch, names)
-    note = "; ".join(f"{topic} was made again, what came from it before is {name}" for topic, name in names.items())
+    note = "; ".join(
+        f"{topic} was recreated, the rows of the old topic are now {name}" for topic, name in names.items()
+    )
     work.observe(Event(Step.RESUMED, epoch, committed, note=note))
     return committed.position
 
@@ -217,9 +252,13 @@ def _bound(work: Work, size: EpochSize, offsets: Offsets, ends: Offsets) -> int:
 
 
 def publish(work: Work, epoch: Epoch, held: TopicsHeld, left: int) -> None:
-    """Tell lag tools how far the table is. Never read back: where it fails, nothing but their figures is wrong."""
+    """Store the epoch's next offsets in the consumer group, so that lag tools show how far the table is.
+
+    Lakelock never reads them back. If this fails, only the figures of those tools are wrong, so it is logged and not
+    raised.
+    """
     try:
-        # Kafka takes none of a topic that is gone.
+        # Kafka takes no offsets of a topic that is gone.
         work.group.store(Offsets({at: offset for at, offset in epoch.offsets.items() if at in held.ends}))
     except LakelockError as error:
         log.warning("offsets were not published to consumer group %s: %s", work.group.name, error.message)

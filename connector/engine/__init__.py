@@ -1,1 +1,4 @@
-"""One epoch of a pipeline, from the ranges of offsets to the commit. Start with the coordinator and the epoch."""
+"""Carries out one epoch of a pipeline, from the offset ranges to the commit.
+
+Start with `epoch.py` and `coordinator.py`.
+"""

@@ -1,4 +1,4 @@
-"""A pipeline put together to be run: session, source, consumer group, sinks, and what an epoch does with them."""
+"""Assembles what one run of a pipeline needs: session, source, consumer group, sinks, and how an epoch uses them."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _SHORT = 100_000
-"""Records that a JVM started in haste appends two seconds sooner than another; at three times as many it no longer
-does. See docs/spark.md."""
+"""Up to this many records, a JVM with quick-start options appends about two seconds sooner. At three times as many
+records it no longer does. See docs/spark.md."""
 
 
 @dataclass(frozen=True)
 class Assembly:
-    """One run of a pipeline: ``run`` is its id."""
+    """Everything that one run of a pipeline works with. ``run`` is the run's id: the owner of its epochs."""
 
     config: PipelineConfig
     run: str
@@ -51,19 +51,24 @@ class Assembly:
     group: ConsumerGroup
     outputs: Sequence[Output]
     log: Log | None
-    """With two-phase commit."""
+    """The coordinator log. None without two-phase commit."""
     read: Callable[[Sequence[OffsetRange]], DataFrame] | None = None
-    """The records of offset ranges, from elsewhere; None: from the source."""
+    """Reads the records of offset ranges. None: the source reads them from Kafka."""
 
     @property
     def table(self) -> Table:
-        """The one table of a pipeline without two-phase commit."""
+        """The Delta table of a pipeline with one sink. Only for pipelines without two-phase commit."""
         (table,) = self.outputs
         assert isinstance(table, Table)
         return table
 
     def make_ready(self) -> None:
-        """Log and tables are there, take the rows, and are where two writers can't overwrite one another."""
+        """Create what is missing, and check that the sinks can take the rows and that two writers can't overwrite each
+        other.
+
+        Creates the coordinator log and the tables. Raises ConfigurationError, NotADeltaTable, SchemaMismatch, and what
+        the check of a dead letter topic raises.
+        """
         if self.log is not None:
             self.log.create()
             require_conditional_writes(self.spark, self.log.location)
@@ -75,7 +80,11 @@ class Assembly:
             topic.check()
 
     def look_back(self) -> None:
-        """Do what earlier runs left to this one. Raises ConfigurationError where that is somebody's decision."""
+        """Finish what earlier runs left to this one: dead letters that a RESTORE has reopened, a change log that begins
+        or ends.
+
+        Raises ConfigurationError if a person has to decide first, as with epochs that aren't folded.
+        """
         if self.config.two_phase:
             self._refuse_unfolded()
         else:
@@ -87,15 +96,19 @@ class Assembly:
             unfolded = log.unfolded() if log is not None else 0
             if unfolded:
                 raise ConfigurationError(
-                    f"The table {output.label!r} was merged on read, and {unfolded} epochs aren't folded into it yet: "
-                    "several sinks would go on without them.",
-                    hint="Run `lakelock fold` with the file as it was.",
+                    f"The table {output.label!r} was merged on read, and {unfolded} epochs aren't folded into it yet. "
+                    "A run with several sinks would leave them out.",
+                    hint="Run `lakelock fold` with the pipeline file as it was before.",
                 )
 
     def work(self, observe: Observer, *, topics: Topics) -> Work:
+        """What a delivery gets for this run: the destination, the bounds of an epoch, the retries.
+
+        ``observe`` hears every step. ``topics`` answers the delivery's questions about Kafka; usually it is the source.
+        """
         group: Group = self.group
         if self.log is not None and any(isinstance(sink, KafkaTopicSink) for sink in self.config.sinks):
-            group = Unpublished()  # the topic's transactions commit the group's offsets
+            group = Unpublished()  # the Kafka sink commits the group's offsets in its own transactions
         return Work(
             pipeline=self.config.name,
             owner=self.run,
@@ -112,16 +125,21 @@ class Assembly:
         )
 
     def one_table(self, observe: Observer) -> OneTable:
+        """The destination of a pipeline with one Delta table."""
         reading = self.reading({self.table.label: self.table})
         folding = self.folding(observe)
         return OneTable(self.config, self.run, self.spark, self.source, self.table, reading, folding, observe)
 
     def reading(self, outputs: Mapping[str, Output]) -> Reading:
+        """How this run turns Kafka's records into the rows of ``outputs``, which are keyed by the name of their sink.
+
+        Raises ConfigurationError for ``value: {format: rows}`` outside a streaming query.
+        """
         clock = self.config.clock
         if self.config.of_rows and self.read is None:
             raise ConfigurationError(
-                "value: {format: rows} is for the batches of a streaming query: a run has nothing but Kafka's bytes.",
-                hint="It is for connector.foreach_batch (docs/streaming.md). Or say in which format they are.",
+                "value: {format: rows} is for the batches of a streaming query. A run reads bytes from Kafka.",
+                hint="Use connector.foreach_batch (docs/streaming.md), or name the format of the bytes.",
             )
         return Reading(
             read=self.read or partial(self.source.read, self.spark, headers=self.config.reads_headers),
@@ -135,6 +153,7 @@ class Assembly:
         )
 
     def folding(self, observe: Observer) -> Folding | None:
+        """The folds of this run; None if the table isn't merged on read."""
         sink = self.config.merged_on_read
         log = self.table.derivation.log if sink is not None else None
         if sink is None or log is None:
@@ -142,6 +161,7 @@ class Assembly:
         return Folding(log, sink.fold or Fold(), self.config.name, self.run, observe)
 
     def coordinator(self, observe: Observer) -> Coordinator:
+        """The destination of a pipeline with several sinks. Needs the coordinator log."""
         sinks = [output.two_phase(self.config.name) for output in self.outputs]
         by_name = {sink.name: (output, sink) for output, sink in zip(self.outputs, sinks, strict=True)}
 
@@ -174,9 +194,15 @@ class Assembly:
 def assembled(
     config: PipelineConfig, *, debug: bool = False, short: bool | None = None, spark: SparkSession | None = None
 ) -> Iterator[Assembly]:
-    """``short``: whether there is little to do; None: that is found out where it makes a difference. ``spark``: a
-    session whose settings are nobody else's; None: one is found or made."""
-    # Kafka first: that no broker answers is known long before Spark has started.
+    """Assemble one run of a pipeline, and close its connections at the end of the block.
+
+    ``short`` says whether the run has little to do, which decides how its JVM is started; with None the offsets decide.
+    ``spark`` is a session that nobody else changes settings of; with None an active session is used, or a new one is
+    started. ``debug`` shows Spark's own log.
+
+    Raises BrokerUnreachable and TopicMissing before Spark is started, ConfigurationError, and what the sinks raise.
+    """
+    # Ask Kafka first. If no broker answers, the run fails long before Spark would have started.
     source = KafkaSource(config.source)
     group = ConsumerGroup(config)
     run = str(uuid.uuid4())
@@ -184,28 +210,30 @@ def assembled(
         held = source.look()
         with ExitStack() as stack:
             if spark is None:
-                own = session(
+                own_session = session(
                     config.spark_options,
                     name=config.name,
                     s3=config.on_s3,
                     debug=debug,
                     short=lambda: _is_short(config, held, group) if short is None else short,
                 )
-                spark = stack.enter_context(own)
+                spark = stack.enter_context(own_session)
             log = None
             if config.two_phase and config.coordinator is not None:
                 place = config.coordinator
                 log = Log(spark, path=place.path, name=place.table, pipeline=config.name, run=run)
-            found = stack.enter_context(outputs(config, spark, no_records(spark), log.staging if log else ""))
-            yield Assembly(config, run, spark, source, group, found, log)
+            made = stack.enter_context(outputs(config, spark, no_records(spark), log.staging if log else ""))
+            yield Assembly(config, run, spark, source, group, made, log)
     finally:
         group.close()
         source.close()
 
 
 def _is_short(config: PipelineConfig, held: TopicsHeld, group: ConsumerGroup) -> bool:
-    """Whether a run has little to read, and nothing to merge it with, by the offsets that were published to the
-    group: a guess, on which nothing depends but how the JVM is started."""
+    """Whether the run has little to read and nothing to merge.
+
+    The answer is a guess from the offsets in the consumer group. It decides only how the JVM is started.
+    """
     if config.interval is not None or not all(isinstance(sink, DeltaAppendSink) for sink in config.sinks):
         return False
     try:

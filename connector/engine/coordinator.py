@@ -1,9 +1,9 @@
-"""The coordinator: carries out what ``protocol.two_phase`` asks for, on the log and on real sinks.
+"""The coordinator carries out the steps of ``protocol.two_phase``, on the coordinator log and on real sinks.
 
-One per run. Sinks are committed at the same time, each in a thread of its own.
+A run has one coordinator. It commits the sinks at the same time, each in a thread of its own.
 
-Where a platform commits several tables in one transaction of its own (Databricks: ``BEGIN ATOMIC`` over catalog-managed
-tables), a coordinator that does so would take this one's place: a run needs ``position``, ``run_epoch`` and ``settle``.
+Some platforms commit several tables in one transaction of their own (Databricks: ``BEGIN ATOMIC`` over catalog-managed
+tables). A coordinator for them would replace this one. A run needs ``position``, ``run_epoch`` and ``settle`` from it.
 """
 
 from __future__ import annotations
@@ -45,19 +45,26 @@ log = logging.getLogger("lakelock.coordinator")
 Returned = TypeVar("Returned")
 
 PrepareAll = Callable[[Epoch, Sequence[str], bool, int], tuple[Epoch, Mapping[str, Prepared]]]
-"""Read the epoch and prepare the sinks named. Then: whether its event time is known already, and the offsets behind."""
+"""Reads an epoch and prepares the named sinks. The flag says that the epoch is read again, with the event time that it
+had; the number is the offsets that Kafka holds after the epoch."""
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:
-    """None where nobody counts."""
+    """The sum of the known counts; None if no sink counts."""
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
 
 
 class EpochLog(Protocol):
-    def read(self) -> LogHeld: ...
+    """The coordinator log, as the coordinator uses it. ``coordinator_log.Log`` is the one of production."""
 
-    def append(self, number: int, rows: Sequence[Row]) -> None: ...
+    def read(self) -> LogHeld:
+        """The last entries, read from the log itself at every call."""
+        ...
+
+    def append(self, number: int, rows: Sequence[Row]) -> None:
+        """Append entry ``number`` with these rows. Raises Fenced if another run has appended it, CommitUnknown."""
+        ...
 
 
 class Coordinator(Destination):
@@ -74,7 +81,12 @@ class Coordinator(Destination):
         observe: Observer,
         at_once: bool = True,
     ) -> None:
-        """``at_once``: sinks don't share a session, whose settings belong to one statement."""
+        """``run`` is the id of this run.
+
+        ``config`` identifies the shape of the pipeline file; the log keeps it with each decision. ``at_once``: call the
+        sinks at the same time. It must be False if they share one session whose settings belong to one statement at a
+        time, as in Spark Connect.
+        """
         self._log = log
         self._sinks = {sink.name: sink for sink in sinks}
         self._run = run
@@ -87,54 +99,65 @@ class Coordinator(Destination):
         self._behind = 0
 
     def recover(self) -> Recovered:
-        """Bring all sinks to one epoch. Raises Fenced, PositionMismatch, Diverged."""
+        """Settle an epoch that is in doubt, and bring all sinks to the same epoch.
+
+        ``protocol.two_phase.recover`` decides what to do, and lists what a crash between any two of its steps leaves.
+
+        Raises Fenced if another run has appended meanwhile; PositionMismatch if a sink is at another epoch than the log
+        says; Diverged if a part had to be prepared again and came out different.
+        """
         self.settle()
-        found = self._carry_out(recover(self._run, self._config))
-        self._number = found.number
-        doubted = found.doubted
+        recovered = self._carry_out(recover(self._run, self._config))
+        self._number = recovered.number
+        doubted = recovered.doubted
         if doubted is not None and doubted.state is State.DECIDED and doubted.epoch.owner == self._run:
-            # Decided by this run in a round that failed: nobody has told yet that it is committed.
-            rows = sum(each.rows for each in doubted.prepared.values())
+            # This run decided the epoch in a round that failed. No event has said yet that it is committed.
+            rows = sum(prepared.rows for prepared in doubted.prepared.values())
             committed = Committed(doubted.epoch.position(), rows=rows)
             self._observe(Event(Step.COMMITTED, doubted.epoch, committed, self._behind))
-        return found
+        return recovered
 
     def position(self) -> Position | None:
-        """Where all sinks stand, after whatever was in doubt has been settled."""
-        found = self.recover()
-        if found.stands is None:
+        """Where all sinks stand. Settles an epoch that is in doubt first. Raises what ``recover`` raises."""
+        recovered = self.recover()
+        if recovered.stands is None:
             return None
         refresh = [
-            each.refresh_after
-            for each in found.positions.values()
-            if each is not None and each.refresh_after is not None
+            position.refresh_after
+            for position in recovered.positions.values()
+            if position is not None and position.refresh_after is not None
         ]
-        return replace(found.stands.position(), refresh_after=min(refresh, default=None))
+        return replace(recovered.stands.position(), refresh_after=min(refresh, default=None))
 
     def run_epoch(self, epoch: Epoch, behind: int) -> Committed:
-        """In all sinks, or in none. Raises what a sink raises while it prepares: then nothing of the epoch is left."""
+        """Commit the epoch to all sinks, or to none.
+
+        The steps are begin, prepare, decide, commit, done. ``protocol.two_phase`` lists what a crash between any two of
+        them leaves. ``behind``: the offsets that Kafka holds after this epoch, for the events. Raises whatever a sink
+        raises while it prepares; then nothing of the epoch is left.
+        """
         self._behind, done, self._done = behind, self._done, None
         ran = self._carry_out(run_epoch(epoch, self._number, self._config, done))
         self._number, self._done = ran.number, ran.done
-        each = ran.committed.values()
+        commits = ran.committed.values()
         committed = Committed(
             ran.done.epoch.position(),
-            rows=_sum(one.rows for one in each) or 0,
-            bytes=_sum(one.bytes for one in each),
-            unchanged=_sum(one.unchanged for one in each),
+            rows=_sum(commit.rows for commit in commits) or 0,
+            bytes=_sum(commit.bytes for commit in commits),
+            unchanged=_sum(commit.unchanged for commit in commits),
         )
         self._observe(Event(Step.COMMITTED, ran.done.epoch, committed, behind))
         return committed
 
     def settle(self) -> None:
-        """Say in the log that the last epoch is done, where no next one has said so."""
+        """Append that the last epoch is done, unless the entry of a following epoch has said so."""
         done, self._done = self._done, None
         if done is not None:
             self._log.append(self._number + 1, (done,))
             self._number += 1
 
     def _carry_out(self, steps: Steps[Returned]) -> Returned:
-        """Errors go into the steps, which may have something to tidy up."""
+        """Perform each action that the steps ask for. Errors go back into the steps, which may have to clean up."""
         try:
             action = next(steps)
             while True:
@@ -182,7 +205,11 @@ class Coordinator(Destination):
         return prepared
 
     def _begin(self, action: Begin) -> tuple[Epoch, Mapping[str, Prepared]] | Exception:
-        """An entry takes most of a second, in which Spark has little to do."""
+        """Append ``begun`` while the sinks prepare: an append takes most of a second, in which Spark has little to do.
+
+        It is safe because prepared rows count for nothing until they are decided. An error of the sinks is returned, so
+        that the steps see it after the append has ended.
+        """
         outcome: tuple[Epoch, Mapping[str, Prepared]] | Exception
         with ThreadPoolExecutor(1, thread_name_prefix="lakelock-log") as pool:
             appended = pool.submit(self._append, action.append)
@@ -194,7 +221,10 @@ class Coordinator(Destination):
         return outcome
 
     def _abort(self, before: int) -> None:
-        """Tidies up, and nothing rests on it: what is left behind is thrown away by the next."""
+        """Throw away what was prepared before an attempt.
+
+        If a sink fails, it is only logged: the next run tries again.
+        """
 
         def abort(sink: TwoPhaseSink[DataFrame]) -> None:
             try:
@@ -208,9 +238,9 @@ class Coordinator(Destination):
         unknown = action.prepared.keys() - self._sinks.keys()
         if unknown:
             raise ConfigurationError(
-                f"Epoch {action.epoch.number} is in doubt, and was decided for {', '.join(sorted(unknown))} too, which "
+                f"Epoch {action.epoch.number} is in doubt. It was decided for {', '.join(sorted(unknown))} too, which "
                 "the pipeline file doesn't name.",
-                hint="Put the sink back into the file, run `lakelock recover FILE`, and take it out then.",
+                hint="Put the sink back into the file, run `lakelock recover FILE`, and then take it out again.",
             )
 
         def commit(sink: TwoPhaseSink[DataFrame]) -> Committed | None:

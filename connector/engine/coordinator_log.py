@@ -1,8 +1,7 @@
-"""The coordinator's log: a small Delta table, one commit per entry, for everybody to query.
+"""The coordinator log: a small Delta table with one commit per entry, which everybody may query.
 
-An entry is committed as every epoch of a table is: with its number as Delta's ``txn``, and proven to stand. So of two
-runs that append the same number one succeeds, and the other is told (``Fenced``). Two appends of one run differ too:
-one that got no answer may land after the run has looked (``CommitUnknown``). Several pipelines may share a log.
+An entry is committed as an epoch of a table is: with its number as Delta's ``txn``, and proven by reading it back.
+Several pipelines may share one table. ``Log.append`` explains how the entries fence runs off.
 """
 
 from __future__ import annotations
@@ -37,10 +36,11 @@ COLUMNS = (
     "ranges ARRAY<STRUCT<topic: STRING, partition: INT, start: BIGINT, end: BIGINT>>, position STRING, "
     "expected STRING, sinks MAP<STRING, STRING>, config STRING, at TIMESTAMP"
 )
-"""``position``: the epoch's, as a table's commit has it (JSON); ``expected``: the one before. ``sinks``: what each has
-prepared (``decided``), or how a reader sees it as of the epoch (``done``); JSON. ``at``: when it was appended."""
+"""``position``: the position after the epoch, as JSON in the form of a table's commit metadata. ``expected``: the
+position before it. ``sinks``: per sink, as JSON, what it has prepared (``decided``) or how a reader sees it as of the
+epoch (``done``). ``at``: when the row was appended."""
 
-# Of a map that is collected, PySpark loses the order: that in which the pipeline file names its sinks.
+# PySpark loses the order of a map, which is the order of the sinks in the pipeline file. Entries keep it.
 _EVERYTHING = (
     "struct(format, pipeline, entry, state, epoch, attempt, owner, run, ranges, position, expected, "
     "map_entries(sinks) AS sinks, config, at)"
@@ -50,7 +50,7 @@ _ORDER = "struct(entry, epoch)"  # one entry may say that an epoch is done, and 
 
 @dataclass(frozen=True)
 class Entry:
-    """What was appended, and when."""
+    """One entry of the log: what was appended, and when."""
 
     number: int
     row: Row
@@ -58,38 +58,46 @@ class Entry:
 
 
 class Log:
-    """The entries of one pipeline."""
+    """The entries of one pipeline in a coordinator log."""
 
     def __init__(self, spark: SparkSession, *, path: str | None, name: str | None, pipeline: str, run: str) -> None:
+        """The table is given by its ``path`` or its ``name``.
+
+        ``run`` is the id of the run that appends; it may be empty for a log that is only read.
+        """
         self._table = _LogTable(spark, path=path, name=name)
         self._pipeline = pipeline
         self._run = run
         self._sink = DeltaAppend(self._table, PipelineCommits(self._table, pipeline=pipeline, topics=()))
         self._stands: Position | None = None
-        """Of the log: its epochs are the entries."""
+        """The position of the log itself: its epochs are the entries."""
 
     @property
     def label(self) -> str:
+        """The path or name of the table, as the pipeline file has it."""
         return self._table.label
 
     @property
     def location(self) -> str:
+        """The table's folder, as a URL or an absolute path."""
         return self._table.location
 
     @property
     def table(self) -> DeltaTable:
+        """The Delta table that holds the entries."""
         return self._table
 
     @property
     def staging(self) -> str:
-        """A folder of the pipeline's own, for sinks that have no place to stage rows."""
+        """A folder for this pipeline's staged rows, for sinks that have no place of their own."""
         return f"{self.location.rstrip('/')}/_lakelock/staging/{self._pipeline}"
 
     def exists(self) -> bool:
+        """Whether the table is there."""
         return self._table.detail() is not None
 
     def create(self) -> None:
-        """Unless it is there. Raises NotADeltaTable, SchemaMismatch."""
+        """Create the table unless it is there, and check its columns. Raises NotADeltaTable, SchemaMismatch."""
         columns = _schema()
         if not self.exists():
             self._table.create(columns)
@@ -98,50 +106,61 @@ class Log:
             self._table.check(detail, columns)
 
     def read(self) -> LogHeld:
-        """From the table, at every call."""
+        """The number of the last entry, the last row, and the last decision. Read from the table at every call.
+
+        Only entries that are proven to be committed count. Raises UnsupportedFormat for entries of a later version.
+        """
         self._stands = self._sink.position() if self.exists() else None
         if self._stands is None:
             return LogHeld()
-        found = self._table.spark.sql(
+        row = self._table.spark.sql(
             f"SELECT max_by({_EVERYTHING}, {_ORDER}) AS last, "
             f"max_by({_EVERYTHING}, {_ORDER}) FILTER (WHERE state = 'decided') AS decided "
             f"FROM {self._table.sql} WHERE pipeline = {literal(self._pipeline)} AND entry <= {self._stands.epoch}"
         ).first()
-        if found is None or found["last"] is None:
+        if row is None or row["last"] is None:
             return LogHeld(self._stands.epoch)
-        decided = found["decided"]
-        return LogHeld(self._stands.epoch, _row(found["last"]), _row(decided) if decided else None)
+        decided = row["decided"]
+        return LogHeld(self._stands.epoch, _row(row["last"]), _row(decided) if decided else None)
 
     def done(self, epoch: int | None = None) -> Row | None:
-        """What was appended when the epoch was in all sinks; of the last such epoch if none is given."""
+        """The row that says that ``epoch`` is in all sinks; of the newest such epoch if None is given.
+
+        None: there is none.
+        """
         if not self.exists():
             return None
         which = "" if epoch is None else f" AND epoch = {int(epoch)}"
-        found = (
+        row = (
             self._table.spark.table(self._table.sql)
             .where(f"pipeline = {literal(self._pipeline)} AND state = 'done'{which}")
             .selectExpr(f"max_by({_EVERYTHING}, entry) AS done")
             .first()
         )
-        return _row(found["done"]) if found is not None and found["done"] is not None else None
+        return _row(row["done"]) if row is not None and row["done"] is not None else None
 
     def entries(self, epochs: int) -> list[Entry]:
-        """Of the last epochs, oldest first."""
+        """The entries of the last ``epochs`` epochs, oldest first."""
         if not self.exists():
             return []
         mine = f"pipeline = {literal(self._pipeline)}"
-        found = self._table.spark.sql(
+        rows = self._table.spark.sql(
             f"SELECT entry, {_EVERYTHING} AS everything, unix_micros(at) AS micros FROM {self._table.sql} WHERE {mine} "
             f"AND epoch > (SELECT max(epoch) FROM {self._table.sql} WHERE {mine}) - {int(epochs)} ORDER BY entry, epoch"
         ).collect()
         return [
             Entry(row["entry"], _row(row["everything"]), datetime.fromtimestamp(row["micros"] / 1e6, timezone.utc))
-            for row in found
+            for row in rows
         ]
 
     def forget(self, before: datetime, *, rehearse: bool) -> int:
-        """Remove what was appended earlier, but for the last two epochs: where all sinks stand is among those. In a
-        rehearsal only count it. A run may be at work: an append and a removal of other rows don't conflict."""
+        """Remove the entries that were appended before a time; returns their number.
+
+        With ``rehearse`` only count them.
+
+        The last two epochs always stay, as they say where all sinks stand. A run may be at work meanwhile: an append
+        doesn't conflict with a removal of other rows.
+        """
         last = self.read().last
         if last is None:
             return 0
@@ -156,12 +175,30 @@ class Log:
         return int(counted[0])
 
     def since(self) -> datetime | None:
-        """When the last entry was appended."""
+        """When the last entry was appended; None before the first ``read`` or ``append``."""
         return self._stands.committed_at if self._stands else None
 
     def append(self, number: int, rows: Sequence[Row]) -> None:
-        """Entry ``number``, one commit. Raises Fenced where another run has it, CommitUnknown."""
-        this = uuid.uuid4().hex
+        """Append ``rows`` as entry ``number``, in one commit.
+
+        This is the fence of two-phase commit. The entry's number is Delta's ``txn``, so only one run commits each
+        number. A run that was replaced finds its next number taken, and stops before it decides or begins anything.
+        Success is proven as for every epoch: the commit has to be in the log's history with this run's owner id.
+
+        Two appends of one run differ as well, by a random id. An append whose answer was lost may be committed after
+        the run has looked for it. Its row may say that an epoch counts which this append gives up, so the run stops.
+
+        ====================  ==========================================================================================
+        crash                 what is left
+        ====================  ==========================================================================================
+        before the commit     The log is as it was. The next run takes this number.
+        after the commit      The entry counts. The next run reads it, whether or not this run got the answer.
+        ====================  ==========================================================================================
+
+        Raises Fenced if another run has committed this number, CommitUnknown if it can't be found out whether this
+        append was committed.
+        """
+        append_id = uuid.uuid4().hex
         entry = Epoch(
             pipeline=self._pipeline,
             number=number,
@@ -171,7 +208,7 @@ class Log:
             topics={},
             read_to=None,
             expected=self._stands,
-            batch=this,  # which append of this run it is
+            batch=append_id,  # tells the appends of one run apart
         )
         frame = self._frame([_values(self._pipeline, number, row) for row in rows])
         try:
@@ -186,18 +223,18 @@ class Log:
                 hint="Two runs of one pipeline were active. Nothing is lost: the other run goes on from the same "
                 "offsets.",
             ) from None
-        if stands.batch != this:
-            # Sent before, and given up because no answer came. It may say that an epoch counts which this one gives up.
+        if stands.batch != append_id:
+            # An earlier append, given up because no answer came. It may decide an epoch that this append aborts.
             raise CommitUnknown(
-                f"In the log {self.label!r} of pipeline {self._pipeline!r} an earlier append of this run has landed "
+                f"In the log {self.label!r} of pipeline {self._pipeline!r} an earlier append of this run was committed "
                 f"late as entry {number}. This append, of epoch {rows[-1].epoch.number} as {rows[-1].state.value}, "
                 "was not made.",
-                hint="Run the pipeline again: it goes on from what the log says.",
+                hint="Run the pipeline again. It goes on from what the log says.",
             )
         self._stands = stands
 
     def _frame(self, rows: list[dict[str, Any]]) -> DataFrame:
-        """``createDataFrame`` would make this session the active one, and this may be a thread of ours."""
+        """The rows as a DataFrame, without ``createDataFrame``: that makes its session the active one of the thread."""
         from pyspark.sql import functions as F
 
         parsed = F.from_json(F.lit(json.dumps(rows)), f"ARRAY<STRUCT<{COLUMNS}>>", {"mode": "FAILFAST"})
@@ -206,7 +243,10 @@ class Log:
 
 class _LogTable(DeltaTable):
     def coordinates(self, topics: Container[str]) -> Offsets:
-        """Its rows come from no record: where the log's own history is cleaned, the number taken says where it is."""
+        """Always empty, as the rows come from no record.
+
+        If the history was cleaned, Delta's ``txn`` has the last number.
+        """
         del topics
         return Offsets()
 
@@ -222,7 +262,7 @@ def _schema() -> StructType:
 def _values(pipeline: str, number: int, row: Row) -> dict[str, Any]:
     epoch = row.epoch
     expected = epoch.expected
-    sinks = {name: json.dumps(asdict(each)) for name, each in row.prepared.items()} or {
+    sinks = {name: json.dumps(asdict(prepared)) for name, prepared in row.prepared.items()} or {
         name: json.dumps(dict(reads)) for name, reads in row.reads.items()
     }
     return {
@@ -234,7 +274,7 @@ def _values(pipeline: str, number: int, row: Row) -> dict[str, Any]:
         "attempt": epoch.attempt,
         "owner": epoch.owner,
         "run": row.run,
-        "ranges": [asdict(each) for each in epoch.ranges],
+        "ranges": [asdict(range_) for range_ in epoch.ranges],
         "position": CommitMetadata.of(epoch).to_json(),
         "expected": CommitMetadata.at(pipeline, expected).to_json() if expected else None,
         "sinks": sinks,
@@ -246,7 +286,7 @@ def _values(pipeline: str, number: int, row: Row) -> dict[str, Any]:
 def _row(row: SparkRow) -> Row:
     if row["format"] > FORMAT:
         raise UnsupportedFormat(
-            f"The coordinator's log holds entries in format {row['format']}; this version reads up to {FORMAT}.",
+            f"The coordinator log holds entries in format {row['format']}; this version reads up to {FORMAT}.",
             hint="Upgrade lakelock to the version that wrote the log, or a later one.",
         )
     expected = _position(row["pipeline"], row["expected"])
@@ -254,7 +294,7 @@ def _row(row: SparkRow) -> Row:
     assert stands is not None
     epoch = replace(
         Epoch.that_left(stands, pipeline=row["pipeline"]),
-        ranges=tuple(OffsetRange(*each) for each in row["ranges"]),
+        ranges=tuple(OffsetRange(*fields) for fields in row["ranges"]),
         expected=expected,
         attempt=row["attempt"],
     )

@@ -1,4 +1,4 @@
-"""What becomes of records that aren't right: the dead letters, before the epoch that passes them is committed."""
+"""Separates bad records from good ones, and stores the dead letters before the commit of their epoch."""
 
 from __future__ import annotations
 
@@ -21,20 +21,23 @@ if TYPE_CHECKING:
 
     from sinks.topic.dead_letters import TopicDeadLetters
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 _RECORD = COORDINATES[:3]
 
 
 class Place(Protocol):
-    """Where letters go; see ``sinks.delta.dead_letters`` and ``sinks.topic.dead_letters``."""
+    """Where dead letters are stored; see ``sinks.delta.dead_letters`` and ``sinks.topic.dead_letters``."""
 
-    def add(self, letters: DataFrame, epoch: Epoch) -> None: ...
+    def add(self, letters: DataFrame, epoch: Epoch) -> None:
+        """Store the letters of an epoch. A table stores each letter once, even if it is called again after a crash."""
+        ...
 
 
 class Letters:
-    """The dead letters of one pipeline. ``max_share``: of an epoch's records; None: all may be bad."""
+    """The dead letters of one pipeline.
+
+    ``max_share``: the share of an epoch's records, from 0 to 1, that may be bad; None: all may be. ``label`` names the
+    place in messages.
+    """
 
     def __init__(self, place: Place, *, max_share: float | None, label: str) -> None:
         self._place = place
@@ -44,30 +47,44 @@ class Letters:
     def sort_out(
         self, records: DataFrame, rows: Mapping[str, DataFrame], epoch: Epoch, *, several: bool
     ) -> tuple[dict[str, DataFrame], int]:
-        """Put the bad ones among the letters; the good rows of each sink, and how many letters there were.
+        """Store the bad records as dead letters. Returns the good rows of each sink, and the number of letters.
 
-        ``records`` with the problems of decoding, which no sink takes; ``rows`` of each sink are made of the others,
-        and have the problems that it has with them. ``several``: a record may make several rows; if one of them is bad
-        the record is a letter as a whole, and none of its rows gets in. All frames should be kept: they are read twice.
+        This is the rule "dead letters in step": the position never passes a bad record unless its letter is stored. So
+        the letters are stored before the epoch's commit, and a letter counts once the position has passed its record.
 
-        Raises TooManyDeadLetters, before anything is written.
+        ====================  ==========================================================================================
+        crash                 what is left
+        ====================  ==========================================================================================
+        before the letters    The old position. The next run reads the same records, and finds the same ones bad.
+        after the letters     Letters, and the old position. They don't count yet. The next run reads the same records,
+                              finds their letters by coordinates, and adds none twice. (A topic can't be asked what it
+                              holds, so it may hold a letter twice, with the same coordinates.)
+        after the commit      Letters, rows, and the new position. Nothing is left to do.
+        ====================  ==========================================================================================
+
+        ``records`` are all records of the epoch, with the problems of decoding. ``rows`` are made of those without such
+        a problem, by the name of their sink, with the problems that the sink has with a row. ``several`` says that a
+        record may make several rows: if one of them is bad, the whole record becomes a letter, and none of its rows
+        gets in. Cache the frames before: they are read twice.
+
+        Raises TooManyDeadLetters before anything is stored.
         """
         bad: Mapping[str | None, DataFrame] = dict([(None, records), *rows.items()])
         counts = reduce(
-            lambda one, other: one.unionByName(other),
+            lambda left, right: left.unionByName(right),
             (_counted(frame, sink) for sink, frame in bad.items()),
         ).collect()
-        found = {row["sink"]: row["bad"] for row in counts}
+        bad_of_sink = {row["sink"]: row["bad"] for row in counts}
         read = next(row["read"] for row in counts if row["sink"] is None)
-        bad_ones = sum(found.values())
+        bad_ones = sum(bad_of_sink.values())
         self._check_share(bad_ones, read, epoch)
-        letters = [_letters(frame, sink) for sink, frame in bad.items() if found[sink]]
+        letters = [_letters(frame, sink) for sink, frame in bad.items() if bad_of_sink[sink]]
         if letters:
-            self._place.add(reduce(lambda one, other: one.unionByName(other), letters), epoch)
-        return {sink: _good(frame, whole=several and found[sink] > 0) for sink, frame in rows.items()}, bad_ones
+            self._place.add(reduce(lambda left, right: left.unionByName(right), letters), epoch)
+        return {sink: _good(frame, whole=several and bad_of_sink[sink] > 0) for sink, frame in rows.items()}, bad_ones
 
     def late(self, rows: DataFrame, sink: str, epoch: Epoch) -> None:
-        """Rows that came after their windows, if they have any yet, were closed."""
+        """Store letters of rows that arrived after their window was closed."""
         window = [name for name in ("window_start", "window_end") if name in rows.columns]
         told = rows.selectExpr(
             f"{literal(sink)} AS sink", "'late' AS reason", "'came after its window was closed' AS detail",
@@ -78,10 +95,10 @@ class Letters:
     def _check_share(self, bad: int, read: int, epoch: Epoch) -> None:
         if self._max_share is not None and bad > self._max_share * read:
             raise TooManyDeadLetters(
-                f"{bad:,} of the {read:,} records of epoch {epoch.number} aren't right, more than "
-                f"dead_letters.max_share ({self._max_share:g}) allows. Nothing of this epoch was written, no dead "
+                f"{bad:,} of the {read:,} records of epoch {epoch.number} aren't right, which is more than "
+                f"dead_letters.max_share ({self._max_share:g}) allows. Nothing of this epoch was written, and no dead "
                 "letters either.",
-                hint="Run with on_bad_record: fail to see what is wrong with the first of them; then mend the pipeline "
+                hint="Run with on_bad_record: fail to see what is wrong with the first of them. Then mend the pipeline "
                 f"file, or raise max_share to have them put into {self._label}.",
             )
 
@@ -107,13 +124,14 @@ def _good(rows: DataFrame, *, whole: bool) -> DataFrame:
 
 
 def letters(config: PipelineConfig, spark: SparkSession) -> Letters | None:
+    """The dead letters of a pipeline; None if a bad record stops the run."""
     place = config.dead_letters
     to: Place | None = letters_table(config, spark) or letters_topic(config)
     return Letters(to, max_share=place.max_share, label=place.place) if place and to else None
 
 
 def letters_table(config: PipelineConfig, spark: SparkSession) -> DeadLetters | None:
-    """None: there are no letters, or they go to a topic."""
+    """The table of dead letters; None if there are no letters, or if they go to a topic."""
     place = config.dead_letters
     if place is None or place.topic is not None:
         return None
@@ -121,7 +139,7 @@ def letters_table(config: PipelineConfig, spark: SparkSession) -> DeadLetters | 
 
 
 def letters_topic(config: PipelineConfig) -> TopicDeadLetters | None:
-    """None: there are no letters, or they go to a table."""
+    """The topic of dead letters; None if there are no letters, or if they go to a table."""
     from sinks.topic.dead_letters import TopicDeadLetters
 
     place = config.dead_letters

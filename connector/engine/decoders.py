@@ -1,4 +1,4 @@
-"""From Kafka's records to the rows that each sink takes."""
+"""Turns Kafka's records into the rows that each sink takes."""
 
 from __future__ import annotations
 
@@ -31,19 +31,22 @@ Rows = Callable[["DataFrame"], "DataFrame"]
 
 @dataclass(frozen=True)
 class Decoder:
-    """From Kafka's records to rows of the user's columns, in two steps: sinks with the same ``decode`` share it."""
+    """Turns Kafka's records into rows of the user's columns, in two steps.
+
+    Sinks with the same ``decode`` share its result.
+    """
 
     decode: RecordDecoder
-    """The formats of value and key. With dead letters, records that have a ``_problem`` are there too."""
+    """Decodes value and key by their formats. With dead letters, records that have a ``_problem`` stay in."""
     shape: Rows
-    """What the sink takes of those without a problem, and the transform. With dead letters they still have ``_raw``,
-    and ``_tombstone`` whether the sink takes such or not."""
+    """Selects the records without a problem that the sink takes, and applies the transform. With dead letters the rows
+    still have ``_raw``, and they have ``_tombstone`` even if the sink takes no tombstones."""
     takes_tombstones: bool
     several: bool
     """A record may make several rows."""
 
     def __call__(self, records: DataFrame) -> DataFrame:
-        """Of records that are all right."""
+        """The rows of records that have no problem."""
         rows = self.shape(self.decode(records)).drop(RAW)
         return rows if self.takes_tombstones else rows.drop(TOMBSTONE)
 
@@ -51,12 +54,17 @@ class Decoder:
 def decoders(
     config: PipelineConfig, spark: SparkSession, tables: Mapping[int, DeltaTable] = MappingProxyType({})
 ) -> Sequence[Decoder]:
-    """One per sink; ``tables`` by the number of their sink. A sink without a key takes no tombstones, which are refused
-    only where it takes its rows."""
+    """One decoder per sink of the pipeline file, in its order.
+
+    ``tables``: the tables of sinks, by the sink's number in the file; their columns count for ``on_new_column``. A sink
+    without a key takes no tombstones. They are refused only where that sink takes its rows.
+
+    Raises ConfigurationError for a format or schema that can't be used.
+    """
     topics = config.source.topics
     if isinstance(topics, TopicPattern):
-        topics = (topics.pattern,)  # a registry is asked for the subject that it was given
-    # A transform says itself which columns there are: of other fields it wouldn't know.
+        topics = (topics.pattern,)  # a registry is asked for a subject of this name
+    # A transform names its columns itself. It would not use any other field.
     learns = config.on_new_column != "add" or config.transform is None
     value = record_format(
         "value", config.value, spark, topics,
@@ -95,7 +103,7 @@ def decoders(
 
 
 def _with_columns_of(tables: Iterable[DeltaTable], declared: StructType) -> StructType:
-    """Columns that a table has got from fields of records since, and that are still to be filled from them."""
+    """The declared columns, and those that the tables have got since from fields of records."""
     from pyspark.sql.types import StructType
 
     fields = {field.name.lower(): field for field in declared}
@@ -107,7 +115,7 @@ def _with_columns_of(tables: Iterable[DeltaTable], declared: StructType) -> Stru
 
 
 def _without_new_columns(rows: DataFrame, table: DeltaTable) -> DataFrame:
-    """What the table, if it is there, lacks is left out."""
+    """The rows without the columns that the table lacks. If there is no table yet, all columns stay."""
     if table.detail() is None:
         return rows
     there = {field.name.lower(): field.dataType for field in table.schema}

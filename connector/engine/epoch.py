@@ -1,6 +1,6 @@
-"""One epoch as one function: read, decode, reduce, write. Each step is announced before the next begins.
+"""One epoch as one function: read, decode, reduce, write. Each step is announced before the next one begins.
 
-With several sinks the last step is to prepare them; what comes then is the coordinator's.
+With several sinks the last step prepares them, and the coordinator does the rest.
 """
 
 from __future__ import annotations
@@ -29,31 +29,39 @@ if TYPE_CHECKING:
 
 @dataclass
 class Reading:
-    """How the records of an epoch become the rows of each sink: the same for every epoch of a run, unless the records
-    get more columns."""
+    """How the records of an epoch become the rows of each sink.
+
+    It changes during a run only if the records get more columns.
+    """
 
     read: Callable[[Sequence[OffsetRange]], DataFrame]
     outputs: Mapping[str, Output]
-    """By the name of the sink."""
+    """By the name of their sink."""
     timing: Timing | None
     letters: Letters | None
-    """None: a record that isn't right stops the run."""
+    """Where bad records go. None: a bad record stops the run."""
     with_new_columns: Callable[[Mapping[str, Output]], Mapping[str, Output]] = lambda outputs: outputs
-    """The outputs again, of records that have got more columns. Raises SchemaMismatch."""
+    """Makes the outputs again after the records have got more columns. Raises SchemaMismatch."""
     refuse_changed: Callable[[Epoch], None] = lambda _: None
-    """Asked after a read: whether the topics, and their logs, are still those that the epoch was planned on. Raises
-    TopicRecreated, OffsetsLost."""
+    """Checks after a read that since the epoch was planned nobody recreated a topic, and no partition's log was cut.
+    Raises TopicRecreated, OffsetsLost."""
     set_aside: int = 0
-    """Dead letters of the epoch that was read last."""
+    """The number of dead letters of the epoch that was read last."""
 
     @property
     def several(self) -> bool:
-        """A record may make several rows."""
+        """Whether a record may make several rows."""
         return any(output.decode.several for output in self.outputs.values())
 
     def reduced(self, epoch: Epoch, stack: ExitStack, *, again: bool = False) -> tuple[Epoch, dict[str, DataFrame]]:
-        """Kafka is read once for all sinks that can share its decoded records; what several queries use is kept until
-        the end of ``stack``. ``again``: the epoch's clock is known."""
+        """The epoch with its event time, and the rows to write, by the name of their sink.
+
+        Spark reads Kafka once for all sinks that can share its decoded records. A frame that several queries use is
+        cached until ``stack`` closes. Dead letters are stored here, before anything is written to a sink. ``again``
+        says that the epoch has its event time already, because it was read before.
+
+        Raises TooManyDeadLetters, and what a query over the records raises.
+        """
         self.set_aside = 0
         records = self.read(epoch.ranges)
         decoders = [output.decode.decode for output in self.outputs.values()]
@@ -62,7 +70,8 @@ class Reading:
             if decoders.count(decode) > 1 or PROBLEM in frame.columns:
                 decoded[decode] = stack.enter_context(kept(frame))
         rows = {name: output.decode.shape(decoded[output.decode.decode]) for name, output in self.outputs.items()}
-        leading = next(iter(decoded.values()))  # all have the same problems: they differ in what a tombstone deletes
+        # All frames have the same problems. They differ only in what a tombstone deletes.
+        leading = next(iter(decoded.values()))
         if self.letters is not None and PROBLEM in leading.columns:
             rows = self._sorted_out(self.letters, leading, rows, epoch)
         else:
@@ -71,7 +80,7 @@ class Reading:
             for name, output in self.outputs.items():
                 rows[name] = output.derivation.prepare(timed(rows[name], self.timing.column), epoch)
             if not again:
-                # Whichever has windows knows what is late; else all tell the same.
+                # A sink with windows knows which rows are late. Without windows all sinks give the same event time.
                 first = next((name for name in rows if LATE in rows[name].columns), next(iter(rows)))
                 rows[first], epoch = stack.enter_context(clocked(rows[first], epoch, self.timing.idle_after))
             rows = {name: frame.drop(TIME) for name, frame in rows.items()}
@@ -85,9 +94,11 @@ class Reading:
         }
 
     def learn(self, unknown: SchemaToAskFor, epoch: Epoch) -> None:
-        """Ask the registry for a schema that turned up in the records of an epoch; afterwards the epoch is read again.
+        """Ask the registry for a schema that turned up in the records of an epoch.
 
-        The outputs may have got more columns by then. Raises what the registry raises, and SchemaMismatch.
+        Afterwards the epoch is read again.
+
+        The outputs may have more columns then. Raises what the registry raises, and SchemaMismatch.
         """
         # The sinks' decoders share their formats.
         decoder = next(iter(self.outputs.values())).decode.decode
@@ -106,7 +117,7 @@ class Reading:
         return {name: frame.drop(TOMBSTONE) if name in unkeyed else frame for name, frame in {**marked, **good}.items()}
 
     def _marked(self, name: str, rows: DataFrame) -> DataFrame:
-        """With the problems that the sink has with a row, where it can have any."""
+        """The rows with the problems that the sink has with them, in ``_problem``, if it can have any."""
         output = self.outputs[name]
         problems = [output.derivation.problem] if output.derivation.problem is not None else []
         unfit = output.unfit(rows)
@@ -129,16 +140,29 @@ def run_epoch(
 ) -> Committed:
     """Read, decode and reduce one epoch, and write it to the pipeline's one sink.
 
-    Spark is lazy: all the work is done in one pass, by ``write``. Only with event time or dead letters the decoded rows
-    are kept for a small query before it. The epoch is repeated once per newly seen schema: what fails for an unknown
-    schema has written nothing.
+    Spark is lazy, so ``write`` does all the work in one pass. Only with event time or dead letters there is a small
+    query before it, over cached rows. If a record needs a schema that isn't known yet, the run asks the registry and
+    repeats the epoch: a query that fails for an unknown schema has written nothing.
+
+    ====================  ==============================================================================================
+    crash                 what is left
+    ====================  ==============================================================================================
+    before ``READ``       The old position; maybe dead letters of the epoch, which the next run finds and doesn't add
+                          again.
+    before ``write``      The same.
+    in ``write``          Files that no version of the table names, or the whole commit. The sink's position tells.
+    after ``write``       Rows and position, in one commit. The next run goes on with the next epoch.
+    ====================  ==============================================================================================
+
+    ``write`` takes the epoch with its event time, and the rows. ``behind``: the offsets that Kafka holds after this
+    epoch, for the events. Raises LakelockError; a problem with a record names its coordinates.
     """
     while True:
         try:
             with ExitStack() as stack, about_the_records():
                 clocked, reduced = reading.reduced(epoch, stack)
                 (rows,) = reduced.values()
-                # Polled records are here already: nothing is written if their topic has changed since.
+                # Polled records are in memory already. If their topic has changed since, nothing is written.
                 reading.refuse_changed(clocked)
                 observe(Event(Step.READ, clocked, behind=behind, letters=reading.set_aside))
                 observe(Event(Step.WRITING, clocked, behind=behind))
@@ -159,7 +183,13 @@ def prepare_epoch(
     observe: Observer,
     behind: int,
 ) -> tuple[Epoch, dict[str, Prepared]]:
-    """Read, decode and reduce one epoch, and prepare several sinks: all, or those that lost what they had prepared."""
+    """Read, decode and reduce one epoch, and prepare it in ``sinks``: all of them, or those that lost what they had
+    prepared.
+
+    ``again`` says that the epoch was read before and keeps its event time. ``at_once``: prepare the sinks at the same
+    time. Returns the epoch with its event time, and what each sink has prepared. No reader sees any of it; a crash here
+    leaves an undecided epoch, see ``protocol.two_phase``. Raises what ``run_epoch`` raises.
+    """
     while True:
         try:
             with ExitStack() as stack, about_the_records():

@@ -1,24 +1,24 @@
-"""One function for each of several sinks, all at once."""
+"""Calls one function for each of several sinks, at the same time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import TYPE_CHECKING, TypeVar
-
-if TYPE_CHECKING:
-    pass
-
+from typing import TypeVar
 
 Value = TypeVar("Value")
 
 
 def of_each(calls: Mapping[str, Callable[[], Value]], *, at_once: bool) -> dict[str, Value]:
-    """All of them are waited for: an error in one must not leave another at work behind its back."""
+    """Call all functions, and return their results by name.
+
+    ``at_once`` False: one after the other. Waits for all of them before it raises the first error, so that no call is
+    still at work when the caller handles it.
+    """
     pool = ThreadPoolExecutor(max(1, len(calls) if at_once else 1), thread_name_prefix="lakelock-sink")
     try:
         futures = {name: pool.submit(call) for name, call in calls.items()}
         wait(futures.values())
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)  # an abandoned run waits for none
+        pool.shutdown(wait=False, cancel_futures=True)  # a run that is being killed waits for no sink
     return {name: future.result() for name, future in futures.items()}

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OneTable(Destination):
-    """One Delta table, as one run writes to it. ``run``: the id of that run, the owner of its epochs."""
+    """The destination of a run with one Delta table. ``run`` is the id of the run, which owns its epochs."""
 
     config: PipelineConfig
     run: str
@@ -40,31 +40,47 @@ class OneTable(Destination):
     table: Table
     reading: Reading
     folding: Folding | None
-    """None: nothing is merged on read."""
+    """None without ``merge: on_read``."""
     observe: Observer
 
     @property
     def takes_recreated(self) -> bool:
+        """Whether the pipeline file says to go on with a recreated topic."""
         return self.config.source.takes_recreated
 
     def position(self) -> Position | None:
+        """Where the pipeline stands, from the table's own history. None: the table holds no epoch yet."""
         return self.table.derivation.sink.position()
 
     def run_epoch(self, epoch: Epoch, behind: int) -> Committed:
+        """Commit one epoch: rows and next offsets in one commit. See ``epoch.run_epoch`` for what a crash leaves."""
         appended = epoch.span if self.table.derivation.sink.appends else None
         with tuned(self.spark, self.config.spark_options, appended=appended):
             return run_epoch(epoch, self.reading, write=self._write, observe=self.observe, behind=behind)
 
     def _write(self, epoch: Epoch, rows: DataFrame) -> Committed:
-        """Commit the epoch, and undo the commit if a topic was recreated, or its log cut, while Spark read it.
+        """Commit the epoch, and take the commit back if a topic was recreated, or its log cut, while Spark read it.
 
         Spark reads within the write, so this is known only after the commit.
+
+        ====================  ==========================================================================================
+        crash                 what is left
+        ====================  ==========================================================================================
+        before the commit     The old position. Nothing of the epoch is in the table.
+        before the RESTORE    The epoch, with what was read of the new topic. The next run stops with TopicRecreated or
+                              OffsetsLost.
+        after the RESTORE     The table as before the epoch. The next run reopens dead letters whose retry it has
+                              undone.
+        ====================  ==========================================================================================
+
+        With ``merge: on_read`` a RESTORE would end the change log, so the run only names the epoch and stops. Raises
+        SinkError then, else TopicRecreated or OffsetsLost.
         """
         committed = self.table.derivation.sink.write(epoch, rows)
         try:
             self.source.refuse_changed(epoch)
         except (TopicRecreated, OffsetsLost) as error:
-            if self.folding is not None:  # a restored log of changes would count no more at all
+            if self.folding is not None:  # after a RESTORE nothing of the change log would count
                 raise suspect(self.table.table, committed, error) from None
             undo(self.table.table, self.table.commits, committed, error)
             look_back(self.config, self.spark, self.run, self.table)
@@ -72,16 +88,20 @@ class OneTable(Destination):
         return committed
 
     def restored(self, position: Position) -> None:
+        """Reopen dead letters whose retry the RESTORE has undone."""
         reopen_letters(self.config, self.spark, position)
 
     def fold(self, position: Position) -> None:
+        """Fold the change log into the table, if there is one and a fold is due."""
         if self.folding is not None:
             self.folding.after(position)
 
     def starts(self, position: Position, held: TopicsHeld, names: Mapping[str, str]) -> Offsets:
+        """Where recreated topics begin if their offsets were translated (`lakelock translate`)."""
         return recreated_starts(self.config, position, held, names)
 
     def retire(self, epoch: Epoch, names: Mapping[str, str]) -> Committed:
+        """Rename what the table, its tombstones and its dead letters hold of the old topics, and commit the epoch."""
         letters = self.config.dead_letters
         beside = [Tombstones(self.table.table, ()).table]
         if letters is not None and letters.topic is None:
@@ -90,9 +110,9 @@ class OneTable(Destination):
 
 
 def look_back(config: PipelineConfig, spark: SparkSession, run: str, table: Table) -> None:
-    """Reopen the dead letters that a RESTORE took back, and open or end the table's log of changes.
+    """Reopen the dead letters whose retry a RESTORE has undone, and open or end the table's change log.
 
-    The log ends where the table was merged on read, and isn't any more.
+    The change log ends if the table was merged on read and no longer is.
     """
     if config.dead_letters is not None:
         reopen_letters(config, spark, table.derivation.sink.position())
@@ -106,7 +126,7 @@ def look_back(config: PipelineConfig, spark: SparkSession, run: str, table: Tabl
 
 
 def reopen_letters(config: PipelineConfig, spark: SparkSession, position: Position | None) -> None:
-    """Reopen dead letters whose retry a RESTORE has undone."""
+    """Reopen dead letters whose retry a RESTORE has undone. Does nothing if ``position`` shows no RESTORE."""
     if position is None or position.restored_to is None:
         return
     letters = letters_table(config, spark)
@@ -115,7 +135,12 @@ def reopen_letters(config: PipelineConfig, spark: SparkSession, position: Positi
 
 
 def recreated_starts(config: PipelineConfig, position: Position, held: TopicsHeld, names: Mapping[str, str]) -> Offsets:
-    """Where recreated topics begin if their offsets were translated; else empty: at their beginning."""
+    """The offsets at which recreated topics begin, by the file of a translation.
+
+    Empty: they begin at their beginning.
+
+    ``names``: old topic -> the name that it retires to. Raises what the file raises.
+    """
     on = config.source.on_recreated_topic
     if not isinstance(on, Translated):
         return Offsets()

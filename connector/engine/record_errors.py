@@ -1,7 +1,7 @@
-"""What a query found wrong with a record, as an error that says where it is and what to do.
+"""Turns what a Spark query found wrong with a record into an error that says where the record is and what to do.
 
-A query that runs in Spark raises text. What our own queries raise has fields, as `sinks.spark.row_errors` writes them:
-a kind, coordinates, and what is wrong.
+A query in Spark raises text. The text of our own queries has fields, as `sinks.spark.row_errors` writes them: a kind,
+the coordinates, and what is wrong.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ _NOTHING = "Nothing of this epoch was written."
 
 
 class SchemaToAskFor(Exception):
-    """Not an error: the records of the epoch need a schema of the registry that hasn't been asked for."""
+    """Not an error: records of the epoch need a schema that the run hasn't asked the registry for.
+
+    ``part``: value or key.
+    """
 
     def __init__(self, part: str, schema_id: str) -> None:
         super().__init__(schema_id)
@@ -29,7 +32,11 @@ class SchemaToAskFor(Exception):
 
 @contextmanager
 def about_the_records() -> Iterator[None]:
-    """What a query found wrong with a record, as a paragraph."""
+    """Explain errors that a query in the block raises about a record.
+
+    Raises BadRecord, OffsetsLost, PositionMismatch or SchemaToAskFor in place of Spark's error. An error that isn't
+    about a record passes through.
+    """
     try:
         yield
     except LakelockError:
@@ -45,8 +52,8 @@ def _explained(error: Exception) -> Exception | None:
         return explain(fields) if explain else None
     if "KAFKA_DATA_LOSS" in str(error) or "OffsetOutOfRangeException" in str(error):
         return OffsetsLost(
-            "Kafka's retention removed records while the epoch was being read; nothing of it was written.",
-            hint="Run the pipeline again: it says which offsets are missing and how to go on.",
+            "Kafka's retention removed records while the epoch was being read. Nothing of it was written.",
+            hint="Run the pipeline again. It says which offsets are missing, and how to go on.",
         )
     return row_refused(error) or reader_refused(error)
 
@@ -61,8 +68,8 @@ def _schema_to_ask_for(fields: Fields) -> Exception:
 
 def _not_of_batch(fields: Fields) -> Exception:
     return BadRecord(
-        f"The batch has a row of {_where(fields)}, which isn't in the batch by the query's checkpoint. Nothing of it "
-        "was written.",
+        f"The batch has a row of {_where(fields)}, which isn't in the batch by the query's checkpoint. Nothing of "
+        "the batch was written.",
         hint="Is it the query's own checkpoint? Rows have to be made of the batch's records, without aggregations, "
         "stream-stream joins or other operators with a state, and to keep the coordinates of their records.",
     )
@@ -78,9 +85,9 @@ def _null_key(fields: Fields) -> Exception:
     if fields.get("tombstone"):
         return BadRecord(
             f"The record at {_where(fields)} has no value (a tombstone), and Kafka's key gives no {fields['key']}: "
-            f"which row it deletes can't be told. {_NOTHING}",
-            hint="Kafka's key has to be a JSON object with the columns of sinks[].key, or, where that is one column, "
-            "its value as text.",
+            f"nothing says which row it deletes. {_NOTHING}",
+            hint="Kafka's key has to be a JSON object with the columns of sinks[].key. If that is one column, the key "
+            "may be its value as text.",
         )
     return BadRecord(
         f"The record at {_where(fields)} has a null in its key {fields['key']}: it can't be upserted. {_NOTHING}",
@@ -92,8 +99,8 @@ def _null_sequence(fields: Fields) -> Exception:
     return BadRecord(
         f"The record at {_where(fields)}, key {fields['key']}, has no sequence (sinks[].sequence_by is null). "
         f"{_NOTHING}",
-        hint="A tombstone has no value, hence no sequence: use sequence_by: _timestamp, or send deletes as records "
-        "that apply_as_deletes tells apart."
+        hint="A tombstone has no value, so it has no sequence. Use sequence_by: _timestamp, or send deletes as records "
+        "that apply_as_deletes selects."
         if fields.get("tombstone")
         else "Choose a sequence_by that every record has, as in coalesce(changed_at, _timestamp).",
     )
@@ -102,7 +109,7 @@ def _null_sequence(fields: Fields) -> Exception:
 def _null_time(fields: Fields) -> Exception:
     return BadRecord(
         f"The record at {_where(fields)} has no event time: its {fields['column']!r} is null. {_NOTHING}",
-        hint="Take another column, Kafka's `_timestamp` is always there, or fill it in `transform:`.",
+        hint="Choose a column that every record has, such as Kafka's `_timestamp`, or fill it in `transform:`.",
     )
 
 
@@ -117,8 +124,8 @@ def _no_sum(fields: Fields) -> Exception:
 def _already_applied(fields: Fields) -> Exception:
     return PositionMismatch(
         f"A group of the table holds a part of the epoch already: it has the offsets {fields['applied']}, the "
-        f"epoch adds {fields['offsets']}. What is in a sum can't be taken out: nothing of this epoch was written.",
-        hint="Has somebody changed rows of the table? RESTORE it to a version that the pipeline wrote.",
+        f"epoch adds {fields['offsets']}. A sum can't be taken apart, so nothing of this epoch was written.",
+        hint="Somebody may have changed rows of the table. RESTORE it to a version that the pipeline wrote.",
     )
 
 
@@ -126,7 +133,7 @@ def _bad_record(fields: Fields) -> Exception:
     if fields["reason"] == "tombstone":
         return BadRecord(
             f"The record at {_where(fields)} has no value (a tombstone). {_NOTHING}",
-            hint="This kind of table has no row that a tombstone could delete: keep tombstones out of the topic, or "
+            hint="This kind of table has no row that a tombstone could delete. Keep tombstones out of the topic, or "
             "write it with delta_upsert.",
         )
     shown = f" Its value starts with: {fields['value']}" if "value" in fields else ""

@@ -1,4 +1,4 @@
-"""Takes an epoch back whose topic changed while it was read."""
+"""Takes back an epoch whose topic changed while it was being read."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ from sinks.errors import SinkError, SourceError
 
 
 def undo(table: DeltaTable, commits: PipelineCommits, committed: Committed, why: SourceError) -> None:
-    """Take back an epoch that was read while its topic became another. Raises SinkError where somebody else has
-    committed since."""
+    """RESTORE the table to the version before an epoch that may hold records of two topics or of two logs.
+
+    A crash before the RESTORE leaves the epoch in the table, and the next run stops with ``why``. A crash after it
+    leaves the table as before the epoch. Raises SinkError if somebody else has committed since: their commit would be
+    undone too.
+    """
     version = committed.position.version
     if version is None or commits.committed_after(version):
         raise suspect(table, committed, why)
@@ -19,9 +23,10 @@ def undo(table: DeltaTable, commits: PipelineCommits, committed: Committed, why:
 
 
 def suspect(table: DeltaTable, committed: Committed, why: SourceError) -> SinkError:
+    """The error for an epoch that can't be taken back: it names the epoch and the version to RESTORE."""
     epoch, version = committed.position.epoch, committed.position.version
     return SinkError(
-        f"{why.message} It happened while epoch {epoch} was being read, which is committed to {table.label!r}: its "
+        f"{why.message} It happened while epoch {epoch} was being read, which is committed to {table.label!r}. Its "
         "rows may be of either log.",
         hint=f"Before any other run, RESTORE the table to what it was before epoch {epoch} (version {version}).",
     )

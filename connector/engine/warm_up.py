@@ -1,4 +1,4 @@
-"""What a run does, without Kafka: the JVM, which notes the classes that it loads, has seen most of them then.
+"""Does what a run does, without Kafka, so that the JVM can archive most of the classes that a run loads.
 
 ``python -m connector.engine.warm_up ARCHIVE FOLDER``
 """
@@ -24,7 +24,7 @@ from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 _TOPIC = "rehearsal"
 _NOBODY = "localhost:9092"
-"""The broker, which isn't asked."""
+"""A broker that is never asked."""
 _RECORDS = 10
 _SINKS: tuple[Mapping[str, object], ...] = (
     {"type": "delta_append"},
@@ -44,6 +44,7 @@ class _Record(NamedTuple):
 
 
 def main(archive: Path, folder: Path) -> None:
+    """Run two epochs into a table of each kind in ``folder``; the JVM writes the class archive when it exits."""
     options = f"-XX:ArchiveClassesAtExit={archive} {java.QUICK_START} -Xlog:cds*=off"
     with session({"spark.driver.extraJavaOptions": options}, name=_TOPIC) as spark:
         for sink in _SINKS:

@@ -1,22 +1,15 @@
-"""Dead letters once more: those of one table are sent through the pipeline as it is now, each once.
+"""Dead letters: what kinds there are, and how they are sent through the pipeline again, each once.
 
-They go as an ordinary epoch that reads nothing of Kafka: the position's number goes on, its offsets don't. Two tables
-can't share a commit, so the steps are:
+``retry`` has the steps, and what a crash between them leaves. The rule behind it: the table itself tells whether it
+holds a letter's record. An append leaves out records of which it has rows, by their coordinates. An upsert ignores what
+isn't newer than its row or its delete. A history ignores an event that it holds. Because the table tells, and no note
+in a commit, the rule holds as well after the table's log was cleaned, after a RESTORE (the rows are gone then, see
+``DeadLetters.take_back``), and for records that were read again, and were good then, after a rewind.
 
-1. *Mark.* The open letters whose records the position has passed get this run's id. (A record that it hasn't passed is
-   still to be read, and isn't tried here.) A crash here leaves marks that mean nothing: only their own run looks for
-   them, the letters are open, and the next retry takes them over.
-2. *Commit.* Read, decoded and reduced as every epoch; what is still bad loses its mark, with the new reason, before the
-   sink commits the rest. A crash before the commit leaves open letters and no row: as if nothing had been tried. So
-   does a run that takes the epoch's number meanwhile: this commit is fenced.
-3. *Close.* The letters that still have the mark have gone through. A crash before it leaves rows, and open letters. The
-   next retry sends them once more, and the table itself tells that they are there: an append leaves out the records
-   of which it has rows, by their coordinates; an upsert ignores what isn't newer than its row or its delete, a history
-   an event that it holds. They add nothing, and are closed.
+A letter whose record the position hasn't passed isn't tried: the record is still to be read.
 
-That the table tells, and no note in a commit, holds as well when its log was cleaned, when it was restored (the rows
-are gone, see ``DeadLetters.take_back``), and for records that were read again, and were right then, after a rewind. Of
-two retries at once one is fenced; it may have taken the other's marks, whose letters then stay open until the next.
+Of two retries at the same time one is fenced. It may have taken the other's marks; those letters stay open until the
+next retry.
 """
 
 from __future__ import annotations
@@ -47,34 +40,31 @@ from sinks.spark.sql import literal
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
 _RECORD = COORDINATES[:3]
 _REPLAY = (
-    "While Kafka still holds the records, `lakelock replay` builds the table anew: with the mended file, and another "
-    "path in dead_letters, as the letters there are the old table's."
+    "While Kafka still holds the records, build the table anew with `lakelock replay`. Give it the mended file, "
+    "with another path in dead_letters, as the letters there are the old table's."
 )
 
 
 @dataclass(frozen=True)
 class Retried:
-    """In letters: a record has one, or several where a transform makes rows of it that are bad in other ways."""
+    """What a retry has done, in letters.
+
+    A record has one letter, or several if a transform makes several bad rows of it.
+    """
 
     through: int = 0
     still_bad: int = 0
     too_old: int = 0
-    """Left alone: deletes that came after them may have been forgotten (``tombstone_retention``)."""
+    """Letters not tried: the table may have forgotten later deletes of their keys (``tombstone_retention``)."""
     epoch: int | None = None
-    """None: there was nothing to try, and no epoch was committed."""
+    """The number of the retry's epoch. None: there was nothing to try, and no epoch was committed."""
 
 
 @dataclass(frozen=True)
 class _StillBad:
-    """Where the letters of letters go."""
+    """Takes the dead letters of a retry: they keep their place, with the new reason and without the mark."""
 
     letters: DeadLetters
     retry: str
@@ -84,22 +74,23 @@ class _StillBad:
 
 
 def refuse_unfit(config: PipelineConfig) -> None:
-    """Raises ConfigurationError where records that come late wouldn't be counted right, once."""
+    """Raises ConfigurationError for a pipeline whose table couldn't count a letter's record exactly once.
+
+    A letter's record is older than the position, so the table itself has to tell whether it holds the record.
+    """
     letters_place(config)
     sink = config.sinks[0]
     if len(config.sinks) > 1 or config.two_phase:
-        why = (
-            "several sinks, or one that is no table, move together by ranges of Kafka's offsets, and a letter has none"
-        )
+        why = "several sinks, or one that is no table, move together by offset ranges, and a letter has none"
         fix = "While Kafka still holds the records, run the mended file, under another name, into new places."
     elif config.delivery != "transactional":
         why = f"with delivery: {config.delivery} the table keeps no position that could tell what it holds"
         fix = "Run the pipeline once with delivery: transactional, which takes the group's offsets over; then retry."
     elif isinstance(sink, DeltaAggregateSink):
-        why = "a group remembers how far it has added up each partition, and takes a letter, which is older, for added"
+        why = "a group stores the highest offset that it has added per partition, and so takes a letter for added"
         fix = _REPLAY
     elif isinstance(sink, DeltaUpsertSink) and sink.ignore_null_updates and sink.sequence_by is None:
-        why = "ignore_null_updates without sequence_by doesn't keep which of a row's columns are newer than a letter"
+        why = "ignore_null_updates without sequence_by doesn't record which columns of a row are newer than a letter"
         fix = _REPLAY
     else:
         return
@@ -116,17 +107,36 @@ def retry(
     held: TopicsHeld,
     observe: Observer,
 ) -> Retried:
-    """``run``: the id of this run. Raises Fenced where another run of the pipeline commits at the same time."""
+    """Send the open dead letters of one table through the pipeline as it is now, each once.
+
+    The letters go as an ordinary epoch that reads nothing of Kafka: the position's epoch number goes on, its offsets
+    don't. The table and the letters are two tables and can't share a commit, so there are three steps:
+
+    1. *Mark.* The open letters whose records the position has passed get this run's id.
+    2. *Commit.* Read, decode and reduce as in every epoch. A letter that is still bad loses its mark and gets the new
+       reason, before the sink commits the rest.
+    3. *Close.* The letters that still have the mark have gone through, and are closed with the epoch's number.
+
+    ====================  ==============================================================================================
+    crash                 what is left
+    ====================  ==============================================================================================
+    before the marks      Nothing has changed.
+    before the commit     Open letters, with a mark that only this run looks for, and no row. The next retry takes them
+                          over. A commit that is fenced leaves the same.
+    before the close      Rows, and open letters. The next retry sends the letters once more, and the table itself tells
+                          that it holds them. They add nothing, and are closed.
+    after the close       Nothing is left to do.
+    ====================  ==============================================================================================
+
+    ``run`` is the id of this run. ``held`` is what Kafka holds. Raises Fenced if another run of the pipeline commits at
+    the same time, TableReplaced, and ConfigurationError if the table's offsets are in a consumer group.
+    """
     sink = output.derivation.sink
     position = sink.position()
     if position is None or not letters.exists():
         return Retried()
     refuse_replaced(position)
-    if position.delivery != "transactional":
-        raise ConfigurationError(
-            f"The table is written by delivery: {position.delivery}: its offsets are in a consumer group.",
-            hint="Run the pipeline once with delivery: transactional, which takes them over; then retry.",
-        )
+    _refuse_offsets_elsewhere(position)
     since = _deletes_known_since(config)
     too_old = letters.older(position.offsets, since) if since else 0
     marked = letters.begin(run, position.offsets, noted_since=since)
@@ -149,17 +159,30 @@ def retry(
     return Retried(through, marked - through, too_old, committed.position.epoch)
 
 
+def _refuse_offsets_elsewhere(position: Position) -> None:
+    if position.delivery != "transactional":
+        raise ConfigurationError(
+            f"The table is written by delivery: {position.delivery}. Its offsets are in a consumer group.",
+            hint="Run the pipeline once with delivery: transactional, which takes them over; then retry.",
+        )
+
+
 def _epoch(config: PipelineConfig, run: str, position: Position, held: TopicsHeld) -> Epoch:
     offsets = position.offsets
     return replace(
         Epoch.of_no_records(position, pipeline=config.name, owner=run),
-        # What is still to be read holds the watermark back as it did.
+        # Partitions with records to be read hold the watermark back as before.
         backlog=frozenset(at for at, end in held.ends.items() if at in offsets and offsets[at] < end),
     )
 
 
 def _deletes_known_since(config: PipelineConfig) -> datetime | None:
-    """A delete that came after a letter is later noted than it. None: rows, or nobody, keep deletes for ever."""
+    """The time since which the table remembers every delete.
+
+    None: it remembers deletes for ever, or the sink has no deletes.
+
+    A delete that came after a letter is noted later than the letter.
+    """
     sink = config.sinks[0]
     if not isinstance(sink, KeyedSink) or (isinstance(sink, DeltaUpsertSink) and sink.deletes == "soft"):
         return None
@@ -167,7 +190,10 @@ def _deletes_known_since(config: PipelineConfig) -> datetime | None:
 
 
 def _not_in(table: DeltaTable, position: Position, records: DataFrame) -> DataFrame:
-    """The records of which the table has no row. At the position's version: what comes after it fences this epoch."""
+    """The records of which the table has no row, at the position's version.
+
+    A commit after that version fences this epoch, so no later row can be missed.
+    """
     version = f" VERSION AS OF {position.version}" if position.version is not None else ""
     rows = table.spark.sql(f"SELECT {', '.join(_RECORD)} FROM {table.sql}{version}")
     tried = records.selectExpr("topic AS _topic", "partition AS _partition", "offset AS _offset")
@@ -177,24 +203,24 @@ def _not_in(table: DeltaTable, position: Position, records: DataFrame) -> DataFr
 
 @dataclass(frozen=True)
 class LetterGroup:
-    """Letters with one thing wrong with them."""
+    """Open dead letters that have the same thing wrong with them."""
 
     reason: str
     detail: str
     sink: str | None
-    """Which doesn't take them; None: no sink could."""
+    """The sink that refused the records. None: the records couldn't be decoded for any sink."""
     count: int
     first_epoch: int
     last_epoch: int
     topic: str
     partition: int
     offset: int
-    """Of the first."""
+    """The coordinates of the group's first record: this, and ``topic`` and ``partition``."""
     last_noted_at: datetime
 
 
 def letters_place(config: PipelineConfig) -> DeltaPlace:
-    """The table with the letters. Raises ConfigurationError where there is none."""
+    """Where the table of dead letters is. Raises ConfigurationError if the pipeline has none."""
     place = config.dead_letters
     if place is None:
         raise ConfigurationError(
@@ -206,20 +232,23 @@ def letters_place(config: PipelineConfig) -> DeltaPlace:
             f"The dead letters of pipeline {config.name!r} are in the Kafka topic {place.topic!r}, not in a table: "
             "they can be neither counted nor sent through again here.",
             hint=f"Read the topic: kafka-console-consumer --topic {place.topic} --from-beginning --property "
-            "print.headers=true shows each record with what is wrong with it. A pipeline file of another name, with "
-            f"source: {{topics: [{place.topic}]}}, headers: true and value: {{format: bytes}}, puts them into a table.",
+            "print.headers=true shows each record with what is wrong with it. To put them into a table, run a pipeline "
+            f"of another name with source: {{topics: [{place.topic}]}}, headers: true and value: {{format: bytes}}.",
         )
     return place
 
 
 def letter_groups(config: PipelineConfig, spark: SparkSession) -> list[LetterGroup]:
-    """Of the open ones, the largest first. Raises ConfigurationError where the pipeline has no table of letters."""
+    """The open dead letters in groups, the largest first.
+
+    Raises ConfigurationError if the pipeline has no table of letters.
+    """
     place = letters_place(config)
     table = DeltaTable(spark, path=place.path, name=place.table)
     if table.detail() is None:
         return []
     is_open = "AND _retried_epoch IS NULL " if "_retried_epoch" in spark.table(table.sql).columns else ""
-    found = spark.sql(
+    rows = spark.sql(
         "SELECT reason, detail, sink, count(*) AS count, min(epoch) AS first_epoch, max(epoch) AS last_epoch, "
         "min_by(struct(_topic, _partition, _offset), struct(epoch, _topic, _partition, _offset)) AS first, "
         f"unix_micros(max(_noted_at)) AS last FROM {table.sql} WHERE pipeline = {literal(config.name)} "
@@ -238,5 +267,5 @@ def letter_groups(config: PipelineConfig, spark: SparkSession) -> list[LetterGro
             row["first"]["_offset"],
             datetime.fromtimestamp(row["last"] / 1e6, timezone.utc),
         )
-        for row in found
+        for row in rows
     ]

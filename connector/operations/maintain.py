@@ -1,7 +1,7 @@
-"""Upkeep of what a pipeline writes: its tables, the coordinator's log, and what killed runs left. Kafka isn't asked.
+"""Maintains what a pipeline writes: its tables, the coordinator log, and what killed runs left. Doesn't need Kafka.
 
-A run may be at work. What it has written and not committed is younger than what VACUUM removes; what it has prepared in
-two-phase commit is of an attempt that isn't over (``LogHeld.over``); and of the log the last two epochs stay.
+A run may be at work meanwhile. Files that it has written and not committed are younger than those that VACUUM removes.
+Rows that it has staged belong to an attempt that isn't over (``LogHeld.over``). The last two epochs of the log stay.
 """
 
 from __future__ import annotations
@@ -31,17 +31,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cleared:
-    """What was removed that isn't a table's file. In a rehearsal what would be."""
+    """What was removed beside a table's own files. In a rehearsal: what would be removed."""
 
     place: str
     what: str
-    """``leftovers``: staged rows, uploads and receipts of epochs that nobody will commit. ``entries``: of the log."""
+    """``leftovers``: staged rows, uploads and receipts that no run will commit. ``entries``: of the coordinator log."""
     count: int | None
-    """None: a sink of the user's own doesn't say."""
+    """None: a custom sink doesn't say."""
 
 
 def maintain(config: PipelineConfig, *, dry_run: bool = False, debug: bool = False) -> Iterator[Upkeep | Cleared]:
-    """Place by place, those that are there, as ``config.maintain`` has it. ``dry_run``: only say what would be done."""
+    """Maintain place by place, as ``config.maintain`` says; yields what was done at each.
+
+    Places that aren't there are left out.
+
+    ``dry_run``: only say what would be done. Raises LakelockError.
+    """
     policy = config.maintain
     with session(config.spark_options, name=config.name, s3=config.on_s3, debug=debug) as spark:
         log = _log(config, spark)
@@ -65,7 +70,10 @@ def _log(config: PipelineConfig, spark: SparkSession) -> Log | None:
 
 
 def _tables(config: PipelineConfig, spark: SparkSession, log: Log | None) -> Iterator[tuple[DeltaTable, bool]]:
-    """And whether small files are put together: in a log of changes each is an epoch's, and soon forgotten."""
+    """The tables of the pipeline, each with whether to compact its small files.
+
+    A change log isn't compacted: each file is one epoch's, and is removed soon.
+    """
     for sink in config.sinks:
         if isinstance(sink, DeltaPlace):
             table = DeltaTable(spark, path=sink.path, name=sink.table)
@@ -99,7 +107,7 @@ def _leftovers(config: PipelineConfig, spark: SparkSession, log: Log, *, dry_run
 def _staging(
     config: PipelineConfig, sink: DeltaPlace | KafkaTopicSink, spark: SparkSession, log: Log
 ) -> Staging | None:
-    """None: the table isn't there yet."""
+    """Where a sink's rows are staged. None: the table isn't there yet."""
     if isinstance(sink, KafkaTopicSink):
         return Staging(spark, log.staging)
     table = DeltaTable(spark, path=sink.path, name=sink.table)

@@ -1,4 +1,4 @@
-"""The current rows of a pipeline's table, what is merged on read included."""
+"""Reads the current rows of a pipeline's table, with the changes that aren't folded into it yet."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 
 def read(spark: SparkSession, file: str | Path) -> DataFrame:
-    """The rows as of the pipeline's last epoch: those of the table, with the changes that aren't folded into it yet.
+    """The rows as of the pipeline's last epoch: those of the table, and the changes that aren't folded into it yet.
 
-    The versions are those of now: read again later, the DataFrame has the same rows. Raises ConfigurationError.
+    The versions are fixed by this call: the DataFrame has the same rows each time it is evaluated. Raises
+    ConfigurationError if there is no table yet, or several sinks.
 
     >>> read(spark, "pipeline.yaml").show()  # doctest: +SKIP
     """
@@ -25,14 +26,15 @@ def read(spark: SparkSession, file: str | Path) -> DataFrame:
 
 
 def read_of(config: PipelineConfig, spark: SparkSession) -> DataFrame:
+    """The same as ``read``, for a pipeline file that is loaded already. Raises ConfigurationError."""
     if config.two_phase:
         raise ConfigurationError(
             f"Pipeline {config.name!r} has several sinks, or one that is no table.",
             hint="connector.operations.snapshot(spark, FILE) gives all of them as of one epoch.",
         )
-    with outputs(config, spark, no_records(spark), "") as (found,):
-        assert isinstance(found, Table)
-        if found.table.detail() is None:
-            raise ConfigurationError(f"There is no table {found.label!r} yet.", hint="`lakelock run FILE` makes it.")
-        log = found.derivation.log
-        return spark.table(found.table.sql) if log is None else log.live()
+    with outputs(config, spark, no_records(spark), "") as (output,):
+        assert isinstance(output, Table)
+        if output.table.detail() is None:
+            raise ConfigurationError(f"There is no table {output.label!r} yet.", hint="`lakelock run FILE` makes it.")
+        log = output.derivation.log
+        return spark.table(output.table.sql) if log is None else log.live()

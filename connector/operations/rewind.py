@@ -1,8 +1,6 @@
-"""Back in time: a table to an earlier version, from where it is read again; or a stretch of time into a new table.
+"""Rewinds a table to an earlier version, from which the next run reads again.
 
-A rewind is two commits. The RESTORE takes the table, and with it the position, back: that alone is a consistent state,
-and the next run would go on from it. The epoch after it, without rows, takes a new number, which fences every run that
-was planned before, and writes the position down again.
+A stretch of time is read into a new table by ``Pipeline.replay``.
 """
 
 from __future__ import annotations
@@ -23,14 +21,14 @@ from sinks.offsets import OffsetRange, Offsets
 
 @dataclass(frozen=True)
 class Rewind:
-    """What a rewind does, said before it is done."""
+    """The plan of a rewind, which the user confirms before anything is done."""
 
     position: Position
     target: Target
     next_offsets: Offsets
-    """From where the next run reads."""
+    """Where the next run goes on reading."""
     again: int
-    """Offsets that it reads a second time: an upper bound on the records."""
+    """The number of offsets that the next run reads again: an upper bound on the records."""
 
 
 def planned(
@@ -42,48 +40,50 @@ def planned(
     wanted: str,
     continue_on_data_loss: bool,
 ) -> Rewind:
-    """``find`` says which version, ``wanted`` in words what for.
+    """Plan a rewind, and make sure that every record that the table gives up can be read again.
 
-    Raises ConfigurationError where there is none, OffsetsLost where not all that the table would give up can be read
-    again.
+    ``find`` finds the version. ``wanted`` describes it for messages. ``held`` is what Kafka holds.
+
+    Raises ConfigurationError if there is no such version or its offsets are in a consumer group, and OffsetsLost if
+    some of the records can't be read again (unless retention removed them and ``continue_on_data_loss``).
     """
     position = commits.position()
     if position is None or position.version is None:
         raise ConfigurationError("The table holds no epoch of this pipeline: there is nothing to rewind.")
     if position.delivery != "transactional":
         raise ConfigurationError(
-            f"The table is written by delivery: {position.delivery}, whose offsets are in a consumer group: going back "
-            "in the table wouldn't take them along.",
-            hint="Run the pipeline once with delivery: transactional; it takes the group's offsets over.",
+            f"The table is written by delivery: {position.delivery}. Its offsets are in a consumer group, and a "
+            "rewind of the table wouldn't take them back.",
+            hint="Run the pipeline once with delivery: transactional, which takes the group's offsets over.",
         )
-    found = find(commits)
-    if found is None:
+    target = find(commits)
+    if target is None:
         raise ConfigurationError(
             f"The table's history has no version {wanted}.",
-            hint="The log of older commits was cleaned, or the pipeline kept no event times then (`event_time:`). "
+            hint="Delta has removed older commits, or the pipeline kept no event times then (`event_time:`). "
             "`lakelock replay` reads a stretch of time into a new table.",
         )
-    if found.stood is not None and found.stood.delivery != "transactional":
+    if target.stood is not None and target.stood.delivery != "transactional":
         raise ConfigurationError(
-            f"Version {found.version} was written by delivery: {found.stood.delivery}, which keeps no offsets with its "
-            "rows: what that version holds can't be told.",
+            f"Version {target.version} was written by delivery: {target.stood.delivery}, which keeps no offsets with "
+            "its rows. Nothing says which records that version holds.",
             hint="Go back less far: `lakelock history FILE` names the versions.",
         )
-    ranges, again_made = given_up(position, found.stood), recreated(position, held)
-    gone = [each for each in ranges if each.at not in held.ends or each.topic in again_made]
+    ranges, recreated_topics = given_up(position, target.stood), recreated(position, held)
+    gone = [range_ for range_ in ranges if range_.at not in held.ends or range_.topic in recreated_topics]
     if gone:
-        raise _unreadable(found, gone)
-    # Before the first epoch it stood where that one began.
-    stood = found.stood or position.moved_to(position.since)
+        raise _unreadable(target, gone)
+    # Before its first epoch the pipeline stood where that epoch began.
+    stood = target.stood or position.moved_to(position.since)
     resumption = resume(
         stood, held, topics.starting(held), topics.remaining(held), continue_on_data_loss=continue_on_data_loss
     )
     again = sum(max(0, position.offsets.get(at, 0) - offset) for at, offset in resumption.offsets.items())
-    return Rewind(position, found, resumption.offsets, again)
+    return Rewind(position, target, resumption.offsets, again)
 
 
 def given_up(position: Position, stood: Position | None) -> list[OffsetRange]:
-    """What the table holds at ``position``, and did not when the pipeline stood at ``stood``."""
+    """The offset ranges that the table holds at ``position`` and did not hold when the pipeline stood at ``stood``."""
 
     starts = dict(position.since)
     if stood is not None:
@@ -98,18 +98,33 @@ def given_up(position: Position, stood: Position | None) -> list[OffsetRange]:
 
 def _unreadable(target: Target, ranges: Sequence[OffsetRange]) -> OffsetsLost:
     return OffsetsLost(
-        f"Records would be lost on the way back to version {target.version}: the table holds "
+        f"A rewind to version {target.version} would lose records: the table holds "
         f"{', '.join(map(str, ranges))}, that version doesn't, and no run would read them again. Their "
-        "topics aren't read any more, or were made again since.",
+        "topics are no longer read, or were made again since.",
         hint="Go back less far (`lakelock history FILE` names the versions), or put the topic back into "
-        "`source.topics`. To do without those records: RESTORE TABLE, by hand.",
+        "`source.topics`. To give up those records, run RESTORE TABLE by hand.",
     )
 
 
 def rewind(plan: Rewind, table: DeltaTable, work: Work, *, restored: Callable[[], None]) -> Position | None:
-    """Do it. A crash in between leaves the table restored; the next run goes on from there.
+    """Carry out the plan, in two commits. Returns the position after it.
 
-    ``restored`` is called in between, by the next run too, as long as the table shows that it was restored.
+    1. RESTORE the table. It takes the position back as well.
+    2. Call ``restored``, which reopens dead letters whose retry is undone. It may be called again.
+    3. Commit an epoch without rows. Its new number fences every run that planned an epoch before the RESTORE, and it
+       stores the position in the newest commit.
+
+    ====================  ==============================================================================================
+    crash                 what is left
+    ====================  ==============================================================================================
+    before the RESTORE    Nothing has changed.
+    before ``restored``   The table of the earlier version. The next run sees that it was restored, calls ``restored``,
+                          and goes on from there.
+    before the epoch      The same. A run that planned before the RESTORE isn't fenced yet.
+    after the epoch       Nothing is left to do.
+    ====================  ==============================================================================================
+
+    Raises Fenced if another run commits at the same time.
     """
     restore(table, plan.target.version)
     restored()

@@ -1,6 +1,6 @@
-"""All sinks of a pipeline at one epoch: the consistent view that one table's newest version can't give.
+"""Reads all sinks of a pipeline at one epoch: the consistent view that the newest version of one table can't give.
 
-The coordinator's log says of every epoch that is in all sinks how each is read as of it.
+For every epoch that is in all sinks, the coordinator log says how each sink is read as of that epoch.
 """
 
 from __future__ import annotations
@@ -28,20 +28,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Snapshot(Mapping[str, "DataFrame"]):
-    """Sink -> its rows as of the epoch; sinks are named by their place: the path or name of a table, ``s3://...`` of
-    objects (read through S3A), ``kafka:...`` of a topic. Custom sinks aren't read."""
+    """Sink -> its rows as of the epoch.
+
+    Sinks are named by their place: the path or name of a table, ``s3://...`` for objects (read through S3A),
+    ``kafka:...`` for a topic. Custom sinks aren't read.
+    """
 
     pipeline: str
     epoch: int
     offsets: Offsets
-    """The next offsets of the topics: everything before them is in."""
+    """The next offsets of the topics. The snapshot has every record before them."""
     read_to: datetime | None
-    """Everything that Kafka held at this time is in."""
+    """The snapshot has every record that Kafka held at this time."""
     opened: Mapping[str, Callable[[], DataFrame]] = field(repr=False)
     sql: Mapping[str, str]
-    """Of the tables: a query that any Spark, or Databricks, reads the same rows with."""
+    """Per table, a query that gives the same rows in any Spark or in Databricks."""
     objects: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Of the buckets: the URLs of the objects."""
+    """Per bucket, the URLs of the objects."""
 
     def __getitem__(self, sink: str) -> DataFrame:
         return self.opened[sink]()
@@ -54,7 +57,9 @@ class Snapshot(Mapping[str, "DataFrame"]):
 
 
 def snapshot(spark: SparkSession, file: str | Path, epoch: int | None = None) -> Snapshot:
-    """All sinks of a pipeline file at one epoch; the last one that is in all of them if none is given.
+    """All sinks of a pipeline file at one epoch; if none is given, at the last one that is in all of them.
+
+    Raises ConfigurationError if there is no such epoch.
 
     >>> snapshot(spark, "pipeline.yaml")["lake/accounts"].show()  # doctest: +SKIP
     """
@@ -62,7 +67,7 @@ def snapshot(spark: SparkSession, file: str | Path, epoch: int | None = None) ->
 
 
 def snapshot_of(config: PipelineConfig, spark: SparkSession, epoch: int | None) -> Snapshot:
-    """Raises ConfigurationError where there is no such epoch."""
+    """The same as ``snapshot``, for a pipeline file that is loaded already. Raises ConfigurationError."""
     if not config.two_phase:
         return _of_one_table(config, spark, epoch)
     place = config.coordinator
@@ -70,7 +75,7 @@ def snapshot_of(config: PipelineConfig, spark: SparkSession, epoch: int | None) 
     log = Log(spark, path=place.path, name=place.table, pipeline=config.name, run="")
     done = log.done(epoch)
     if done is None:
-        raise _no_epoch(config, epoch, f"the coordinator's log {log.label!r}")
+        raise _no_epoch(config, epoch, f"the coordinator log {log.label!r}")
     opened: dict[str, Callable[[], DataFrame]] = {}
     sql: dict[str, str] = {}
     objects: dict[str, Sequence[str]] = {}
@@ -84,7 +89,7 @@ def snapshot_of(config: PipelineConfig, spark: SparkSession, epoch: int | None) 
             opened[sink.place] = partial(spark.sql, sql[sink.place])
         elif isinstance(sink, S3ObjectsSink):
             stored = s3_objects(spark, sink, pipeline=config.name)
-            urls = [stored.url(each["key"]) for each in stored.objects(done.epoch.number)]
+            urls = [stored.url(entry["key"]) for entry in stored.objects(done.epoch.number)]
             objects[sink.place], opened[sink.place] = urls, partial(_objects, spark, sink, urls)
         elif isinstance(sink, KafkaTopicSink):
             opened[sink.place] = partial(_messages, spark, config, sink, reads["ends"])
@@ -93,7 +98,7 @@ def snapshot_of(config: PipelineConfig, spark: SparkSession, epoch: int | None) 
 
 
 def _objects(spark: SparkSession, sink: S3ObjectsSink, urls: Sequence[str]) -> DataFrame:
-    """Through S3A, whose jars and credentials the session must have."""
+    """The rows of these objects. The session needs S3A's jars and credentials."""
     reader = spark.read.option("basePath", sink.place.replace("s3://", "s3a://", 1))
     settings = {"endpoint": sink.endpoint, "endpoint.region": sink.region}
     for name, value in {**settings, "path.style.access": "true" if sink.path_style else None}.items():
@@ -106,7 +111,7 @@ def _objects(spark: SparkSession, sink: S3ObjectsSink, urls: Sequence[str]) -> D
 def _messages(
     spark: SparkSession, config: PipelineConfig, sink: KafkaTopicSink, ends: Mapping[str, Mapping[str, int]]
 ) -> DataFrame:
-    """As Spark reads Kafka: key, value, headers, topic, partition, offset, timestamp."""
+    """The records of the topic up to ``ends``, with the columns of Spark's Kafka source."""
     return (
         spark_reader(spark, config.source.kafka_options)
         .option("subscribe", sink.topic)

@@ -1,4 +1,4 @@
-"""What `status` and `check` find."""
+"""What `lakelock status` and `lakelock check` find."""
 
 from __future__ import annotations
 
@@ -22,20 +22,22 @@ class Status:
     delivery: str
     sinks: Sequence[str]
     position: Position | None
-    """Of the table, or where all sinks stand by the coordinator's log."""
+    """The table's position. With several sinks, where all of them stand by the coordinator log."""
     offsets: Offsets
-    """Next offsets: the table's, or the consumer group's where the delivery keeps them there."""
+    """The next offsets: the table's, or the consumer group's if the delivery keeps them there."""
     held: TopicsHeld
     next_times: Mapping[TopicPartition, datetime] = field(default_factory=dict)
-    """Kafka's timestamp of the next record, per partition that holds one that is still to be read."""
+    """Kafka's timestamp of the next record, per partition that has a record to read."""
     unfolded: int | None = None
-    """Merged on read: epochs that are in the log of changes, and not in the table yet; None: it isn't."""
+    """The number of epochs that the change log has and the table lacks. None without ``merge: on_read``."""
     in_doubt: Row | None = None
-    """An epoch that is in some of the sinks, maybe: a run is at work on it, or was killed."""
+    """An epoch that may be in some of the sinks only. Its run is at work on it, or was killed."""
 
     @property
     def lag(self) -> Mapping[TopicPartition, int]:
-        """Offsets from the next to the end, per partition, ``gone`` ones too: an upper bound on the records."""
+        """The offsets from the next one to the end, per partition, those in ``gone`` included: an upper bound on the
+        records.
+        """
         return {at: max(0, end - self._next[at]) for at, end in self.held.ends.items()}
 
     @cached_property
@@ -44,7 +46,7 @@ class Status:
 
     @property
     def gone(self) -> Sequence[OffsetRange]:
-        """What was never read, and Kafka no longer holds: a run stops there."""
+        """Ranges that were never read and that Kafka no longer holds. A run stops there."""
         return [
             OffsetRange(at.topic, at.partition, self._next[at], beginning)
             for at, beginning in self.held.beginnings.items()
@@ -53,7 +55,7 @@ class Status:
 
     @property
     def cut(self) -> Sequence[OffsetRange]:
-        """What was read, and lies behind Kafka's end: its log was cut, and a run stops there."""
+        """Ranges that were read and that lie after Kafka's end: the log was cut. A run stops there."""
         return [
             OffsetRange(at.topic, at.partition, end, self._next[at])
             for at, end in self.held.ends.items()
@@ -62,12 +64,12 @@ class Status:
 
     @property
     def recreated(self) -> frozenset[str]:
-        """Topics that were deleted and made again since: the offsets are of the old ones."""
+        """Topics that were recreated since. The stored offsets belong to the old ones."""
         return frozenset(recreated(self.position, self.held)) if self.position else frozenset()
 
     @property
     def lag_seconds(self) -> Mapping[TopicPartition, float]:
-        """How long the next record has been waiting, per partition; 0 where none is."""
+        """How many seconds the next record has been waiting, per partition; 0 if no record waits."""
         now = self.held.asked_at
         return {
             at: max(0.0, (now - self.next_times[at]).total_seconds()) if at in self.next_times else 0.0
@@ -76,17 +78,25 @@ class Status:
 
 
 def next_offsets(position: Position | None, offsets: Offsets, held: TopicsHeld) -> dict[TopicPartition, int]:
-    """What is to be read next of each partition that Kafka holds: of a topic that was made again since the old offsets
-    say nothing, nor do any of one that was never read."""
-    made_again = recreated(position, held) if position is not None else {}
+    """The next offset to read of each partition that Kafka holds.
+
+    Of a recreated topic, and of one that was never read, the stored offsets say nothing: reading begins at the
+    beginning.
+    """
+    recreated_topics = recreated(position, held) if position is not None else {}
     return {
-        at: beginning if at.topic in made_again else offsets.get(at, beginning)
+        at: beginning if at.topic in recreated_topics else offsets.get(at, beginning)
         for at, beginning in held.beginnings.items()
     }
 
 
 @dataclass(frozen=True)
 class CheckedSink:
+    """One sink as `check` found it.
+
+    ``exists`` says whether it is there; ``columns`` are those that a run would write.
+    """
+
     place: str
     exists: bool
     columns: Sequence[str]

@@ -1,7 +1,7 @@
-"""A micro-batch of a streaming query as an epoch: what of it the sink doesn't hold yet. Pure.
+"""A micro-batch of a streaming query as an epoch: the part of it that the sink doesn't hold yet. Pure.
 
-A query says again after a crash what it has said already, and one that has lost its checkpoint cuts its batches
-elsewhere. So the sink's own position decides what of a batch is new, and neither the batch's number nor memory does.
+After a crash a query repeats a batch, and a query that has lost its checkpoint cuts its batches elsewhere. So the
+sink's own position decides what of a batch is new. The batch's number and the run's memory don't.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 @dataclass(frozen=True)
 class Batch:
-    """Offsets ``[start, end)`` of each partition, as the query's own log has them: offsets have gaps, and a query may
-    filter, so its rows don't tell."""
+    """Offsets ``[start, end)`` of each partition in one micro-batch, as the query's own log has them.
+
+    The rows of the batch don't show these ranges, because offsets have gaps and a query may filter.
+    """
 
     query: str
-    """The id that a streaming query keeps as long as its checkpoint."""
+    """The query's id. It stays the same as long as the checkpoint does."""
     number: int
     start: Offsets
     end: Offsets
@@ -39,11 +41,15 @@ class Batch:
         return f"{self.query}/{self.number}"
 
     def begins(self, at: TopicPartition) -> int:
-        """A partition that was added since the batch before is read from its first record."""
+        """The first offset of the batch in this partition.
+
+        A partition that was added since the last batch begins at 0.
+        """
         return self.start.get(at, 0)
 
     def covers(self, ranges: tuple[OffsetRange, ...]) -> bool:
-        return all(self.begins(each.at) <= each.start and each.end <= self.end.get(each.at, 0) for each in ranges)
+        """Whether all of these ranges lie within the batch."""
+        return all(self.begins(read.at) <= read.start and read.end <= self.end.get(read.at, 0) for read in ranges)
 
 
 def epoch_of(
@@ -57,14 +63,28 @@ def epoch_of(
     now: datetime,
     continue_on_data_loss: bool = False,
 ) -> Epoch | None:
-    """The epoch with what the sink doesn't hold of the batch; None: it holds all of it.
+    """The epoch with what the sink doesn't hold of the batch. None: the sink holds all of it.
 
-    Raises TopicRecreated; PositionMismatch where records between the sink's position and the batch would be missing;
-    OffsetsLost where Kafka has removed records of the batch: a query with ``failOnDataLoss`` false would leave them
-    out in silence; ConfigurationError where the batch has a topic that the pipeline doesn't name.
+    This is how a micro-batch gets the rule "position": the epoch begins at the table's next offsets, and ends where the
+    batch ends. Its commit stores the new offsets with the rows.
+
+    ====================  ==============================================================================================
+    crash                 what the query's repetition of the batch finds
+    ====================  ==============================================================================================
+    before the commit     The old position. The whole batch is new, and becomes the same epoch.
+    after the commit      A position at the end of the batch. Nothing is new, and None is returned.
+    ====================  ==============================================================================================
+
+    ``owner`` is the run's id. ``held`` is what Kafka holds. ``remaining`` is asked what is left of partitions that have
+    lost records. ``now`` is the current time, in UTC.
+
+    Raises TopicRecreated and TableReplaced. Raises PositionMismatch if records between the sink's position and the
+    batch would be missing; OffsetsLost if Kafka has removed records of the batch, which a query with ``failOnDataLoss``
+    false would leave out in silence, or if its log was cut; ConfigurationError if the batch has a topic that the
+    pipeline doesn't name.
     """
     offsets = _wanted(batch, pipeline, position, held)
-    whole = sum(each - offsets[at] for at, each in batch.end.items() if each > offsets[at])
+    whole = sum(end - offsets[at] for at, end in batch.end.items() if end > offsets[at])
     there = replace(held, ends=batch.end)
     resumption = without_lost(
         Offsets({at: next_ for at, next_ in offsets.items() if next_ < batch.end[at]}),
@@ -95,7 +115,7 @@ def epoch_of(
 
 
 def _wanted(batch: Batch, pipeline: str, position: Position | None, held: TopicsHeld) -> dict[TopicPartition, int]:
-    """The next offset of every partition of the batch. Raises what ``epoch_of`` does, without a look at retention."""
+    """The next offset of every partition of the batch. Raises what ``epoch_of`` raises, except for retention."""
     unknown = batch.end.topics - held.ids.keys()
     if unknown:
         raise ConfigurationError(
@@ -108,10 +128,10 @@ def _wanted(batch: Batch, pipeline: str, position: Position | None, held: Topics
         refuse_cut(position, held)
     if position is None and batch.number > 0:
         raise PositionMismatch(
-            f"Pipeline {pipeline!r} has written nothing yet, and this is batch {batch.number} of the query: what the "
-            "batches before it held would be missing. Nothing was written.",
-            hint="Start the query with a new checkpoint. To begin at this batch all the same, give the query "
-            f"{_starting(batch.end.topics, position, batch)}.",
+            f"Pipeline {pipeline!r} has written nothing yet, and this is batch {batch.number} of the query. The "
+            "records of the batches before it would be missing. Nothing was written.",
+            hint="Start the query with a new checkpoint. To begin at this batch all the same, give the query the "
+            f"option {_starting(batch.end.topics, position, batch)}.",
         )
     offsets: dict[TopicPartition, int] = {}
     gaps = []
@@ -126,16 +146,16 @@ def _wanted(batch: Batch, pipeline: str, position: Position | None, held: Topics
             for gap in gaps
         )
         raise PositionMismatch(
-            f"Batch {batch.number} of the query begins behind where the table of pipeline {pipeline!r} stands. "
+            f"Batch {batch.number} of the query begins after the next offsets of the table of pipeline {pipeline!r}. "
             f"{missing}. Nothing was written.",
-            hint="Was the table restored, or the query started without it? Start the query with a new checkpoint and "
-            f"{_starting(batch.end.topics, position, batch)}.",
+            hint="The table may have been restored, or the query may have run without it. Start the query with a new "
+            f"checkpoint and {_starting(batch.end.topics, position, batch)}.",
         )
     return offsets
 
 
 def _stands(at: TopicPartition, position: Position | None, batch: Batch) -> int:
-    """As in a run: once there is a position, a partition that isn't in it stands at offset 0."""
+    """The next offset. As in a run: once there is a position, a partition that isn't in it stands at offset 0."""
     return position.offsets.get(at, 0) if position else batch.begins(at)
 
 
@@ -144,7 +164,7 @@ def _of(topics: frozenset[str], ids: Mapping[str, str]) -> dict[str, str]:
 
 
 def _starting(topics: frozenset[str], position: Position | None, batch: Batch) -> str:
-    """Spark wants every partition named."""
+    """The option that makes a new query begin at the table's position. Spark wants every partition named."""
     stored = position.offsets if position else Offsets()
     starts = {at: _stands(at, position, batch) for at in {**batch.end, **stored} if at.topic in topics}
     return f".option(\"startingOffsets\", '{Offsets(starts).to_json()}')"

@@ -1,4 +1,4 @@
-"""Which offsets the next epoch covers. Deterministic: the same offsets, ends and bound give the same epoch."""
+"""Decides which offsets the next epoch covers. Deterministic: the same offsets, ends and bound give the same epoch."""
 
 from __future__ import annotations
 
@@ -22,18 +22,25 @@ def next_epoch(
     max_records: int,
     now: datetime,
 ) -> Epoch | None:
-    """The epoch that brings the sink from ``position`` towards ``target``; None: there is nothing to commit.
+    """The epoch that brings the sink from ``position`` towards ``target``. None: there is nothing to commit.
 
-    An epoch without records is planned only where the position itself has to be written: the first one (``latest``
-    means the same to every later run), one that the sink is about to forget, one that leaves out lost offsets.
+    An epoch without records is planned only if the position itself has to be written: the first one (so that ``latest``
+    means the same to every later run), one before Delta's retention removes the last position, and one that leaves out
+    lost offsets.
+
+    The plan is stored nowhere. A crash right before or right after it changes nothing: the next run plans again from
+    the same position, and may cut the epoch elsewhere.
+
+    ``owner`` is the run's id. ``resumption`` has the next offset of every partition. ``max_records`` bounds the offsets
+    that the epoch reads. ``now`` is the current time, in UTC.
     """
-    # A topic that has appeared since is for the next round, which knows its id.
+    # A topic that has appeared since is left to the next round, which knows its id.
     next_ = Offsets({at: offset for at, offset in resumption.offsets.items() if at.topic in target.ids})
     ranges = plan(next_, target.ends, max_records)
     refresh = position is not None and position.refresh_after is not None and now >= position.refresh_after
     if not ranges and position is not None and not refresh and not resumption.lost:
         return None
-    # Topics that left the pipeline keep their offsets: taken in again, they go on where they stood.
+    # Topics that left the pipeline keep their offsets. If they come back, they go on from there.
     stored = position.offsets if position else Offsets()
     read = next_.advance(ranges)
     complete = read.reaches(target.ends)
@@ -46,7 +53,7 @@ def next_epoch(
         topics={**(position.topics if position else {}), **target.ids},
         read_to=target.asked_at if complete else position.read_to if position else None,
         expected=position,
-        # What appears later begins at 0, which needn't be said.
+        # Partitions that appear later begin at 0, so `since` needn't have them.
         since=position.since if position else next_,
         lost=(*(position.lost if position else ()), *resumption.lost),
         clock=position.clock.carried() if position else Clock(),
@@ -58,9 +65,12 @@ def next_epoch(
 def plan(position: Offsets, ends: Offsets, max_records: int) -> tuple[OffsetRange, ...]:
     """Ranges from ``position`` towards ``ends`` that span at most ``max_records`` offsets together.
 
-    Max-min fair: no partition gets more while another, that wants more, gets less. A small partition is taken whole,
-    what it leaves of its share goes to the others, so a large backlog can't starve a small one. Partitions that are
-    not in ``position`` are not read. An empty plan means that there is nothing to do.
+    The shares are max-min fair: no partition gets more while another that wants more gets less. A small partition is
+    taken whole, and the others get what it leaves of its share. So a large backlog can't starve a small one. (Bertsekas
+    and Gallager, Data Networks, 6.5.2.) With 30 and 15 offsets to read and a bound of 40, the plan takes 25 and 15.
+
+    Partitions that are not in ``position`` are not read. An empty plan means that there is nothing to do. Raises
+    ValueError if ``max_records`` is below 1.
     """
     if max_records < 1:
         raise ValueError(f"max_records must be at least 1, not {max_records}")
@@ -75,10 +85,12 @@ def plan(position: Offsets, ends: Offsets, max_records: int) -> tuple[OffsetRang
 def within_bytes(
     position: Offsets, ends: Offsets, max_records: int, max_bytes: int, record_bytes: Mapping[TopicPartition, float]
 ) -> int:
-    """The most records, up to ``max_records``, whose plan has at most ``max_bytes``; at least 1, or nothing would move.
+    """The largest bound up to ``max_records`` whose plan has at most ``max_bytes`` bytes.
 
-    ``record_bytes``: of a record of each partition; where it isn't known the mean of the others is taken, and where
-    nothing is known there is no bound.
+    At least 1, so that the run moves.
+
+    ``record_bytes``: the mean size of a record per partition. A partition that isn't in it counts with the mean of the
+    others. If it is empty there is no bound by bytes.
     """
     if not record_bytes:
         return max_records
@@ -89,12 +101,12 @@ def within_bytes(
         share = _fair_shares(demand, records)
         return sum(span * record_bytes.get(at, mean) for at, span in share.items()) > max_bytes
 
-    # Each partition's share grows with the number of all, so the bytes do.
+    # Each partition's share grows with the bound, so the bytes do too: binary search is right.
     return max(1, bisect_left(range(1, max_records + 1), True, key=too_many))
 
 
 def _by_demand(position: Offsets, ends: Offsets) -> list[tuple[int, TopicPartition]]:
-    """What each partition has to be read of, smallest first."""
+    """How many offsets each partition has to read, smallest first."""
     return sorted((ends[at] - start, at) for at, start in position.items() if ends.get(at, 0) > start)
 
 

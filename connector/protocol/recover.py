@@ -1,4 +1,4 @@
-"""Where a run goes on: from what the sink holds and what Kafka holds, or why it must not. Pure decisions."""
+"""Decides where a run goes on, from what the sink holds and what Kafka holds, or why it must not. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sinks.errors import OffsetsLost, TableReplaced, TopicRecreated
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 EndsOfLeaders = Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, int]]
-"""Where the records of a leader epoch, and of those before it, end in the log that is there now; -1: it knows none."""
+"""For each partition and leader epoch: where the records up to that epoch end in the current log. -1: unknown."""
 
 
 @dataclass(frozen=True)
@@ -19,15 +19,15 @@ class TopicsHeld:
     """What Kafka holds of the pipeline's topics: every partition is in both ``beginnings`` and ``ends``."""
 
     beginnings: Offsets
-    """Oldest offset that can still be read."""
+    """The oldest offset that can still be read."""
     ends: Offsets
-    """Next offset to be written, as far as a ``read_committed`` reader may read."""
+    """The next offset to be written, as far as a ``read_committed`` reader may read."""
     ids: Mapping[str, str]
     """Topic name -> topic id."""
     asked_at: datetime
-    """Taken before Kafka was asked: all that it held by then lies before ``ends``."""
+    """The time right before Kafka was asked. All that Kafka held at that time lies before ``ends``."""
     leaders: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """The leader epoch that each partition's end was told under; without those of a broker that doesn't say."""
+    """The leader epoch under which Kafka gave each partition's end. Without partitions whose broker doesn't say."""
     ends_of: EndsOfLeaders = field(default=lambda _: {}, repr=False, compare=False)
 
 
@@ -36,9 +36,10 @@ class Remains:
     """What is left of a partition that has lost records before they were read."""
 
     start: int
-    """Where reading goes on: at its beginning, or ahead of it, because what is oldest may be gone before it is read."""
+    """Where reading goes on: at the partition's beginning, or later, as the oldest records may be gone before they are
+    read."""
     oldest: datetime | None = None
-    """Kafka's timestamp of the oldest record; None: there is none."""
+    """Kafka's timestamp of the oldest record. None: there is no record."""
 
 
 Remaining = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, Remains]]
@@ -46,8 +47,10 @@ Remaining = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, Remai
 
 @dataclass(frozen=True)
 class Resumption:
+    """Where a run goes on reading."""
+
     offsets: Offsets
-    """Next offset per partition, for every partition that Kafka has now, and for none that it hasn't."""
+    """The next offset of every partition that Kafka has now, and of no other."""
     lost: tuple[OffsetRange, ...] = ()
     """Ranges that were never read and that Kafka no longer has."""
 
@@ -62,12 +65,16 @@ def resume(
 ) -> Resumption:
     """The next offset of every partition.
 
-    Without a position ``start`` gives the configured starting offsets. Once there is a position, ``start`` has no say:
-    a partition that isn't in it has appeared since, and stands at offset 0. What Kafka has removed of it meanwhile is
-    lost like any other record. ``remaining`` is asked for what is left of partitions that have lost records.
+    This is how a run uses the rule "position". Without a position, ``start`` gives the configured starting offsets.
+    Once there is a position, ``start`` has no say: a partition that isn't in the position has appeared since, and
+    stands at offset 0. If Kafka has removed records of it meanwhile, they are lost like any other record. Nothing is
+    written here, so a crash right before or right after changes nothing.
 
-    Raises TableReplaced; TopicRecreated; OffsetsLost where Kafka's log was cut before the stored offset, or starts
-    behind it (the latter unless ``continue_on_data_loss``).
+    ``remaining`` is asked what is left of partitions that have lost records. With ``continue_on_data_loss`` the lost
+    ranges are left out, and returned.
+
+    Raises TableReplaced; TopicRecreated; OffsetsLost if Kafka's log was cut before the stored offset, or if it starts
+    after it (the latter unless ``continue_on_data_loss``).
     """
     if position is None:
         started = start()
@@ -90,7 +97,10 @@ def without_lost(
     *,
     continue_on_data_loss: bool,
 ) -> Resumption:
-    """``offsets``, moved to where Kafka can still be read. Raises OffsetsLost unless that is wanted."""
+    """``offsets``, moved to where Kafka can still be read, and the ranges that are left out.
+
+    Raises OffsetsLost if there are such ranges, unless ``continue_on_data_loss``.
+    """
     lost = [
         OffsetRange(at.topic, at.partition, next_, held.beginnings[at])
         for at, next_ in offsets.items()
@@ -101,46 +111,52 @@ def without_lost(
     remains = remaining([gap.at for gap in lost])
     if not continue_on_data_loss:
         raise _retention_passed(lost, held, remains, position)
-    # What is left out on purpose is lost as well.
+    # Records that are left out on purpose count as lost too.
     skipped = [replace(gap, end=max(gap.end, min(remains[gap.at].start, held.ends[gap.at]))) for gap in lost]
     return Resumption(Offsets({**offsets, **{gap.at: gap.end for gap in skipped}}), tuple(skipped))
 
 
 def refuse_replaced(position: Position | None) -> None:
-    """Offsets belong to rows: where somebody has replaced those, going on would make a gap that nothing shows."""
+    """Raises TableReplaced: the offsets belong to rows that somebody has replaced. Going on would hide a gap."""
     if position is not None and position.replaced:
         raise TableReplaced.by(position.replaced)
 
 
 def refuse_recreated(stored: Mapping[str, str], current: Mapping[str, str]) -> None:
-    """Offsets belong to one topic id: a topic that was deleted and made again under its name starts over."""
+    """Raises TopicRecreated: the offsets belong to one topic id, and the recreated topic has another."""
     for topic, topic_id in stored.items():
         if topic in current and current[topic] != topic_id:
             raise TopicRecreated(
                 f"Topic {topic!r} was deleted and made again: the table's offsets belong to topic id {topic_id}, "
-                f"Kafka now has {current[topic]}. Compared with the old offsets, new records would be taken for "
-                "old ones and dropped.",
-                hint="To go on with the new topic, from its beginning and beside what the table holds of the old one, "
-                "run once with `source: {on_recreated_topic: continue}`. Or write it to a new table (another path or "
-                "table name). In a cluster that the topic was mirrored to: `lakelock translate`.",
+                f"Kafka now has {current[topic]}. By the old offsets, new records would be taken for old ones and "
+                "dropped.",
+                hint="To read the new topic from its beginning and keep the rows of the old one, run once with "
+                "`source: {on_recreated_topic: continue}`. Or write it to a new table (another path or table name). In "
+                "a cluster that the topic was mirrored to: `lakelock translate`.",
             )
 
 
 def refuse_cut(position: Position, held: TopicsHeld) -> None:
-    """Offsets belong to one log: where a replica that lacked its last records became leader, others may have taken
-    their offsets. A leader that is still the same has cut nothing."""
+    """Raises OffsetsLost if a partition's log was cut below the stored offset and may have been filled again.
+
+    That happens when a replica without the last records becomes leader: new records then take the offsets of the lost
+    ones. Only partitions whose leader epoch has changed are checked, as a leader that is still the same has cut
+    nothing. The check is that of Kafka's own followers (KIP-101): where did the records of the old leader epoch end?
+    """
     new = {at: epoch for at, epoch in position.leaders.items() if held.leaders.get(at, epoch) != epoch}
     if new:
         refuse_refilled(position.offsets, held.ends_of(new))
 
 
 def refuse_refilled(read: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> None:
-    """``read``: the next offsets, reached under leaders whose records end at ``ends``. Raises OffsetsLost."""
+    """Raises OffsetsLost if the offsets ``read``, reached under earlier leaders, lie above where those leaders' records
+    end.
+    """
     for at, end in ends.items():
         if end < read.get(at, 0):
             raise OffsetsLost(
                 f"{at.topic}-{at.partition} was cut at offset {max(end, 0)} and filled again, as after an unclean "
-                f"leader election: of the records below offset {read[at]}, which the table has, it now holds others.",
+                f"leader election. The records that it holds below offset {read[at]} aren't those of the table.",
                 hint="`lakelock rewind` takes the table back to an epoch before that offset, and reads on from there. "
                 "Or write the topic to a new table (another path or table name).",
             )
@@ -184,5 +200,5 @@ def _log_was_cut(at: TopicPartition, wanted: int, held: TopicsHeld) -> OffsetsLo
 
 
 def behind(offsets: Offsets, held: TopicsHeld) -> int:
-    """Offsets between ``offsets`` and the ends of the topics: an upper bound on the records still to come."""
+    """The offsets from ``offsets`` to the ends of the topics: an upper bound on the records still to come."""
     return sum(max(0, end - offsets.get(at, held.beginnings.get(at, 0))) for at, end in held.ends.items())

@@ -1,7 +1,7 @@
-"""A topic that was deleted and made again: its predecessor retires, in an epoch that reads nothing. Pure.
+"""A recreated topic: its predecessor retires, in an epoch that reads nothing. Pure.
 
-After it the position, and with it whatever the table holds of the old topic, bears a name that no topic can have (see
-``sinks.recreated``), and the new topic begins at its beginning: all that is in it came after.
+After that epoch the position, and whatever the table holds of the old topic, has a name that no topic can have (see
+``sinks.recreated``). The new topic is read from its beginning, because all of its records came later.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sinks.recreated import retired
 
 
 def recreated(position: Position, held: TopicsHeld) -> Mapping[str, str]:
-    """Topics that have another id than the one that the offsets belong to -> the name that the old one gets."""
+    """Topics whose id in Kafka isn't the one that the offsets belong to -> the name that the old topic gets."""
     return {
         topic: retired(topic, topic_id)
         for topic, topic_id in position.topics.items()
@@ -25,16 +25,22 @@ def recreated(position: Position, held: TopicsHeld) -> Mapping[str, str]:
 
 
 def of_unknown_id(position: Position, held: TopicsHeld) -> frozenset[str]:
-    """Topics of which the position has offsets, and doesn't say which topic of that name they belong to: it was found
-    from the table's rows, until the next commit."""
+    """Topics of which the position has offsets, but no topic id.
+
+    That is so if the position was found from the table's rows, until the next commit.
+    """
     return frozenset(at.topic for at in position.offsets if at.topic in held.ids and at.topic not in position.topics)
 
 
 def retirement(
     pipeline: str, owner: str, position: Position, held: TopicsHeld, names: Mapping[str, str], starts: Offsets
 ) -> Epoch:
-    """The epoch after which the old topics have these names, and the new ones are to be read from ``starts``, or from
-    offset 0: what Kafka has removed of them meanwhile is lost, and the next epoch's plan says so."""
+    """The epoch after which the old topics have the names ``names``, and the new ones are read from ``starts``.
+
+    A topic that isn't in ``starts`` is read from offset 0. If Kafka has removed records of it meanwhile, the plan of
+    the next epoch reports them as lost. The epoch is one commit: a crash before it leaves the old names, and the next
+    run retires the topics again; a crash after it leaves the new names.
+    """
 
     def moved(offsets: Offsets) -> Offsets:
         old = {TopicPartition(names.get(at.topic, at.topic), at.partition): offset for at, offset in offsets.items()}
@@ -53,7 +59,7 @@ def retirement(
         lost=tuple(replace(gap, topic=names.get(gap.topic, gap.topic)) for gap in position.lost),
         delivery=position.delivery,
         leaders={**{at: epoch for at, epoch in position.leaders.items() if at.topic not in names}, **held.leaders},
-        # The old topic brings nothing more: it must not hold the watermark back.
+        # The old topic brings no more records, so it must not hold the watermark back.
         clock=replace(
             epoch.clock, so_far={at: seen for at, seen in epoch.clock.so_far.items() if at.topic not in names}
         ),

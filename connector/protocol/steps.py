@@ -1,4 +1,4 @@
-"""The life of an epoch, announced at one seam. Progress, metrics and the crash lab listen; nothing else hooks in."""
+"""The steps of an epoch, announced to observers. Progress, metrics and the crash lab listen; nothing else hooks in."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from sinks.contract import Committed, Epoch
 
 
 class Step(Enum):
-    """What a crash right after each one leaves. ``OFFSETS_COMMITTED`` comes where the delivery puts it: that is the
-    whole difference between the deliveries."""
+    """The steps of a run, each with what a crash right after it leaves.
+
+    ``OFFSETS_COMMITTED`` comes where the delivery puts it. That is the whole difference between the deliveries.
+    """
 
     LOOKED = "looked"
-    """The run knows where the table stands and what Kafka holds; nothing is planned yet. ``behind`` is all that isn't
-    committed."""
+    """The run knows where the table stands and what Kafka holds; nothing is planned yet. ``behind`` counts all offsets
+    that aren't committed."""
     IN_DOUBT = "in_doubt"
-    """Two-phase commit: an epoch was found that is decided, and not known to be in all sinks. Whatever run it is of, it
-    is rolled forward next."""
+    """Two-phase commit: the log has a decided epoch that may not be in all sinks yet. It is rolled forward next,
+    whichever run began it."""
     RESUMED = "resumed"
     """The run knows where it goes on; nothing is planned yet."""
     PLANNED = "planned"
@@ -29,44 +31,47 @@ class Step(Enum):
     READ = "read"
     """The epoch's query stands; nothing was written, so the next run starts over from the stored position."""
     WRITING = "writing"
-    """Files without a commit, which no reader sees (VACUUM removes them), or the whole commit: Delta decides."""
+    """Either files without a commit, which no reader sees and VACUUM removes, or the whole commit."""
     BEGUN = "begun"
-    """Two-phase commit: the coordinator's log has the epoch's ranges. Nothing is decided: the next run aborts it."""
+    """Two-phase commit: the coordinator log has the epoch's ranges. Nothing is decided. The next run aborts it."""
     PREPARED = "prepared"
-    """Two-phase commit: every sink holds the rows, and shows none. As before."""
+    """Two-phase commit: every sink holds staged rows, which no reader sees. The next run aborts the epoch."""
     DECIDED = "decided"
-    """Two-phase commit: the epoch counts. The next run commits it where it isn't yet, without reading Kafka."""
+    """Two-phase commit: the epoch counts. The next run commits it to the sinks that lack it, without reading Kafka."""
     SINK_COMMITTED = "sink_committed"
-    """Two-phase commit: the epoch is in one of the sinks. As before."""
+    """Two-phase commit: the epoch is in one of the sinks. The next run commits it to the others."""
     COMMITTED = "committed"
-    """The rows are in the table. Transactional: with their offsets, the next run goes on behind them. Else the next
-    run starts from the offsets of the consumer group, wherever those stand."""
+    """The rows are in the table. Transactional: the next offsets are too, and the next run goes on from them. Other
+    deliveries: the next run starts from the consumer group's offsets, wherever they are."""
     FOLDING = "folding"
-    """Merged on read: the log of changes has epochs that the table has not. They stay there, and are current to all
-    who read both."""
+    """``merge: on_read``: the change log has epochs that the table lacks. They stay there, and readers of both see
+    them."""
     FOLDED = "folded"
-    """Merged on read: the table has them too, and says up to which offsets. The log goes on."""
+    """``merge: on_read``: the table has these epochs too, and says up to which offsets."""
     OFFSETS_COMMITTED = "offsets_committed"
-    """The consumer group has the epoch's offsets. Before the write (auto-commit), a crash loses the epoch; after it
-    (manual commit), the next run goes on behind it. Transactional only publishes them, for lag tools."""
+    """The consumer group has the epoch's offsets. If that is before the write (``auto_commit``), a crash loses the
+    epoch. If it is after the write (``manual_commit``), the next run goes on after it. Transactional only publishes the
+    offsets, for lag tools."""
     WAITING = "waiting"
-    """All is well, and nothing to do until the run looks again: what Kafka held is committed, or can wait."""
+    """Nothing is to be done until the run looks again: what Kafka held is committed, or can wait."""
     RETRYING = "retrying"
-    """What may pass has failed (``error``), and is tried again after a while, from where the table stands."""
+    """A transient failure (``error``). The run waits, and tries again from where the table stands."""
 
 
 @dataclass(frozen=True)
 class Event:
+    """One announced step of a run, with the epoch that it belongs to."""
+
     step: Step
     epoch: Epoch
     committed: Committed | None = None
     """With ``Step.COMMITTED`` and ``Step.FOLDED`` only."""
     behind: int = 0
-    """Offsets that were there when the run looked and still lie behind this epoch."""
+    """Offsets that Kafka held when the run last looked, and that come after this epoch."""
     letters: int = 0
     """With ``Step.READ`` only: dead letters among the epoch's records, as far as they were counted."""
     note: str = ""
-    """Something that a person should read."""
+    """A sentence that a person should read."""
     sink: str = ""
     """With ``Step.SINK_COMMITTED`` only."""
     error: BaseException | None = None
@@ -74,7 +79,7 @@ class Event:
 
     @property
     def run(self) -> str | None:
-        """The run that announces it; None where the epoch may be that of another, which is rolled forward."""
+        """The run that announces the event. None if the epoch may be another run's, which this run rolls forward."""
         return None if self.step in (Step.IN_DOUBT, Step.SINK_COMMITTED) else self.epoch.owner
 
 
@@ -84,7 +89,9 @@ Observer = Callable[[Event], None]
 class Ending(Protocol):
     """An observer that also hears how its run ends."""
 
-    def ended(self, error: BaseException | None) -> None: ...
+    def ended(self, error: BaseException | None) -> None:
+        """Called once, with the error that ended the run, or None."""
+        ...
 
 
 _Ending = TypeVar("_Ending", bound=Ending)
@@ -92,7 +99,7 @@ _Ending = TypeVar("_Ending", bound=Ending)
 
 @contextmanager
 def told_its_end(observer: _Ending) -> Iterator[_Ending]:
-    """``observer``, which is told how the block ends."""
+    """Yield ``observer``, and tell it how the block ends: with None, or with the error, which is raised again."""
     try:
         yield observer
     except BaseException as error:

@@ -1,4 +1,4 @@
-"""Aggregates by name: ``sum(dep_delay)``, as in Spark SQL."""
+"""Finds aggregates by name: ``sum(dep_delay)``, as in Spark SQL."""
 
 from __future__ import annotations
 
@@ -55,9 +55,10 @@ INSTEAD: Mapping[str, str] = MappingProxyType(
 
 
 def aggregate(text: str, own: Mapping[str, type[Monoid]] = MappingProxyType({})) -> Monoid:
-    """``name(argument, ...)``; names in any case, arguments SQL over the record's columns.
+    """The aggregate that ``text`` names, as in ``name(argument, ...)``.
 
-    ``own``: a user's monoids by name, which go before the built-in ones. Raises ValueError with what to write instead.
+    Names may be in any case. Arguments are SQL over the record's columns. ``own``: a user's monoids by name; they take
+    precedence over the built-in ones. Raises ValueError, which says what to write instead.
     """
     name, arguments = _call(text)
     known = {**NAMES, **{key.lower(): monoid for key, monoid in own.items()}}
@@ -105,7 +106,7 @@ _TOKEN = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`|--|/\*|[()\
 
 
 def _arguments(text: str, start: int) -> tuple[list[str], int]:
-    """The arguments from ``start``, after the parenthesis, and where the text goes on after its counterpart."""
+    """The arguments from ``start``, right after the opening parenthesis, and the index after the closing one."""
     depth, arguments, begin = 0, [], start
     for token in _TOKEN.finditer(text, start):
         sign = token[0]

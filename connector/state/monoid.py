@@ -1,8 +1,8 @@
-"""A state type: how a record becomes a state, how two states become one, and what readers see.
+"""The base class of state types: how a record becomes a state, how two states are added, and what readers see.
 
 The idea is Gearpump's: state that obeys the monoid laws can be computed in parts, in any grouping, and put together.
-The SQL goes into queries and into MERGE's SET clause, also through Spark Connect: no Python function, no subquery,
-nothing random. ``typed`` comes before all use, since SQL text alone doesn't know the columns' types.
+The SQL goes into queries and into MERGE's SET clause, also through Spark Connect. So it has no Python function, no
+subquery and nothing random. ``typed`` has to be called first, as SQL text alone doesn't know the columns' types.
 """
 
 from __future__ import annotations
@@ -21,15 +21,18 @@ if TYPE_CHECKING:
 
 
 class Monoid(ABC):
-    """An aggregate. A subclass needs ``lift`` and ``plus``; each method gives SQL text for the SQL that it gets.
+    """An aggregate. A subclass defines ``lift`` and ``plus``.
 
-    The laws, which ``check_laws`` tests: ``plus`` is associative, ``identity`` on either side of it changes nothing,
-    it is commutative unless the class says otherwise, and ``gather`` and ``total`` agree with it. What a reader sees
-    is then the same for every way to cut the records into batches.
+    Each method returns SQL text for the SQL text that it gets.
+
+    ``check_laws`` tests the laws: ``plus`` is associative; ``identity`` on either side of it changes nothing; it is
+    commutative unless the class says otherwise; ``gather`` and ``total`` agree with it. Then readers see the same
+    result for every way to cut the records into batches.
     """
 
     commutative: ClassVar[bool] = True
-    """False: the order of records matters. They are added by offset, which orders the records of one partition only."""
+    """False: the order of records matters. They are then added by offset, which orders only the records of one
+    partition."""
 
     identity: str = "NULL"
     """The state of no records."""
@@ -46,14 +49,14 @@ class Monoid(ABC):
         return f"{self.name}({', '.join(self.arguments)})"
 
     def typed(self, types: Callable[[str], str]) -> Monoid:
-        """A copy that knows its types; ``types`` gives the SQL type of an expression over the record's columns."""
+        """A copy that knows its types. ``types`` gives the SQL type of an expression over the record's columns."""
         known = copy.copy(self)
         known._state_type = types(self.lift())
         return known
 
     @abstractmethod
     def lift(self) -> str:
-        """The state of one record; NULL adds nothing."""
+        """The state of one record. NULL adds nothing."""
 
     @abstractmethod
     def plus(self, left: str, right: str) -> str:
@@ -64,7 +67,7 @@ class Monoid(ABC):
         return state
 
     def gather(self) -> str:
-        """Aggregate: the state of a group of records."""
+        """An aggregate expression: the state of a group of records. Equal to the ``total`` of their ``lift``."""
         if self.commutative:
             return self.total(self.lift())
         state = f"CASE WHEN {self.lift()} IS NOT NULL THEN named_struct('at', _offset, 'state', {self.lift()}) END"
@@ -72,31 +75,31 @@ class Monoid(ABC):
         return self._sum(f"transform(array_sort(collect_list({state}), {by_offset}), _one -> _one.state)")
 
     def total(self, states: str) -> str:
-        """Aggregate: the sum of a group's states, NULL among them or not."""
+        """An aggregate expression: the sum of a group's states. NULLs among them are ignored."""
         return self._sum(f"collect_list({states})")
 
     def same(self, left: str, right: str) -> str:
-        """Whether two presented values count as equal when the laws are checked."""
+        """Whether two presented values count as equal when ``check_laws`` compares them."""
         return f"({left}) <=> ({right})"
 
     def _sum(self, states: str) -> str:
         if not self._state_type:
             raise RuntimeError(f"{self} doesn't know its types yet: pass it through bound() first")
-        # The casts: reduce wants one type throughout, and SQL widens decimals as it adds them.
+        # The casts keep one type throughout, as reduce needs: SQL widens decimals when it adds them.
         zero = f"CAST({self.identity} AS {self._state_type})"
         plus = f"CAST({self.plus('_left', '_right')} AS {self._state_type})"
         return f"reduce({states}, {zero}, (_left, _right) -> {plus})"
 
 
 def joined(left: str, right: str, both: str) -> str:
-    """``plus`` where NULL is the identity; ``both`` is the sum of two states that aren't."""
+    """``plus`` for a monoid whose identity is NULL. ``both`` is the sum of two states that aren't NULL."""
     return f"CASE WHEN {left} IS NULL THEN {right} WHEN {right} IS NULL THEN {left} ELSE {both} END"
 
 
 def let(name: str, value: str, body: str) -> str:
-    """SQL's missing ``let name = value in body``: the value is computed, and written, once.
+    """SQL for ``let name = value in body``, which SQL lacks: the value is written and computed once.
 
-    The body may mention other names of the query only if none of them is ``name``: the lambda's variable hides them.
+    ``body`` may use other names of the query, but no other column called ``name``: the lambda's variable hides it.
     """
     return f"element_at(transform(array({value}), {name} -> {body}), 1)"
 
@@ -104,7 +107,7 @@ def let(name: str, value: str, body: str) -> str:
 def bound(spark: SparkSession, schema: StructType | str, monoids: Sequence[Monoid]) -> list[Monoid]:
     """The monoids, typed for records of this schema (with the coordinates ``_topic``, ``_partition``, ...).
 
-    Spark analyses all of their SQL on no rows, without a job: raises ValueError with the first mistake that it finds.
+    Spark analyses all of their SQL over no rows, without a job. Raises ValueError with the first mistake that it finds.
     """
     from pyspark.errors import AnalysisException
     from pyspark.sql.types import AtomicType, NullType
@@ -113,7 +116,7 @@ def bound(spark: SparkSession, schema: StructType | str, monoids: Sequence[Monoi
 
     def types(expression: str) -> str:
         kind = empty.selectExpr(f"{expression} AS x").schema["x"].dataType
-        # Names of nested fields stay as they are.
+        # Names of nested fields keep their case.
         return sql_type(kind).upper() if isinstance(kind, AtomicType | NullType) else sql_type(kind)
 
     typed = []

@@ -1,8 +1,9 @@
 """Sums, averages and variances that don't depend on how the records are cut into batches.
 
-Addition of floating point numbers isn't associative, so everything is summed in decimals, exactly. Spark rounds the
-sum of two DECIMAL(38, s), which has 39 digits; that of two DECIMAL(37, s) it doesn't, so states have 37 digits.
-What doesn't fit fails the query: no sum wraps around, or becomes NULL, with ``spark.sql.ansi.enabled`` or without.
+Addition of floating-point numbers isn't associative, so everything is summed exactly, in decimals. The sum of two
+DECIMAL(38, s) has 39 digits, and Spark rounds it. It doesn't round the sum of two DECIMAL(37, s), so states have 37
+digits. A value that doesn't fit fails the query: no sum wraps around or becomes NULL, with or without
+``spark.sql.ansi.enabled``.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _MOST_DECIMALS = 30
 
 @dataclass(frozen=True)
 class Number:
-    """How numbers of one SQL type are summed: as decimals with ``scale`` places, of ``digits`` digits in all."""
+    """How numbers of one SQL type are summed: as decimals of ``digits`` digits, ``scale`` of them after the point."""
 
     sql: str
     floating: bool
@@ -32,10 +33,12 @@ class Number:
 
     @property
     def decimal(self) -> str:
+        """The SQL type that values are summed in."""
         return f"DECIMAL({self.digits}, {self.scale})"
 
     @property
     def always_fits(self) -> bool:
+        """Whether every value of the SQL type fits into ``decimal``."""
         digits = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 19}.get(self.sql, 38)
         if self.is_decimal:
             precision, places = map(int, re.findall(r"\d+", self.sql))
@@ -44,11 +47,15 @@ class Number:
 
     @property
     def is_decimal(self) -> bool:
+        """Whether the SQL type itself is a decimal."""
         return self.sql.startswith("DECIMAL")
 
 
 def numeric(monoid: Monoid, sql: str) -> Number:
-    """The number of this SQL type. Raises ValueError where it is none."""
+    """How numbers of the SQL type ``sql`` are summed.
+
+    Raises ValueError if it is no number, or has too many decimals.
+    """
     decimal = re.fullmatch(r"DECIMAL\((\d+),(\d+)\)", sql)
     if not (decimal or sql in _INTEGERS or sql in _FLOATS):
         raise ValueError(f"{monoid} needs a number and gets {sql}: try CAST(... AS DOUBLE)")
@@ -59,22 +66,24 @@ def numeric(monoid: Monoid, sql: str) -> Number:
 
 
 class _Exact(Monoid):
-    """An aggregate of numbers."""
+    """An aggregate of numbers that is computed exactly."""
 
     def __init__(self, x: str) -> None:
         super().__init__(x)
         self._number: Number | None = None
 
     def typed(self, types: Callable[[str], str]) -> Monoid:
+        """A copy that knows the type of x. Raises ValueError if x is no number."""
         known = copy.copy(self)
         known._number = self._of(numeric(self, types(self.arguments[0])))
-        return Monoid.typed(known, types)  # which lifts, and that needs the number
+        return Monoid.typed(known, types)  # calls lift, which needs the number
 
     def _of(self, number: Number) -> Number:
         return number
 
     @property
     def number(self) -> Number:
+        """How x is summed. Raises RuntimeError before ``typed``."""
         if self._number is None:
             raise RuntimeError(f"{self} doesn't know its types yet: pass it through bound() first")
         return self._number
@@ -100,18 +109,21 @@ class _Exact(Monoid):
 
 
 class Sum(_Exact):
-    """The exact sum of x, presented as SQL does: BIGINT, DECIMAL(38, s), DOUBLE.
+    """The exact sum of x, presented with the type that SQL's sum has: BIGINT, DECIMAL(38, s) or DOUBLE.
 
-    A DOUBLE or FLOAT is rounded to 18 decimals first, and has to be below 1e19.
+    A DOUBLE or FLOAT is first rounded to 18 decimals, and has to be below 1e19.
     """
 
     def lift(self) -> str:
+        """x as a decimal; NULL if x is NULL."""
         return self._value()
 
     def plus(self, left: str, right: str) -> str:
+        """The sum of two states. Fails the query if it doesn't fit."""
         return joined(left, right, self._fitting(f"{left} + {right}", self.number.scale))
 
     def present(self, state: str) -> str:
+        """The sum in SQL's type. Fails the query if a sum of integers doesn't fit into a BIGINT."""
         if self.number.floating:
             return f"CAST({state} AS DOUBLE)"
         if self.number.is_decimal:
@@ -119,9 +131,11 @@ class Sum(_Exact):
         return f"CASE WHEN {state} IS NOT NULL THEN coalesce(try_cast({state} AS BIGINT), {self._too_large(state)}) END"
 
     def gather(self) -> str:
+        """The exact sum of a group's x; NULL if all are NULL."""
         return self._of_any(self.arguments[0], self._value())
 
     def total(self, states: str) -> str:
+        """The exact sum of a group's states; NULL if all are NULL."""
         return self._of_any(states, states)
 
     def _of_any(self, counted: str, summed: str) -> str:
@@ -129,17 +143,19 @@ class Sum(_Exact):
 
 
 class _Moments(_Exact):
-    """States that are structs of sums: n, the number of values, and decimals by name and scale."""
+    """Aggregates whose states are structs: ``n``, the number of values, and sums by name, as decimals."""
 
     def _sums(self) -> dict[str, tuple[str, int]]:
-        """Of one value: each sum's name, what it adds up, and its scale."""
+        """For one value: each sum's name, the SQL that it adds up, and its scale."""
         return {"sum": (self._value(), self.number.scale)}
 
     def lift(self) -> str:
+        """A struct with ``n`` = 1 and the sums of one value; NULL if x is NULL."""
         sums = (f"'{name}', CAST({sql} AS DECIMAL(37, {scale}))" for name, (sql, scale) in self._sums().items())
         return f"CASE WHEN ({self.arguments[0]}) IS NOT NULL THEN named_struct('n', 1L, {', '.join(sums)}) END"
 
     def plus(self, left: str, right: str) -> str:
+        """The struct of both states' sums. Fails the query if one doesn't fit."""
         sums = (
             f"'{name}', {self._fitting(f'({left}).{name} + ({right}).{name}', scale)}"
             for name, (_, scale) in self._sums().items()
@@ -147,9 +163,11 @@ class _Moments(_Exact):
         return joined(left, right, f"named_struct('n', ({left}).n + ({right}).n, {', '.join(sums)})")
 
     def gather(self) -> str:
+        """The struct of a group of records; NULL if all x are NULL."""
         return self._struct(f"count({self.arguments[0]})", {name: sql for name, (sql, _) in self._sums().items()})
 
     def total(self, states: str) -> str:
+        """The struct of a group's states; NULL if all are NULL."""
         n = f"coalesce(sum(({states}).n), 0L)"
         return self._struct(n, {name: f"({states}).{name}" for name in self._sums()})
 
@@ -162,9 +180,13 @@ class _Moments(_Exact):
 
 
 class Average(_Moments):
-    """The exact sum divided by the number of values: DOUBLE, or for decimals 4 places more than x has (6 or more)."""
+    """The exact sum divided by the number of values.
+
+    The result is a DOUBLE; for decimals it is a decimal with 4 places more than x has, 6 at least.
+    """
 
     def present(self, state: str) -> str:
+        """The quotient of sum and ``n``; NULL for no values."""
         if not self.number.is_decimal:
             return f"CAST(({state}).sum AS DOUBLE) / ({state}).n"
         # The scale of a quotient follows from the types: 34 digits leave it four places more than the dividend.
@@ -180,8 +202,8 @@ class Average(_Moments):
 class Variance(_Moments):
     """The variance of a sample, from the exact sums of x and of its squares.
 
-    A square has twice the decimals, so x has 18 digits here: integers up to 1e16; DOUBLE rounded to 6 decimals, up to
-    1e12; decimals with 2 to 9 of their places. For another choice: ``variance(CAST(x AS DECIMAL(18, 9)))``.
+    A square has twice the decimals of x, so x has 18 digits here: integers up to 1e16; DOUBLE rounded to 6 decimals, up
+    to 1e12; decimals rounded to 2 to 9 places. To choose otherwise, write ``variance(CAST(x AS DECIMAL(18, 9)))``.
     """
 
     population = False
@@ -196,9 +218,13 @@ class Variance(_Moments):
         return {"sum": (x, scale), "squares": (f"({x}) * ({x})", 2 * scale)}
 
     def present(self, state: str) -> str:
-        """With c close to the mean and e = mean - c, so that no large numbers have to cancel out in floating point:
+        """The variance, computed so that no large numbers cancel out in floating point.
 
-        mean of the squares - mean squared = (mean of the squares - c*c) - 2*c*e - e*e, the bracket in decimals.
+        With c close to the mean and e = mean - c:
+
+            mean of the squares - mean squared = (mean of the squares - c*c) - 2*c*e - e*e
+
+        The part in parentheses is computed in decimals.
         """
         scale = self.number.scale
         n = "CAST(_state.n AS DECIMAL(18, 0))"
@@ -224,7 +250,7 @@ class Variance(_Moments):
 
 
 class PopulationVariance(Variance):
-    """The variance of all there is: divided by n, not by n - 1."""
+    """The variance of a whole population: divided by n instead of n - 1."""
 
     population = True
 
@@ -236,6 +262,6 @@ class Deviation(Variance):
 
 
 class PopulationDeviation(PopulationVariance):
-    """The standard deviation of all there is; see Variance."""
+    """The standard deviation of a whole population; see Variance."""
 
     root = True

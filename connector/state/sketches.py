@@ -1,4 +1,4 @@
-"""Aggregates that are approximate, in a state of bounded size, and yet the same for every cut into batches."""
+"""Approximate aggregates with a state of bounded size. Their states can be added in any grouping."""
 
 from __future__ import annotations
 
@@ -14,40 +14,48 @@ from sinks.spark.sql import literal
 
 
 class ApproxCountDistinct(Monoid):
-    """About how many distinct values x has, within some 2 %: Spark's HyperLogLog sketch, of up to 4 kB.
+    """The approximate number of distinct values of x, within about 2 %.
 
-    Values go in as their 64-bit hash, since the sketch itself takes few types, and leaves out the empty string.
+    It is Spark's HyperLogLog sketch (Apache DataSketches), of up to 4 kB. Values go in as their 64-bit hash, because
+    the sketch itself takes few types and ignores the empty string.
     """
 
     def __init__(self, x: str) -> None:
         super().__init__(x)
 
     def typed(self, types: Callable[[str], str]) -> Monoid:
-        types(self.arguments[0])  # is it an expression at all
+        """Itself, as a sketch has one type. Spark analyses x and raises AnalysisException if it is no expression."""
+        types(self.arguments[0])  # fails if x isn't an expression
         return self
 
     def lift(self) -> str:
+        """Not available: raises NotImplementedError. Use ``gather``."""
         raise NotImplementedError(f"{self}: Spark makes no sketch of a single value, only of a group: use gather()")
 
     def plus(self, left: str, right: str) -> str:
+        """The union of two sketches."""
         return joined(left, right, f"hll_union({left}, {right})")
 
     def present(self, state: str) -> str:
+        """The sketch's estimate; 0 for no records."""
         return f"coalesce(hll_sketch_estimate({state}), 0L)"
 
     def gather(self) -> str:
+        """The sketch of a group's values that aren't NULL."""
         x = f"({self.arguments[0]})"
         return f"hll_sketch_agg(CASE WHEN {x} IS NOT NULL THEN xxhash64({x}) END)"
 
     def total(self, states: str) -> str:
+        """The union of a group's sketches."""
         return f"hll_union_agg({states})"
 
 
 class Quantile(Monoid):
-    """About the p-th quantile of x, within some 1.5 % of its rank: Spark's KLL sketch, a state of a few kB.
+    """The approximate p-th quantile of x, within about 1.5 % of its rank.
 
-    Up to 200 values it is exact. Beyond, it throws dice: the same records, computed again, give a neighbouring value.
-    Where a result has to be the same every time, take ``approx_percentile``.
+    It is Spark's KLL sketch (Karnin, Lang and Liberty, FOCS 2016), a state of a few kB. Up to 200 values it is exact.
+    Beyond that it uses random numbers: the same records, computed again, may give a neighbouring value. If the result
+    has to be the same every time, use ``approx_percentile``.
     """
 
     def __init__(self, x: str, p: str) -> None:
@@ -55,21 +63,26 @@ class Quantile(Monoid):
         _check_p(p)
 
     def typed(self, types: Callable[[str], str]) -> Monoid:
+        """A copy whose state is BINARY. Raises ValueError if x is no number."""
         numeric(self, types(self.arguments[0]))
         known = copy.copy(self)
         known._state_type = "BINARY"
         return known
 
     def lift(self) -> str:
+        """Not available: raises NotImplementedError. Use ``gather``."""
         raise NotImplementedError(f"{self}: Spark makes no sketch of a single value, only of a group: use gather()")
 
     def plus(self, left: str, right: str) -> str:
+        """The merge of two sketches."""
         return joined(left, right, f"kll_sketch_merge_double({left}, {right})")
 
     def present(self, state: str) -> str:
+        """The sketch's p-th quantile; NULL for no values."""
         return f"CASE WHEN {state} IS NOT NULL THEN kll_sketch_get_quantile_double({state}, {self.arguments[1]}D) END"
 
     def gather(self) -> str:
+        """The sketch of a group's values; NULL if all are NULL."""
         x = _finite(self, self.arguments[0])
         return f"CASE WHEN count({self.arguments[0]}) > 0 THEN kll_sketch_agg_double({x}) END"
 
@@ -78,14 +91,16 @@ _STATE = "MAP<INT, BIGINT>"
 _ERROR = 0.01
 _BASE = (1 + _ERROR) / (1 - _ERROR)
 _ZERO = 100_000
-"""Larger than any bucket's number: positive values are above it, negative ones below its negative, zero is 0."""
+"""Larger than any bucket's number, so that it keeps them apart: keys of positive values are above 0, of negative values
+below 0, and zero has key 0."""
 
 
 class ApproxPercentile(Monoid):
-    """A value within 1 % of the p-th percentile of x: of the one with rank ceil(p * n).
+    """A value within 1 % of the p-th percentile of x: the value with rank ceil(p * n).
 
-    It counts values by the logarithm of their size (DDSketch, Masson, Rim and Lee, VLDB 2019), some 35 buckets for
-    every factor of two at most. Unlike ``quantile`` it throws no dice: the same records give the same answer.
+    It counts values by the logarithm of their size (DDSketch: Masson, Rim and Lee, VLDB 2019), in at most 35 buckets
+    for every factor of two. It uses no random numbers, unlike ``quantile``: the same records always give the same
+    result.
     """
 
     def __init__(self, x: str, p: str) -> None:
@@ -93,19 +108,25 @@ class ApproxPercentile(Monoid):
         _check_p(p)
 
     def typed(self, types: Callable[[str], str]) -> Monoid:
+        """A copy that knows its types. Raises ValueError if x is no number."""
         numeric(self, types(self.arguments[0]))
         return super().typed(types)
 
     def lift(self) -> str:
+        """A map with the bucket of x, counted once; NULL if x is NULL."""
         bucket = self._bucket()
         return f"CASE WHEN ({self.arguments[0]}) IS NOT NULL THEN map({bucket}, 1L) END"
 
     def plus(self, left: str, right: str) -> str:
+        """The counts of both maps, added per bucket."""
         both = f"map_zip_with({left}, {right}, (_bucket, _l, _r) -> coalesce(_l, 0L) + coalesce(_r, 0L))"
         return joined(left, right, both)
 
     def gather(self) -> str:
-        """As the sum of all maps of one, only faster: buckets in order, and where each begins, give the counts."""
+        """The map of a group's buckets to their counts. Equal to the sum of the maps of its records, but faster.
+
+        All buckets are sorted; the counts follow from where each bucket begins.
+        """
         counts = "transform(_begins, (_from, _i) -> coalesce(get(_begins, _i + 1), size(_all) + 1L) - _from)"
         begins = let("_begins", "transform(_each, _bucket -> array_position(_all, _bucket))", counts)
         counted = let("_each", "array_distinct(_all)", f"map_from_arrays(_each, {begins})")
@@ -114,6 +135,7 @@ class ApproxPercentile(Monoid):
         return let("_all", everything, f"CAST({counted} AS {_STATE})")
 
     def present(self, state: str) -> str:
+        """The middle of the bucket that holds the rank; NULL for no values."""
         n = "reduce(map_values(_state), 0L, (_sum, _n) -> _sum + _n)"
         start = f"named_struct('left', greatest(1L, CAST(ceil({self.arguments[1]}BD * {n}) AS BIGINT)), 'found', NULL)"
         types = "STRUCT<left: BIGINT, found: INT>"
@@ -125,8 +147,8 @@ class ApproxPercentile(Monoid):
         middle = f"2 * pow({_BASE!r}D, abs(_at.found) - {_ZERO}) / ({_BASE!r}D + 1)"
         value = f"CASE WHEN _at.found = 0 THEN 0D ELSE sign(_at.found) * {middle} END"
         start = f"CAST({start} AS {types})"
-        found = f"reduce(sort_array(map_entries(_state)), {start}, (_at, _next) -> {step}, _at -> {value})"
-        return let("_state", state, found)
+        percentile = f"reduce(sort_array(map_entries(_state)), {start}, (_at, _next) -> {step}, _at -> {value})"
+        return let("_state", state, percentile)
 
     def _bucket(self) -> str:
         x = f"CAST(({self.arguments[0]}) AS DOUBLE)"

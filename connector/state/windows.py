@@ -1,9 +1,10 @@
-"""Which windows a record is in, and whether it comes too late for them.
+"""Decides which windows a record is in, and whether it is late for them.
 
-Late is decided by what its own partition has shown before it, not by where the epochs are cut: a record is late for a
-window that ended ``allowed_lateness`` or more before the largest event time of the partition's earlier records. No
-partition is behind the watermark, so a record for a window that the watermark has closed is always late. (A partition
-that was idle, and set aside, is behind it; for its records the watermark of the epoch before decides.)
+What a record's own partition has shown before it decides whether it is late. Where the epochs are cut doesn't matter: a
+record is late for a window that ended ``allowed_lateness`` or more before the largest event time of the partition's
+earlier records. No partition is behind the watermark, so a record for a window that the watermark has closed is always
+late. (A partition that was idle and left out may be behind the watermark. For its records, the watermark of the last
+epoch decides.)
 """
 
 from __future__ import annotations
@@ -27,12 +28,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 def windowed(records: DataFrame, window: Window, clock: Clock) -> DataFrame:
     """Records with ``_time``, one row per window that each is in: ``window_start``, ``window_end`` and ``_late``.
 
-    ``clock`` is that before the epoch. For sessions the window is the record's own, from its time to ``gap`` later.
+    ``clock`` is the event time before the epoch. For sessions a record's window is its own, from its time to ``gap``
+    later.
     """
     from pyspark.sql import Window as Over
     from pyspark.sql import functions as F
 
-    # Rows of one record must not make one another late: a range of offsets, not of rows.
+    # Rows of one record must not make each other late, so this is a range of offsets, not of rows.
     before = Over.partitionBy("_topic", "_partition").orderBy("_offset").rangeBetween(Over.unboundedPreceding, -1)
     known = [F.max(TIME).over(before), F.expr(_so_far(clock))]
     shown = records.withColumn("_shown", F.greatest(*known, F.expr(_timestamp(clock.watermark))))
@@ -41,7 +43,7 @@ def windowed(records: DataFrame, window: Window, clock: Clock) -> DataFrame:
         rows = shown.withColumns(
             {START: F.col(TIME), END: F.expr(f"{TIME} + INTERVAL {_micros(window.gap)} MICROSECONDS")}
         )
-        # A session that is closed must not grow by a record that comes before its end.
+        # A closed session must not grow by a record that lies before its end.
         late = f"{TIME} + {lateness} <= _shown"
     else:
         size, slide = (_duration(length) for length in (window.size, window.slide or window.size))
@@ -52,15 +54,17 @@ def windowed(records: DataFrame, window: Window, clock: Clock) -> DataFrame:
 
 
 def closed_before(window: Window, clock: Clock) -> str:
-    """SQL of the time at or before which a window has to end to be closed; NULL: none is."""
+    """SQL of a timestamp: windows that end at or before it are closed. NULL: none is closed."""
     if clock.watermark is None:
         return _timestamp(None)
     return _timestamp(clock.watermark - window.allowed_lateness)
 
 
 def in_sessions(rows: DataFrame, groups: Sequence[str]) -> DataFrame:
-    """Rows of a group in their order, the sessions numbered: ``_session``. A row belongs to the session that has not
-    ended before it: sessions are half-open, as Spark's."""
+    """The rows with the number of their session in ``_session``, counted within each group in the order of time.
+
+    A row belongs to the current session unless that has ended before it. Sessions are half-open, as Spark's are.
+    """
     from pyspark.sql import Window as Over
     from pyspark.sql import functions as F
 
@@ -76,7 +80,7 @@ def in_sessions(rows: DataFrame, groups: Sequence[str]) -> DataFrame:
 
 
 def _so_far(clock: Clock) -> str:
-    """SQL: the largest event time of the row's partition before the epoch."""
+    """SQL of the largest event time of the row's partition before the epoch."""
     if not clock.so_far:
         return _timestamp(None)
     pairs = ", ".join(

@@ -1,1 +1,1 @@
-"""Epochs inside a Structured Streaming job."""
+"""Commits epochs inside a Structured Streaming job."""

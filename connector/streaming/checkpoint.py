@@ -1,7 +1,9 @@
-"""What a streaming query's checkpoint says of a batch: its offsets, and whose it is. Read, never written.
+"""Reads what a streaming query's checkpoint says of a batch: its offsets, and which query it belongs to.
 
-The query notes a batch's end in ``offsets/<batch id>`` before it runs the batch; the batch before ended where this one
-starts, and the first starts where ``sources/0/0`` says.
+Never writes.
+
+The query writes a batch's end to ``offsets/<batch id>`` before it runs the batch. A batch starts where the batch before
+it ended, and the first one where ``sources/0/0`` says. (Spark's OffsetSeqLog and KafkaSourceInitialOffsetWriter.)
 """
 
 from __future__ import annotations
@@ -21,18 +23,22 @@ _FIRST = "sources/0/0"
 
 
 def batch_of(spark: SparkSession, checkpoint: str, number: int) -> Batch:
-    """Raises ConfigurationError where it isn't there, or isn't that of a query over one Kafka source."""
+    """The offset ranges of batch ``number``. ``checkpoint`` is the query's ``checkpointLocation``.
+
+    Raises ConfigurationError if the checkpoint isn't there, belongs to another query, or isn't that of a query with one
+    Kafka source.
+    """
     root = checkpoint.rstrip("/")
     before = f"offsets/{number - 1}" if number else _FIRST
     wanted = ("metadata", before, f"offsets/{number}")
-    found = if_there(lambda: _texts(spark, [f"{root}/{name}" for name in wanted]))
-    if found is None:
+    files = if_there(lambda: _texts(spark, [f"{root}/{name}" for name in wanted]))
+    if files is None:
         raise ConfigurationError(
             f"checkpoint: {checkpoint!r} holds nothing of batch {number}.",
             hint="Give foreach_batch the very folder that the query has as its option checkpointLocation.",
         )
-    # By their ends: Spark says the paths in full, with the file system that they are in.
-    metadata, start, end = (next(text for path, text in found if path.endswith(f"/{name}")) for name in wanted)
+    # Compare the ends of the paths: Spark returns them in full, with their file system.
+    metadata, start, end = (next(text for path, text in files if path.endswith(f"/{name}")) for name in wanted)
     try:
         query = str(json.loads(metadata)["id"])
         _refuse_another(query, checkpoint)
@@ -45,13 +51,13 @@ def batch_of(spark: SparkSession, checkpoint: str, number: int) -> Batch:
 
 
 def _refuse_another(query: str, checkpoint: str) -> None:
-    """By another query's offsets a batch may seem to be there already, and would be left out."""
+    """Raises ConfigurationError: by another query's offsets a new batch might look committed, and be left out."""
     from pyspark import SparkContext
 
     running = SparkContext.getOrCreate().getLocalProperty("sql.streaming.queryId")
     if running is not None and running != query:
         raise ConfigurationError(
-            f"checkpoint: {checkpoint!r} is that of another query, {query}; this one is {running}.",
+            f"checkpoint: {checkpoint!r} belongs to another query, {query}; this one is {running}.",
             hint="Give foreach_batch the very folder that the query has as its option checkpointLocation.",
         )
 
@@ -63,7 +69,10 @@ def _texts(spark: SparkSession, paths: list[str]) -> list[tuple[str, str]]:
 
 
 def logged(text: str) -> Offsets:
-    """A version, Spark's own metadata, and a line for each source."""
+    """The offsets of a file in ``offsets/``: a version, Spark's own metadata, and one line per source.
+
+    Raises ValueError.
+    """
     version, _, *sources = text.splitlines()
     _refuse_other(version)
     if len(sources) != 1:
@@ -72,7 +81,10 @@ def logged(text: str) -> Offsets:
 
 
 def initial(text: str) -> Offsets:
-    """Where the source began: Spark writes a zero byte before it, for its oldest readers."""
+    """The offsets of ``sources/0/0``.
+
+    Spark writes a zero byte before them, for its oldest readers. Raises ValueError.
+    """
     version, offsets = text.lstrip("\0").splitlines()
     _refuse_other(version)
     return Offsets.from_dict(json.loads(offsets))

@@ -1,7 +1,7 @@
 """The sinks' guarantees inside a Structured Streaming job: a micro-batch is an epoch.
 
-Spark runs a batch again when it doesn't know whether it was finished, so what a function of ``foreachBatch`` writes may
-be written twice. Here the batch's offsets are committed with its rows, as ever, and what the sinks hold is left out.
+Spark runs a batch again when it doesn't know whether the batch was finished, so a function for ``foreachBatch`` may
+write it twice. Here the batch's offsets are committed with its rows, and what the sinks hold already is left out.
 """
 
 from __future__ import annotations
@@ -38,31 +38,42 @@ if TYPE_CHECKING:
 log = logging.getLogger("lakelock.pipeline")
 
 _OF = "spark.lakelock.run"
-"""Set in the query's session: which run of ours is put together in it."""
+"""A setting in the query's session: the id of the run that was assembled in it."""
 _KAFKAS = ("key", "value", "topic", "partition", "offset", "timestamp")
 
 
 def foreach_batch(
     pipeline: str | Path | Mapping[str, object], *, checkpoint: str | Path, observers: Sequence[Observer] = ()
 ) -> Callable[[DataFrame, int], None]:
-    """What ``DataStreamWriter.foreachBatch`` is to be given: it commits each batch to the sinks of a pipeline, once.
+    """A function for ``DataStreamWriter.foreachBatch`` that commits each batch to the sinks of a pipeline, once.
 
-    ``pipeline``: its file, or a mapping with the same options. ``checkpoint``: the query's own ``checkpointLocation``.
-    Batches have Kafka's own columns, which are decoded as in a run; or, with ``value: {format: rows, schema: ...}``,
-    those of the schema and the coordinates of the records that they were made of.
+    ``pipeline``: a pipeline file, or a mapping with the same options. ``checkpoint``: the query's own
+    ``checkpointLocation``. A batch has the columns of Spark's Kafka source, which are decoded as in a run. Or, with
+    ``value: {format: rows, schema: ...}``, it has the columns of the schema and the coordinates of the records that its
+    rows were made of.
 
-    Raises ConfigurationError. What the function itself raises (see ``sinks.errors``) stops the query, and leaves the
-    sinks at whole batches.
+    ====================  ==============================================================================================
+    crash                 what is left when the query starts again
+    ====================  ==============================================================================================
+    before the commit     Spark repeats the batch. The sinks' position says that they lack it, and it is committed.
+    after the commit      Spark repeats the batch, unless it noted its end. The sinks' position says that they hold it,
+                          and nothing is written.
+    ====================  ==============================================================================================
+
+    Raises ConfigurationError. Whatever the function itself raises (see ``sinks.errors``) stops the query, and leaves
+    the sinks with whole epochs.
     """
     config = parse(pipeline) if isinstance(pipeline, Mapping) else load(pipeline)
     if config.delivery != "transactional":
         raise ConfigurationError(
-            f"delivery: {config.delivery} is for runs of Lakelock's own; in foreach_batch it is transactional."
+            f"delivery: {config.delivery} is for `lakelock run`; foreach_batch needs transactional."
         )
     return _Batches(config, str(checkpoint), observers)
 
 
 class _Batches:
+    """The function for ``foreachBatch``. It outlives the queries that call it."""
+
     def __init__(self, config: PipelineConfig, checkpoint: str, observers: Sequence[Observer]) -> None:
         self._config = config
         self._checkpoint = checkpoint
@@ -73,21 +84,24 @@ class _Batches:
         try:
             if is_connect(rows.sparkSession):
                 raise ConfigurationError(
-                    "foreach_batch needs a classic Spark session: Spark Connect runs the function in a process of the "
-                    "server's.",
+                    "foreach_batch needs a classic Spark session: Spark Connect runs the function in a process of its "
+                    "server.",
                     hint="Start the query in a session without spark.remote, or run the pipeline: `lakelock run FILE`.",
                 )
-            # The session is the query's: what else the user does in it goes by the user's settings.
+            # The session is the query's. Whatever else the user does in it keeps the user's settings.
             with with_settings(rows.sparkSession, AS_WRITTEN):
                 self._of(rows.sparkSession).commit(rows, batch_of(rows.sparkSession, self._checkpoint, number))
         except LakelockError as error:
-            # All that Spark shows of an error is its text, below a long trace.
+            # Spark shows only an error's text, below a long trace.
             error.args = (f"{error.message} {error.hint}".strip(),)
             log.error("pipeline %s, batch %s: %s", self._config.name, number, error)
             raise error.with_traceback(None) from None
 
     def _of(self, spark: SparkSession) -> _Query:
-        """A query that is started again has another session, and nothing of the one before goes on in it."""
+        """The run that belongs to this session.
+
+        A query that is started again has another session, and gets another run.
+        """
         if self._query is None or spark.conf.get(_OF, None) != self._query.run:
             if self._query is not None:
                 self._query.close()
@@ -97,7 +111,7 @@ class _Batches:
 
 
 class _Query:
-    """A streaming query, from its start to its end."""
+    """One run inside a streaming query, from the query's start to its end."""
 
     def __init__(self, config: PipelineConfig, spark: SparkSession, observers: Sequence[Observer]) -> None:
         self._config = config
@@ -105,24 +119,26 @@ class _Query:
         self._last: Position | None = None
         self._batch: tuple[DataFrame, Batch] | None = None
         with ExitStack() as stack:
-            it = stack.enter_context(assembled(config, spark=spark))
-            it.make_ready()
-            it.look_back()
-            self.run = it.run
-            self._it = it
-            self._work = replace(it, read=partial(self._read, it)).work(self._observe, topics=it.source)
+            assembly = stack.enter_context(assembled(config, spark=spark))
+            assembly.make_ready()
+            assembly.look_back()
+            self.run = assembly.run
+            self._assembly = assembly
+            self._work = replace(assembly, read=partial(self._read, assembly)).work(
+                self._observe, topics=assembly.source
+            )
             self.close = stack.pop_all().close
 
     def commit(self, rows: DataFrame, batch: Batch) -> None:
-        """What the sinks don't hold of the batch, in one epoch."""
+        """Commit what the sinks don't hold of the batch, in one epoch."""
         self._batch = rows, batch
         try:
             self._commit(self._work, batch)
         finally:
             self._batch = None
-            # Nobody tells when the query has ended: no connection is left open meanwhile.
-            self._it.source.close()
-            self._it.group.close()
+            # Nothing says when the query has ended, so no connection stays open between batches.
+            self._assembly.source.close()
+            self._assembly.group.close()
 
     def _commit(self, work: Work, batch: Batch) -> None:
         position = work.destination.position()
@@ -165,21 +181,24 @@ class _Query:
                 f"this query ({work.owner}) has stopped after its epoch {self._last.epoch}.",
                 owner=position.owner,
                 epoch=position.epoch,
-                hint="Two writers of one pipeline were active. Nothing is lost: the other one goes on, and a query "
-                "that is started again goes on behind it.",
+                hint="Two writers of one pipeline were active. Nothing is lost: the other one goes on. If you start "
+                "this query again, it goes on from there.",
             )
 
-    def _read(self, it: Assembly, ranges: Sequence[OffsetRange]) -> DataFrame:
-        """Of the batch. With two-phase commit a recovery may want another one's: Kafka has its records, but not rows
-        that the query has made of them."""
+    def _read(self, assembly: Assembly, ranges: Sequence[OffsetRange]) -> DataFrame:
+        """The records of these ranges, from the batch if it has them, else from Kafka.
+
+        With two-phase commit a recovery may need the ranges of an earlier batch. Kafka has their records, but not the
+        rows that a query has made of them: then PreparedLost is raised.
+        """
         if self._batch is not None and self._batch[1].covers(tuple(ranges)):
             return _taken(self._records(self._batch[0]), self._batch[1], ranges)
         if self._config.of_rows:
             raise PreparedLost(
-                "What was prepared of an earlier batch is gone, and only the query can make its rows again.",
+                "The staged rows of an earlier batch are gone, and only the query can make them again.",
                 hint="Bring the staged files back, or restore all sinks to the epoch before: `lakelock snapshot FILE`.",
             )
-        return it.source.read(it.spark, ranges, headers=self._config.reads_headers)
+        return assembly.source.read(assembly.spark, ranges, headers=self._config.reads_headers)
 
     def _records(self, rows: DataFrame) -> DataFrame:
         if isinstance(self._config.value, RowsFormat):
@@ -202,10 +221,13 @@ class _Query:
 
 
 def _taken(records: DataFrame, batch: Batch, ranges: Sequence[OffsetRange]) -> DataFrame:
-    """The records of these ranges. One that isn't of the batch at all fails the query: it would be taken for an old
-    one, or be missing where the batch is cut elsewhere."""
+    """The records of these ranges.
+
+    A record that isn't in the batch's ranges at all fails the query. It would be ignored as an old one, or be missing
+    if the batch is cut elsewhere after a crash.
+    """
     starts = {at: batch.begins(at) for at in batch.end}
-    taken = {**batch.end, **{each.at: each.start for each in ranges}}
+    taken = {**batch.end, **{range_.at: range_.start for range_ in ranges}}
     foreign = raise_sql("not_of_batch", topic="topic", partition="partition", offset="offset")
     inside = f"offset >= {_by_partition(starts)} AND offset < {_by_partition(batch.end)}"
     columns = (
@@ -217,7 +239,7 @@ def _taken(records: DataFrame, batch: Batch, ranges: Sequence[OffsetRange]) -> D
 
 
 def _by_partition(offsets: Mapping[TopicPartition, int]) -> str:
-    """SQL of the offset that belongs to a record's partition; null for one that isn't there."""
+    """SQL of the offset for the record's partition; NULL for a partition that isn't in ``offsets``."""
     topics: dict[str, dict[int, int]] = {}
     for at, offset in offsets.items():
         topics.setdefault(at.topic, {})[at.partition] = offset

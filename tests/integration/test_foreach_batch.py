@@ -170,10 +170,10 @@ def test_after_a_restore_a_batch_that_would_leave_a_gap_is_refused_with_the_way_
     (starting,) = set(re.findall(r"startingOffsets\", '(.*)'\)", str(refused.value)))
     assert json.loads(starting) == {topic.name: {"0": 5, "1": 0}}
     stream(lake, lakes(lake, at="new"), "new", startingOffsets=starting)
-    with pytest.raises(StreamingQueryException, match="is that of another query"):
+    with pytest.raises(StreamingQueryException, match="belongs to another query"):
         stream(lake, lakes(lake), "a third")
     assert lake.rows() == sorted([*numbered(10), ("x", 10)])
-    with pytest.raises(StreamingQueryException, match="what the batches before it held would be missing"):
+    with pytest.raises(StreamingQueryException, match="records of the batches before it would be missing"):
         stream(lake, lakes(lake, "upsert"))
 
 

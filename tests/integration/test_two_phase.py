@@ -325,7 +325,7 @@ def test_one_table_needs_no_coordinator(lake: Lake) -> None:
     options = {**lake.options("append"), "coordinator": {"path": str(lake.path("log"))}}
     Pipeline.from_options(options).run()
     assert not lake.path("log").exists()
-    with pytest.raises(ConfigurationError, match="never anything to recover"):
+    with pytest.raises(ConfigurationError, match="nothing to recover"):
         Pipeline.from_options(options).recover()
     assert list(snapshot(lake.spark, _written(lake, options))) == [str(lake.path("append"))]
 
