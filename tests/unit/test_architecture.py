@@ -80,8 +80,11 @@ def test_no_package_imports_one_above_it() -> None:
         importer, imported = package(file.removesuffix(".py").replace("/", ".")), package(name)
         if importer is not None and imported is not None and ORDER.index(imported) < ORDER.index(importer):
             upwards.append((file, name))
-    # The command's own start.
-    assert [line for line in upwards if line != ("connector/__main__.py", "connector.cli.main")] == []
+    names_that_users_know = {
+        ("connector/__main__.py", "connector.cli.main"),
+        ("sinks/staging.py", "sinks.spark.staging.Staging"),
+    }
+    assert set(upwards) - names_that_users_know == set()
 
 
 def test_the_top_of_the_connector_is_its_public_class_and_folders() -> None:
