@@ -1,3 +1,5 @@
+"""``python -m connector``: the command ``lakelock``."""
+
 from connector.cli.app import main
 
 main()

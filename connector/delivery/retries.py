@@ -24,6 +24,8 @@ _PASSES = re.compile(
 
 @dataclass(frozen=True)
 class Patience:
+    """How often, and how long, a run retries transient failures."""
+
     attempts: int = 5
     """One after the other, without an epoch in between; 1: a failure stops the run."""
     longest_wait: timedelta = timedelta(minutes=1)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 
 def append(table: DeltaTable, commits: PipelineCommits, records: DataFrame) -> TableDerivation:
+    """A table of every record, one row each. ``records``: none, with the columns of decoded records."""
+
     def as_is(records: DataFrame, _: Epoch) -> DataFrame:
         return records
 

@@ -68,6 +68,7 @@ def _deletes(sink: KeyedSink, columns: Sequence[str]) -> str:
 
 
 def truncates(sink: KeyedSink, columns: Sequence[str]) -> str:
+    """SQL: whether a record deletes all older rows. ``columns``: those of the decoded records."""
     condition = getattr(sink, "apply_as_truncates", None)
     if condition is None and OP in columns and sink.sequence_by is not None and isinstance(sink, DeltaUpsertSink):
         condition = f"{OP} = 't'"

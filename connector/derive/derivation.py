@@ -18,11 +18,15 @@ if TYPE_CHECKING:
 class Plain(Protocol):
     """A sink for the weaker deliveries: it keeps no offsets."""
 
-    def write(self, epoch: Epoch, rows: DataFrame) -> Committed: ...
+    def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
+        """Write the rows. Nothing tells whether a repeated epoch is there already."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Derivation:
+    """What a sink holds of the records: its columns, and how an epoch's records become its rows."""
+
     columns: StructType
     """Of the sink."""
     reduce: Callable[[DataFrame, Epoch], DataFrame]
@@ -40,6 +44,8 @@ class Derivation:
 
 @dataclass(frozen=True, kw_only=True)
 class TableDerivation(Derivation):
+    """The same for a Delta table, with the sinks that write it."""
+
     sink: Rehearsed
     """Rows, offsets and epoch number in one commit."""
     plain: Plain

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Reduction:
+    """A GROUP BY whose result is one struct per group."""
+
     groups: Mapping[str, str]
     """Name -> SQL over the rows; of the groups, then of the aggregates."""
     aggregates: Mapping[str, str]
@@ -21,6 +23,7 @@ class Reduction:
     """SQL of what comes out as a struct, over groups and aggregates."""
 
     def of(self, rows: DataFrame) -> DataFrame:
+        """One row per group, with the struct's fields as columns."""
         from pyspark.sql import functions as F
 
         groups = (F.expr(sql).alias(name) for name, sql in self.groups.items())

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 def upsert(
     config: PipelineConfig, sink: DeltaUpsertSink, table: DeltaTable, commits: PipelineCommits, records: DataFrame
 ) -> TableDerivation:
+    """A table of the newest row per key. Raises ConfigurationError for options that the columns don't fit."""
     _refuse_own_columns(records)
     check_expressions(records, sink)
     rule = UpsertRule(

@@ -52,10 +52,12 @@ class Table:
 
     @property
     def label(self) -> str:
+        """The table's name or path, for messages."""
         return self.table.label
 
     @property
     def location(self) -> str:
+        """Where the table's files are."""
         return self.table.location
 
     def ready(self) -> None:
@@ -90,6 +92,7 @@ class Table:
         return self.table.schema
 
     def two_phase(self, pipeline: str) -> TwoPhaseSink[DataFrame]:
+        """The sink that takes part in two-phase commit."""
         return TwoPhaseDelta(self.table, self.derivation.sink, pipeline=pipeline)
 
 
@@ -104,6 +107,7 @@ class Other:
 
     @property
     def label(self) -> str:
+        """The sink's name, for messages."""
         return self.sink.name
 
     @property
@@ -112,15 +116,19 @@ class Other:
         return ""
 
     def ready(self) -> None:
+        """Nothing has to be made."""
         self.check()
 
     def check(self) -> bool:
+        """Whether it is there: always."""
         return True
 
     def unfit(self, rows: DataFrame) -> Sequence[Limit]:
+        """What the sink can't hold of decoded records: values of its partition columns."""
         return [limit for name in self.partition_by for limit in of_partition(name, rows.schema[name].dataType)]
 
     def two_phase(self, _: str) -> TwoPhaseSink[DataFrame]:
+        """The sink itself."""
         return self.sink
 
 
@@ -206,6 +214,7 @@ def _other(
 
 
 def s3_objects(spark: SparkSession, sink: S3ObjectsSink, *, pipeline: str) -> S3Objects:
+    """The sink that a pipeline file describes."""
     from sinks.objects import S3Objects
     from sinks.s3.client import S3Options
 
@@ -223,6 +232,7 @@ def s3_objects(spark: SparkSession, sink: S3ObjectsSink, *, pipeline: str) -> S3
 
 
 def custom_sink(sink: CustomSink, spark: SparkSession, staging: str) -> TwoPhaseSink[DataFrame]:
+    """The user's own sink. Raises ConfigurationError where its class doesn't take the options."""
     made = own_class("sinks[0].sink", sink.sink)
     # A folder of this sink alone, whatever is in its name.
     own = f"{staging}/{hashlib.sha256(sink.name.encode()).hexdigest()[:16]}"

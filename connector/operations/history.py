@@ -27,6 +27,8 @@ _FIRST_LOOK = 10
 
 @dataclass(frozen=True)
 class PastEpoch:
+    """One epoch, as the commits and the coordinator log tell of it."""
+
     number: int
     at: datetime
     """When it was committed; of several sinks, when it was last heard of."""

@@ -61,6 +61,8 @@ _LOOKS = 5
 
 
 class State(str, Enum):
+    """How far an epoch has come, as the coordinator log says. Once it is ``DECIDED``, it will be committed."""
+
     BEGUN = "begun"
     DECIDED = "decided"
     ABORTED = "aborted"
@@ -171,6 +173,8 @@ class Found(str, Enum):
 
 
 class Did(str, Enum):
+    """What a recovery did with the epoch in doubt."""
+
     NOTHING = "nothing"
     ABORTED = "thrown away: it was never decided"
     ROLLED_FORWARD = "committed, from what was prepared"

@@ -39,6 +39,7 @@ class CommitMetadata:
 
     @classmethod
     def of(cls, epoch: Epoch, table: str = "") -> CommitMetadata:
+        """Of the commit that this epoch is about to make. ``table``: Delta's id of it."""
         base = epoch.expected.version if epoch.expected else None
         return cls(epoch.pipeline, epoch.position(), base, table)
 
@@ -49,17 +50,21 @@ class CommitMetadata:
 
     @property
     def epoch(self) -> int:
+        """The number of the commit's epoch."""
         return self.position.epoch
 
     @property
     def owner(self) -> str:
+        """The run that made the commit."""
         return self.position.owner
 
     @property
     def offsets(self) -> Offsets:
+        """The next offsets after the commit."""
         return self.position.offsets
 
     def to_json(self) -> str:
+        """The text that goes into Delta's commit; `parse` reads it back."""
         position = self.position
         fields: dict[str, object] = {
             "lakelock": 1,

@@ -64,6 +64,7 @@ def changes_rows(commit: Commit) -> bool:
 
 
 def in_words(commit: Commit) -> str:
+    """A commit for messages: its version, operation, user and time."""
     by = f" by {commit.user}" if commit.user else ""
     mode = " (overwrite)" if commit.operation == "WRITE" else ""
     return f"version {commit.version}, {commit.operation}{mode}{by} at {commit.timestamp:%Y-%m-%d %H:%M:%S} UTC"
@@ -126,6 +127,7 @@ def how_replaced(standing: Standing, table_id: str) -> str:
 
 
 def another_table(before: str, now: str) -> str:
+    """Says for messages that Delta's id of the table has changed."""
     made = f"Delta's id is {now}" if now else "there is none now"
     return f"the table was removed, or made again under its name ({made}, it was {before})"
 

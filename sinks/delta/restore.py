@@ -24,6 +24,7 @@ class Target:
 
     @property
     def epoch(self) -> int:
+        """The pipeline's epoch at that version; 0: before the first."""
         return self.stood.epoch if self.stood else 0
 
 

@@ -43,6 +43,7 @@ class Detail:
 
     @property
     def column_mapping(self) -> str:
+        """Delta's mode of column mapping: none, name or id."""
         return self.properties.get("delta.columnMapping.mode", "none")
 
     @property
@@ -245,6 +246,7 @@ class DeltaTable:
 
     @property
     def schema(self) -> StructType:
+        """The table's columns, read anew at each call."""
         return self.spark.table(self.sql).schema
 
     @property

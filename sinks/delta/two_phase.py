@@ -37,7 +37,10 @@ class Rehearsed(Sink["DataFrame"], Protocol):
 
 
 class TwoPhaseDelta:
-    """``spark`` of the table must be the sink's own."""
+    """A Delta table in two-phase commit: rows are staged beside the table, and committed from there.
+
+    ``spark`` of the table must be the sink's own.
+    """
 
     def __init__(self, table: DeltaTable, sink: Rehearsed, *, pipeline: str) -> None:
         self.name = table.label
@@ -48,12 +51,14 @@ class TwoPhaseDelta:
         """Of this process's last commit: the sink itself looks whether anything came after it."""
 
     def position(self) -> Position | None:
+        """Where the table stands. Raises TableReplaced where somebody else has replaced what the pipeline wrote."""
         stands = self._sink.position()
         if stands is not None and stands.replaced:
             raise TableReplaced.by(stands.replaced, repr(self._table.label))
         return stands
 
     def prepare(self, epoch: Epoch, rows: DataFrame) -> Prepared:
+        """Stage the rows, and fail as the commit would because of what the table holds."""
         staging = self._staging
         with about_moved_keys(self._table.label):
             prepared = staging.put(rows, epoch.attempt)
@@ -61,6 +66,10 @@ class TwoPhaseDelta:
         return prepared
 
     def commit(self, epoch: Epoch, prepared: Prepared) -> Committed:
+        """Commit the staged rows; nothing happens where this very epoch is committed already.
+
+        Raises Fenced where another run has committed, PositionMismatch, and PreparedLost where the rows are gone.
+        """
         stands, self._last = self._last or self.position(), None
         if stands is not None and stands.epoch >= epoch.number:
             if (stands.epoch, stands.owner) == (epoch.number, epoch.owner):
@@ -90,6 +99,7 @@ class TwoPhaseDelta:
         return _readable(committed)
 
     def abort(self, before: int) -> None:
+        """Throw away what was staged under attempts below this number."""
         self._staging.clear(before)
 
     @property
@@ -101,6 +111,7 @@ class TwoPhaseDelta:
 
 
 def staging(table: DeltaTable, location: str, pipeline: str) -> Staging:
+    """Where a pipeline's rows for this table are staged."""
     return Staging(table.spark, f"{location.rstrip('/')}/_lakelock/staging/{pipeline}")
 
 
