@@ -127,7 +127,7 @@ def require_conditional_writes(spark: SparkSession, url: str) -> None:
             f"({log_store or 'S3SingleDriverLogStore, the default'}). One of two runs could overwrite the other's "
             "commit, with its rows and its position.",
             hint=f"Start the session with spark.delta.logStore.{scheme}.impl={LOG_STORES[0]} and, in spark.jars, "
-            f"connector/jars/lakelock-s3.jar of the lakelock package (Hadoop 3.4.2 or later), or with "
+            f"connector/spark/jars/lakelock-s3.jar of the lakelock package (Hadoop 3.4.2 or later), or with "
             f"{LOG_STORES[1]}. If no session is active, Lakelock starts one with these settings.",
         )
     if log_store == LOG_STORES[1]:
