@@ -36,7 +36,7 @@ def test_rows_of_which_a_file_is_gone_are_lost(spark: SparkSession, tmp_path: Pa
     (first.parent / "_SUCCESS").unlink()
     assert staging.get(prepared).count() == 30
     shutil.copy(first, first.with_name("part-of-another.parquet"))
-    with pytest.raises(PreparedLost, match="or others"):
+    with pytest.raises(PreparedLost, match="or there are other files"):
         staging.get(prepared)
     none = staging.put(spark.range(0).toDF("n"), 2)
     assert (none.rows, staging.get(none).count()) == (0, 0)
