@@ -58,7 +58,7 @@ def compare(
         for column in sink.key:
             if column not in made.columns.names:
                 source = "transform" if config.transform else "value.schema"
-                raise ConfigurationError(f"sinks[0].key: {column!r} isn't a column of {source}.")
+                raise ConfigurationError(f"{sink.option('key')}: {column!r} isn't a column of {source}.")
     judged: list[dict[str, Any]] = []
     if letters is not None:
         made, judged = told_apart(every, made, letters, config, cut)

@@ -104,7 +104,7 @@ def sequence_type(records: Records, sink: KeyedSink) -> str:
         return records.frame.selectExpr(f"({sink.sequence_by}) AS found").schema[0].dataType.simpleString()
     except PySparkException as error:
         problem = next(line for line in str(error).splitlines() if line.strip())
-        raise ConfigurationError(f"sinks[0].sequence_by: Spark doesn't take it: {problem.strip()}") from None
+        raise ConfigurationError(f"{sink.option('sequence_by')}: Spark doesn't take it: {problem.strip()}") from None
 
 
 def beyond(cut: Sequence[Bounds], topic: str, partition: str, offset: str) -> str:

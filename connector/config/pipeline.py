@@ -164,7 +164,7 @@ class PipelineConfig(Options):
             raise ValueError("only one sink may have a window: a pipeline has one event time, and so one watermark")
         if sum(isinstance(sink, KafkaTopicSink) for sink in sinks) > 1:
             raise ValueError("only one kafka_topic per pipeline: its transactional id is the pipeline's name")
-        return sinks
+        return tuple(sink.at(index) for index, sink in enumerate(sinks))
 
     @model_validator(mode="after")
     def _move_together(self) -> PipelineConfig:

@@ -5,11 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StrictBool, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    PrivateAttr,
+    StrictBool,
+    field_validator,
+    model_validator,
+)
 
 from connector.config.kinds import Duration, Options, Text, as_model, in_clear, topic_name
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 def _one_or_more(value: object) -> object:
@@ -23,6 +35,27 @@ def _distinct(columns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 Columns: TypeAlias = Annotated[tuple[Text, ...], BeforeValidator(_one_or_more), Field(min_length=1)]
+
+
+class Sink(Options):
+    """What the options of every sink know: where in the pipeline file they are."""
+
+    _in_file: str = PrivateAttr("sinks[0]")
+
+    @property
+    def in_file(self) -> str:
+        """``sinks[1]`` for the second sink of the file, for messages."""
+        return self._in_file
+
+    def at(self, index: int) -> Self:
+        """A copy that knows its place among the sinks of the file."""
+        copy = self.model_copy()
+        copy._in_file = f"sinks[{index}]"
+        return copy
+
+    def option(self, *path: str) -> str:
+        """The path of one of these options in the file, for messages: ``sinks[1].aggregates.delay``."""
+        return ".".join((self._in_file, *path))
 
 
 class DeltaPlace(Options):
@@ -47,14 +80,18 @@ class DeltaPlace(Options):
         return self
 
 
-class DeltaAppendSink(DeltaPlace):
+class DeltaSink(Sink, DeltaPlace):
+    """A sink that is a Delta table."""
+
+
+class DeltaAppendSink(DeltaSink):
     """Appends one row per record to a Delta table."""
 
     type: Literal["delta_append"]
     """Append one row for every record."""
 
 
-class KeyedSink(DeltaPlace):
+class KeyedSink(DeltaSink):
     """The options that upserts and histories share: how records change the rows of a key, and in which order.
 
     The names are those of AUTO CDC in Spark and Databricks.
@@ -222,7 +259,7 @@ def _window(value: object) -> object:
     return as_model(Window, value) if isinstance(value, Mapping) else value
 
 
-class DeltaAggregateSink(DeltaPlace, MergedSink):
+class DeltaAggregateSink(DeltaSink, MergedSink):
     """Keeps one row per group in a Delta table."""
 
     type: Literal["delta_aggregate"]
@@ -254,7 +291,7 @@ class DeltaAggregateSink(DeltaPlace, MergedSink):
         return self
 
 
-class S3ObjectsSink(Options):
+class S3ObjectsSink(Sink):
     """Writes Parquet or JSON-lines objects, one row per record. Credentials come from boto3."""
 
     type: Literal["s3_objects"]
@@ -302,7 +339,7 @@ class S3ObjectsSink(Options):
         return self
 
 
-class KafkaTopicSink(Options):
+class KafkaTopicSink(Sink):
     """Writes one message per record to a topic, in the source's Kafka cluster."""
 
     type: Literal["kafka_topic"]
@@ -323,7 +360,7 @@ class KafkaTopicSink(Options):
         return _distinct(columns)
 
 
-class CustomSink(Options):
+class CustomSink(Sink):
     """A sink class of the user's own: docs/extending.md."""
 
     type: Literal["custom"]

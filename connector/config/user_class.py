@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
+import pkgutil
 
 from sinks.errors import ConfigurationError
 
 
 def own_class(option: str, place: str) -> type:
     """``option``: that names it, for errors. Raises ConfigurationError."""
-    module, _, attribute = place.partition(":")
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        found = pkgutil.resolve_name(place)
     except (ImportError, AttributeError) as error:
         raise ConfigurationError(
             f"{option}: {place} can't be imported: {error}.",

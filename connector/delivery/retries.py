@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
+import random
 import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-
-from tenacity import RetryCallState, Retrying, retry_if_exception, sleep_using_event, wait_exponential_jitter
 
 from sinks.errors import LakelockError
 
@@ -31,6 +30,10 @@ class Patience:
     longest_wait: timedelta = timedelta(minutes=1)
     """It begins with a second, and doubles."""
 
+    def wait(self, failures: int) -> float:
+        """Seconds before the next attempt, after so many failures in a row. Chance keeps several runs apart."""
+        return min(2.0 ** min(failures - 1, 30) + random.random(), self.longest_wait.total_seconds())
+
 
 NONE = Patience(attempts=1)
 
@@ -49,37 +52,27 @@ def patiently(
     stop: threading.Event,
     failed: Callable[[BaseException], None] = lambda _: None,
 ) -> None:
-    """Until ``attempt`` ends well. ``progress``: epochs so far; what comes after one more is a new failure.
-    ``failed``: is told of a failure after which another attempt comes.
+    """Repeat ``attempt`` until it ends well.
 
-    Raises what the last of ``patience.attempts`` raised; at once what doesn't pass, or where ``stop`` is set.
+    ``progress``: the number of epochs so far. A failure after another epoch is the first of a new row of failures.
+    ``failed`` is told of each failure that another attempt follows.
+
+    Raises what the last of ``patience.attempts`` failures in a row raised, and at once what isn't transient. With
+    ``stop`` set, no failure is followed by another attempt.
     """
     failures, known = 0, progress()
-    wait = wait_exponential_jitter(max=patience.longest_wait.total_seconds())
-
-    def enough(_: RetryCallState) -> bool:
-        nonlocal failures, known
-        now = progress()
-        failures, known = (failures + 1, known) if now == known else (1, now)
-        return failures >= patience.attempts or stop.is_set()
-
-    def pause(state: RetryCallState) -> float:
-        state.attempt_number = failures
-        return wait(state)
-
-    def say(state: RetryCallState) -> None:
-        error = state.outcome.exception() if state.outcome else None
-        seconds = state.next_action.sleep if state.next_action else 0.0
-        said = getattr(error, "message", None) or f"{type(error).__name__}: {str(error).splitlines()[0]}"
-        log.warning("attempt %d of %d failed, the next is in %.0f s: %s", failures, patience.attempts, seconds, said)
-        if error is not None:
+    while True:
+        try:
+            return attempt()
+        except Exception as error:
+            before, known = known, progress()
+            failures = failures + 1 if known == before else 1
+            if not passes(error) or failures >= patience.attempts or stop.is_set():
+                raise
+            seconds = patience.wait(failures)
+            said = getattr(error, "message", None) or f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+            log.warning(
+                "attempt %d of %d failed, the next is in %.0f s: %s", failures, patience.attempts, seconds, said
+            )
             failed(error)
-
-    Retrying(
-        retry=retry_if_exception(passes),
-        stop=enough,
-        wait=pause,
-        before_sleep=say,
-        sleep=sleep_using_event(stop),
-        reraise=True,
-    )(attempt)
+        stop.wait(seconds)

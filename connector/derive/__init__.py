@@ -47,18 +47,19 @@ def _check_columns(config: PipelineConfig, records: DataFrame) -> None:
     """The columns that the options name are there, once, and can be compared."""
     from pyspark.sql.types import MapType
 
+    sink = config.sinks[0]
     source = "transform" if config.transform else "value.schema"
     names: Sequence[str] = records.columns
-    for option, column in columns_named(config.sinks[0]):
+    for option, column in columns_named(sink):
         if column not in names:
             own = ", ".join(name for name in names if not name.startswith("_"))
             raise ConfigurationError(
-                f"sinks[0].{option}: {column!r} isn't a column of {source}.", hint=f"Its columns are {own}."
+                f"{sink.option(option)}: {column!r} isn't a column of {source}.", hint=f"Its columns are {own}."
             )
         if option in ("key", "group_by") and isinstance(records.schema[column].dataType, MapType):
-            raise ConfigurationError(f"sinks[0].{option}: {column!r} is a MAP, which can't be compared.")
+            raise ConfigurationError(f"{sink.option(option)}: {column!r} is a MAP, which can't be compared.")
     clock = config.clock
-    option = "event_time" if config.event_time == clock else "sinks[0].window.time"
+    option = "event_time" if config.event_time == clock else sink.option("window.time")
     if clock is not None and clock not in names:
         raise ConfigurationError(f"{option}: {clock!r} isn't a column of {source}.")
     if clock is not None and records.schema[clock].dataType.typeName() != "timestamp":

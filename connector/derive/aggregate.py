@@ -43,7 +43,9 @@ def aggregates(
     key = [*sink.group_by, *((START, END)[: 1 if sessions else 2] if window else ())]
     for name in records.columns if window else ():
         if name.lower() in WINDOW_COLUMNS:
-            raise ConfigurationError(f"sinks[0].window: {name} is a column of the windows' own.", hint="Rename yours.")
+            raise ConfigurationError(
+                f"{sink.option('window')}: {name} is a column of the windows' own.", hint="Rename yours."
+            )
     partials = _Partials(table, sink, states)
     groups = Groups(
         key, states, window is not None, _may_fail(sink, states), partials.grown_together if sessions else None
@@ -235,28 +237,31 @@ def _without_applied(records: DataFrame, table: DeltaTable, topics: Container[st
 
 
 def _states(sink: DeltaAggregateSink, records: DataFrame) -> dict[str, Monoid]:
-    own = {name: _own(name, place) for name, place in sink.states.items()}
+    own = {name: _own(sink.option("states", name), place) for name, place in sink.states.items()}
     found: dict[str, Monoid] = {}
     for name, text in sink.aggregates.items():
+        option = sink.option("aggregates", name)
         try:
             monoid = aggregate(text, own)
             if isinstance(monoid, Quantile):
                 needs(
-                    records.sparkSession, "4.1", f"sinks[0].aggregates.{name}: quantile", "Use approx_percentile(x, p)."
+                    records.sparkSession,
+                    "4.1",
+                    f"{option}: quantile",
+                    "Use approx_percentile(x, p).",
                 )
             (found[name],) = bound(records.sparkSession, records.schema, [monoid])
         except ValueError as error:
-            raise ConfigurationError(f"sinks[0].aggregates.{name}: {error}") from None
+            raise ConfigurationError(f"{option}: {error}") from None
         if not found[name].commutative:
             raise ConfigurationError(
-                f"sinks[0].aggregates.{name}: {text} isn't commutative: records of several partitions have no order.",
+                f"{option}: {text} isn't commutative: records of several partitions have no order.",
                 hint="Make the order a part of the state, as first(x, order) and last(x, order) do.",
             )
     return found
 
 
-def _own(name: str, place: str) -> type[Monoid]:
-    option = f"sinks[0].states.{name}"
+def _own(option: str, place: str) -> type[Monoid]:
     found = own_class(option, place)
     if not issubclass(found, Monoid):
         raise ConfigurationError(f"{option}: {place} is no subclass of connector.state.Monoid.")

@@ -101,7 +101,7 @@ def check_expressions(records: DataFrame, sink: KeyedSink) -> None:
             return records.selectExpr("*", f"({expression}) AS _found").schema["_found"].dataType
         except PySparkException as error:
             raise ConfigurationError(
-                f"sinks[0].{option}: Spark doesn't take {expression!r}: {problem(error)}",
+                f"{sink.option(option)}: Spark doesn't take {expression!r}: {problem(error)}",
                 hint="Write an expression over the record's columns, and _topic, _partition, _offset, _timestamp.",
             ) from None
 
@@ -115,15 +115,18 @@ def check_expressions(records: DataFrame, sink: KeyedSink) -> None:
     sequence = kind("sequence_by")
     if sequence is not None and not can_be_ordered(sequence):
         raise ConfigurationError(
-            f"sinks[0].sequence_by: {sink.sequence_by!r} is {sequence.simpleString().upper()}, which has no order.",
+            f"{sink.option('sequence_by')}: {sink.sequence_by!r} is {sequence.simpleString().upper()}, "
+            "which has no order.",
             hint="Give a number, a text, a date or a timestamp that grows with each change of a key.",
         )
     truncates = kind("apply_as_truncates")
     if truncates is not None and not isinstance(sequence, AtomicType):
-        raise ConfigurationError("sinks[0].apply_as_truncates needs a sequence_by that is one value, not several.")
+        raise ConfigurationError(
+            f"{sink.option('apply_as_truncates')} needs a sequence_by that is one value, not several."
+        )
     for option, found in (("apply_as_deletes", kind("apply_as_deletes")), ("apply_as_truncates", truncates)):
         if found is not None and not isinstance(found, BooleanType):
             raise ConfigurationError(
-                f"sinks[0].{option}: {getattr(sink, option)!r} is {found.simpleString().upper()}, not BOOLEAN.",
+                f"{sink.option(option)}: {getattr(sink, option)!r} is {found.simpleString().upper()}, not BOOLEAN.",
                 hint="Write a condition, as in \"op = 'delete'\".",
             )

@@ -41,7 +41,9 @@ def _checked(records: DataFrame, sink: DeltaHistorySink) -> StructType:
     check_expressions(records, sink)
     for name in table_columns(records.columns, sink):
         if name.lower() in (START.lower(), END.lower(), STATE):
-            raise ConfigurationError(f"sinks[0]: {name} is a column of the history's own; give yours another name.")
+            raise ConfigurationError(
+                f"{sink.in_file}: {name} is a column of the history's own; give yours another name."
+            )
     return changes(records, sink).schema
 
 
@@ -50,7 +52,7 @@ def _version_columns(records: DataFrame, sink: DeltaHistorySink) -> VersionColum
     for option in ("track_history_column_list", "track_history_except_column_list"):
         for name in getattr(sink, option) or ():
             if name not in columns:
-                raise ConfigurationError(f"sinks[0].{option}: {name!r} isn't a column of the table.")
+                raise ConfigurationError(f"{sink.option(option)}: {name!r} isn't a column of the table.")
     values = [name for name in columns if name not in sink.key]
     if sink.track_history_column_list is not None:
         tracked = [name for name in values if name in sink.track_history_column_list]
@@ -59,7 +61,7 @@ def _version_columns(records: DataFrame, sink: DeltaHistorySink) -> VersionColum
     for name in tracked:
         if _holds_map(records.schema[name].dataType):
             raise ConfigurationError(
-                f"sinks[0]: {name!r} is a MAP, which can't be compared: whether it has changed can't be told.",
+                f"{sink.in_file}: {name!r} is a MAP, which can't be compared: whether it has changed can't be told.",
                 hint="Put it into track_history_except_column_list: a version then shows the last one.",
             )
     return VersionColumns(sink.key, tracked, [name for name in values if name not in tracked])

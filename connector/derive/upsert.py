@@ -49,7 +49,7 @@ def upsert(
     on_read = sink.merge == "on_read"
     if on_read and truncates(sink, records.columns) != "false":
         raise ConfigurationError(
-            "sinks[0].merge: on_read: a truncate is about every row, not about those of a key.",
+            f"{sink.option('merge')}: on_read: a truncate is about every row, not about those of a key.",
             hint="Write merge: on_write, or leave truncates out: apply_as_truncates: 'false'.",
         )
 
@@ -86,7 +86,7 @@ def _ignoring_nulls(sink: DeltaUpsertSink, records: DataFrame) -> tuple[str, ...
     named = own if sink.ignore_null_updates is True else sink.ignore_null_updates
     for column in named:
         if column not in own:
-            raise ConfigurationError(f"sinks[0].ignore_null_updates: {column!r} isn't a column of the table.")
+            raise ConfigurationError(f"{sink.option('ignore_null_updates')}: {column!r} isn't a column of the table.")
     return tuple(column for column in named if column not in sink.key)
 
 

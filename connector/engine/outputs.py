@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from connector.config import (
     CustomSink,
-    DeltaPlace,
+    DeltaSink,
     DeltaUpsertSink,
     KafkaTopicSink,
     PipelineConfig,
@@ -29,7 +29,7 @@ from sinks.delta.append import DeltaAppend
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.table import DeltaTable
 from sinks.delta.two_phase import TwoPhaseDelta
-from sinks.errors import ConfigurationError, LakelockError
+from sinks.errors import ConfigurationError
 from sinks.spark.cached import merging
 from sinks.spark.limits import Limit, of_partition
 from sinks.spark.staging import Staging
@@ -145,24 +145,23 @@ def outputs(config: PipelineConfig, spark: SparkSession, records: DataFrame, sta
     with ExitStack() as stack:
         tables: dict[int, DeltaTable] = {}
         for index, sink in enumerate(config.sinks):
-            if isinstance(sink, DeltaPlace):
+            if isinstance(sink, DeltaSink):
                 own = stack.enter_context(isolated(spark)) if config.two_phase and not is_connect(spark) else spark
                 merging(own, staged=own is not spark and isinstance(sink, DeltaUpsertSink))
                 tables[index] = DeltaTable(own, path=sink.path, name=sink.table, on_new_column=config.on_new_column)
         for index, (sink, decode) in enumerate(zip(config.sinks, decoders(config, spark, tables), strict=True)):
-            with _about(index):
-                rows = decode(records)
-                if isinstance(sink, DeltaPlace):
-                    table = tables[index]
-                    commits = PipelineCommits(
-                        table,
-                        pipeline=config.name,
-                        topics=config.source.topics,
-                        stops_at_changes=config.on_foreign_delete == "stop",
-                    )
-                    found.append(Table(decode, derive(config.alone(index), table, commits, rows), table, commits))
-                else:
-                    found.append(_other(config.alone(index), sink, decode, rows, spark, staging))
+            rows = decode(records)
+            if isinstance(sink, DeltaSink):
+                table = tables[index]
+                commits = PipelineCommits(
+                    table,
+                    pipeline=config.name,
+                    topics=config.source.topics,
+                    stops_at_changes=config.on_foreign_delete == "stop",
+                )
+                found.append(Table(decode, derive(config.alone(index), table, commits, rows), table, commits))
+            else:
+                found.append(_other(config.alone(index), sink, decode, rows, spark, staging))
         yield found
 
 
@@ -176,14 +175,13 @@ def with_new_columns(
     changed: dict[str, Output] = {}
     for name, output in found.items():
         index = names.index(name)
-        with _about(index):
-            rows = output.decode(records)
-            if isinstance(output, Table):
-                derivation = derive(config.alone(index), output.table, output.commits, rows)
-                changed[name] = replace(output, derivation=derivation)
-                changed[name].ready()
-            else:
-                changed[name] = replace(output, derivation=as_is(config.alone(index), rows))
+        rows = output.decode(records)
+        if isinstance(output, Table):
+            derivation = derive(config.alone(index), output.table, output.commits, rows)
+            changed[name] = replace(output, derivation=derivation)
+            changed[name].ready()
+        else:
+            changed[name] = replace(output, derivation=as_is(config.alone(index), rows))
     return changed
 
 
@@ -233,30 +231,18 @@ def s3_objects(spark: SparkSession, sink: S3ObjectsSink, *, pipeline: str) -> S3
 
 def custom_sink(sink: CustomSink, spark: SparkSession, staging: str) -> TwoPhaseSink[DataFrame]:
     """The user's own sink. Raises ConfigurationError where its class doesn't take the options."""
-    made = own_class("sinks[0].sink", sink.sink)
+    made = own_class(sink.option("sink"), sink.sink)
     # A folder of this sink alone, whatever is in its name.
     own = f"{staging}/{hashlib.sha256(sink.name.encode()).hexdigest()[:16]}"
     try:
         found: TwoPhaseSink[DataFrame] = made(spark, name=sink.name, staging=own, **sink.arguments)
     except TypeError as error:
         raise ConfigurationError(
-            f"sinks[0].options: {sink.sink} doesn't take them: {error}.",
+            f"{sink.option('options')}: {sink.sink} doesn't take them: {error}.",
             hint="It is called with the Spark session, name, staging, and what options says.",
         ) from error
     if found.name != sink.name:
         raise ConfigurationError(
-            f"sinks[0].sink: {sink.sink} calls itself {found.name!r}: it has to keep the name that it is given."
+            f"{sink.option('sink')}: {sink.sink} calls itself {found.name!r}: it has to keep the name that it is given."
         )
     return found
-
-
-@contextmanager
-def _about(index: int) -> Iterator[None]:
-    """What puts one sink together calls it sinks[0]."""
-    try:
-        yield
-    except LakelockError as error:
-        error.message = error.message.replace("sinks[0]", f"sinks[{index}]")
-        error.hint = error.hint.replace("sinks[0]", f"sinks[{index}]")
-        error.args = (error.message,)
-        raise

@@ -135,12 +135,12 @@ def of_commits(
             stands = before = metadata.position
             at, aside, runs = commit.timestamp, [], [*runs, metadata.owner]
         elif commit.operation == "RESTORE":
-            target = commit.parameters.get("version")
+            restored = commit.goes_on_from
             aside.append(f"the table was restored before it, in version {commit.version}")
-            known = target is not None and int(target) in standing and known
-            stands = standing.get(int(target)) if target is not None else None
-            if target is not None:
-                undone |= {version: commit.version for version, _ in found if version > int(target)}
+            known = known and restored in standing
+            stands = standing.get(restored) if restored is not None else None
+            if restored is not None:
+                undone |= {version: commit.version for version, _ in found if version > restored}
         elif commit.operation == "CLONE":
             aside.append("the table is a clone: it goes on from the position of what was cloned")
             known = False

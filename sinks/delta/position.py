@@ -45,6 +45,17 @@ class Commit:
     user: str | None = None
     """Who made it, where the platform says so."""
 
+    @property
+    def goes_on_from(self) -> int | None:
+        """The version whose state it changes: the one before it, of a RESTORE the one that it restored.
+
+        None: ``RESTORE ... TO TIMESTAMP`` keeps no version.
+        """
+        if self.operation != "RESTORE":
+            return self.version - 1
+        target = self.parameters.get("version")
+        return None if target is None else int(target)
+
 
 _REPLACING = ("REPLACE", "CREATE OR REPLACE", "TRUNCATE")
 
@@ -159,16 +170,13 @@ def find(
             replaced = commit
         if commit.operation == "RESTORE":
             restored = True
-            target = commit.parameters.get("version")
-            if target is None:
-                before = tuple(_own(range(version - 1, -1, -1), commit_at, is_own, pipeline))
-                return FromRows(replaced, before[::-1])
-            version = int(target)
         elif commit.operation == "CLONE":
             source, of = commit.parameters["source"], commit.parameters["sourceVersion"]
             return Cloned(str(source), int(of or 0), commit.timestamp, replaced)
-        else:
-            version -= 1
+        if commit.goes_on_from is None:
+            before = tuple(_own(range(version - 1, -1, -1), commit_at, is_own, pipeline))
+            return FromRows(replaced, before[::-1])
+        version = commit.goes_on_from
     # With all of its history the table says that the pipeline had no commit yet: not that it was cleaned away.
     every = _own(range(newest), commit_at, is_own, pipeline) if restored and version < 0 else iter(())
     first = next(every, None)
@@ -180,18 +188,12 @@ def lineage(
 ) -> Iterator[tuple[Commit, CommitMetadata]]:
     """The commits with the pipeline's metadata that led to version ``newest``, newest first, as far back as the history
     goes. A RESTORE to a time names no version: the history is followed no further."""
-    version = newest
-    while version >= 0 and (commit := commit_at(version)) is not None:
+    version: int | None = newest
+    while version is not None and version >= 0 and (commit := commit_at(version)) is not None:
         metadata = CommitMetadata.from_json(commit.user_metadata, pipeline=pipeline)
-        target = commit.parameters.get("version")
         if metadata is not None:
             yield commit, metadata
-        if commit.operation == "RESTORE":
-            if target is None:
-                return
-            version = int(target)
-        else:
-            version -= 1
+        version = commit.goes_on_from
 
 
 def from_rows(rows: Offsets, standing: FromRows) -> Own | None:
