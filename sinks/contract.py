@@ -233,7 +233,7 @@ class Prepared:
     checksum: str
     """Of the rows, whatever their order and the files they are in: prepared again, the same rows have the same."""
     receipt: Mapping[str, str]
-    """Where it is, in the sink's own words. Small: it is kept in the coordinator's log."""
+    """Where it is, in the sink's own words. Small: it is kept in the coordinator log."""
 
 
 class Sink(Protocol[Rows]):
@@ -262,12 +262,12 @@ class TwoPhaseSink(Protocol[Rows]):
 
     @property
     def name(self) -> str:
-        """What the coordinator's log calls it: unique in its pipeline, and the same in every run."""
+        """What the coordinator log calls it: unique in its pipeline, and the same in every run."""
         ...
 
     def position(self) -> Position | None:
         """The last epoch that was committed, read from the sink itself; None: there was none. Of the position only
-        ``epoch``, ``owner`` and ``offsets`` count: the coordinator's log has the rest."""
+        ``epoch``, ``owner`` and ``offsets`` count: the coordinator log has the rest."""
         ...
 
     def prepare(self, epoch: Epoch, rows: Rows) -> Prepared:

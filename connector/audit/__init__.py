@@ -251,7 +251,7 @@ def _notes(config: PipelineConfig, pinned: _Pinned, parts: Sequence[PartitionAud
                 f"{part.end}: it lost records that the table has."
             )
     for topic in sorted({at.topic for at in claim.offsets if at.topic.startswith("#")}):
-        notes.append(f"Rows of {topic} came from a topic that was made again since: their records are gone with it.")
+        notes.append(f"Rows of {topic} came from a topic that was recreated since: their records are gone with it.")
     for gap in claim.lost:
         notes.append(
             f"The pipeline itself reported [{gap.start}, {gap.end}) of {gap.topic}-{gap.partition} as lost: not part "

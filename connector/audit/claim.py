@@ -279,7 +279,7 @@ def refuse_recreated(found: Metadata | None, held: Held) -> None:
         now = held.ids.get(topic)
         if now is not None and now != topic_id:
             raise TopicRecreated(
-                f"Topic {topic!r} was deleted and made again: the table's rows came from topic id {topic_id}, Kafka "
+                f"Topic {topic!r} was deleted and recreated: the table's rows came from topic id {topic_id}, Kafka "
                 f"now has {now}. Their records are gone, so nothing of the table can be checked.",
                 hint="Write the new topic to a new table, and verify that one.",
             )

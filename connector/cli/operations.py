@@ -69,7 +69,7 @@ def maintain(
     A run may go on meanwhile; rows and position stay as they are. A file is unused when only versions older than the
     table's delta.deletedFileRetentionDuration need it (7 days if not set), or when a killed run left it. `rewind` can't
     go back further than that afterwards. With several sinks the command also removes rows and uploads that killed runs
-    prepared, and entries of the coordinator's log older than 30 days. The options under `maintain` change this, as in
+    prepared, and entries of the coordinator log older than 30 days. The options under `maintain` change this, as in
     `--set maintain.vacuum=false`. Schedule the command once a day, or after some hundred epochs.
     """
     with reported(debug):

@@ -78,7 +78,7 @@ def history(
 ) -> None:
     """Show the last epochs, newest first: what each read and wrote, its commit and its run, and what is unusual.
 
-    Reads the table's own history, or the coordinator's log. Doesn't ask Kafka.
+    Reads the table's own history, or the coordinator log. Doesn't ask Kafka.
     """
     with reported(debug):
         config = load(file, set_)

@@ -30,6 +30,7 @@ from connector.config.operations import Maintenance, MetricsOptions, Pushgateway
 from connector.config.overrides import overridden
 from connector.config.pacing import EpochBound, EveryRecords, Interval, Retry
 from connector.config.pipeline import DeadLetters, PipelineConfig
+from connector.config.places import DeltaPlace, DeltaSink
 from connector.config.registry import REFERENCED_SECRETS
 from connector.config.sinks import (
     SINK_TYPES,
@@ -37,8 +38,6 @@ from connector.config.sinks import (
     DeltaAggregateSink,
     DeltaAppendSink,
     DeltaHistorySink,
-    DeltaPlace,
-    DeltaSink,
     DeltaUpsertSink,
     Fold,
     KafkaTopicSink,

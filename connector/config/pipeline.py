@@ -21,12 +21,12 @@ from connector.config.kinds import (
 )
 from connector.config.operations import Maintenance, MetricsOptions
 from connector.config.pacing import EpochBound, EveryRecords, Interval, Latency, Retry, as_commit_every, as_trigger
+from connector.config.places import DeltaPlace
 from connector.config.sinks import (
     IDLE_AFTER,
     DeltaAggregateSink,
     DeltaAppendSink,
     DeltaHistorySink,
-    DeltaPlace,
     DeltaUpsertSink,
     KafkaTopicSink,
     MergedSink,

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _RECORD = COORDINATES[:3]
 _REPLAY = (
-    "While Kafka still holds the records, build the table anew with `lakelock replay`. Give it the mended file, "
+    "While Kafka still holds the records, build the table anew with `lakelock replay`. Give it the corrected file, "
     "with another path in dead_letters, as the letters there are the old table's."
 )
 
@@ -82,7 +82,7 @@ def refuse_unfit(config: PipelineConfig) -> None:
     sink = config.sinks[0]
     if len(config.sinks) > 1 or config.two_phase:
         why = "several sinks, or one that is no table, move together by offset ranges, and a letter has none"
-        fix = "While Kafka still holds the records, run the mended file, under another name, into new places."
+        fix = "While Kafka still holds the records, run the corrected file, under another name, into new places."
     elif config.delivery != "transactional":
         why = f"with delivery: {config.delivery} the table keeps no position that could tell what it holds"
         fix = "Run the pipeline once with delivery: transactional, which takes the group's offsets over; then retry."

@@ -149,7 +149,7 @@ def of_commits(
 
 
 def of_entries(entries: Iterable[Entry]) -> list[PastEpoch]:
-    """Of a coordinator's log, in any order; the newest epoch first."""
+    """Of a coordinator log, in any order; the newest epoch first."""
     by_epoch: dict[int, list[Entry]] = {}
     for entry in sorted(entries, key=lambda each: each.number):
         by_epoch.setdefault(entry.row.epoch.number, []).append(entry)
@@ -226,7 +226,7 @@ def _notes(before: Position | None, after: Position, runs: Sequence[str]) -> lis
         if before.delivery != after.delivery:
             notes.append(f"delivery changed from {before.delivery} to {after.delivery}")
         gone = filter(is_retired, sorted(after.offsets.topics - before.offsets.topics))
-        notes += [f"topic {topic_of(name)} was made again" for name in gone]
+        notes += [f"topic {topic_of(name)} was recreated" for name in gone]
         if after.epoch > before.epoch + 1:
             notes.append(f"epoch numbers from {before.epoch + 1} to {after.epoch - 1} have no commit")
         if after.owner in runs and runs[-1] != after.owner:

@@ -100,7 +100,7 @@ def _unreadable(target: Target, ranges: Sequence[OffsetRange]) -> OffsetsLost:
     return OffsetsLost(
         f"A rewind to version {target.version} would lose records: the table holds "
         f"{', '.join(map(str, ranges))}, that version doesn't, and no run would read them again. Their "
-        "topics are no longer read, or were made again since.",
+        "topics are no longer read, or were recreated since.",
         hint="Go back less far (`lakelock history FILE` names the versions), or put the topic back into "
         "`source.topics`. To give up those records, run RESTORE TABLE by hand.",
     )

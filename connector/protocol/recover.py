@@ -127,7 +127,7 @@ def refuse_recreated(stored: Mapping[str, str], current: Mapping[str, str]) -> N
     for topic, topic_id in stored.items():
         if topic in current and current[topic] != topic_id:
             raise TopicRecreated(
-                f"Topic {topic!r} was deleted and made again: the table's offsets belong to topic id {topic_id}, "
+                f"Topic {topic!r} was deleted and recreated: the table's offsets belong to topic id {topic_id}, "
                 f"Kafka now has {current[topic]}. By the old offsets, new records would be taken for old ones and "
                 "dropped.",
                 hint="To read the new topic from its beginning and keep the rows of the old one, run once with "

@@ -329,9 +329,9 @@ def _disagree(stands: Epoch | None, positions: Mapping[str, Position | None]) ->
     )
     more = any(each is not None and (stands is None or each.epoch > stands.number) for each in positions.values())
     return PositionMismatch(
-        f"The sinks of the pipeline don't stand where its coordinator's log says: expected {log} in all of them, found "
+        f"The sinks of the pipeline don't stand where its coordinator log says: expected {log} in all of them, found "
         f"{sinks}. Nothing was written.",
-        hint="A sink holds more than the log knows: give the coordinator's log that it was written with, or write to "
+        hint="A sink holds more than the log knows: give the coordinator log that it was written with, or write to "
         "new, empty places."
         if more
         else "A sink that was restored, emptied or added later misses what the others hold. Bring all of them to one "

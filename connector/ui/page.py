@@ -196,7 +196,7 @@ class SinkLine:
 
 
 def sinks(look: Look) -> list[SinkLine]:
-    """A line per sink, from the coordinator's log, which knows what was prepared and what was committed."""
+    """A line per sink, from the coordinator log, which knows what was prepared and what was committed."""
     status = look.status
     if status is None:
         return []

@@ -1,4 +1,4 @@
-"""The log of changes that are still to be merged into a table. An epoch is one small append, with its offsets.
+"""The change log: changes that are still to be merged into a table. An epoch is one small append, with its offsets.
 
 The log is a Delta table in the folder ``_lakelock/changes`` under the table. Delta's readers and VACUUM ignore that
 folder. Each row is a change, with the number of its epoch.

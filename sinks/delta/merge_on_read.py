@@ -1,4 +1,4 @@
-"""Merge on read: an epoch is appended to a log of changes. From time to time the log is folded into the table.
+"""Merge on read: an epoch is appended to a change log. From time to time the log is folded into the table.
 
 The log and the table are two Delta tables, which can't share one commit. Each commit to either has the number and the
 offsets of its epoch. Comparing the two numbers tells whether the log counts:
@@ -216,7 +216,7 @@ class MergeOnRead:
             raise fenced(epoch, self._of.label, owner=position.owner, number=position.epoch)
         if not standing.goes_on or position != epoch.expected:
             raise PositionMismatch(
-                f"{self._of.label!r} was changed under the run: the log of changes stands no longer where epoch "
+                f"{self._of.label!r} was changed under the run: the change log stands no longer where epoch "
                 f"{epoch.number} was planned to go on. Nothing of it was written.",
                 hint="Run the pipeline again: it goes on from what the table now holds.",
             )

@@ -140,7 +140,7 @@ def how_replaced(standing: Standing, table_id: str) -> str:
 def another_table(before: str, now: str) -> str:
     """Says for messages that Delta's id of the table has changed."""
     made = f"Delta's id is {now}" if now else "there is none now"
-    return f"the table was removed, or made again under its name ({made}, it was {before})"
+    return f"the table was removed, or recreated under its name ({made}, it was {before})"
 
 
 def find(

@@ -37,7 +37,7 @@ class Detail:
     location: str
     properties: Mapping[str, str]
     id: str = ""
-    """Delta's own: a table that was dropped and made again, or replaced, has another."""
+    """Delta's own: a table that was dropped and recreated, or replaced, has another."""
     partitions: Sequence[str] = ()
     """The columns that it is partitioned by."""
 

@@ -79,7 +79,7 @@ class TwoPhaseDelta:
                 f"{self._table.label!r}; nothing of this run's epoch {epoch.number} was written there.",
                 owner=stands.owner,
                 epoch=stands.epoch,
-                hint="Two runs of one pipeline were active, of which one had no part in the coordinator's log: does "
+                hint="Two runs of one pipeline were active, of which one had no part in the coordinator log: does "
                 "another pipeline file of this name write to the table?",
             )
         if not epoch.follows(stands):

@@ -1,4 +1,4 @@
-"""The coordinator's log: a number is taken by one append, and by no other."""
+"""The coordinator log: a number is taken by one append, and by no other."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def test_a_topic_made_again_under_its_name_stops_the_run(lake: Lake, topic: Topi
     topic.broker.delete_topic(topic.name)
     topic.broker.create_topic(topic.name, 2)
     topic.send_rows(some(100, 50))
-    with pytest.raises(TopicRecreated, match="deleted and made again"):
+    with pytest.raises(TopicRecreated, match="deleted and recreated"):
         lake.pipeline().run()
     assert lake.rows() == sorted(some(0, 10))
 

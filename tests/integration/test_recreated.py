@@ -1,4 +1,4 @@
-"""A topic that was deleted and made again under its name: another topic, taken in beside what the old one left."""
+"""A topic that was deleted and recreated under its name: another topic, taken in beside what the old one left."""
 
 import pytest
 from conftest import Lake, Topic
@@ -30,7 +30,7 @@ def test_one_with_more_records_is_not_taken_for_the_old_one_either(lake: Lake, t
     lake.pipeline("upsert").run()
     make_again(topic)
     topic.send_rows([("a", n) for n in range(10, 15)], partition=0)
-    with pytest.raises(TopicRecreated, match="deleted and made again"):
+    with pytest.raises(TopicRecreated, match="deleted and recreated"):
         lake.pipeline("upsert").run()
     assert lake.pipeline("upsert").status().recreated == {topic.name}
     pipeline = lake.pipeline("upsert", source=ON)
@@ -52,7 +52,7 @@ def test_its_records_are_taken_in_beside_the_old_ones(lake: Lake, topic: Topic) 
         lake.pipeline(kind, sink=sink).run()
     make_again(topic, 3)
     topic.send_rows([("k0", 100 + n) for n in range(after)], partition=2)
-    with pytest.raises(TopicRecreated, match="deleted and made again"):
+    with pytest.raises(TopicRecreated, match="deleted and recreated"):
         lake.pipeline().run()
     for kind, sink in kinds.items():
         assert lake.pipeline(kind, sink=sink, source=ON).run().epochs == 2
@@ -72,7 +72,7 @@ def test_its_records_are_taken_in_beside_the_old_ones(lake: Lake, topic: Topic) 
     for kind, sink in kinds.items():
         found = audit(parse(lake.options(kind, sink=sink)))
         assert found.ok
-        assert any(f"Rows of {gone} came from a topic that was made again" in note for note in found.notes)
+        assert any(f"Rows of {gone} came from a topic that was recreated" in note for note in found.notes)
 
 
 @pytest.mark.breadth

@@ -127,7 +127,7 @@ def test_a_table_that_is_removed_under_a_run_stops_it(made_again: str, lake: Lak
         if event.step is Step.PLANNED:
             replace_folder(lake, made_again)
 
-    with pytest.raises(TableReplaced, match="removed, or made again"):
+    with pytest.raises(TableReplaced, match="removed, or recreated"):
         lake.pipeline().run(observers=[behind_its_back])
     assert left(lake) == {"no": [], "empty": [], "filled": [("mine", 1)]}[made_again]
 
@@ -144,7 +144,7 @@ def test_between_two_rounds_too(made_again: str, lake: Lake, topic: Topic) -> No
                 replace_folder(lake, made_again)
                 topic.send_rows(some(5, 2))
 
-    with pytest.raises(TableReplaced, match="removed, or made again"):
+    with pytest.raises(TableReplaced, match="removed, or recreated"):
         lake.pipeline(trigger={"interval": "1 second"}).run(observers=[behind_its_back])
     assert left(lake) == []
 

@@ -19,7 +19,7 @@ N, S = '{"k": "%s", "n": %d}', '{"k": "%s", "n": "%s"}'
 
 
 def wide(lake: Lake, **changes: Any) -> dict[str, Any]:
-    """The mended file: numbers may be text now."""
+    """The corrected file: numbers may be text now."""
     return {
         **setting_aside(lake),
         "value": {"format": "json", "schema": "k STRING, n INT", "mode": "permissive"},

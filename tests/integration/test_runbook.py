@@ -92,11 +92,11 @@ def test_a_topic_that_was_made_again_is_read_from_its_beginning(flights: Reader,
     broker.delete_topic("flights")
     broker.create_topic("flights", 2)
     send("flights", ("1", {**UA, "delay": 5}))
-    assert "made again" in fails("run", "flights.yaml")
+    assert "recreated" in fails("run", "flights.yaml")
     stands = status()
     assert (stands.recreated, stands.gone, sum(stands.lag.values())) == ({"flights"}, [], 1)
     assert max(stands.lag_seconds.values()) > 0
-    flights.follow(PAGE, "Topic made again")
+    flights.follow(PAGE, "Recreated topic")
     assert table(flights) == list(range(6))
 
 
@@ -142,7 +142,7 @@ def test_the_pipeline_moves_to_another_cluster(flights: Reader, send: Send) -> N
         Topic(other, "flights").send(("1", {**UA, "delay": 6}))
         file = Path("flights.yaml").read_text(encoding="utf-8")
         Path("moved.yaml").write_text(file.replace(flights.bootstrap, other.bootstrap), encoding="utf-8")
-        assert "made again" in fails("run", "moved.yaml")
+        assert "recreated" in fails("run", "moved.yaml")
         flights.follow(PAGE, "Kafka cluster moved")
     assert table(flights) == list(range(7))
     assert table(flights, "lake/flights_v2") == [6]

@@ -106,7 +106,7 @@ def test_a_run_that_was_planned_before_a_rewind_does_not_write(lake: Lake, topic
 
 @pytest.mark.breadth
 def test_a_rewind_by_kafkas_timestamps_keeps_what_topics_of_old_have_left(lake: Lake, topic: Topic) -> None:
-    """One was made again, one has left the pipeline: neither can be read again, and the table may not lose them."""
+    """One was recreated, one has left the pipeline: neither can be read again, and the table may not lose them."""
     gone = Topic(topic.broker, f"{topic.name}.gone")
     gone.broker.create_topic(gone.name, 1)
     gone.send_rows([("gone", 1)])
@@ -127,7 +127,7 @@ def test_a_rewind_by_kafkas_timestamps_keeps_what_topics_of_old_have_left(lake: 
         pipeline.run()
         assert lake.rows() == sorted([("a", 1), ("b", 2), ("c", 3), *kept])
     version = lake.version()
-    with pytest.raises(OffsetsLost, match=r"version 1.*made again since"):
+    with pytest.raises(OffsetsLost, match=r"version 1.*recreated since"):
         pipeline.rewind(to_version=1, confirm=yes)
     assert lake.version() == version
 

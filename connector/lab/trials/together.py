@@ -140,11 +140,11 @@ class Outcome:
 
 @dataclass
 class Verdict:
-    """What all four sinks hold, and what the coordinator's log says."""
+    """What all four sinks hold, and what the coordinator log says."""
 
     sinks: dict[str, Outcome]
     logged: int | None
-    """The last epoch that is done by the coordinator's log."""
+    """The last epoch that is done by the coordinator log."""
     states: list[tuple[int, str, int]] = field(default_factory=list)
     """The log: (entry, state, epoch)."""
     orphans: int = 0

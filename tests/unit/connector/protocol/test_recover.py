@@ -76,7 +76,7 @@ def test_what_has_appeared_and_expired_before_it_was_seen_is_lost(beginnings: di
 
 
 def test_a_topic_that_was_made_again_is_refused() -> None:
-    with pytest.raises(TopicRecreated, match="deleted and made again"):
+    with pytest.raises(TopicRecreated, match="deleted and recreated"):
         resume(at({"t": {"0": 5}}, {"t": "old"}), held({"t": {"0": 0}}, {"t": {"0": 9}}), never, left())
 
 

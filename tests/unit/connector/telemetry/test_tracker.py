@@ -129,7 +129,7 @@ def test_a_program_reads_an_object_per_line_each_with_the_id_of_the_run() -> Non
         with json_lines(said.append, "flights") as observe:
             observe(Event(Step.PLANNED, epoch(1), behind=900))
             observe(Event(Step.COMMITTED, epoch(1), Committed(epoch(1).position(), rows=90), 900))
-            observe(Event(Step.RESUMED, epoch(2), note='topic "t" was made again'))
+            observe(Event(Step.RESUMED, epoch(2), note='topic "t" was recreated'))
             raise BrokerUnreachable("away", hint="wait")
 
     with pytest.raises(BrokerUnreachable):
@@ -138,5 +138,5 @@ def test_a_program_reads_an_object_per_line_each_with_the_id_of_the_run() -> Non
     assert [each["event"] for each in lines] == ["epoch", "note", "error"]
     assert {(each["pipeline"], each["run"]) for each in lines} == {("flights", "run-1")}
     assert (lines[0]["offsets"], lines[0]["rows"], lines[0]["behind"], lines[0]["lost"]) == (100, 90, 900, 0)
-    assert lines[1]["message"] == 'topic "t" was made again'
+    assert lines[1]["message"] == 'topic "t" was recreated'
     assert (lines[2]["error"], lines[2]["message"], lines[2]["hint"]) == ("BrokerUnreachable", "away", "wait")

@@ -33,5 +33,5 @@ def test_an_epoch_that_others_have_built_on_is_left_and_named() -> None:
     table: Any = SimpleNamespace(label="lake.flights")
     commits: Any = SimpleNamespace(committed_after=lambda version: version == 12)
     with pytest.raises(SinkError, match=r"epoch 7 .* committed to 'lake.flights'") as found:
-        undo(table, commits, committed, TopicRecreated("Topic 't' was deleted and made again."))
+        undo(table, commits, committed, TopicRecreated("Topic 't' was deleted and recreated."))
     assert "version 12" in found.value.hint

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from connector.config import reference
 
-PAGE = Path(__file__).parents[3] / "docs" / "options.md"
+PAGE = Path(__file__).parents[4] / "docs" / "options.md"
 
 
 def test_the_page_is_current() -> None:

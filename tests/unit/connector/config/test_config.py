@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from connector.config import FromTimestamp, Interval, PipelineConfig, checked_elsewhere, load, parse
 from sinks.errors import ConfigurationError
 
-GOLDEN = Path(__file__).parents[2] / "golden"
+GOLDEN = Path(__file__).parents[3] / "golden"
 
 SMALLEST = """
 name: p

@@ -1,0 +1,59 @@
+"""Where a sink is: among the sinks of the pipeline file, and, of a Delta table, its path or name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import PrivateAttr, model_validator
+
+from connector.config.kinds import Options, Text
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class Sink(Options):
+    """What the options of every sink know: where in the pipeline file they are."""
+
+    _in_file: str = PrivateAttr("sinks[0]")
+
+    @property
+    def in_file(self) -> str:
+        """``sinks[1]`` for the second sink of the file, for messages."""
+        return self._in_file
+
+    def at(self, index: int) -> Self:
+        """A copy that knows its place among the sinks of the file."""
+        copy = self.model_copy()
+        copy._in_file = f"sinks[{index}]"
+        return copy
+
+    def option(self, *path: str) -> str:
+        """The path of one of these options in the file, for messages: ``sinks[1].aggregates.delay``."""
+        return ".".join((self._in_file, *path))
+
+
+class DeltaPlace(Options):
+    """Names a Delta table, by path or by table name."""
+
+    path: Text | None = None
+    """The table's folder, relative to the working directory, or its URI. Give ``path`` or ``table``."""
+    table: Text | None = None
+    """The table's name, ``catalog.schema.table``, instead of ``path``."""
+
+    @property
+    def place(self) -> str:
+        """The path or name of the table, as the user wrote it."""
+        return str(self.path or self.table)
+
+    @model_validator(mode="after")
+    def _one_place(self) -> DeltaPlace:
+        if (self.path is None) == (self.table is None):
+            raise ValueError("give either path (a folder or URI) or table (catalog.schema.name)")
+        if not (self.path or self.table):
+            raise ValueError("path or table is empty")
+        return self
+
+
+class DeltaSink(Sink, DeltaPlace):
+    """A sink that is a Delta table."""
