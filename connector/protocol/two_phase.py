@@ -207,7 +207,15 @@ class Ran:
 
 
 def recover(run: str, config: str) -> Steps[Recovered]:
-    """Bring all sinks to the last decided epoch. Raises Fenced, PositionMismatch, Diverged, and what a sink raises."""
+    """Bring all sinks to the last decided epoch.
+
+    This is the rule "two-phase decision": an epoch counts if and only if the log has its entry ``decided``. A decided
+    epoch is committed on every sink that lacks it, an undecided one is aborted on all. The table at the top of this
+    module says what a crash leaves after each step, also within a recovery. Test:
+    ``test_every_state_of_two_coordinators`` in tests/unit/connector/protocol/test_two_phase.py.
+
+    Raises Fenced, PositionMismatch, Diverged, and what a sink raises.
+    """
     for _ in range(_LOOKS):
         known: LogHeld = yield ReadLog()
         doubted = known.in_doubt

@@ -17,8 +17,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from sinks.contract import Committed, Epoch, Position
-from sinks.delta.commit import PipelineCommits, merge_epoch, without_position
+from sinks.delta.commit import PipelineCommits, without_position
 from sinks.delta.conflicts import past_conflicts
+from sinks.delta.fence import merge_epoch
 from sinks.delta.limits import demands, refuse_broken
 from sinks.delta.merge import Change, Merge
 from sinks.delta.sql_layout import call, case

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sinks.contract import Committed, Epoch, Position
-from sinks.delta.commit import PipelineCommits, options
+from sinks.delta.commit import PipelineCommits
+from sinks.delta.fence import options
 from sinks.delta.limits import demands, refuse_broken
 from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.spark.sql import identifier

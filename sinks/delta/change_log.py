@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sinks.contract import Committed, Epoch, Position
-from sinks.delta.commit import PipelineCommits, options
+from sinks.delta.commit import PipelineCommits
+from sinks.delta.fence import options
 from sinks.delta.table import DeltaTable
 from sinks.spark.sql import identifier
 from sinks.spark.types import sql_type

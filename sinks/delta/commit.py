@@ -4,13 +4,9 @@ The steps, and why their order is safe:
 
 1. *Check the expected position.* Nobody has committed an epoch, or restored the table, since the epoch was planned.
    Mostly the table has no newer version, which is checked first.
-2. *Commit.* One Delta transaction has the rows, ``txn`` (pipeline, epoch) and the metadata with the offsets. If two
-   writers take the same number, Delta lets one through. The other's commit fails; or, if it starts after the first
-   has ended, Delta skips it without an error.
-3. *Prove the commit.* Therefore only the history counts as success: a commit of this epoch with this run's owner id.
-
-A crash before Delta's commit leaves files that no version refers to, and the old position. A crash after it leaves
-the new position with the rows. There is no state in between: the commit is one file, put if absent.
+2. *Commit.* One Delta transaction has the rows, ``txn`` (pipeline, epoch) and the metadata with the offsets: the rule
+   *fence*, argued in :func:`sinks.delta.fence.options`.
+3. *Prove the commit* from the table's history: the rule *proof*, argued in :meth:`PipelineCommits.commit`.
 """
 
 from __future__ import annotations
@@ -24,6 +20,7 @@ from typing import TYPE_CHECKING
 from sinks.contract import Committed, Epoch, Position, describe
 from sinks.delta.conflicts import first_line, past_conflicts
 from sinks.delta.delta_log import DeltaLog
+from sinks.delta.fence import fenced
 from sinks.delta.metadata import CommitMetadata
 from sinks.delta.past_commits import PastCommits
 from sinks.delta.position import (
@@ -46,7 +43,6 @@ from sinks.delta.table import DeltaTable
 from sinks.errors import (
     CommitSkipped,
     CommitUnknown,
-    Fenced,
     LakelockError,
     NotADeltaTable,
     PositionMismatch,
@@ -54,13 +50,8 @@ from sinks.errors import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    pass
 
-_CONF = {
-    "txnAppId": "spark.databricks.delta.write.txnAppId",
-    "txnVersion": "spark.databricks.delta.write.txnVersion",
-    "userMetadata": "spark.databricks.delta.commitInfo.userMetadata",
-}
 _READ_AGAIN_SECONDS = 60.0
 _LONG_AGO = datetime.min.replace(tzinfo=timezone.utc)
 
@@ -170,7 +161,23 @@ class PipelineCommits:
         return standing if isinstance(standing, Own) else None
 
     def commit(self, epoch: Epoch, write: Callable[[], None]) -> Committed:
-        """Run ``write``, which makes the epoch's commit with :func:`options`, and prove that the commit stands.
+        """Run ``write``, which makes the epoch's commit with the options of the fence, and prove that the commit stands.
+
+        This is the rule "proof": only the table's history counts as success, by a commit of this epoch with this run's
+        owner id. An error doesn't prove that nothing was committed, because only the answer may have been lost. A
+        success doesn't prove a commit, because Delta skips a write without an error if a higher number is taken.
+
+        ====================  ==========================================================================================
+        crash                 what is left
+        ====================  ==========================================================================================
+        before the commit     Files that no version of the table names, and the old position. The next run writes the
+                              epoch anew.
+        after the commit      Rows and position, in one commit. The next run finds it as its position.
+        ====================  ==========================================================================================
+
+        There is no state in between: Delta's commit is one file, put if absent. Tests: tests/integration/
+        test_recovery.py, ``test_a_write_that_delta_skips_in_silence_is_an_error`` and
+        ``test_a_commit_that_landed_but_was_reported_failed_is_not_committed_twice``.
 
         Conflicts are retried. An epoch that this run has already committed isn't written again. Raises Fenced (another
         run has committed since the epoch was planned), PositionMismatch or TableReplaced (the table was restored or
@@ -351,46 +358,9 @@ class PipelineCommits:
         )
 
 
-def fenced(epoch: Epoch, label: str, *, owner: str, number: int) -> Fenced:
-    """The error of a run that was replaced: run ``owner`` has committed epoch ``number`` to the table ``label``."""
-    return Fenced(
-        f"Pipeline {epoch.pipeline!r} was replaced: run {owner} has committed epoch {number} to {label!r}; this run "
-        f"({epoch.owner}) has stopped, and wrote nothing of epoch {epoch.number}.",
-        owner=owner,
-        epoch=number,
-        hint="Two runs of one pipeline were active. Nothing is lost: the other run goes on from the same offsets.",
-    )
-
-
 def without_position(epoch: Epoch, rows: int | None) -> Committed:
     """The result of a write that keeps no offsets; ``rows``: number of rows written, None: unknown.
 
     Only the consumer group knows the position of such a pipeline.
     """
     return Committed(Position(epoch.number, epoch.offsets, owner=epoch.owner, delivery=epoch.delivery), rows)
-
-
-def options(table: DeltaTable, epoch: Epoch) -> dict[str, str]:
-    """Options that make a Delta write the commit of an epoch: its number (the fence) and metadata (the position)."""
-    return {
-        "txnAppId": epoch.pipeline,
-        "txnVersion": str(epoch.number),
-        "userMetadata": CommitMetadata.of(epoch, table.id).to_json(),
-    }
-
-
-def merge_epoch(table: DeltaTable, epoch: Epoch, rows: DataFrame, view: str, merge: str) -> None:
-    """Run a MERGE as the commit of an epoch. ``merge``: SQL that reads ``rows`` as the temporary view ``view``.
-
-    A MERGE takes no options, so Delta reads them from the session, which must be the sink's own. They must not outlive
-    the statement: later commits of the session would carry this epoch's number and offsets.
-    """
-    conf = table.spark.conf
-    rows.createOrReplaceTempView(view)
-    try:
-        for name, value in options(table, epoch).items():
-            conf.set(_CONF[name], value)
-        table.spark.sql(merge).collect()
-    finally:
-        for name in _CONF.values():
-            conf.unset(name)

@@ -26,8 +26,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from sinks.contract import Committed, Epoch, Position
-from sinks.delta.commit import PipelineCommits, merge_epoch, without_position
+from sinks.delta.commit import PipelineCommits, without_position
 from sinks.delta.conflicts import past_conflicts
+from sinks.delta.fence import merge_epoch
 from sinks.delta.limits import demands, refuse_broken
 from sinks.delta.moved import about_moved_keys, events_moved_sql, in_one_partition
 from sinks.delta.sql_layout import indented, listed, parentheses

@@ -12,10 +12,6 @@ offsets of its epoch. Comparing the two numbers tells whether the log counts:
   the log is started again, empty, with that epoch's number. A crash between the two leaves *log < table*, so the next
   epoch does the same.
 
-*Folding* merges the unfolded changes into the table, with the log's number and offsets; then log = table. It removes
-nothing from the log, so table and view are right on either side of its commit, also after a crash. If two runs fold at
-once, Delta lets one commit through. An epoch that is appended meanwhile has a higher number and stays unfolded.
-
 *If the table is restored while a run appends*, the run notices before its next append: it checks that every commit to
 the table since its last look leaves the log counting.
 
@@ -37,7 +33,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta.change_log import ChangeLog
-from sinks.delta.commit import PipelineCommits, fenced
+from sinks.delta.commit import PipelineCommits
+from sinks.delta.fence import fenced
 from sinks.delta.table import DeltaTable
 from sinks.delta.values import digits_sql, value_sql
 from sinks.errors import Fenced, PositionMismatch, TableReplaced
@@ -223,7 +220,25 @@ class MergeOnRead:
         self._folded = standing.table
 
     def fold(self, owner: str) -> Committed | None:
-        """Merge the unfolded changes into the table. Raises TableReplaced if somebody replaced the table's rows.
+        """Merge the unfolded changes into the table.
+
+        This is the rule "fold": the table takes the number and offsets of the change log in the commit of the merged
+        rows, so each change counts once, in the log or in the table. An epoch that is appended meanwhile has a higher
+        number and stays unfolded. If two runs fold at once, Delta lets one commit through.
+
+        ====================  ==========================================================================================
+        crash                 what is left
+        ====================  ==========================================================================================
+        before the commit     Log > table: the log's changes are unfolded, and readers merge them as they read.
+        after the commit      Log = table. Its changes are still in the log, and nobody reads them, but for readers that
+                              opened the table before the fold.
+        after the cleaning    The same, without the changes that were folded more than an hour ago.
+        ====================  ==========================================================================================
+
+        Tests: tests/integration/test_merge_on_read.py, ``test_killed_around_a_fold`` and
+        ``test_two_that_fold_at_once_fold_once``.
+
+        Raises TableReplaced if somebody replaced the table's rows.
 
         ``owner``: id of this run. Returns None if nothing was unfolded, or if another run has folded it.
         """

@@ -1,13 +1,5 @@
-"""Where a pipeline stands, decided from its table's history. Pure: the table is read through two functions.
-
-The newest commit that is provably the pipeline's own says it. On the way back to it the history may hold:
-
-* commits of others (another pipeline, OPTIMIZE, VACUUM, a person's UPDATE): they change nothing;
-* a RESTORE: the table is what it was at the restored version, so the search goes on from there. Epoch numbers that
-  were taken stay taken;
-* a CLONE, whose source's history holds the position;
-* its end, when Delta has cleaned its log: then the rows' own coordinates say what the table holds.
-"""
+"""Where a pipeline stands, decided from its table's history: :func:`find` is the rule. Pure: the table is read through
+two functions."""
 
 from __future__ import annotations
 
@@ -151,7 +143,21 @@ def find(
     pipeline: str,
     stops: Callable[[Commit], bool] = replaces,
 ) -> Standing:
-    """Walk back from version ``newest``.
+    """Walk back from version ``newest`` to the commit that says where the pipeline stands.
+
+    This is the rule "position": the table alone says it, so a table that is restored, cloned or copied takes its
+    position along. The newest commit that is provably the pipeline's own counts (``Own``). On the way back to it:
+
+    * commits of others (another pipeline, OPTIMIZE, VACUUM, a person's UPDATE) change nothing;
+    * after a RESTORE the table is what it was at the restored version, so the search goes on from there. Epoch numbers
+      that were taken stay taken. If the pipeline had no epoch by then, it stands where its first one began
+      (``Unwritten``). A RESTORE to a time names no version: the rows decide between the commits before it;
+    * of a clone, the history of its source holds the position (``Cloned``);
+    * if the history ends, because Delta has cleaned its log, the rows' own coordinates say what the table holds
+      (``FromRows``).
+
+    A RESTORE that slipped in between the plan of an epoch and its commit is refused: the epoch's rows don't follow what
+    was restored. Nothing is written here, so a crash leaves nothing. Tests: tests/unit/sinks/delta/test_position.py.
 
     ``commit_at`` gives the entry of a version, None once the log was cleaned. ``is_own`` tells whether the commit of
     that version really took the epoch: user metadata alone can be a stale copy in anybody's commit. ``stops``: whether

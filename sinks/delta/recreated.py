@@ -16,8 +16,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sinks.contract import Committed, Epoch
-from sinks.delta.commit import PipelineCommits, merge_epoch
+from sinks.delta.commit import PipelineCommits
 from sinks.delta.conflicts import past_conflicts
+from sinks.delta.fence import merge_epoch
 from sinks.delta.sql_layout import any_of, indented
 from sinks.delta.table import DeltaTable
 from sinks.spark.sql import identifier, literal, struct_sql

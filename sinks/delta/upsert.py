@@ -29,7 +29,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from sinks.contract import Committed, Epoch, Position
-from sinks.delta.commit import PipelineCommits, merge_epoch
+from sinks.delta.commit import PipelineCommits
+from sinks.delta.fence import merge_epoch
 from sinks.delta.limits import demands, refuse_broken
 from sinks.delta.merge import Merge
 from sinks.delta.moved import about_moved_keys

@@ -125,6 +125,11 @@ def upserting(
 ) -> Merge:
     """The MERGE of an epoch's net changes.
 
+    This is the rule "offset guard": a change whose order is at or below what the key's row comes from is ignored, so a
+    replay changes nothing. The table at the top of this module has every case. A MERGE is one commit, so a crash leaves
+    all of it or nothing. Tests: tests/unit/sinks/delta/test_upsert_rule.py checks every cell of the table, and
+    test_merge_sql.py beside it keeps the text of each MERGE.
+
     ``columns``: names of the source's columns. The source has at most one row per key: the newest update (its
     coordinates are NULL if the epoch only deletes the key), the newest delete in ``_deleted_by``, and with ignored
     nulls the order of each value in ``_columns``.

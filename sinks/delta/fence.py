@@ -1,0 +1,63 @@
+"""The fence: what an epoch's commit carries, so that a run that was replaced can't commit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sinks.contract import Epoch
+from sinks.delta.metadata import CommitMetadata
+from sinks.delta.table import DeltaTable
+from sinks.errors import Fenced
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_CONF = {
+    "txnAppId": "spark.databricks.delta.write.txnAppId",
+    "txnVersion": "spark.databricks.delta.write.txnVersion",
+    "userMetadata": "spark.databricks.delta.commitInfo.userMetadata",
+}
+
+
+def options(table: DeltaTable, epoch: Epoch) -> dict[str, str]:
+    """Options that make a Delta write the commit of an epoch: its number (the fence) and metadata (the position).
+
+    This is the rule "fence": a run that was replaced can't commit. The number is Delta's ``txn`` of the pipeline. Of
+    two writers that take the same number at the same time, Delta lets one through, and the other's commit fails. A
+    write that starts after the other has ended is skipped without an error; then no commit has this run's owner id, and
+    the proof fails. A crash before or after the write leaves what ``PipelineCommits.commit`` says. Test:
+    ``test_of_two_runs_one_wins_and_the_other_is_told_who`` in tests/integration/test_recovery.py.
+    """
+    return {
+        "txnAppId": epoch.pipeline,
+        "txnVersion": str(epoch.number),
+        "userMetadata": CommitMetadata.of(epoch, table.id).to_json(),
+    }
+
+
+def merge_epoch(table: DeltaTable, epoch: Epoch, rows: DataFrame, view: str, merge: str) -> None:
+    """Run a MERGE as the commit of an epoch. ``merge``: SQL that reads ``rows`` as the temporary view ``view``.
+
+    A MERGE takes no options, so Delta reads them from the session, which must be the sink's own. They must not outlive
+    the statement: later commits of the session would carry this epoch's number and offsets.
+    """
+    conf = table.spark.conf
+    rows.createOrReplaceTempView(view)
+    try:
+        for name, value in options(table, epoch).items():
+            conf.set(_CONF[name], value)
+        table.spark.sql(merge).collect()
+    finally:
+        for name in _CONF.values():
+            conf.unset(name)
+
+
+def fenced(epoch: Epoch, label: str, *, owner: str, number: int) -> Fenced:
+    """The error of a run that was replaced: run ``owner`` has committed epoch ``number`` to the table ``label``."""
+    return Fenced(
+        f"Pipeline {epoch.pipeline!r} was replaced: run {owner} has committed epoch {number} to {label!r}; this run "
+        f"({epoch.owner}) has stopped, and wrote nothing of epoch {epoch.number}.",
+        owner=owner,
+        epoch=number,
+        hint="Two runs of one pipeline were active. Nothing is lost: the other run goes on from the same offsets.",
+    )
