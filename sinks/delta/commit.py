@@ -161,7 +161,7 @@ class PipelineCommits:
         return standing if isinstance(standing, Own) else None
 
     def commit(self, epoch: Epoch, write: Callable[[], None]) -> Committed:
-        """Run ``write``, which makes the epoch's commit with the options of the fence, and prove that the commit stands.
+        """Run ``write``, which makes the epoch's commit with the options of the fence, and prove that it stands.
 
         This is the rule "proof": only the table's history counts as success, by a commit of this epoch with this run's
         owner id. An error doesn't prove that nothing was committed, because only the answer may have been lost. A
