@@ -1,0 +1,76 @@
+package lakelock.reader;
+
+import com.fasterxml.jackson.core.type.TypeReference;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.IOException;
+import java.io.Serializable;
+import java.io.UncheckedIOException;
+import java.time.ZoneId;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * What to read, and how.
+ *
+ * @param ranges of offsets, from a start up to an end that isn't in it
+ * @param schema the columns of a value
+ * @param zone of times that name none
+ * @param refuseStrangers whether a value with a field that the schema lacks isn't plain
+ * @param keepOdd whether a record that isn't plain is a row; else it fails the query
+ * @param tasks the largest number of tasks, where there are more ranges
+ * @param kafka the consumer's properties
+ */
+record Plan(
+    List<Range> ranges,
+    StructType schema,
+    ZoneId zone,
+    boolean refuseStrangers,
+    boolean keepOdd,
+    int tasks,
+    Map<String, String> kafka)
+    implements Serializable {
+  /** A part of a partition. */
+  record Range(String topic, int partition, long start, long end) implements Serializable {}
+
+  private static final String OF_KAFKA = "kafka.";
+
+  static Plan of(CaseInsensitiveStringMap options) {
+    List<Range> ranges = new ArrayList<>();
+    try {
+      List<List<Object>> given =
+          new ObjectMapper().readValue(options.get("ranges"), new TypeReference<List<List<Object>>>() {});
+      for (List<Object> range : given) {
+        ranges.add(
+            new Range((String) range.get(0), number(range.get(1)).intValue(), number(range.get(2)).longValue(),
+                number(range.get(3)).longValue()));
+      }
+    } catch (IOException error) {
+      throw new UncheckedIOException(error);
+    }
+    Map<String, String> kafka = new HashMap<>();
+    options
+        .asCaseSensitiveMap()
+        .forEach((name, value) -> {
+          if (name.startsWith(OF_KAFKA)) {
+            kafka.put(name.substring(OF_KAFKA.length()), value);
+          }
+        });
+    return new Plan(
+        ranges,
+        (StructType) DataType.fromJson(options.get("schema")),
+        ZoneId.of(options.get("zone"), ZoneId.SHORT_IDS),
+        options.getBoolean("refuse_strangers", false),
+        options.getBoolean("keep_odd", false),
+        options.getInt("tasks", Integer.MAX_VALUE),
+        kafka);
+  }
+
+  private static Number number(Object value) {
+    return (Number) value;
+  }
+}
