@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,7 +84,7 @@ class Bench:
         (self.decode,) = decoders(config, self.spark)
         self.derivation = derive(config, self.table, commits, self.decode(no_records(self.spark)))
         self._reading = Reading(
-            read=lambda ranges: self.topic.read(self.spark, ranges),
+            read=partial(self.topic.read, self.spark),
             outputs={"table": Table(self.decode, self.derivation, self.table, commits)},
             timing=Timing(config.clock, config.idle_after) if config.clock else None,
             letters=letters(config, self.spark),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from connector.decode.avro_evolution import grown, new_fields
 from connector.decode.avro_schema import AvroSchema, misfit, parse
-from connector.decode.format import UNKNOWN, SchemaFixed, problem_of
+from connector.decode.format import UNKNOWN, NeverPlain, SchemaFixed, problem_of
 from connector.decode.registry.registry import Part, Registry
 from sinks.errors import ConfigurationError, JarsMissing, UnknownSchema, UnusableSchema
 from sinks.spark.row_errors import problem as first_line
@@ -153,7 +153,7 @@ class AvroFile(SchemaFixed):
         return _judged(parsed, F.col(column), self.type, F.lit(MALFORMED), into)
 
 
-class AvroOfRegistry:
+class AvroOfRegistry(NeverPlain):
     """Avro bytes after the ID of their schema, read with one reader's schema: a given one, or the subject's latest.
 
     All schemas of the subject are requested at once. A record with another ID has the problem `UNKNOWN`: request such

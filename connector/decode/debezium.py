@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from connector.decode.format import Format, problem_of
+from connector.decode.format import Format, NeverPlain, problem_of
 from connector.spark.compat import from_ddl
 from sinks.spark.sql import identifier, literal
 from sinks.spark.types import sql_type
@@ -58,7 +58,7 @@ def _type(ddl: str) -> DataType:
 
 
 @dataclass(frozen=True)
-class Debezium:
+class Debezium(NeverPlain):
     """``events`` is the envelope's format. Its type has ``before``, ``after`` and ``op``, and maybe other fields."""
 
     events: Format

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
+from connector.source.columnar import PlainValues
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
@@ -16,6 +18,10 @@ class Format(Protocol):
     @property
     def type(self) -> DataType:
         """The type of a valid value. The fields of a STRUCT become columns."""
+
+    @property
+    def plain(self) -> PlainValues | None:
+        """The values that the columnar reader may decode in place of ``decoded``. None: it can decode none."""
 
     def decoded(self, records: DataFrame, column: str, into: str) -> DataFrame:
         """``records`` with two more columns, computed from the bytes in ``column`` where they aren't null.
@@ -41,7 +47,16 @@ def problem_of(into: str) -> str:
     return f"{into}_problem"
 
 
-class SchemaFixed:
+class NeverPlain:
+    """A format whose values the columnar reader can't decode."""
+
+    @property
+    def plain(self) -> PlainValues | None:
+        """None: it can decode none."""
+        return None
+
+
+class SchemaFixed(NeverPlain):
     """A format whose schema is known from the start, so that nothing is ever requested."""
 
     def resolve(self, ids: Iterable[str], _: DataFrame) -> None:

@@ -11,6 +11,7 @@ from connector.decode.format import UNKNOWN, problem_of
 from connector.decode.json_lossless import exact
 from connector.decode.json_new_fields import learned
 from connector.decode.text import NOT_UTF8
+from connector.source.columnar import PlainValues, is_plain
 from sinks.spark.schema_changes import OnNewColumn
 from sinks.spark.sql import identifier, literal
 from sinks.spark.types import is_utf8
@@ -57,6 +58,13 @@ class Json:
         """The spellings of field names whose case differs from the schema's, by their JSON."""
         self._refused: set[str] = set()
         """The names of new fields that can't become columns."""
+
+    @property
+    def plain(self) -> PlainValues | None:
+        """See ``Format.plain``. What permissive mode takes beyond JSON is never plain."""
+        if self._permissive or not is_plain(self.type):
+            return None
+        return PlainValues(self.type, refuse_unknown=self._on_new_column in ("add", "fail"))
 
     def resolve(self, ids: Iterable[str], records: DataFrame) -> None:
         """Learn new fields, or a spelling of the field names. See ``Format.resolve``."""

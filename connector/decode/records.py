@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from connector.decode.format import UNKNOWN, Format, problem_of
+from connector.source.columnar import ODD, PLAIN, PlainValues
 from connector.source.records import HEADER_TYPE
 from sinks.delta.table import COORDINATES
 from sinks.errors import ConfigurationError
@@ -58,7 +59,7 @@ class RecordDecoder:
 
     def __call__(self, records: DataFrame) -> DataFrame:
         """Columns: the value's, ``_key``, ``_headers``, ``_tombstone``, the coordinates, ``_problem`` and ``_raw``."""
-        frame = self.value.decoded(records, "value", "_of_value")
+        frame = self._decoded_value(records)
         if self.key is not None:
             frame = self.key.decoded(frame, "key", "_of_key")
         frame = frame.selectExpr(*self._columns(), f"{self._problem()} AS {PROBLEM}", f"{_raw(records)} AS {RAW}")
@@ -67,6 +68,27 @@ class RecordDecoder:
         if not self.letters:
             frame = _failing(frame)
         return frame if self.raw else frame.drop(RAW)
+
+    def _decoded_value(self, records: DataFrame) -> DataFrame:
+        """The value as ``_of_value``, and its problem. What the columnar reader has decoded stays as it is."""
+        value, problem = "_of_value", problem_of("_of_value")
+        if PLAIN not in records.columns:
+            return self.value.decoded(records, "value", value)
+        if ODD not in records.columns:
+            return records.selectExpr("*", f"{PLAIN} AS {value}", f"CAST(NULL AS STRING) AS {problem}")
+        names = [name for name in records.columns if name != "value"]
+        odd = records.selectExpr(*names, "value AS _bytes", f"CASE WHEN {ODD} THEN value END AS value")
+        odd = self.value.decoded(odd, "value", "_of_odd")
+        return odd.selectExpr(
+            *names, "_bytes AS value",
+            f"CASE WHEN {ODD} THEN {_only_fields('_of_odd', self.value)} ELSE {PLAIN} END AS {value}",
+            f"CASE WHEN {ODD} THEN {problem_of('_of_odd')} END AS {problem}",
+        )  # fmt: skip
+
+    @property
+    def plain(self) -> PlainValues | None:
+        """What the columnar reader may decode in place of this decoder."""
+        return self.value.plain
 
     @property
     def _parts(self) -> Mapping[str, Format]:

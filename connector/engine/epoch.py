@@ -5,7 +5,7 @@ With several sinks the last step prepares them, and the coordinator does the res
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -17,10 +17,9 @@ from connector.derive.fit import problem_with_values, refuse_values
 from connector.engine.dead_letters import Letters
 from connector.engine.in_parallel import of_each
 from connector.engine.outputs import Output
-from connector.engine.record_errors import SchemaToAskFor, about_the_records
+from connector.engine.record_errors import OddRecord, SchemaToAskFor, about_the_records
 from connector.protocol.steps import Event, Observer, Step
 from sinks.contract import Committed, Epoch, Prepared, TwoPhaseSink
-from sinks.offsets import OffsetRange
 from sinks.spark.cached import kept
 
 if TYPE_CHECKING:
@@ -34,7 +33,8 @@ class Reading:
     It changes during a run only if the records get more columns.
     """
 
-    read: Callable[[Sequence[OffsetRange]], DataFrame]
+    read: Callable[..., DataFrame]
+    """Takes the ranges, the values that the columnar reader may decode, and ``keep_odd``: see ``KafkaSource.read``."""
     outputs: Mapping[str, Output]
     """By the name of their sink."""
     timing: Timing | None
@@ -45,6 +45,8 @@ class Reading:
     refuse_changed: Callable[[Epoch], None] = lambda _: None
     """Checks after a read that since the epoch was planned nobody recreated a topic, and no partition's log was cut.
     Raises TopicRecreated, OffsetsLost."""
+    keep_odd: bool = False
+    """Whether the columnar reader has met odd records. From then on it keeps them, for the decoder in Spark SQL."""
     set_aside: int = 0
     """The number of dead letters of the epoch that was read last."""
 
@@ -63,7 +65,8 @@ class Reading:
         Raises TooManyDeadLetters, and what a query over the records raises.
         """
         self.set_aside = 0
-        records = self.read(epoch.ranges)
+        plain = next(iter(self.outputs.values())).decode.decode.plain
+        records = self.read(epoch.ranges, plain, keep_odd=self.keep_odd)
         decoders = [output.decode.decode for output in self.outputs.values()]
         decoded = {decode: decode(records) for decode in decoders}
         for decode, frame in decoded.items():
@@ -93,16 +96,19 @@ class Reading:
             name: output.derivation.reduce(rows[name].drop(RAW), epoch) for name, output in self.outputs.items()
         }
 
-    def learn(self, unknown: SchemaToAskFor, epoch: Epoch) -> None:
-        """Ask the registry for a schema that turned up in the records of an epoch.
+    def learn(self, unknown: SchemaToAskFor | OddRecord, epoch: Epoch) -> None:
+        """Ask the registry for a schema that turned up in the records of an epoch, or have odd records kept.
 
         Afterwards the epoch is read again.
 
         The outputs may have more columns then. Raises what the registry raises, and SchemaMismatch.
         """
+        if isinstance(unknown, OddRecord):
+            self.keep_odd = True
+            return
         # The sinks' decoders share their formats.
         decoder = next(iter(self.outputs.values())).decode.decode
-        if decoder.resolve(unknown.part, unknown.schema_id, self.read(epoch.ranges)):
+        if decoder.resolve(unknown.part, unknown.schema_id, self.read(epoch.ranges, None)):
             self.outputs = self.with_new_columns(self.outputs)
 
     def _sorted_out(
@@ -169,7 +175,7 @@ def run_epoch(
                 committed = write(clocked, rows)
             observe(Event(Step.COMMITTED, clocked, committed, behind))
             return committed
-        except SchemaToAskFor as unknown:
+        except (SchemaToAskFor, OddRecord) as unknown:
             reading.learn(unknown, epoch)
 
 
@@ -200,5 +206,5 @@ def prepare_epoch(
                 prepared = of_each(prepare, at_once=at_once)
                 reading.refuse_changed(clocked)
                 return clocked, prepared
-        except SchemaToAskFor as unknown:
+        except (SchemaToAskFor, OddRecord) as unknown:
             reading.learn(unknown, epoch)

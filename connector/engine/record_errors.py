@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from connector.source.columnar import FOUND_ODD
 from sinks.delta.limits import HINT, row_refused
 from sinks.errors import BadRecord, LakelockError, OffsetsLost, PositionMismatch
 from sinks.kafka import reader_refused
@@ -30,12 +31,16 @@ class SchemaToAskFor(Exception):
         self.part, self.schema_id = part, schema_id
 
 
+class OddRecord(Exception):
+    """Not an error: the columnar reader has met a record that it leaves to the decoder in Spark SQL."""
+
+
 @contextmanager
 def about_the_records() -> Iterator[None]:
     """Explain errors that a query in the block raises about a record.
 
-    Raises BadRecord, OffsetsLost, PositionMismatch or SchemaToAskFor in place of Spark's error. An error that isn't
-    about a record passes through.
+    Raises BadRecord, OffsetsLost, PositionMismatch, SchemaToAskFor or OddRecord in place of Spark's error. An error
+    that isn't about a record passes through.
     """
     try:
         yield
@@ -50,6 +55,8 @@ def _explained(error: Exception) -> Exception | None:
     if fields is not None:
         explain = _EXPLAINED.get(fields["kind"])
         return explain(fields) if explain else None
+    if FOUND_ODD in str(error):
+        return OddRecord()
     if "KAFKA_DATA_LOSS" in str(error) or "OffsetOutOfRangeException" in str(error):
         return OffsetsLost(
             "Kafka's retention removed records while the epoch was being read. Nothing of it was written.",

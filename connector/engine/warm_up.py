@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -83,7 +83,7 @@ def _two_epochs(spark: SparkSession, sink: Mapping[str, object]) -> None:
         spark.read.format("delta").load(table.location).count()
 
 
-def _same(records: DataFrame, _: Sequence[OffsetRange]) -> DataFrame:
+def _same(records: DataFrame, *_: object, **__: object) -> DataFrame:
     return records
 
 

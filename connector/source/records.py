@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from connector.spark.compat import local_frame
+from sinks.kafka import spark_reader
+from sinks.offsets import OffsetRange, Offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -18,6 +21,40 @@ _NO_RECORDS = [
         "timestamp": "TIMESTAMP", "headers": HEADER_TYPE,
     }.items()
 ]  # fmt: skip
+
+
+RECORDS_PER_TASK = 25_000
+
+
+def read(
+    spark: SparkSession, kafka: Mapping[str, str], ranges: Sequence[OffsetRange], *, headers: bool = False
+) -> DataFrame:
+    """The records of these ranges, by Spark's own reader. ``kafka``: Kafka's options, with secrets in clear text.
+
+    A query over them fails if any record is gone.
+    """
+    if not ranges:
+        return no_records(spark)
+    starts = Offsets({part.at: part.start for part in ranges})
+    ends = Offsets({part.at: part.end for part in ranges})
+    assignment = {topic: [int(partition) for partition in partitions] for topic, partitions in starts.to_dict().items()}
+    records = (
+        spark_reader(spark, kafka)
+        .option("kafka.group.id", kafka["group.id"])
+        .option("assign", json.dumps(assignment))
+        .option("startingOffsets", starts.to_json())
+        .option("endingOffsets", ends.to_json())
+        .option("failOnDataLoss", "true")
+        .option("includeHeaders", headers)
+        .load()
+    )
+    tasks = tasks_for(ranges)
+    return records.coalesce(tasks) if tasks < len(ranges) else records
+
+
+def tasks_for(ranges: Sequence[OffsetRange]) -> int:
+    """The largest number of tasks that pays: for a few records, one task and one file per partition is too much."""
+    return max(1, -(-sum(part.span for part in ranges) // RECORDS_PER_TASK))
 
 
 def no_records(spark: SparkSession) -> DataFrame:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import difflib
-import json
 import math
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -28,10 +27,11 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_expone
 
 from connector.config import FromOffsets, FromTimestamp, Source, Start, TopicPattern
 from connector.protocol.recover import Remaining, Remains, TopicsHeld, refuse_recreated, refuse_refilled
-from connector.source.records import no_records
+from connector.source import columnar, records
+from connector.source.columnar import PlainValues
 from sinks.contract import Epoch
 from sinks.errors import BrokerUnreachable, ConfigurationError, SourceError, TopicMissing
-from sinks.kafka import ANSWER_WITHIN_MS, answering, client_options, not_authorized, spark_reader
+from sinks.kafka import ANSWER_WITHIN_MS, answering, client_options, not_authorized
 from sinks.kafka.leaders import ends_of_leaders, log_ends
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 _Told = TypeVar("_Told")
 
-RECORDS_PER_TASK = 25_000
 _PEEK_BYTES = 65_536
 _PEEK_SECONDS = 5.0
 _UNKNOWN_TOPIC = 3
@@ -62,6 +61,8 @@ class KafkaSource:
         self._servers = options.kafka_options["bootstrap.servers"]
         self._reader = f"lakelock-reader-{uuid.uuid4()}"
         self._clients: tuple[KafkaAdminClient, KafkaConsumer] | None = None
+        self._columnar: bool | None = None
+        """None: nobody has looked yet."""
 
     @property
     def _admin(self) -> KafkaAdminClient:
@@ -253,34 +254,31 @@ class KafkaSource:
                 self._consumer.unsubscribe()
         return found
 
-    def read(self, spark: SparkSession, ranges: Iterable[OffsetRange], *, headers: bool = False) -> DataFrame:
+    def read(
+        self,
+        spark: SparkSession,
+        ranges: Sequence[OffsetRange],
+        values: PlainValues | None = None,
+        *,
+        keep_odd: bool = False,
+        headers: bool = False,
+    ) -> DataFrame:
         """The records of these ranges: key, value, topic, partition, offset, timestamp, and headers if requested.
 
-        A query over them fails if any record is gone.
+        ``values``: what the columnar reader may decode, see ``columnar.read``; if it isn't here, or with None, Spark's
+        own reader reads. A query over the records fails if any record is gone.
         """
-        ranges = list(ranges)
-        if not ranges:
-            return no_records(spark)
-        starts = Offsets({range_.at: range_.start for range_ in ranges})
-        ends = Offsets({range_.at: range_.end for range_ in ranges})
-        assignment = {
-            topic: [int(partition) for partition in partitions] for topic, partitions in starts.to_dict().items()
-        }
-        records = (
-            spark_reader(spark, self._options.kafka_options)
-            # Nothing is ever committed for this group. With one name for the whole run, Spark's executors reuse the
-            # consumers of the epoch before, and the records those have prefetched, instead of connecting again.
-            .option("kafka.group.id", self._reader)
-            .option("assign", json.dumps(assignment))
-            .option("startingOffsets", starts.to_json())
-            .option("endingOffsets", ends.to_json())
-            .option("failOnDataLoss", "true")
-            .option("includeHeaders", headers)
-            .load()
-        )
-        # For a few records, one task and one file per partition would be too much.
-        tasks = -(-sum(range_.span for range_ in ranges) // RECORDS_PER_TASK)
-        return records.coalesce(max(1, tasks)) if tasks < len(ranges) else records
+        # Nothing is ever committed for this group. With one name for the whole run, Spark's executors reuse the
+        # consumers of the epoch before, instead of connecting again.
+        kafka = {**self._options.kafka_options, "group.id": self._reader}
+        if values is not None and ranges and self._has_columnar(spark):
+            return columnar.read(spark, kafka, ranges, values, keep_odd=keep_odd)
+        return records.read(spark, kafka, ranges, headers=headers)
+
+    def _has_columnar(self, spark: SparkSession) -> bool:
+        if self._columnar is None:
+            self._columnar = self._options.reader == "auto" and columnar.is_here(spark)
+        return self._columnar
 
     def _partitions(self) -> _Partitions:
         ids, there = {}, []

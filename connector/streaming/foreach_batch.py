@@ -23,6 +23,7 @@ from connector.engine.assembly import Assembly, assembled
 from connector.protocol.batch import Batch, epoch_of
 from connector.protocol.recover import behind
 from connector.protocol.steps import Event, Observer, Step
+from connector.source.columnar import PlainValues
 from connector.spark.compat import is_connect
 from connector.streaming.checkpoint import batch_of
 from sinks.contract import Position
@@ -185,7 +186,9 @@ class _Query:
                 "this query again, it goes on from there.",
             )
 
-    def _read(self, assembly: Assembly, ranges: Sequence[OffsetRange]) -> DataFrame:
+    def _read(
+        self, assembly: Assembly, ranges: Sequence[OffsetRange], values: PlainValues | None, *, keep_odd: bool = False
+    ) -> DataFrame:
         """The records of these ranges, from the batch if it has them, else from Kafka.
 
         With two-phase commit a recovery may need the ranges of an earlier batch. Kafka has their records, but not the
@@ -198,7 +201,8 @@ class _Query:
                 "The staged rows of an earlier batch are gone, and only the query can make them again.",
                 hint="Bring the staged files back, or restore all sinks to the epoch before: `lakelock snapshot FILE`.",
             )
-        return assembly.source.read(assembly.spark, ranges, headers=self._config.reads_headers)
+        headers = self._config.reads_headers
+        return assembly.source.read(assembly.spark, ranges, values, keep_odd=keep_odd, headers=headers)
 
     def _records(self, rows: DataFrame) -> DataFrame:
         if isinstance(self._config.value, RowsFormat):

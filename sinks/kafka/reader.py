@@ -19,7 +19,7 @@ _DEFAULTS = {
 }
 
 
-def spark_reader(spark: SparkSession, kafka: Mapping[str, str]) -> DataFrameReader:
+def spark_reader(spark: SparkSession, kafka: Mapping[str, str], format: str = "kafka") -> DataFrameReader:
     """A reader of committed records only. ``kafka`` are Kafka's options, with secrets in clear text."""
     options = spark_options({**_DEFAULTS, **kafka})
-    return spark.read.format("kafka").options(**options).option("kafka.isolation.level", "read_committed")
+    return spark.read.format(format).options(**options).option("kafka.isolation.level", "read_committed")

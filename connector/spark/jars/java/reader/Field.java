@@ -340,23 +340,23 @@ abstract class Field {
     private final byte[][] names;
     private final Field[] fields;
     private final boolean[] nullable;
-    private final boolean strangersArePlain;
+    private final boolean unknownIsPlain;
 
     /** The number of the object in which the field was seen last. */
     private final long[] seen;
 
     private long objects;
 
-    private Struct(byte[][] names, Field[] fields, boolean[] nullable, boolean strangersArePlain) {
+    private Struct(byte[][] names, Field[] fields, boolean[] nullable, boolean unknownIsPlain) {
       this.names = names;
       this.fields = fields;
       this.nullable = nullable;
-      this.strangersArePlain = strangersArePlain;
+      this.unknownIsPlain = unknownIsPlain;
       seen = new long[fields.length];
     }
 
-    /** Null if a field's type is never plain. {@code refuseStrangers}: a field that the STRUCT lacks isn't plain. */
-    static Struct of(StructType type, ZoneId zone, boolean refuseStrangers) {
+    /** Null if a field's type is never plain. {@code refuseUnknown}: a field that the STRUCT lacks isn't plain. */
+    static Struct of(StructType type, ZoneId zone, boolean refuseUnknown) {
       StructField[] parts = type.fields();
       byte[][] names = new byte[parts.length][];
       Field[] fields = new Field[parts.length];
@@ -369,7 +369,7 @@ abstract class Field {
           return null;
         }
       }
-      return new Struct(names, fields, nullable, !refuseStrangers);
+      return new Struct(names, fields, nullable, !refuseUnknown);
     }
 
     @Override
@@ -388,8 +388,8 @@ abstract class Field {
           if (field == UNSURE || !text.take(':')) {
             return false;
           }
-          if (field == STRANGER) {
-            if (!strangersArePlain || !text.skip(0)) {
+          if (field == UNKNOWN) {
+            if (!unknownIsPlain || !text.skip(0)) {
               return false;
             }
             continue;
@@ -422,7 +422,7 @@ abstract class Field {
       return true;
     }
 
-    private static final int STRANGER = -1;
+    private static final int UNKNOWN = -1;
     private static final int UNSURE = -2;
 
     /** The field of the name that was read; mostly it is {@code next}. UNSURE: names in another case, say. */
@@ -445,7 +445,7 @@ abstract class Field {
           return UNSURE;
         }
       }
-      return STRANGER;
+      return UNKNOWN;
     }
 
     private static boolean same(byte[] name, JsonText text) {

@@ -16,16 +16,18 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * Kafka records of given offset ranges as columns, with their JSON values decoded: a data source for Spark.
  *
  * <p>Its columns are those of Spark's own Kafka source, and {@code plain}: the decoded value of a record whose value is
- * plain JSON of the wanted types. Of any other record it is null.
+ * plain JSON of the wanted types. Of any other record it is null. With {@code keep_odd} there is also {@code odd}: whether
+ * the record has a value that isn't plain.
  *
- * <p>The options: {@code ranges}, {@code schema}, {@code zone}, {@code refuse_strangers}, {@code keep_odd} and {@code
+ * <p>The options: {@code ranges}, {@code schema}, {@code zone}, {@code refuse_unknown}, {@code keep_odd} and {@code
  * tasks}, see {@link Plan}; and Kafka's own, with the prefix {@code kafka.}.
  */
 public final class KafkaRecords implements TableProvider {
   @Override
   public StructType inferSchema(CaseInsensitiveStringMap options) {
     StructType header = new StructType().add("key", DataTypes.StringType).add("value", DataTypes.BinaryType);
-    return new StructType()
+    Plan plan = Plan.of(options);
+    StructType columns = new StructType()
         .add("key", DataTypes.BinaryType)
         .add("value", DataTypes.BinaryType)
         .add("topic", DataTypes.StringType)
@@ -33,7 +35,8 @@ public final class KafkaRecords implements TableProvider {
         .add("offset", DataTypes.LongType)
         .add("timestamp", DataTypes.TimestampType)
         .add("headers", DataTypes.createArrayType(header))
-        .add("plain", DataTypes.createStructType(Plan.of(options).schema().fields()));
+        .add("plain", plan.schema());
+    return plan.keepOdd() ? columns.add("odd", DataTypes.BooleanType) : columns;
   }
 
   @Override

@@ -20,7 +20,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * @param ranges of offsets, from a start up to an end that isn't in it
  * @param schema the columns of a value
  * @param zone of times that name none
- * @param refuseStrangers whether a value with a field that the schema lacks isn't plain
+ * @param refuseUnknown whether a value with a field that the schema lacks isn't plain
  * @param keepOdd whether a record that isn't plain is a row; else it fails the query
  * @param tasks the largest number of tasks, where there are more ranges
  * @param kafka the consumer's properties
@@ -29,7 +29,7 @@ record Plan(
     List<Range> ranges,
     StructType schema,
     ZoneId zone,
-    boolean refuseStrangers,
+    boolean refuseUnknown,
     boolean keepOdd,
     int tasks,
     Map<String, String> kafka)
@@ -64,7 +64,7 @@ record Plan(
         ranges,
         (StructType) DataType.fromJson(options.get("schema")),
         ZoneId.of(options.get("zone"), ZoneId.SHORT_IDS),
-        options.getBoolean("refuse_strangers", false),
+        options.getBoolean("refuse_unknown", false),
         options.getBoolean("keep_odd", false),
         options.getInt("tasks", Integer.MAX_VALUE),
         kafka);

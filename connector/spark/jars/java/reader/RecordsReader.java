@@ -36,7 +36,9 @@ final class RecordsReader implements PartitionReader<ColumnarBatch> {
   private final WritableColumnVector timestamp;
   private final WritableColumnVector headers;
   private final WritableColumnVector plain;
+  private final WritableColumnVector odd;
 
+  private final WritableColumnVector unwanted;
   private Plan.Range range;
   private TopicPartition at;
   private byte[] topicName;
@@ -48,7 +50,7 @@ final class RecordsReader implements PartitionReader<ColumnarBatch> {
   RecordsReader(Plan plan, StructType needed, List<Plan.Range> ranges) {
     this.plan = plan;
     this.ranges = ranges.iterator();
-    decoder = Field.Struct.of(plan.schema(), plan.zone(), plan.refuseStrangers());
+    decoder = Field.Struct.of(plan.schema(), plan.zone(), plan.refuseUnknown());
     columns = OnHeapColumnVector.allocateColumns(ROWS, needed);
     batch = new ColumnarBatch(columns);
     List<String> names = List.of(needed.fieldNames());
@@ -59,7 +61,11 @@ final class RecordsReader implements PartitionReader<ColumnarBatch> {
     offset = column(names, "offset");
     timestamp = column(names, "timestamp");
     headers = column(names, "headers");
-    plain = column(names, "plain");
+    // A value is decoded also if no column of it is needed: whatever the query does, no odd record passes.
+    boolean wanted = names.contains("plain");
+    plain = wanted ? column(names, "plain") : new OnHeapColumnVector(ROWS, plan.schema());
+    unwanted = wanted ? null : plain;
+    odd = column(names, "odd");
     consumer = Consumers.take(plan.kafka());
   }
 
@@ -71,6 +77,9 @@ final class RecordsReader implements PartitionReader<ColumnarBatch> {
   public boolean next() {
     for (WritableColumnVector column : columns) {
       column.reset();
+    }
+    if (unwanted != null) {
+      unwanted.reset();
     }
     int rows = 0;
     while (rows < ROWS) {
@@ -145,11 +154,16 @@ final class RecordsReader implements PartitionReader<ColumnarBatch> {
   }
 
   private void add(ConsumerRecord<byte[], byte[]> record, int row) {
-    if (plain != null && !decoded(record.value(), row)) {
+    boolean isPlain = decoded(record.value(), row);
+    boolean isOdd = !isPlain && record.value() != null;
+    if (isOdd && !plan.keepOdd()) {
+      throw new IllegalStateException("LAKELOCK_ODD_RECORD " + at + " offset " + record.offset());
+    }
+    if (!isPlain) {
       plain.putNull(row);
-      if (record.value() != null && !plan.keepOdd()) {
-        throw new IllegalStateException("LAKELOCK_ODD_RECORD " + at + " offset " + record.offset());
-      }
+    }
+    if (odd != null) {
+      odd.putBoolean(row, isOdd);
     }
     if (key != null) {
       bytes(key, row, record.key());
@@ -219,6 +233,9 @@ final class RecordsReader implements PartitionReader<ColumnarBatch> {
   @Override
   public void close() {
     batch.close();
+    if (unwanted != null) {
+      unwanted.close();
+    }
     if (broken) {
       consumer.close(Duration.ZERO);
     } else {
