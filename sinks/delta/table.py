@@ -250,7 +250,7 @@ class DeltaTable:
 
     @property
     def schema(self) -> StructType:
-        """The table's columns, read anew at each call."""
+        """The table's schema, read again at each call."""
         return self.spark.table(self.sql).schema
 
     @property

@@ -225,7 +225,7 @@ def _events(history: History) -> str:
     more = len(history.events) - SHOWN_EVENTS
     rest = f"<p>and {more} more</p>" if more > 0 else ""
     versions = len(history.versions)
-    summary = f"Events in order: {len(history.events)} events, {versions} versions of the table"
+    summary = f"{len(history.events)} events in order, {versions} versions of the table"
     return _details(summary, f"<table>{_header('seconds', 'run', 'event', 'offsets', 'note')}{rows}</table>{rest}")
 
 
