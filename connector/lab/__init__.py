@@ -1,1 +1,1 @@
-"""The crash lab: real processes, killed with SIGKILL, and what became of every record."""
+"""The crash lab: kills real processes with SIGKILL, and checks what became of every record."""

@@ -1,4 +1,4 @@
-"""An experiment: topics of a broker of its own, and pipelines that run as real processes, killed where you say.
+"""An experiment: a new broker, and pipelines that run as real processes and are killed at chosen steps.
 
 >>> with Experiment() as lab:  # doctest: +SKIP
 ...     lab.send("payments", [{"account": "ann", "cents": 500}], key="account")
@@ -50,10 +50,10 @@ if TYPE_CHECKING:
 
 
 class Experiment:
-    """A folder and a Kafka broker, which are there until `close`, or as long as the ``with`` block."""
+    """A folder and a Kafka broker, which exist until `close` or the end of the ``with`` block."""
 
     def __init__(self, folder: Path | str | None = None) -> None:
-        """``folder``: for tables, pipeline files and journals; a temporary one if left out."""
+        """``folder``: for tables, pipeline files and journals. None: a temporary folder."""
         self._open = ExitStack()
         if folder is None:
             folder = self._open.enter_context(tempfile.TemporaryDirectory(prefix="lakelock-lab-"))
@@ -64,19 +64,19 @@ class Experiment:
         self._topics: set[str] = set()
 
     def close(self) -> None:
-        """End Spark, the bucket and the broker; a temporary folder is removed."""
+        """Stop Spark, the bucket's server and the broker. Remove a temporary folder."""
         self._open.close()
 
     @cached_property
     def spark(self) -> SparkSession:
-        """A session in this process, which knows Delta tables, Kafka and S3."""
+        """A Spark session in this process for Delta tables, Kafka and S3."""
         options = {**SHORT_LIVED, "spark.sql.warehouse.dir": str(self.folder / "warehouse")}
         with _errors_to(self.folder / "spark.log"):
             return self._open.enter_context(session(options, name="experiment", s3=installed().conditional_writes))
 
     @cached_property
     def bucket(self) -> Store:
-        """A bucket in an S3 of its own (moto)."""
+        """A bucket on a local S3 server (moto)."""
         return self._open.enter_context(store())
 
     def __enter__(self) -> Experiment:
@@ -86,9 +86,9 @@ class Experiment:
         self.close()
 
     def send(self, topic: str, rows: Iterable[Mapping[str, object]], *, key: str, partitions: int = 1) -> int:
-        """Send rows as JSON, and say how many. ``key``: the field that decides the partition.
+        """Send rows as JSON. Returns their number.
 
-        ``partitions``: of the topic, where it isn't there yet.
+        ``key``: the field that decides the partition. ``partitions``: their number if the topic is new.
         """
         if topic not in self._topics:
             self.broker.create_topic(topic, partitions)
@@ -97,30 +97,31 @@ class Experiment:
         return produce(self.broker.bootstrap, topic, records)
 
     def messages(self, topic: str) -> list[Any]:
-        """What a reader of a topic sees that waits for transactions to be committed: the values, from JSON."""
-        found = records(self.broker.bootstrap, topic, isolation="read_committed")
-        return [json.loads(each.value) for each in found]
+        """The values of a topic's committed records, decoded from JSON."""
+        committed = records(self.broker.bootstrap, topic, isolation="read_committed")
+        return [json.loads(record.value) for record in committed]
 
     def pipeline(self, options: Mapping[str, Any]) -> Trial:
-        """A pipeline with the options of a pipeline file. Adds the broker, and settings for short-lived processes.
+        """A pipeline. Adds the broker and settings for short-lived processes to its options.
 
-        A relative path is one in the experiment's folder. Raises `ConfigurationError`.
+        ``options``: as in a pipeline file. Relative paths are relative to the experiment's folder. Raises
+        `ConfigurationError` if they are invalid.
         """
         return Trial(self, options)
 
 
 @dataclass(frozen=True)
 class Run:
-    """One process of a pipeline, and what it announced before it ended."""
+    """One process of a pipeline, and the events that it announced."""
 
     number: int
-    """From 1."""
+    """Counted from 1."""
     killed: str | None
-    """The crash point; None: the run ended by itself."""
+    """The crash point. None: the run ended by itself."""
     events: Sequence[Happened]
 
     def __repr__(self) -> str:
-        """A line for each batch: its offsets, and how far it came."""
+        """A line for each batch: its offsets, and the steps that it reached."""
         title = f"run {self.number}, " + (f"killed: {self.killed}" if self.killed else "ended by itself")
         lines: list[tuple[str, list[str]]] = []
         about: Sequence[OffsetRange] = ()
@@ -130,19 +131,19 @@ class Run:
                 continue
             if event.what == "resumed":
                 if event.ranges:
-                    starts = (f"{each.topic}-{each.partition}: {each.start}" for each in event.ranges)
+                    starts = (f"{range_.topic}-{range_.partition}: {range_.start}" for range_ in event.ranges)
                     lines.append((f"{word} {', '.join(starts)}", []))
             elif lines and (not event.ranges or event.ranges == about):
                 lines[-1][1].append(word)
             else:
                 about = event.ranges
-                places = [str(each) for each in about if each.span]
+                places = [str(range_) for range_ in about if range_.span]
                 lines.append((", ".join(places) + ":" if places else "", [word]))
         return "\n".join([title, *(f"  {place} {_counted(words)}".rstrip() for place, words in lines)])
 
 
 def _counted(words: Iterable[str]) -> str:
-    """A word that comes several times in a row is said once."""
+    """The words as a list, where repeated words in a row become one word with its count."""
     runs = ((word, len(list(same))) for word, same in groupby(words))
     return ", ".join(word if times == 1 else f"{word} ({times})" for word, times in runs)
 
@@ -161,16 +162,17 @@ class Trial:
         self.file.write_text(json.dumps(self.options, indent=2), encoding="utf-8")
 
     def run(self, *, kill: str | None = None, batch: int = CRASH_IN_BATCH) -> Run:
-        """Run it in a process of its own, up to the end of the topic.
+        """Run the pipeline in a new process, up to the end of the topic.
 
-        ``kill``: SIGKILL there, in this batch of the run: after_poll, after_auto_commit, before_write, after_write,
-        after_offset_commit, or one of the steps that only several sinks have: begun, prepared, decided, sink_committed.
-        Raises `LakelockError` where the run fails, or its process ends in another way.
+        ``kill``: the step at which SIGKILL ends the process: after_poll, after_auto_commit, before_write, after_write
+        or after_offset_commit. Pipelines with several sinks also have begun, prepared, decided and sink_committed.
+        ``batch``: the batch of the run in which that happens, counted from 1. Raises `ConfigurationError` for an
+        unknown step, `LakelockError` if the run fails or its process ends in another way.
         """
         step = None if kill is None else STEPS.get(kill, kill)
         known = {*STEPS, *(each.value for each in Step)}
         if kill is not None and kill not in known:
-            raise ConfigurationError(f"kill: there is no {kill!r}.", hint=f"There are {', '.join(sorted(known))}.")
+            raise ConfigurationError(f"kill: no step {kill!r}.", hint=f"Steps: {', '.join(sorted(known))}.")
         before = self.events()
         number = before[-1].run + 1 if before else 0
         self.file.write_text(json.dumps(self.options, indent=2), encoding="utf-8")
@@ -183,11 +185,11 @@ class Trial:
         return Run(number + 1, kill, events)
 
     def events(self) -> Sequence[Happened]:
-        """What all runs announced so far."""
+        """The events of all runs so far."""
         return read_journal(self._journal) if self._journal.exists() else ()
 
     def history(self) -> History:
-        """What Kafka holds, what the runs announced, and every version of the first table."""
+        """The records in Kafka, the events of the runs, and every version of the first table."""
         sink = self._sinks[0]
         upsert = isinstance(sink, DeltaUpsertSink)
         identify = any_records(sink.key if isinstance(sink, DeltaUpsertSink) else ())
@@ -206,22 +208,22 @@ class Trial:
         )
 
     def verdict(self) -> Report:
-        """What the history shows as lost, duplicated or stale, and whether the delivery allows it."""
+        """The lost, duplicated and stale records, and whether the delivery allows them."""
         return judge(self.history())
 
     def path(self, sink: int = 0) -> Path:
-        """The folder of the table."""
+        """The folder of a sink's table. ``sink``: the sink's index."""
         return Path(self.options["sinks"][sink]["path"])
 
     def table(self, sink: int = 0, *, version: int | None = None) -> pd.DataFrame:
-        """The table's rows, read by another engine than the one that wrote them."""
+        """The rows of a sink's table, read with delta-rs, not with Spark. ``version``: None for the newest."""
         from deltalake import DeltaTable
 
         rows: pd.DataFrame = DeltaTable(str(self.path(sink)), version=version).to_pandas()
         return rows
 
     def commits(self, sink: int = 0) -> pd.DataFrame:
-        """The table's commits: version, operation, and of those that are epochs the number and the next offsets."""
+        """The commits of a sink's table: version, operation, and for epochs their number and the next offsets."""
         import pandas as pd
         from deltalake import DeltaTable
 
@@ -240,14 +242,14 @@ class Trial:
         return table
 
     def records(self) -> Picture:
-        """What became of each record, and what each run did with it."""
+        """A chart of what became of each record, and of what each run did with it."""
         from connector.lab.show.charts import records_chart
 
         history = self.history()
         return records_chart(history, judge(history))
 
     def lag(self) -> Picture:
-        """How far the table was behind the topic, over time."""
+        """A chart of how far the table was behind the topic, over time."""
         from connector.lab.show.charts import lag_chart
 
         return lag_chart(self.history())
@@ -264,7 +266,7 @@ class Trial:
 
 @contextmanager
 def _errors_to(file: Path) -> Iterator[None]:
-    """Where processes that are started meanwhile write errors, for as long as they live: Java warns of itself."""
+    """Redirect stderr to a file. Processes started in the block keep it: Java prints warnings that nobody needs."""
     before = os.dup(2)
     try:
         with file.open("ab") as log:

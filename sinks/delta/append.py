@@ -1,4 +1,4 @@
-"""Every record, one row: a Delta append."""
+"""A Delta append: each record becomes one row."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def evolution(table: DeltaTable) -> dict[str, str]:
-    """Options of a write: those that let it add columns and widen them, if the table may change."""
+    """The options that let a write add and widen columns. None if the table doesn't evolve."""
     return {"mergeSchema": "true"} if table.evolves else {}
 
 
@@ -41,11 +41,11 @@ class DeltaAppend:
         self._commits = commits
 
     def position(self) -> Position | None:
-        """Where the pipeline stands in this table; None: no epoch was committed to it."""
+        """The pipeline's position in this table. None: no epoch was committed to it."""
         return self._commits.position()
 
     def rehearse(self, rows: DataFrame, _: Epoch) -> None:
-        """Fail if a row breaks a constraint of the table. Nothing else in the table can stop an append."""
+        """Fail if a row breaks a constraint of the table. Nothing else in the table can make an append fail."""
         limits = demands(self._table)
         if limits:
             refuse_broken(_filled(rows, self._table.schema), limits, COORDINATES[:3])

@@ -1,4 +1,4 @@
-"""A Delta table's log, read file by file. Delta's history lacks some of it, or needs a Spark job over the whole log."""
+"""Reads single files of a Delta table's log. Delta's history lacks some of them, or needs a Spark job over all."""
 
 from __future__ import annotations
 
@@ -36,21 +36,23 @@ class DeltaLog:
     def has(self, version: int) -> bool:
         """Whether the log has a file of this version. Needs no Spark job.
 
-        The version before, which mostly exists, is looked up with it: PySpark takes 50 ms to report that no file
-        matches, because it asks the JVM for every part of the error.
+        Also looks up the version before, which usually exists. If no file matches, PySpark takes 50 ms to report that,
+        because it asks the JVM for every part of the error.
         """
         return version in self.among(max(0, version - 1), version)
 
     def among(self, *versions: int) -> frozenset[int]:
-        """Those of the versions that the log has a file of. Needs no Spark job."""
+        """The versions of ``versions`` that have a file in the log. Needs no Spark job."""
         names = ",".join(f"{version:020d}" for version in versions)
         files = self._spark.read.format("binaryFile")
         there = if_there(lambda: files.load(f"{no_glob(self._folder)}/{{{names}}}.json").inputFiles()) or ()
         return frozenset(int(file.rsplit("/", 1)[-1].removesuffix(".json")) for file in there)
 
     def commit_with_txn(self, version: int, app: str, number: int) -> Commit | None:
-        """The commit of this version where it took this number for this application; None where it didn't, or where
-        the log shows no such file. One small file is read, where the history is a list of them all."""
+        """The commit of a version if it recorded this txn. None if it didn't, or if the log lacks the version's file.
+
+        Reads one small file, where the history would read all. ``app``, ``number``: appId and version of the txn.
+        """
         wanted = f"commitInfo IS NOT NULL OR {_took(app, number)}"
         actions = if_there(lambda: self._actions(version).where(wanted).collect()) or []
         info = next((row["commitInfo"] for row in actions if row["commitInfo"] is not None), None)
@@ -66,11 +68,14 @@ class DeltaLog:
         )
 
     def holds_txn(self, version: int, app: str, number: int) -> bool:
-        """Whether the commit of this version took this number for this application (Delta's SetTransaction)."""
+        """Whether the commit of a version recorded this txn. ``app``, ``number``: appId and version of the txn."""
         return not self._actions(version).where(_took(app, number)).isEmpty()
 
     def txns(self, versions: Sequence[int], app: str) -> dict[int, int]:
-        """Version -> the number that it took for this application, of those that took one: in one look."""
+        """The txn numbers that the commits of these versions recorded for the appId ``app``: version -> number.
+
+        Versions without such a txn are left out. Reads all files in one Spark job.
+        """
         if not versions:
             return {}
         names = ",".join(f"{version:020d}" for version in versions)
@@ -84,7 +89,7 @@ class DeltaLog:
         return if_there(read) or {}
 
     def highest_txn(self, app: str) -> int:
-        """The highest number ever taken for this application, from the commits and the checkpoints; 0: none."""
+        """The highest txn number for the appId ``app`` in the log's commits and checkpoints. 0 if there is none."""
         read = self._spark.read.schema(_TXN)
 
         def highest(txns: DataFrame) -> int:
@@ -106,12 +111,12 @@ def _took(app: str, number: int) -> str:
 
 
 def utc(millis: int) -> datetime:
-    """The time that is ``millis`` milliseconds after the epoch of Unix, in UTC."""
+    """The time in UTC. ``millis``: milliseconds since 1970."""
     return datetime.fromtimestamp(millis / 1000, tz=timezone.utc)
 
 
 def written(operation: str, metrics: Mapping[str, str]) -> Written:
-    """Rows and bytes that a commit wrote; ``metrics``: Delta's operation metrics, as its history has them."""
+    """The rows and bytes that a commit wrote. ``metrics``: the operation metrics from Delta's history."""
     numbers = {name: int(value) for name, value in metrics.items() if value.isdecimal()}
     if operation != "MERGE":
         return Written(numbers.get("numOutputRows"), numbers.get("numOutputBytes"))

@@ -10,12 +10,12 @@ where it belongs. The rules:
   before it is *merged* into that version, which then shows the update's untracked columns.
 * A delete ends the version that is current at its sequence. It has no row of its own.
 
-So that a version can be taken apart again, its row keeps in ``_state`` its events (if there are several) with their
+A late event may split a version. So the version's row keeps in ``_state`` its events (if there are several) with their
 untracked columns, and the delete that ended it. Deletes that ended nothing are kept beside the table for a limited
 time, see ``sinks.delta.tombstones``. An event that the history already holds changes nothing.
 
-A transform may make several rows for one key from one record. Each gives an event. Of those with the same sequence (by
-offset: of all of them) one counts; which one is undefined.
+A transform may make several rows for one key from one record. Each row is an event. Of those with the same sequence (by
+offset: of all of them) one counts, and it is undefined which.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class DeltaHistory:
         self._versions = _Versions(table, columns, tombstone_retention)
 
     def position(self) -> Position | None:
-        """Where the pipeline stands in this table; None: no epoch was committed to it."""
+        """The pipeline's position in this table. None: no epoch was committed to it."""
         return self._commits.position()
 
     def rehearse(self, rows: DataFrame, epoch: Epoch) -> None:
@@ -159,7 +159,7 @@ class DeltaHistory:
 
 
 class PlainHistory:
-    """The history of deliveries without the exactly-once guarantee: a commit of its own, without a position.
+    """The history for deliveries without the exactly-once guarantee. Its commits carry no position.
 
     A repeated event changes nothing here either.
     """
@@ -245,7 +245,7 @@ class _Versions:
             end += " OR struct(events[0].topic, events[0].partition) <> place"
         stored = (
             self._table.spark.table(self._table.sql)
-            .where("_offset IS NOT NULL")  # a row that a person put in is left alone
+            .where("_offset IS NOT NULL")  # leaves out rows that a person inserted
             .selectExpr(
                 f"{_struct(self.columns.key)} AS key",
                 f"{_struct(self.columns.tracked)} AS tracked",
@@ -269,7 +269,7 @@ class _Versions:
         )  # fmt: skip
 
     def _rows(self, versions: DataFrame, events: StructType) -> DataFrame:
-        """The versions that the table doesn't hold in this form, and the starts of rows that are versions no more."""
+        """The versions that the table lacks or holds in another form, and the starts of rows to be deleted."""
         same = f"get(filter(rows, r -> r.at <=> start), 0).before <=> {_fingerprint('`end`')}"
         differ = versions.selectExpr(
             "*",
@@ -280,7 +280,7 @@ class _Versions:
         sql = {
             **{name: f"key.{identifier(name)}" for name in self.columns.key},
             **{name: f"tracked.{identifier(name)}" for name in self.columns.tracked},
-            # Not the last row's: the last event's, which may have been merged.
+            # The values of the last event, even if it was merged into an earlier version.
             **{name: f"try_element_at(events, -1).values.{identifier(name)}" for name in self.columns.untracked},
             START: "at",
             END: "`end`",
@@ -303,7 +303,7 @@ class _Versions:
 
 
 def _versions(points: DataFrame) -> DataFrame:
-    """One row per version: its ``events`` in order, ``tracked``, [``start``, ``end``), ``ended_by``; and ``rows``: the
+    """One row per version: its ``events`` in order, ``tracked``, [``start``, ``end``), ``ended_by``, and ``rows``, the
     table's present rows that start at one of its events. ``points``: one row per event."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
@@ -341,7 +341,7 @@ def _versions(points: DataFrame) -> DataFrame:
             "events",
             F.expr("array_sort(events, (l, r) -> CASE WHEN l.at < r.at THEN -1 WHEN l.at > r.at THEN 1 ELSE 0 END)"),
         )
-        # Deletes before any update are a version without events: it has no start.
+        # Deletes before any update form a version without events, which has no start.
         .withColumn("start", F.expr("get(events, 0).at"))
         .withColumn("next", F.lead("start").over(Window.partitionBy("key").orderBy("number")))
         .withColumn("end", F.expr("coalesce(ended_by.at, next)"))
@@ -374,7 +374,7 @@ def merge_sql(target: str, columns: VersionColumns, events: StructType) -> str:
 
 
 def _struct(columns: Sequence[str]) -> str:
-    """SQL of a struct of columns. Of no columns: a struct that equals itself."""
+    """SQL of a struct of columns. Without columns, it is a struct that equals itself."""
     fields = ", ".join(f"{literal(name)}, {identifier(name)}" for name in columns)
     return f"named_struct({fields or literal('none') + ', 0'})"
 

@@ -1,8 +1,8 @@
-"""What a table demands of its rows, if a person created or changed it: partitions, lengths, NOT NULL and CHECK.
+"""The limits that a table sets to its rows, if a person created or changed it: partitions, lengths, NOT NULL, CHECK.
 
-Of values that a record brings, ``of_values`` tells before anything is written. What depends on more than the record, as
-in a row that several records make, is Delta's to refuse, and in two-phase commit ``refuse_broken``'s: what was decided
-has to be committed.
+``of_values`` finds limits on values of single records, which are checked before any write. A row that several records
+make is checked later: by Delta, and in two-phase commit by ``refuse_broken`` before the decision, because a decided
+epoch must be committed.
 """
 
 from __future__ import annotations
@@ -24,13 +24,16 @@ if TYPE_CHECKING:
 
 HINT = "Have the producer or `transform:` give another value, or drop the constraint with ALTER TABLE."
 _WRITTEN = "__CHAR_VARCHAR_TYPE_STRING"
-"""Where Spark keeps what a column was declared as: to queries it is a STRING."""
+"""The metadata in which Spark keeps a column's declared CHAR or VARCHAR type. Queries see a STRING."""
 _CHECK = "delta.constraints."
 
 
 def faults(detail: Detail, table: StructType, rows: StructType, carried: Sequence[str], *, merged: bool) -> list[str]:
-    """Why no row of the pipeline, or not every one, could be in the table as it is. ``rows``: the columns that the
-    pipeline fills, of which those ``carried`` hold values of the records; ``merged``: rows of the table change."""
+    """The reasons why the table can't hold some rows of the pipeline as they are.
+
+    ``table``: the table's schema; ``rows``: the columns that the pipeline fills; ``carried``: those of them that hold
+    values of records; ``merged``: whether the pipeline changes existing rows.
+    """
     from pyspark.sql.types import BinaryType, StringType
 
     reasons = []
@@ -57,7 +60,10 @@ def faults(detail: Detail, table: StructType, rows: StructType, carried: Sequenc
 
 
 def of_values(detail: Detail, table: StructType, rows: StructType, carried: Sequence[str]) -> list[Limit]:
-    """Of ``rows``, with the values of records: what the table couldn't hold of their columns ``carried``."""
+    """The limits on values of records: the lengths and partition values that the table can't hold.
+
+    ``table``: the table's schema; ``rows``: the rows' schema; ``carried``: their columns with values of records.
+    """
     limits: list[Limit] = []
     here, partitions = _by_lower_case(carried), _by_lower_case(detail.partitions)
     for field in table:
@@ -65,7 +71,7 @@ def of_values(detail: Detail, table: StructType, rows: StructType, carried: Sequ
         if column is None:
             continue
         if field.name.lower() in partitions:
-            # Under column mapping a folder is called by a name of Delta's own, of 40 characters.
+            # With column mapping, Delta names the folder itself, with 40 characters.
             folder = field.name if detail.column_mapping == "none" else max(field.name, "_" * 40, key=len)
             limits += of_partition(column, rows[column].dataType, folder=folder)
         limits += of_length(column, field.metadata.get(_WRITTEN, ""))
@@ -73,7 +79,10 @@ def of_values(detail: Detail, table: StructType, rows: StructType, carried: Sequ
 
 
 def of_rows(detail: Detail, rows: DataFrame, table: StructType | None = None) -> list[Limit]:
-    """Of whole rows: NOT NULL, as the table has it, and CHECK, but for one of columns that ``rows`` lack."""
+    """The limits on whole rows: NOT NULL and CHECK. A CHECK on columns that ``rows`` lack is left out.
+
+    ``table``: the schema with NOT NULL, None for that of ``rows``.
+    """
     from pyspark.errors import AnalysisException
 
     here = _by_lower_case(rows.columns)
@@ -95,7 +104,7 @@ def of_rows(detail: Detail, rows: DataFrame, table: StructType | None = None) ->
 
 
 def demands(table: DeltaTable) -> list[Limit]:
-    """The limits of the table's rows: NOT NULL and CHECK. Mostly there are none."""
+    """The table's NOT NULL and CHECK limits. Most tables have none."""
     detail = table.detail()
     return of_rows(detail, table.spark.table(table.sql)) if detail is not None else []
 
@@ -108,7 +117,10 @@ def checks(detail: Detail) -> Mapping[str, str]:
 
 
 def _nulls(path: str, value: str, kind: DataType, nullable: bool) -> list[tuple[str, str]]:
-    """The columns and fields that must not be NULL, each with SQL that is true if it is."""
+    """The columns and fields that must not be NULL. Each comes with SQL that is true if the value is NULL.
+
+    ``path``: the column or field; ``value``: its SQL; ``kind``: its type.
+    """
     from pyspark.sql.types import StructType
 
     nulls = [] if nullable else [(path, f"{value} IS NULL")]
@@ -119,7 +131,7 @@ def _nulls(path: str, value: str, kind: DataType, nullable: bool) -> list[tuple[
 
 
 def refuse_broken(rows: DataFrame, limits: Sequence[Limit], key: Sequence[str]) -> None:
-    """Fail if a row breaks one of the limits, with the limit and the row's ``key`` columns in the error."""
+    """Fail if a row breaks one of the limits. The error names the limit and the row's ``key`` columns."""
     whens = (
         f"WHEN {limit.broken} THEN {raise_sql('broken', key=key_sql(key), detail=literal(limit.detail))}"
         for limit in limits
@@ -129,7 +141,7 @@ def refuse_broken(rows: DataFrame, limits: Sequence[Limit], key: Sequence[str]) 
 
 
 def row_refused(error: BaseException) -> BadRecord | None:
-    """Delta's own refusal of a row, be it made of several records; None: the error is another one."""
+    """The BadRecord for an error in which Delta refuses a row. None for other errors."""
     refusals = ("DELTA_NOT_NULL_CONSTRAINT_VIOLATED", "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES")
     lines = (line.strip() for line in str(error).splitlines())
     said = next((line for line in lines if any(refusal in line for refusal in refusals)), None)

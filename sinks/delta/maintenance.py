@@ -1,7 +1,7 @@
-"""The files of a Delta table: small ones put together, and those removed that nothing refers to any more.
+"""Compacts the small files of a Delta table, and removes files that nothing refers to any more.
 
-Neither changes what the table holds, nor the position: both are commits of nobody's epoch. A run that writes at the
-same moment goes on: it wins over OPTIMIZE, or its epoch is written again.
+The commits of both change neither the table's rows nor the pipeline's position. A run may write at the same time. If
+the two conflict, OPTIMIZE gives way, or the run writes its epoch again.
 """
 
 from __future__ import annotations
@@ -14,31 +14,35 @@ from sinks.delta.table import DeltaTable
 from sinks.spark.settings import with_settings
 
 _FULL = 128 << 20
-"""Bytes of a file that is left alone: what an upkeep rewrites grows with what was written since the last one. Larger
-ones would be fewer, and a MERGE rewrites every file that it touches."""
+"""The size in bytes from which a file counts as full and isn't rewritten. So an upkeep only rewrites what was written
+since the last one. With a larger size there would be fewer files, but a MERGE rewrites every file that it touches."""
 _SIZES = {f"spark.databricks.delta.optimize.{end}FileSize": str(_FULL) for end in ("min", "max")}
 _LEAST = timedelta(hours=1)
-"""A run's files are there before their commit is."""
+"""The shortest retention with which VACUUM is run. A shorter one could remove files that a run is about to commit."""
 
 
 @dataclass(frozen=True)
 class Upkeep:
-    """Of one table. In a rehearsal what would be done."""
+    """The result of the upkeep of one table. In a rehearsal, what it would do."""
 
     table: str
     files: int
     bytes: int
     small: int
-    """Files that were put together; 0: there was none, or one."""
+    """The number of small files that were compacted. 0: there was none, or one."""
     into: int | None
-    """So many; None: not known before it is done; 0: they were left, as a run has rewritten them at each attempt."""
+    """The number of files that they became. None: unknown in a rehearsal. 0: they stayed, because a run rewrote them at
+    each attempt."""
     unused: int | None
-    """Files without a reader that were removed; None: left, as the table keeps them for less than an hour, or as
-    nobody wants them removed."""
+    """The number of unused files that VACUUM removed. None: it wasn't run, because the table's file retention is below
+    an hour, or because it wasn't wanted."""
 
 
 def upkeep(table: DeltaTable, *, rehearse: bool, compact: bool = True, vacuum: bool = True) -> Upkeep:
-    """``table``: one that is there. What may be removed is its own choice: delta.deletedFileRetentionDuration."""
+    """Compact and vacuum a table, which must exist. Its delta.deletedFileRetentionDuration decides what is removed.
+
+    ``rehearse``: change nothing; ``compact``, ``vacuum``: which of the two to do.
+    """
     files, size, small = _files(table)
     small = small if compact and small > 1 else 0
     into = None
@@ -59,7 +63,7 @@ def upkeep(table: DeltaTable, *, rehearse: bool, compact: bool = True, vacuum: b
 
 
 def _files(table: DeltaTable) -> tuple[int, int, int]:
-    """Number of files, their size in bytes, and how many of them are smaller than a full file."""
+    """The number of files, their size in bytes, and the number of files smaller than a full file."""
     counts = (
         table.spark.sql(f"SELECT DISTINCT _metadata.file_path, _metadata.file_size AS size FROM {table.sql}")
         .selectExpr("count(*) AS files", "coalesce(sum(size), 0) AS bytes", f"count_if(size < {_FULL}) AS small")
@@ -70,7 +74,7 @@ def _files(table: DeltaTable) -> tuple[int, int, int]:
 
 
 def _compact(table: DeltaTable) -> tuple[int, int]:
-    """Number of files that were compacted, and of files that they became."""
+    """Compact the table. Returns the number of files that were compacted, and of files that they became."""
     with with_settings(table.spark, _SIZES):
         done = table.spark.sql(f"OPTIMIZE {table.sql}").first()
     assert done is not None

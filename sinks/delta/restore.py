@@ -1,4 +1,4 @@
-"""Going back: which version of the table is the one to go back to, and the RESTORE."""
+"""Rewinds a table: finds the version to go back to, and restores it."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from sinks.spark.row_errors import problem
 
 @dataclass(frozen=True)
 class Target:
-    """A version of the table, and the pipeline's position there (None: the version before the first epoch)."""
+    """A version of the table, and the pipeline's position at that version. None: before the first epoch."""
 
     version: int
     stood: Position | None
 
     @property
     def epoch(self) -> int:
-        """The pipeline's epoch at that version; 0: before the first."""
+        """The pipeline's epoch at that version. 0: before the first epoch."""
         return self.stood.epoch if self.stood else 0
 
 
 Commits = Iterable[tuple[Commit, CommitMetadata]]
-"""Newest first."""
+"""The pipeline's commits, newest first."""
 IsOwn = Callable[[int, CommitMetadata], bool]
-"""Whether the commit of a version really took the epoch: its metadata alone can be a copy."""
+"""Whether the commit of a version really committed the epoch. Its metadata alone may be a copy."""
 
 
 def before_event_time(commits: Commits, time: datetime, is_own: IsOwn) -> Target | None:
-    """The newest version that holds no record at or after ``time``. Pure.
+    """The newest version without a record at or after an event time. None if the history doesn't reach back that far.
 
-    Event times come in any order: one late record keeps an old epoch among those to be read again. So what counts is
-    how far each partition had come by a version, which only grows, and the whole goes back as far as the partition that
-    has to go furthest. None: the history doesn't reach back that far. An epoch without event times could hold any.
+    Compares the highest event time of each partition up to a version, which never falls. The table goes back as far as
+    the partition that must go furthest. A version without event times doesn't qualify, because its records may have
+    any time. Pure.
     """
 
     def holds_none(metadata: CommitMetadata) -> bool:
@@ -50,9 +50,9 @@ def before_event_time(commits: Commits, time: datetime, is_own: IsOwn) -> Target
 
 
 def before_offsets(commits: Commits, offsets: Offsets, is_own: IsOwn) -> Target | None:
-    """The newest version that holds no record at or behind these offsets; None as above. Pure.
+    """The newest version without a record at or after these offsets. None if the history doesn't reach back that far.
 
-    Partitions without an offset here are those of topics that aren't read any more: they don't count.
+    Partitions without an offset here don't count, because their topics are no longer read. Pure.
     """
     return _newest(
         commits, lambda metadata: all(offsets.get(at, next_) >= next_ for at, next_ in metadata.offsets.items()), is_own

@@ -19,7 +19,7 @@ START, END = "window_start", "window_end"
 
 
 class Total(Protocol):
-    """The type of an aggregate's state, as SQL; see ``connector.state``."""
+    """The type of an aggregate's state, as SQL. See ``connector.state``."""
 
     def total(self, states: str) -> str:
         """SQL of the sum of a group's states; ``states``: SQL of the state in a row."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 COORDINATES = ("_topic", "_partition", "_offset", "_timestamp")
-"""Columns that a table has beside the value's: where the row's record came from."""
+"""The columns with the coordinates of a row's record, beside the columns of its value."""
 
 _WIDENING = "delta.enableTypeWidening"
 
@@ -37,9 +37,9 @@ class Detail:
     location: str
     properties: Mapping[str, str]
     id: str = ""
-    """Delta's own: a table that was dropped and recreated, or replaced, has another."""
+    """The table's id in Delta. It changes if the table is replaced, or dropped and recreated."""
     partitions: Sequence[str] = ()
-    """The columns that it is partitioned by."""
+    """The partition columns."""
 
     @property
     def column_mapping(self) -> str:
@@ -53,20 +53,21 @@ class Detail:
 
     @property
     def file_retention(self) -> timedelta:
-        """How long VACUUM keeps files that the newest version doesn't have."""
+        """How long VACUUM keeps files that are no longer in the newest version."""
         return self._interval("delta.deletedFileRetentionDuration", timedelta(days=7))
 
     def _interval(self, name: str, default: timedelta) -> timedelta:
-        """``default``: Delta's, also where the property can't be read."""
+        """An interval property. ``default``: the value if the property is missing or can't be parsed."""
         units = {"week": 604800.0, "day": 86400.0, "hour": 3600.0, "minute": 60.0, "second": 1.0}
         parts = re.findall(r"(\d+)\s*(week|day|hour|minute|second)s?", self.properties.get(name, "").lower())
         return timedelta(seconds=sum(int(count) * units[unit] for count, unit in parts)) if parts else default
 
 
 class DeltaTable:
-    """``path``: a folder or URI, relative to the working directory; or ``name``: ``catalog.schema.table``.
+    """A Delta table, which may not exist yet.
 
-    ``on_new_column``: what becomes of columns that the rows have, and the table lacks; None: as ``fail``.
+    ``path``: a folder or URI, relative to the working directory; or ``name``: ``catalog.schema.table``.
+    ``on_new_column``: what happens to columns that the rows have and the table lacks; None: as ``fail``.
     """
 
     def __init__(
@@ -81,11 +82,11 @@ class DeltaTable:
         self._on_new_column = on_new_column
         self._detail: Detail | None = None
         self.was_missing = False
-        """Before ``create``: what was there before its first version, nobody's, needn't be looked for."""
+        """Whether `create` ran, because the table didn't exist. No earlier commit needs to be looked for then."""
         self.path: str | None = None
         self.name: str | None = None
         if path is not None:
-            # Relative to this process: Spark's own working directory may be another one.
+            # Made absolute, because Spark's working directory may differ from that of this process.
             self.path = path if ":" in path else os.path.abspath(path)  # noqa: PTH100
             self.sql = f"delta.{identifier(self.path)}"
             self.label = path
@@ -97,10 +98,9 @@ class DeltaTable:
             raise ValueError("give path or name")
 
     def detail(self) -> Detail | None:
-        """None where there is no table yet; raises NotADeltaTable where there is something else.
+        """The table's details, or None if it doesn't exist. Raises NotADeltaTable if the place holds something else.
 
-        Asked once, until it is ``forgotten``: where a table is, and how long it keeps its log, doesn't change during a
-        run, unless it is replaced.
+        The details are read once and kept until ``forget``, because they only change if the table is replaced.
         """
         if self._detail is None:
             self._detail = self._ask_detail()
@@ -108,22 +108,25 @@ class DeltaTable:
 
     @property
     def id(self) -> str:
-        """Delta's own; empty where there is no table."""
+        """The table's id in Delta. Empty if there is no table."""
         detail = self.detail()
         return detail.id if detail is not None else ""
 
     def forget(self) -> None:
-        """Read the details again at the next use: the path may hold another table by now."""
+        """Read the details again at the next use, because the path may hold another table now."""
         self._detail = None
 
     def exists(self) -> bool:
-        """``detail`` of a table that may lie inside another one's folder: Delta would take its path for a partition of
-        that one while there is nothing, so its own folder is looked for first."""
+        """Whether the table exists. The table may lie in the folder of another one.
+
+        While it is missing, Delta would take its path for a partition of the other table. So its log is looked for
+        first.
+        """
         return (self.path is None or self.has_log()) and self.detail() is not None
 
     @property
     def live_view(self) -> str | None:
-        """SQL of the name of the view beside a table that is merged on read; None: the table has no name."""
+        """SQL of the name of the view of current rows, for tables merged on read. None: the table has no name."""
         if self.name is None:
             return None
         *place, name = _name_parts(self.name)
@@ -131,7 +134,7 @@ class DeltaTable:
 
     @property
     def location(self) -> str:
-        """Where its files are; empty for a table of a catalog that isn't there yet."""
+        """The folder or URI of the table's files. Empty for a table of a catalog that doesn't exist yet."""
         detail = self.detail()
         return detail.location if detail else self.path or ""
 
@@ -150,7 +153,7 @@ class DeltaTable:
             if "TABLE_OR_VIEW_NOT_FOUND" in str(error) or "PATH_NOT_FOUND" in str(error):
                 return None
             raise
-        # The columns come first, and may have any name: what is below them counts.
+        # The columns come first and may have any name. Later entries replace them in the dictionary.
         information = {row["col_name"]: row["data_type"] for row in described}
         if information.get("Provider", "").lower() != "delta":
             raise self._not_delta()
@@ -168,18 +171,18 @@ class DeltaTable:
         return any_file is not None
 
     def sql_at(self, version: int | None) -> str:
-        """SQL of the table at a version, as in FROM. None: the newest version when the query runs."""
+        """SQL, as in FROM, of the table at a version. ``version`` None: the newest one when the query runs."""
         return self.sql if version is None else f"(SELECT * FROM {self.sql} VERSION AS OF {int(version)})"
 
     @property
     def log(self) -> DeltaLog | None:
-        """None where there is no table yet."""
+        """The table's log. None if there is no table yet."""
         detail = self.detail()
         return DeltaLog(self.spark, detail.location) if detail else None
 
     @property
     def is_new(self) -> bool:
-        """Whether it was missing, and nothing was committed since to what was made then: asked without a Spark job."""
+        """Whether this object created the table, and nothing was committed since. Needs no Spark job."""
         log = self.log if self.was_missing else None
         return log is not None and not log.has(1)
 
@@ -194,7 +197,7 @@ class DeltaTable:
         )
 
     def create(self, schema: StructType, properties: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Create the table, which doesn't exist. If two runs do so at once, one of them creates it."""
+        """Create the table if it doesn't exist. Two runs may do so at once. ``properties``: its TBLPROPERTIES."""
         self.was_missing = True
         columns = ddl(schema)
         if any(map(needs_column_mapping, names(schema))):
@@ -208,9 +211,10 @@ class DeltaTable:
                 raise
 
     def check(self, detail: Detail, wanted: StructType, more: Sequence[str] = ()) -> None:
-        """Raises SchemaMismatch unless rows of ``wanted`` go in as they are, and the table remembers its epochs.
+        """Raise SchemaMismatch unless the table takes rows of the schema ``wanted`` and keeps its last epoch forever.
 
-        ``more``: faults that were found already."""
+        ``more``: further faults for the error.
+        """
         retention = detail.properties.get("delta.setTransactionRetentionDuration")
         if retention is not None:
             raise SchemaMismatch(
@@ -246,25 +250,25 @@ class DeltaTable:
 
     @property
     def schema(self) -> StructType:
-        """The table's columns, read anew at each call."""
+        """The table's schema, read again at each call."""
         return self.spark.table(self.sql).schema
 
     @property
     def evolves(self) -> bool:
-        """Columns are added, and made wider, in the commit of the first rows that need it."""
+        """Whether commits may add columns and widen types. That happens with the first rows that need it."""
         return self._on_new_column == "add"
 
     def lacks(self, columns: Sequence[str]) -> list[str] | None:
-        """Those of the columns that the next commit adds to the table; None: the table doesn't evolve."""
+        """The columns of ``columns`` that the next commit adds to the table. None: the table doesn't evolve."""
         if not self.evolves:
             return None
         there = {name.lower() for name in self.schema.names}
         return [name for name in columns if name.lower() not in there]
 
     def allow_widening(self, wanted: StructType) -> None:
-        """Have the table take wider types where the rows need it. Readers of the table have to know them too.
+        """Enable Delta's type widening if the rows need wider types. Readers of the table must support it too.
 
-        A commit of its own, which changes no row and no column: a crash after it leaves a table that may be widened.
+        This is a separate commit, which changes no row and no column. A crash after it does no harm.
         """
         detail = self.detail()
         if detail is None or not self.evolves or not differences(self.schema, wanted).wider:
@@ -274,7 +278,7 @@ class DeltaTable:
             self._detail = None
 
     def check_order(self, wanted: StructType, *, sequence_by: str | None) -> None:
-        """Raises SchemaMismatch where the rows were ordered in another way than the pipeline's changes would be."""
+        """Raise SchemaMismatch if the pipeline orders changes in another way than the table's rows were ordered."""
         there = [name.lower() for name in self.spark.table(self.sql).columns]
         if sequence_by is not None and "_sequence" not in there:
             kind = sql_type(wanted["_sequence"].dataType)
@@ -316,13 +320,15 @@ class DeltaTable:
         ]
 
     def coordinates(self, topics: Container[str]) -> Offsets:
-        """The offsets behind the last record of these topics that a row came from; one row per partition, whatever the
-        table's size."""
+        """The next offset per partition of these topics, from the coordinates in the rows.
+
+        Collects one row per partition, whatever the table's size.
+        """
         rows, columns = self.sql, self.spark.table(self.sql).columns
         if not {"_applied", "_topic"} & set(columns):
             return Offsets()
         if "_applied" in columns:
-            # An aggregate's groups hold records of many places: ``map<topic-partition, offset>``.
+            # A group of an aggregate has records of many partitions: ``map<topic-partition, offset>``.
             rows = (
                 "(SELECT regexp_replace(key, '-[0-9]+$', '') AS _topic, value AS _offset, "
                 "CAST(substring_index(key, '-', -1) AS INT) AS _partition "
@@ -342,12 +348,12 @@ class DeltaTable:
 
 
 def _partitions(described: Sequence[tuple[str, str]]) -> list[str]:
-    """Out of DESCRIBE's columns, which have types, and the sections behind them, whose titles have none."""
+    """The partition columns in the output of DESCRIBE. Columns have a type there, and titles of sections have none."""
     start = next((at for at, row in enumerate(described) if row == ("# Partition Information", "")), None)
     if start is None:
         return []
     names = []
-    for name, kind in described[start + 2 :]:  # behind the section's own title line
+    for name, kind in described[start + 2 :]:  # skips the section's title and header
         if not kind:
             break
         names += _name_parts(name)
@@ -355,6 +361,6 @@ def _partitions(described: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def _name_parts(name: str) -> list[str]:
-    """``a.`b.c`.d`` -> a, b.c, d."""
+    """Split a name at its dots: ``a.`b.c`.d`` -> a, b.c, d."""
     parts = re.findall(r"`(?:[^`]|``)*`|[^.`]+", name)
     return [part[1:-1].replace("``", "`") if part.startswith("`") else part for part in parts]

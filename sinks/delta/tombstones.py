@@ -99,7 +99,7 @@ class Tombstones:
             detail = self._of.detail()
             if detail is None:
                 raise ValueError(f"{self._of.label!r} has to be made first")
-            # As the table's own columns get wider, so do these.
+            # These columns widen together with the table's columns.
             path = f"{detail.location.rstrip('/')}/{FOLDER}"
             self._table = DeltaTable(self._of.spark, path=path, on_new_column="add")
         return self._table

@@ -1,11 +1,10 @@
 """A Delta table in two-phase commit: an epoch's rows are staged beside the table, then written by the usual commit.
 
-What was decided has to be committed. So whether the table takes the rows is found out before: a key that left its
-partition, a sum that overflows (``rehearse``). It costs a join of what an upsert, or a sum, would read anyway.
+A decided epoch must be committed. So ``rehearse`` finds out before the decision whether the table takes the rows, for
+example if a key has left its partition, or a sum overflows. It costs a join that an upsert or a sum needs anyway.
 
-Staged rows lie in ``_lakelock/staging`` under the table, where Delta's readers and VACUUM don't look. Which commit of
-the table is the epoch's, and that there is only one, is decided by Delta's ``txn``, as ever: a second process that
-commits the same epoch finds it there already.
+Staged rows are in ``_lakelock/staging`` under the table, where Delta's readers and VACUUM don't look. As in any commit,
+Delta's ``txn`` allows one commit per epoch. A second process that commits the same epoch finds it committed already.
 """
 
 from __future__ import annotations
@@ -24,23 +23,20 @@ if TYPE_CHECKING:
 
 
 class Rehearsed(Sink["DataFrame"], Protocol):
-    """A sink that writes an epoch in one commit, and can tell before whether it will."""
+    """A sink that writes an epoch in one commit, and can check before whether the write will succeed."""
 
     @property
     def appends(self) -> bool:
-        """Whether the next epoch is only added: what that takes doesn't depend on what the table holds."""
+        """Whether the next epoch is only appended, so that its cost doesn't depend on the table's rows."""
         ...
 
     def rehearse(self, rows: DataFrame, epoch: Epoch) -> None:
-        """Fail as ``write`` would because of what the table holds. Changes nothing."""
+        """Fail if ``write`` would fail because of the rows. Changes nothing."""
         ...
 
 
 class TwoPhaseDelta:
-    """A Delta table in two-phase commit: rows are staged beside the table, and committed from there.
-
-    ``spark`` of the table must be the sink's own.
-    """
+    """A Delta table in two-phase commit. The table's session must be the sink's own."""
 
     def __init__(self, table: DeltaTable, sink: Rehearsed, *, pipeline: str) -> None:
         self.name = table.label
@@ -48,17 +44,17 @@ class TwoPhaseDelta:
         self._sink = sink
         self._pipeline = pipeline
         self._last: Position | None = None
-        """Of this process's last commit: the sink itself looks whether anything came after it."""
+        """The position of this process's last commit. The sink itself checks whether other commits came after it."""
 
     def position(self) -> Position | None:
-        """Where the table stands. Raises TableReplaced where somebody else has replaced what the pipeline wrote."""
+        """The pipeline's position in the table. Raises TableReplaced if another writer replaced the pipeline's rows."""
         stands = self._sink.position()
         if stands is not None and stands.replaced:
             raise TableReplaced.by(stands.replaced, repr(self._table.label))
         return stands
 
     def prepare(self, epoch: Epoch, rows: DataFrame) -> Prepared:
-        """Stage the rows, and fail as the commit would because of what the table holds."""
+        """Stage the rows. Fails if their commit would fail because of the rows."""
         staging = self._staging
         with about_moved_keys(self._table.label):
             prepared = staging.put(rows, epoch.attempt)
@@ -66,9 +62,10 @@ class TwoPhaseDelta:
         return prepared
 
     def commit(self, epoch: Epoch, prepared: Prepared) -> Committed:
-        """Commit the staged rows; nothing happens where this very epoch is committed already.
+        """Commit the staged rows. Does nothing if this run's epoch is committed already.
 
-        Raises Fenced where another run has committed, PositionMismatch, and PreparedLost where the rows are gone.
+        Raises Fenced if another run has committed this epoch or a later one, PositionMismatch if the table is at
+        another position than expected, PreparedLost if the rows are gone.
         """
         stands, self._last = self._last or self.position(), None
         if stands is not None and stands.epoch >= epoch.number:
@@ -90,7 +87,7 @@ class TwoPhaseDelta:
         try:
             committed = self._sink.write(replace(epoch, expected=stands), self._staging.get(prepared))
         except PreparedLost:
-            # Another process has rolled the epoch forward, gone on, and cleared up behind itself.
+            # Another process may have committed this epoch, continued, and removed the staged rows.
             stands = self._sink.position()
             if stands is None or (stands.epoch, stands.owner) != (epoch.number, epoch.owner):
                 raise
@@ -99,7 +96,7 @@ class TwoPhaseDelta:
         return _readable(committed)
 
     def abort(self, before: int) -> None:
-        """Throw away what was staged under attempts below this number."""
+        """Remove the rows staged under attempts below ``before``."""
         self._staging.clear(before)
 
     @property
@@ -111,7 +108,7 @@ class TwoPhaseDelta:
 
 
 def staging(table: DeltaTable, location: str, pipeline: str) -> Staging:
-    """Where a pipeline's rows for this table are staged."""
+    """The staging of a pipeline's rows for a table. ``location``: the table's folder or URI."""
     return Staging(table.spark, f"{location.rstrip('/')}/_lakelock/staging/{pipeline}")
 
 

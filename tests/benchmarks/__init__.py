@@ -1,1 +1,1 @@
-"""What Lakelock costs and saves, against its peers: see README.md next to this file."""
+"""Benchmarks of Lakelock against its peers: see README.md beside this file."""

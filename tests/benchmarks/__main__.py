@@ -1,4 +1,4 @@
-"""Measures Lakelock against its peers: one broker, alternating repetitions, ratios of medians as the result."""
+"""Measures Lakelock against its peers, in alternating repetitions. The results are ratios of medians."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import tempfile
 import traceback
 from pathlib import Path
 
-# As pytest has it: the helpers of tests, and this folder as a package.
+# The same import path as under pytest: `tests` for its helpers, and this folder as the package `benchmarks`.
 sys.path.pop(0)
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -34,49 +34,58 @@ def main() -> int:
         measured = report.earlier(file, others, report.document((), sizes, settings)) if options.add else []
         for work in works:
             measured.append(_measure(work, stage))
-            measured.sort(key=lambda each: WORKS.index(each.work))
-            # After each one: at full size all of them take long, and a run that is cut off has measured something.
-            found = report.document(measured, sizes, settings)
-            report.write(file, found)
-    title = report.headline(found)
-    # Wide when it isn't a terminal: a table cut to 80 columns in a log helps nobody.
+            measured.sort(key=lambda result: WORKS.index(result.work))
+            # Written after each workload: all of them take long, and an interrupted run keeps what it has measured.
+            document = report.document(measured, sizes, settings)
+            report.write(file, document)
+    title = report.headline(document)
+    # In a log the default width of 80 columns would cut the tables.
     report.show(Console(highlight=False, width=None if sys.stdout.isatty() else 160), measured, title)
     plot.draw(options.results.with_suffix(".png"), measured, title)
-    return 1 if any(each.failed for each in measured) else 0
+    return 1 if any(result.failed for result in measured) else 0
 
 
 def _measure(work: Work, stage: Stage) -> Measured:
-    """A work that fails doesn't take the others' results along."""
+    """Measure a workload. Catches its exception, so that the other workloads keep their results."""
     progress.print(f"{work.name}: {work.about}", style="bold", soft_wrap=True)
     try:
         return Measured(work, work.measure(stage))
     except Exception as error:
-        traceback.print_exc()  # with that of the process where it was raised
+        traceback.print_exc()  # includes the traceback of the child process
         return Measured(work, failed=f"{type(error).__name__}: {str(error)[:500]}")
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__,
-        epilog="Works: "
+        epilog="Workloads: "
         + "; ".join(f"{work.name}: {work.about}{'' if work.always else ' (only when named)'}" for work in WORKS),
     )
-    parser.add_argument("--scale", type=_positive, default=1.0, help="of all sizes; 0.05 is for trying it out")
-    parser.add_argument("--only", nargs="+", metavar="WORK", choices=[work.name for work in WORKS], default=[])
-    parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--scale", type=_positive, default=1.0, help="factor on all sizes; 0.05 is for a trial run")
     parser.add_argument(
-        "--merge", choices=("on_read", "on_write"), default="on_read", help="how small epochs get into a large table"
+        "--only",
+        nargs="+",
+        metavar="WORKLOAD",
+        choices=[work.name for work in WORKS],
+        default=[],
+        help="measure only these workloads",
+    )
+    parser.add_argument("--repetitions", type=int, default=3, help="runs of each contender")
+    parser.add_argument(
+        "--merge", choices=("on_read", "on_write"), default="on_read", help="how trickle merges its small epochs"
     )
     parser.add_argument(
         "--all-peers",
         action="store_true",
-        help="also those without a target: one large trigger, stateful aggregation, the other deliveries",
+        help="add the peers without a target: one large trigger, stateful aggregation, the other deliveries",
     )
     parser.add_argument(
-        "--results", type=Path, default=Path("bench/results"), metavar="FILE", help="written as FILE.json and FILE.png"
+        "--results", type=Path, default=Path("bench/results"), metavar="FILE", help="write FILE.json and FILE.png"
     )
     parser.add_argument(
-        "--add", action="store_true", help="keep the other works that FILE holds: of this machine, at the same scale"
+        "--add",
+        action="store_true",
+        help="keep the other workloads that FILE holds, measured on this machine at the same scale",
     )
     options = parser.parse_args()
     if options.repetitions < 1:
@@ -87,7 +96,7 @@ def _arguments() -> argparse.Namespace:
 def _positive(text: str) -> float:
     number = float(text)
     if number <= 0:
-        raise argparse.ArgumentTypeError("must be more than 0")
+        raise argparse.ArgumentTypeError("must be greater than 0")
     return number
 
 

@@ -1,4 +1,4 @@
-"""Runs in alternating repetitions, and what they come to: medians, their spread, and ratios with a target."""
+"""Alternating repetitions and their results: medians, their spread, and ratios with a target."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ progress = Console(stderr=True, highlight=False)
 
 OURS = "lakelock"
 Figures = Mapping[str, float]
-"""What one run measured: name -> value."""
+"""The values that one run measured, by name."""
 
 
 class WrongResult(Exception):
-    """A table doesn't hold what it should: how fast that was doesn't matter."""
+    """A table doesn't hold the expected rows, so its time doesn't count."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Median:
 
 @dataclass(frozen=True)
 class Ratio:
-    """``top`` / ``bottom``, each (contender, figure). ``bottom`` None: ``top`` itself is what has a bound."""
+    """``top`` / ``bottom``, each (contender, figure). ``bottom`` None: the target is a bound on ``top`` itself."""
 
     name: str
     top: tuple[str, str]
@@ -60,14 +60,14 @@ class Ratio:
         return "" if self.at_least is None else f">= {self.at_least:g}"
 
     def judge(self, runs: Sequence[Run]) -> Judged | None:
-        """The ratio of the medians; its spread is that of the repetitions' own ratios. None: nothing was measured."""
+        """The ratio of the medians, with the lowest and highest ratio of a repetition. None if a side has no runs."""
         top, bottom = _values(runs, *self.top), _values(runs, *self.bottom) if self.bottom else {}
         if not top or (self.bottom and not bottom):
             return None
         if self.bottom is None:
             return Judged(self, Median.of(top.values()))
         of_medians = statistics.median(top.values()) / statistics.median(bottom.values())
-        # A run and the one next to it: what else the machine did at that moment hit both.
+        # Runs of one repetition are neighbours in time: noise of the machine affected both.
         pairs = [value / bottom[number] for number, value in top.items() if number in bottom]
         return Judged(self, Median(of_medians, min(pairs), max(pairs)))
 
@@ -79,7 +79,7 @@ class Judged:
 
     @property
     def met(self) -> bool | None:
-        """None: there is no target."""
+        """Whether the ratio meets its target. None if it has no target."""
         if self.ratio.at_most is not None:
             return self.median.value <= self.ratio.at_most
         return None if self.ratio.at_least is None else self.median.value >= self.ratio.at_least
@@ -87,7 +87,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Work:
-    """Something to measure. ``main``: the figure that is drawn, the same of every contender."""
+    """A workload to measure. ``main``: the figure that the chart shows for every contender."""
 
     name: str
     about: str
@@ -95,7 +95,7 @@ class Work:
     ratios: Sequence[Ratio]
     measure: Callable[[Stage], list[Run]]
     always: bool = True
-    """Else it is measured when it is named: it has no target."""
+    """False: the workload has no target and is measured only when it is named."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Measured:
 
     @property
     def medians(self) -> dict[str, dict[str, Median]]:
-        """contender -> figure -> its median, in the order of the runs."""
+        """The median of each figure: contender -> figure -> median, in the order of the runs."""
         contenders = list(dict.fromkeys(run.contender for run in self.runs))
         return {
             contender: {
@@ -125,8 +125,8 @@ class Measured:
 
 
 def alternating(contenders: Mapping[str, Callable[[], Figures]], repetitions: int, *, warm_up: int = 0) -> list[Run]:
-    """Each contender once, then each once more, in turns; every second turn backwards, so that who comes after whom
-    differs. ``warm_up``: turns that don't count."""
+    """Run each contender ``repetitions`` times, in turns. Every second turn is in reverse order, so that no contender
+    always follows the same one. ``warm_up``: turns before these, which don't count."""
     names, runs = list(contenders), []
     for repetition in range(-warm_up, repetitions):
         for contender in names if repetition % 2 == 0 else reversed(names):

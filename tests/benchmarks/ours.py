@@ -1,4 +1,4 @@
-"""Lakelock by its public API, and observers that time its epochs."""
+"""Runs Lakelock through its public API, and times its epochs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from connector.protocol.steps import Event, Step
 def options(
     topic: Topic, name: str, *sinks: Mapping[str, object], kafka: Mapping[str, str] = {}, **more: object
 ) -> dict[str, Any]:
-    """Of a pipeline file. ``kafka``: more of Kafka's own."""
+    """The options of a pipeline file. ``kafka``: additional Kafka settings; ``more``: other options."""
     return {
         "name": name,
         "source": {"topics": [topic.name], "kafka": {"bootstrap.servers": topic.bootstrap, **kafka}},
@@ -38,7 +38,7 @@ def append(table: Path) -> dict[str, object]:
 
 
 def run(of: Mapping[str, object]) -> Steps:
-    """It finds the active session, and isolates itself in a new one of the same settings."""
+    """Run a pipeline. It takes its settings from the active session, and works in a new one."""
     steps = Steps()
     Pipeline.from_options(of).run(observers=[steps])
     return steps
@@ -51,7 +51,7 @@ def as_file(of: Mapping[str, object], folder: Path) -> Path:
 
 
 class Steps:
-    """An observer that notes when each step of an epoch with records was announced."""
+    """An observer that notes the time of each step, for epochs that have records."""
 
     def __init__(self) -> None:
         self.resumed: float | None = None
@@ -65,7 +65,7 @@ class Steps:
             self.noted.append((now, event))
 
     def epochs(self) -> list[float]:
-        """Seconds of each epoch, from PLANNED to COMMITTED."""
+        """The seconds of each epoch from PLANNED to COMMITTED."""
         planned: dict[int, float] = {}
         seconds = []
         for at, event in self.noted:
@@ -76,12 +76,12 @@ class Steps:
         return seconds
 
     def laps(self, end: Step) -> list[float]:
-        """Seconds from one epoch's ``end`` to the next's, so that all that an epoch costs is in it."""
+        """The seconds from one epoch's ``end`` to the next epoch's ``end``: the whole cost of an epoch."""
         ends = [self.resumed or 0.0, *(at for at, event in self.noted if event.step is end)]
         return [later - earlier for earlier, later in pairwise(ends)]
 
     def shares(self) -> dict[str, float]:
-        """Median seconds that led to each step."""
+        """The median seconds from the previous step to each step."""
         led: dict[str, list[float]] = {}
         for (before, _), (at, event) in pairwise(self.noted):
             led.setdefault(event.step.value, []).append(at - before)

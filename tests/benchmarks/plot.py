@@ -1,4 +1,4 @@
-"""The results as a picture: a panel for each work, a bar for each contender."""
+"""The results as a chart: a panel per workload, a bar per contender."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ OURS_COLOUR, PEERS_COLOUR = "#1f6f8b", "#c9c9c9"
 
 
 def draw(file: Path, measured: Sequence[Measured], title: str) -> None:
-    """Lengths are medians, whiskers the lowest and the highest run; ratios and their targets stand above."""
+    """Draw the chart into a file. A bar is a median, its whiskers are the lowest and the highest run. Ratios and their
+    targets are above the bars."""
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    shown = [each for each in measured if each.runs]
+    shown = [result for result in measured if result.runs]
     rows = max(1, -(-len(shown) // COLUMNS))
     figure, axes = pyplot.subplots(
         rows, COLUMNS, figsize=(5.2 * COLUMNS, 3.1 * rows), squeeze=False, layout="constrained"
     )
     for axis in axes.flat[len(shown) :]:
         axis.axis("off")
-    for axis, each in zip(axes.flat, shown, strict=False):
-        _panel(axis, each)
+    for axis, result in zip(axes.flat, shown, strict=False):
+        _panel(axis, result)
     figure.suptitle(title)
     figure.savefig(file, dpi=110)
     pyplot.close(figure)
@@ -48,8 +49,8 @@ def _panel(axis: Axes, measured: Measured) -> None:
     axis.invert_yaxis()
     axis.set_xlabel(main.replace("_", " "))
     lines = [measured.work.name]
-    for each in measured.judged:
-        target = f" (target {each.ratio.target}{'' if each.met else ', not met'})" if each.ratio.target else ""
-        lines.append(fill(f"{each.median.value:.2f}  {each.ratio.name}{target}", 52))
+    for judged in measured.judged:
+        target = f" (target {judged.ratio.target}{'' if judged.met else ', not met'})" if judged.ratio.target else ""
+        lines.append(fill(f"{judged.median.value:.2f}  {judged.ratio.name}{target}", 52))
     axis.set_title("\n".join(lines), fontsize=9, loc="left")
     axis.spines[["top", "right"]].set_visible(False)

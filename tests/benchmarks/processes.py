@@ -1,4 +1,4 @@
-"""What a process and its children have used, as Linux tells it."""
+"""CPU time and memory of a process and its descendants, as Linux reports them."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def family() -> list[int]:
-    """This process and all that it started: the JVM, Python workers."""
+    """The ids of this process and its descendants: the JVM, Python workers."""
     parents = {pid: parent for pid in _pids() if (parent := _parent(pid)) is not None}
-    found = [os.getpid()]
-    for pid in found:  # it grows
-        found += [child for child, parent in parents.items() if parent == pid]
-    return found
+    members = [os.getpid()]
+    for pid in members:  # the list grows while it is read
+        members += [child for child, parent in parents.items() if parent == pid]
+    return members
 
 
 def cpu_seconds() -> float:
-    """User and system time of the family so far."""
+    """The user and system time of the family so far."""
     return sum(_cpu(pid) for pid in family())
 
 
 def peak_bytes() -> dict[str, int]:
-    """The most memory that was resident at once, of the JVM and of this Python process."""
-    found = {pid: _name(pid) for pid in family()}
+    """The peak resident memory of the JVM and of this Python process."""
+    names = {pid: _name(pid) for pid in family()}
     return {
-        "java": sum(_peak(pid) for pid, name in found.items() if name == "java"),
+        "java": sum(_peak(pid) for pid, name in names.items() if name == "java"),
         "python": _peak(os.getpid()),
     }
 
@@ -36,10 +36,10 @@ def _pids() -> list[int]:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields behind the name, which may hold anything."""
+    """The fields after the name, which may contain any character."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:  # it has ended
+    except OSError:  # the process has ended
         return []
 
 

@@ -1,4 +1,4 @@
-"""The results as tables, and as a file of every single run."""
+"""The results as tables, and as a JSON file with every run."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def document(measured: Sequence[Measured], sizes: Sizes, settings: Mapping[str, 
         "machine": machine(),
         **settings,
         "sizes": asdict(sizes),
-        "works": [_work(each) for each in measured],
+        "works": [_work(result) for result in measured],
     }
 
 
@@ -53,8 +53,13 @@ def _work(measured: Measured) -> dict[str, object]:
         "date": measured.date,
         "failed": measured.failed or None,
         "ratios": [
-            {"name": each.ratio.name, **_rounded(each.median), "target": each.ratio.target or None, "met": each.met}
-            for each in measured.judged
+            {
+                "name": judged.ratio.name,
+                **_rounded(judged.median),
+                "target": judged.ratio.target or None,
+                "met": judged.met,
+            }
+            for judged in measured.judged
         ],
         "medians": {
             contender: {name: _rounded(median) for name, median in figures.items()}
@@ -67,19 +72,19 @@ def _work(measured: Measured) -> dict[str, object]:
 
 
 def earlier(file: Path, works: Sequence[Work], like: Mapping[str, object]) -> list[Measured]:
-    """What a file holds of these works. Raises ValueError where it was measured in another way than ``like``, a
-    `document`, was: on another machine, at another scale."""
+    """The results that a file holds for these workloads. Raises ValueError if the machine, the scale or another
+    setting differs from that of the `document` ``like``."""
     if not file.is_file():
         return []
-    found = json.loads(file.read_text(encoding="utf-8"))
+    kept = json.loads(file.read_text(encoding="utf-8"))
     for name in ("machine", "scale", "repetitions", "merge", "sizes"):
-        if found[name] != like[name]:
-            raise ValueError(f"{file} was measured with another {name}: {found[name]}, not {like[name]}")
-    held = {each["name"]: each for each in found["works"]}
+        if kept[name] != like[name]:
+            raise ValueError(f"{file} was measured with another {name}: {kept[name]}, not {like[name]}")
+    by_name = {result["name"]: result for result in kept["works"]}
     return [
-        Measured(work, [_run(run) for run in each["runs"]], each["failed"] or "", each["date"])
+        Measured(work, [_run(run) for run in result["runs"]], result["failed"] or "", result["date"])
         for work in works
-        if (each := held.get(work.name)) is not None
+        if (result := by_name.get(work.name)) is not None
     ]
 
 
@@ -102,12 +107,12 @@ def write(file: Path, found: Mapping[str, object]) -> None:
 
 
 def headline(found: Mapping[str, Any]) -> str:
-    """Under which conditions the results of a `document` came about."""
+    """The conditions under which the results of a `document` were measured."""
     machine = found["machine"]
     return (
         f"scale {found['scale']:g}, repetitions {found['repetitions']}, small epochs merged {found['merge']}, "
         f"{machine['cores']} cores, {machine['memory_GiB']} GiB, pyspark {machine['pyspark']}, "
-        f"{min(each['date'] for each in found['works'])[:10]}"
+        f"{min(result['date'] for result in found['works'])[:10]}"
     )
 
 
@@ -116,20 +121,20 @@ def show(out: Console, measured: Sequence[Measured], title: str) -> None:
     out.print(_figures(measured))
     out.print()
     out.print(_ratios(measured))
-    for each in measured:
-        if each.failed:
-            out.print(f"[red]{each.work.name} failed:[/] {escape(each.failed)}", soft_wrap=True)
-    out.print("(lowest .. highest): of the single runs; of a ratio, of each repetition's own")
+    for result in measured:
+        if result.failed:
+            out.print(f"[red]{result.work.name} failed:[/] {escape(result.failed)}", soft_wrap=True)
+    out.print("(lowest .. highest): over the single runs; for a ratio, over the repetitions' own ratios")
 
 
 def _figures(measured: Sequence[Measured]) -> Table:
-    table = _table(("work", "by", "figure"), ("median", "lowest .. highest"))
-    for each in measured:
-        name = each.work.name
-        for contender, figures in each.medians.items():
+    table = _table(("workload", "contender", "figure"), ("median", "lowest .. highest"))
+    for result in measured:
+        name = result.work.name
+        for contender, figures in result.medians.items():
             by = contender
             for figure, median in figures.items():
-                if median.highest < 0.005:  # steps of an epoch that cost nothing
+                if median.highest < 0.005:  # a step of an epoch that takes no time
                     continue
                 table.add_row(name, by, figure, _number(median.value), _spread(median))
                 name = by = ""
@@ -137,10 +142,10 @@ def _figures(measured: Sequence[Measured]) -> Table:
 
 
 def _ratios(measured: Sequence[Measured]) -> Table:
-    table = _table(("work", "ratio"), ("median", "lowest .. highest", "target"), ("",))
-    for each in measured:
-        name = each.work.name
-        for judged in each.judged:
+    table = _table(("workload", "ratio"), ("median", "lowest .. highest", "target"), ("",))
+    for result in measured:
+        name = result.work.name
+        for judged in result.judged:
             median = judged.median
             table.add_row(
                 name, judged.ratio.name, _number(median.value), _spread(median), judged.ratio.target, MET[judged.met]

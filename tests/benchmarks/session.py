@@ -1,4 +1,4 @@
-"""The session of a measured process: the same settings for whoever is measured in it."""
+"""The Spark session of a measured process, with the same settings for every contender."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from connector.spark.session import session
 @dataclass
 class Clock:
     start_seconds: float
-    """From the order to start the process to the session."""
+    """From the request to start the process until the session was ready."""
     ready: float
 
     @property
     def seconds(self) -> float:
-        """Since the session was ready."""
+        """Seconds since the session was ready."""
         return time.perf_counter() - self.ready
 
 
 @contextmanager
 def measured_session(folder: Path, begun: float) -> Iterator[tuple[SparkSession, Clock]]:
-    """Lakelock's own settings, as many shuffle partitions as cores and few for a snapshot: they help the peers too.
+    """A session with Lakelock's settings, and a clock. The peers profit from these settings too.
 
-    ``begun``: the time of day when the process was asked for.
+    ``begun``: when the process was requested, in seconds since 1970.
     """
     settings = {
-        # What a user has who sets nothing.
+        # The heap that users get by default.
         "spark.driver.memory": "2g",
         "spark.sql.warehouse.dir": str(folder),
-        # Of every trigger, not of the last hundred.
+        # Keep the progress of every trigger, not only of the last hundred.
         "spark.sql.streaming.numRecentProgressUpdates": "10000",
     }
     with session(settings, name="benchmark") as spark:

@@ -1,4 +1,4 @@
-"""How much each work does: one factor for all of them."""
+"""The sizes of all workloads, and one factor that scales them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ PARTITIONS = 4
 
 @dataclass(frozen=True)
 class Sizes:
-    """At scale 1. Smaller ones keep what makes a work what it is: its triggers, some epochs, a fold or two."""
+    """The defaults are for scale 1. Smaller scales keep the shape of a workload: its triggers, epochs and folds."""
 
     records: int = 2_000_000
     keys: int = 100_000
     per_trigger: int = 250_000
     trickle_rows: int = 1_000_000
     trickle_records: int = 1_000
-    """Of one epoch."""
+    """Records per epoch."""
     trickle_epochs: int = 50
     trickle_fold: int = 25
     small_rows: int = 100_000
@@ -24,7 +24,7 @@ class Sizes:
     backlog: int = 2_000_000
     large_backlog: int = 8_000_000
     batch: int = 10_000
-    """Records of a batch in the consumer group's deliveries, which bring them through Python."""
+    """Records per batch in the workload ``delivery``. The consumer deliveries pass them through Python."""
     batches: int = 10
     two_phase_epoch: int = 100_000
     two_phase_epochs: int = 6

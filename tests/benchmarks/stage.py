@@ -1,4 +1,4 @@
-"""Where the works happen: one broker, one folder, and child processes."""
+"""The environment of all workloads: one broker, one folder, and child processes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Answer = TypeVar("Answer")
 
 
 def in_a_process(work: Callable[Options, Answer], *args: Options.args, **kwargs: Options.kwargs) -> Answer:
-    """What ``work`` answers in a fresh process, and so in a Spark session and a JVM of its own."""
+    """Run ``work`` in a new process, and so with its own Spark session and JVM. Returns its result."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(work, *args, **kwargs).result()
 
@@ -34,21 +34,21 @@ class Stage:
     sizes: Sizes
     repetitions: int
     merge: str
-    """The sink option of upserts that come in small epochs."""
+    """The sink's option ``merge`` for upserts of small epochs."""
     all_peers: bool
     _topics: dict[tuple[int, int], tuple[Topic, Mapping[str, Content]]] = field(default_factory=dict)
     _made: int = 0
 
     def topic(self, records: int, keys: int) -> tuple[Topic, Mapping[str, Content]]:
-        """A topic, and what the tables made of it must hold. Works of the same size share it."""
+        """A filled topic, and the expected content by kind of table. Workloads of the same size share the topic."""
         if (records, keys) not in self._topics:
             topic = self.empty_topic("whole")
-            progress.print(f"  {records:,} records on {keys:,} keys are produced")
+            progress.print(f"  producing {records:,} records on {keys:,} keys")
             self._topics[records, keys] = topic, in_a_process(produced, topic, records, keys)
         return self._topics[records, keys]
 
     def empty_topic(self, name: str) -> Topic:
-        """Of a name that begins so."""
+        """Create a topic. ``name``: the beginning of its name."""
         self._made += 1
         topic = Topic(self.broker.bootstrap, f"{name}_{self._made}")
         self.broker.create_topic(topic.name, PARTITIONS)

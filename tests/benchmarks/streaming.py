@@ -1,4 +1,4 @@
-"""The peer: Spark Structured Streaming, as its users write it for Delta, with a checkpoint."""
+"""The peer: Spark Structured Streaming into Delta with a checkpoint, as its users write it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from benchmarks.data import COLUMNS, Topic, decoded, latest_per_key
 PEER = "Structured Streaming"
 TUNED = "Structured Streaming, with our settings"
 DEFAULTS = {"spark.sql.shuffle.partitions": "200", "spark.databricks.delta.snapshotPartitions": "50"}
-"""Spark's and Delta's own, where the sessions here have others: what a user has who sets nothing."""
+"""The defaults of Spark and Delta, for the settings that the sessions here change."""
 
 Query = Callable[[SparkSession, Topic, Path, int], StreamingQuery]
-"""Fills the table in a folder with a topic, so many offsets a trigger, and waits until it has."""
+"""Writes a topic into the table of a folder, with this many offsets per trigger, and waits for the end."""
 
 
 def prepare(spark: SparkSession, *, tuned: bool) -> None:
-    """``tuned``: with the settings of the session; else as a user has it."""
+    """``tuned``: keep the settings of the session. Otherwise set the defaults of Spark and Delta."""
     for name, value in ({} if tuned else DEFAULTS).items():
         spark.conf.set(name, value)
 
@@ -39,7 +39,7 @@ def upsert(spark: SparkSession, topic: Topic, folder: Path, per_trigger: int) ->
 
 
 def merge(spark: SparkSession, topic: Topic, folder: Path, per_trigger: int) -> StreamingQuery:
-    """foreachBatch and MERGE, with the guard that makes a batch that is run twice harmless."""
+    """foreachBatch and MERGE. A guard makes a repeated batch harmless."""
 
     def write(batch: DataFrame, _: int) -> None:
         into(batch, latest_per_key(batch), folder, "WHEN MATCHED AND s._offset > t._offset THEN UPDATE SET *")
@@ -48,7 +48,7 @@ def merge(spark: SparkSession, topic: Topic, folder: Path, per_trigger: int) -> 
 
 
 def partial_sums(spark: SparkSession, topic: Topic, folder: Path, per_trigger: int) -> StreamingQuery:
-    """A batch's sums are added to the table's. No guard: a batch that is run twice counts twice, and is faster."""
+    """Adds a batch's sums to the table's. Has no guard, so it is faster, but counts a repeated batch twice."""
     create(spark, folder, "key STRING, records BIGINT, total BIGINT")
 
     def write(batch: DataFrame, _: int) -> None:
@@ -59,7 +59,7 @@ def partial_sums(spark: SparkSession, topic: Topic, folder: Path, per_trigger: i
 
 
 def stateful_sums(spark: SparkSession, topic: Topic, folder: Path, per_trigger: int) -> StreamingQuery:
-    """Spark's stateful aggregation, whose changed groups are merged into the table."""
+    """Spark's stateful aggregation. Merges the changed groups into the table."""
     create(spark, folder, "key STRING, records BIGINT, total BIGINT")
 
     def write(batch: DataFrame, _: int) -> None:
@@ -86,7 +86,7 @@ def into(batch: DataFrame, rows: DataFrame, folder: Path, matched: str) -> None:
 
 
 def trigger_seconds(query: StreamingQuery) -> list[float]:
-    """Of each trigger that had records. The session has to keep the progress of all of them."""
+    """The seconds of each trigger that had records. The session must keep the progress of all triggers."""
     return [
         progress["durationMs"]["triggerExecution"] / 1000 for progress in query.recentProgress if progress.numInputRows
     ]

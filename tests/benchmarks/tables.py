@@ -1,4 +1,4 @@
-"""Large tables of one row per key that a pipeline goes on with, and what they hold now."""
+"""Large tables of one row per key, for a pipeline to continue with, and their current rows."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from benchmarks.sizes import PARTITIONS
 
 
 def full_table(spark: SparkSession, topic: Topic, folder: Path, rows: int) -> None:
-    """Made by Spark, as through Kafka it would take minutes. To a pipeline it is a copy without its log: its rows say
-    where it stands, before the first record."""
+    """Make a table with Spark, because a pipeline would take minutes. A pipeline takes the table for a copy without
+    its log: the rows tell the position, which is before the first record."""
     streaming.create(spark, folder, COLUMNS)
     (
         values(spark.range(0, rows, numPartitions=PARTITIONS), "id")
@@ -29,12 +29,12 @@ def full_table(spark: SparkSession, topic: Topic, folder: Path, rows: int) -> No
 
 
 def merging(merge: str, fold: int) -> dict[str, object]:
-    """The sink's options: on_write is what it does where none are given."""
+    """The sink's options. None for on_write, which is the default."""
     return {} if merge == "on_write" else {"merge": merge, "fold": {"epochs": fold}}
 
 
 def current(spark: SparkSession, of: Mapping[str, Any], folder: Path) -> DataFrame:
-    """The rows of a pipeline's table as they are now, its changes that aren't folded yet included."""
+    """The current rows of a pipeline's table, including changes that aren't folded yet."""
     (sink,) = of["sinks"]
     if "merge" not in sink:
         return spark.read.format("delta").load(sink["path"])

@@ -1,1 +1,1 @@
-"""What trials are made on: a broker, proxies that fail on demand, processes that are killed."""
+"""The test bench of the trials: a broker, proxies that fail on demand, processes that are killed."""

@@ -1,7 +1,7 @@
 """A real Kafka broker in one Java process: no Docker, no mock.
 
-Broker and KRaft controller share the process and listen on 127.0.0.1 only. It is made for the demo, the tests and
-the crash lab: one replica of everything and few threads, so that it starts in seconds.
+Broker and KRaft controller share the process and listen on 127.0.0.1 only. The broker is for the demo, the tests and
+the crash lab. It has one replica of everything and few threads, so that it starts in seconds.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ START_SECONDS = 60.0
 STOP_SECONDS = 30.0
 TOPIC_SECONDS = 30.0
 
-# Runs Java as its child and kills it when the Python process that wanted the broker is gone, however that died. It
-# polls its parent's id, which changes when the parent dies. The usual ways have holes: Linux's PR_SET_PDEATHSIG acts
-# when the *thread* that started the child ends, and macOS has nothing like it; a pipe from the parent stays open in
-# every fork of it. The keeper ends after Java: who has waited for it may start another broker on the same data.
+# The keeper runs Java as its child, and kills Java when the Python process that started the broker is gone, however
+# that process died. The keeper polls its parent's id, which changes when the parent dies. The usual ways have holes:
+# Linux's PR_SET_PDEATHSIG acts when the *thread* that started the child ends, and macOS lacks it. A pipe from the
+# parent stays open in every fork of the parent. The keeper ends after Java, so a caller that has waited for the keeper
+# can start another broker on the same data.
 _KEEPER = """
 import os, shutil, signal, subprocess, sys, threading, time
 parent, leftover, command = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
@@ -58,15 +59,16 @@ if leftover and os.getppid() != parent:
 class Broker:
     """A Kafka broker on 127.0.0.1. Use it as a context manager, or call `start` and `stop`.
 
-    ``data``: folder of topics, configuration and log; None is a temporary folder, removed at the end of the ``with``
-    block (or of the object). ``port``: None is a free one, which stays the same over restarts. ``properties``: Kafka's
-    own broker settings, which override the lab's defaults; the reserved ones raise `ConfigurationError`. ``proxied``:
-    adds a second listener, for clients whose connections are to fail, see `proxy`. ``secured``: adds listeners, name ->
-    security protocol; ``listener.name...`` properties set their keys and mechanisms, `address` gives their addresses.
+    ``data``: the folder of topics, configuration and log. None: a temporary folder, which is removed at the end of the
+    ``with`` block or with the object. ``port``: None for a free port, which stays the same over restarts.
+    ``properties``: Kafka's broker settings, which override the lab's defaults. Reserved ones raise
+    `ConfigurationError`. ``proxied``: adds a second listener for clients whose connections are to fail, see `proxy`.
+    ``secured``: adds listeners, name -> security protocol. ``listener.name...`` properties set their keys and
+    mechanisms, and `address` gives their addresses.
 
-    After `stop` or `kill`, `start` goes on with the same data on the same port. The broker has a session of its own:
-    Ctrl-C in a terminal reaches only Python, which stops it in order. And it never outlives the Python process, even
-    one that ends by SIGKILL.
+    After `stop` or `kill`, `start` continues with the same data on the same port. The broker has its own process
+    session, so Ctrl-C in a terminal reaches only Python, which stops the broker in order. The broker never outlives
+    the Python process, even if that ends by SIGKILL.
     """
 
     def __init__(
@@ -93,7 +95,7 @@ class Broker:
 
     @property
     def bootstrap(self) -> str:
-        """The clients' ``bootstrap.servers``."""
+        """The ``bootstrap.servers`` for clients."""
         return f"127.0.0.1:{self.port}"
 
     def address(self, listener: str) -> str:
@@ -102,35 +104,35 @@ class Broker:
 
     @property
     def log(self) -> Path:
-        """The broker's own log (warnings and errors), of all its starts."""
+        """The file with the broker's warnings and errors, of all its starts."""
         return self.data / "broker.log"
 
     @property
     def running(self) -> bool:
-        """Whether the process is alive; false, too, if somebody else has killed it."""
+        """Whether the process is alive. Also False if another process has killed it."""
         return self._keeper is not None and self._keeper.poll() is None
 
     @property
     def pid(self) -> int | None:
-        """Id of the Java process, None when it isn't running."""
+        """The id of the Java process. None if it isn't running."""
         return self._pid if self.running else None
 
     def proxy(self) -> Proxy:
-        """A proxy in front of the second listener, not started: ``with broker.proxy() as proxy``.
+        """A proxy in front of the second listener, which isn't started yet: ``with broker.proxy() as proxy``.
 
-        Clients that take ``proxy.bootstrap`` stay on it, because the second listener gives them the proxy's address
-        for the broker's. So there can be one proxy at a time. It lives on while the broker is killed and started.
-        Raises `ConfigurationError` for a broker that isn't ``proxied``.
+        Clients with ``proxy.bootstrap`` stay on the proxy, because the second listener advertises the proxy's address.
+        So there can be one proxy at a time. The proxy survives restarts of the broker. Raises `ConfigurationError`
+        for a broker that isn't ``proxied``.
         """
         if self._listeners.proxied is None:
-            raise ConfigurationError("this broker has no second listener", hint="Make it by `Broker(proxied=True)`.")
+            raise ConfigurationError("this broker has no second listener", hint="Create it with `proxied=True`.")
         return Proxy(*self._listeners.proxied)
 
     def start(self) -> None:
-        """Start the broker and wait until it answers a client; does nothing when it runs already.
+        """Start the broker and wait until it answers a client. Does nothing if the broker is running.
 
-        Raises `SourceError` with the end of its log when it dies or doesn't answer within a minute, `JarsMissing`
-        when Kafka's jars aren't there, `ConfigurationError` when Java isn't.
+        Raises `SourceError` with the end of the broker's log if the broker dies or doesn't answer within a minute,
+        `JarsMissing` without Kafka's jars, `ConfigurationError` without Java.
         """
         if self.running:
             return
@@ -154,37 +156,37 @@ class Broker:
             raise
 
     def stop(self) -> None:
-        """End the broker in order: SIGTERM, and SIGKILL when that takes too long. The data stay."""
+        """Stop the broker with SIGTERM, and with SIGKILL if it takes over 30 seconds. The data stay."""
         self._end(signal.SIGTERM, STOP_SECONDS)
 
     def kill(self) -> None:
-        """End the broker by SIGKILL, as a crash would; returns when the process is gone. The data stay."""
+        """End the broker with SIGKILL, as in a crash, and wait until the process is gone. The data stay."""
         self._end(signal.SIGKILL, None)
 
     def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
-        """Create a topic and wait until each partition can be written to. `SourceError` when it exists."""
+        """Create a topic and wait until each partition is writable. Raises `SourceError` if the topic exists."""
         topic = {"num_partitions": partitions, "replication_factor": 1, "configs": dict(config or {})}
         with self._admin(f"create the topic {name!r}") as admin:
-            for each in admin.create_topics({name: topic}, raise_errors=False)["topics"]:
-                _check(each["error_code"], each["error_message"])
+            for answer in admin.create_topics({name: topic}, raise_errors=False)["topics"]:
+                _check(answer["error_code"], answer["error_message"])
             wait(lambda: _ready(admin, name) == partitions, f"topic {name!r} to be ready")
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic and wait until it is gone. `SourceError` when there is none."""
+        """Delete a topic and wait until it is gone. Raises `SourceError` if there is none."""
         with self._admin(f"delete the topic {name!r}") as admin:
-            for each in admin.delete_topics([name], raise_errors=False)["topics"]:
-                _check(each["error_code"], each["error_message"])
+            for answer in admin.delete_topics([name], raise_errors=False)["topics"]:
+                _check(answer["error_code"], answer["error_message"])
             wait(lambda: name not in admin.list_topics(), f"topic {name!r} to be gone")
 
     def add_partitions(self, name: str, total: int) -> None:
-        """Raise a topic's number of partitions to ``total`` and wait until each can be written to.
+        """Raise a topic's number of partitions to ``total``, and wait until each partition is writable.
 
-        Clients that know the topic see the new ones when they refresh their metadata (``metadata.max.age.ms``).
-        Keys move: Kafka's partitioner takes the key's hash modulo the number of partitions.
+        Clients that know the topic see the new partitions when they refresh their metadata (``metadata.max.age.ms``).
+        Keys move, because Kafka's partitioner takes the key's hash modulo the number of partitions.
         """
         with self._admin(f"add partitions to the topic {name!r}") as admin:
-            for each in admin.create_partitions({name: total}, raise_errors=False).results:
-                _check(each.error_code, each.error_message)
+            for answer in admin.create_partitions({name: total}, raise_errors=False).results:
+                _check(answer.error_code, answer.error_message)
             wait(lambda: _ready(admin, name) == total, f"topic {name!r} to have {total} partitions")
 
     def __enter__(self) -> Broker:
@@ -199,7 +201,7 @@ class Broker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._temporary:
-            # Nobody will read these data again, so there is nothing to end in order.
+            # Nobody will read these data again, so SIGKILL is enough.
             self.kill()
             self._remove_temporary()
         else:
@@ -209,7 +211,7 @@ class Broker:
         return f"Broker({self.bootstrap}, data={str(self.data)!r}, running={self.running})"
 
     def _format(self) -> None:
-        """Give the data a cluster id, once: formatting them again would be refused."""
+        """Give new data a cluster id. Kafka refuses to format data twice."""
         if (self.data / "kafka" / "meta.properties").exists():
             return
         cluster = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
@@ -239,9 +241,9 @@ class Broker:
             self._pid = int(said.readline() or 0)
 
     def _wait_until_up(self) -> None:
-        """Up is what a client takes for it: a broker in the metadata, and of our cluster.
+        """Wait until a client finds a broker with this cluster's id in the metadata.
 
-        Of ours, because somebody else's broker may have the port, and answer while this one is dying.
+        The id matters, because another broker may have taken the port and answer while this one is dying.
         """
         text = (self.data / "kafka" / "meta.properties").read_text(encoding="ascii")
         cluster = dict(line.partition("=")[::2] for line in text.splitlines())["cluster.id"]
@@ -250,11 +252,11 @@ class Broker:
             if not self.running:
                 raise _NotUp("has ended")
             with contextlib.suppress(OSError, KafkaError):
-                # Clients log errors while nobody listens, so knock first.
+                # A client logs errors while nobody listens, so try the port first.
                 socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
                 with KafkaAdminClient(bootstrap_servers=self.bootstrap, bootstrap_timeout_ms=2_000) as admin:
-                    found = admin.describe_cluster()
-                if found["cluster_id"] == cluster and found["brokers"]:
+                    described = admin.describe_cluster()
+                if described["cluster_id"] == cluster and described["brokers"]:
                     return
             time.sleep(0.05)
         raise _NotUp(f"did not answer within {START_SECONDS:.0f} seconds")
@@ -264,7 +266,8 @@ class Broker:
         if keeper is None:
             return
         if keeper.poll() is None:
-            # Java itself, not its keeper, which ends when Java has. No id: we were interrupted before we knew it.
+            # The signal goes to Java, and the keeper ends after Java. Without Java's id, because `_launch` was
+            # interrupted, it goes to the group of both.
             kill, target = (os.kill, self._pid) if self._pid else (os.killpg, keeper.pid)
             with contextlib.suppress(ProcessLookupError):
                 kill(target, how)
@@ -282,7 +285,7 @@ class Broker:
 
     @contextlib.contextmanager
     def _admin(self, purpose: str) -> Iterator[KafkaAdminClient]:
-        """A client for one task: one that is kept would have to survive every restart of the broker."""
+        """An admin client for one task. A lasting client would have to survive every restart of the broker."""
         if not self.running:
             raise SourceError(f"could not {purpose}: the broker at {self.bootstrap} isn't running")
         try:
@@ -293,11 +296,11 @@ class Broker:
 
 
 class _NotUp(Exception):
-    """The broker didn't come up, and why."""
+    """The broker didn't start. The message says why."""
 
 
 def _remove(folder: Path, owner: int) -> None:
-    """Remove a temporary folder, unless this is a fork of its owner, which may be using it still."""
+    """Remove a temporary folder. Does nothing in a fork of the owner, because the owner may still use the folder."""
     if os.getpid() == owner:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -310,9 +313,9 @@ def _java(main: str, *arguments: str) -> list[str]:
             f"no `java` in JAVA_HOME ({home})" if home else "no `java` on the PATH",
             hint="Install Java 17 or newer, or set JAVA_HOME to where it is.",
         )
-    # This broker lives for minutes, and is up a quarter sooner so.
+    # The broker lives for minutes, and these options make it start a quarter faster.
     tuning = ["-Xms64m", "-Xmx512m", *java.QUICK_START.split(), "-Djava.awt.headless=true"]
-    # At INFO, what went wrong would drown in the messages of an orderly shutdown.
+    # At level INFO, errors would drown in the messages of an orderly shutdown.
     logger = "-Dorg.slf4j.simpleLogger"
     log = [
         f"{logger}.defaultLogLevel=warn",
@@ -323,20 +326,20 @@ def _java(main: str, *arguments: str) -> list[str]:
 
 
 def _check(code: int, message: str | None) -> None:
-    """Raise what the broker answered, in its own words: the client's exceptions quote the whole request instead."""
+    """Raise the broker's error with its own message. The client's exceptions quote the whole request instead."""
     if code:
         error = for_code(code)
         raise error(message or error.description)
 
 
 def _ready(admin: KafkaAdminClient, topic: str) -> int:
-    """How many of the topic's partitions have a leader."""
-    found = [each for each in admin.describe_topics([topic]) if each["error_code"] == 0]
-    return sum(p["error_code"] == 0 and p["leader_id"] >= 0 for each in found for p in each["partitions"])
+    """The number of the topic's partitions that have a leader."""
+    topics = [answer for answer in admin.describe_topics([topic]) if answer["error_code"] == 0]
+    return sum(p["error_code"] == 0 and p["leader_id"] >= 0 for answer in topics for p in answer["partitions"])
 
 
 def wait(condition: Callable[[], bool], what: str) -> None:
-    """Wait until a condition holds. Raises TimeoutError, which says ``what`` was awaited, after half a minute."""
+    """Wait until a condition holds. Raises TimeoutError after half a minute. ``what``: the condition in words."""
     deadline = time.monotonic() + TOPIC_SECONDS
     while not condition():
         if time.monotonic() > deadline:
@@ -345,7 +348,7 @@ def wait(condition: Callable[[], bool], what: str) -> None:
 
 
 def _tail(log: Path, begin: int, lines: int = 25) -> str:
-    """The end of what was logged since ``begin``: an earlier start's errors must not pass for this one's."""
+    """The last lines of a log after the position ``begin``, so that errors of earlier starts are left out."""
     if not log.exists():
         return "(nothing)"
     with log.open("rb") as file:

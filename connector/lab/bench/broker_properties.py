@@ -26,16 +26,16 @@ RESERVED = {
 DEFAULTS = {
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
-    # Kafka's default of 6 seconds is how long a killed consumer would hold its partitions at least
+    # With Kafka's default of 6 seconds, a killed consumer would hold its partitions at least that long.
     "group.min.session.timeout.ms": "1000",
-    # one broker, so one replica
+    # There is one broker, so one replica.
     "default.replication.factor": "1",
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
-    # small: fewer partitions to make and to recover, fewer threads, less memory
+    # Fewer partitions to create and recover, fewer threads, less memory.
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
     "share.coordinator.state.topic.num.partitions": "1",
@@ -43,12 +43,12 @@ DEFAULTS = {
     "num.io.threads": "2",
     "background.threads": "2",
     "log.cleaner.dedupe.buffer.size": "16777216",
-    # After kill() the controller takes the dead broker for alive until its session ends, and turns the new one
-    # away: with Kafka's default of 9 seconds, a start takes 11 seconds instead of 3.
+    # After kill() the controller considers the dead broker alive until its session ends, and rejects the new one.
+    # With Kafka's default of 9 seconds, a start would take 11 seconds instead of 3.
     "broker.session.timeout.ms": "2000",
     "broker.heartbeat.interval.ms": "500",
 }
-"""What the embedded broker does differently from Kafka. A user's properties override these."""
+"""The embedded broker's settings that differ from Kafka's defaults. A user's properties override them."""
 
 
 @dataclass(frozen=True)
@@ -57,21 +57,22 @@ class Listeners:
 
     plain: int
     proxied: tuple[int, int] | None
-    """Of the listener behind a proxy: the broker's own port, and the proxy's port, which the broker advertises."""
+    """For the listener behind a proxy: the broker's port, and the proxy's port, which the broker advertises."""
     secured: Mapping[str, int]
     protocols: Mapping[str, str]
     """The security protocol of each secured listener."""
 
     @property
     def ports(self) -> list[int]:
-        """All ports of this broker, the advertised one of the proxy included."""
+        """All ports of this broker, including the proxy's."""
         return [self.plain, *(self.proxied or ()), *self.secured.values()]
 
 
 def choose_listeners(port: int | None, *, proxied: bool, secured: Mapping[str, str]) -> Listeners:
-    """Choose a free port for every listener; ``port`` is that of the plain one, None for a free one.
+    """Choose a free port for every listener.
 
-    ``secured``: listener name -> security protocol. Raises `SourceError` when no port is free.
+    ``port``: the plain listener's port, None for a free one. ``secured``: listener name -> security protocol. Raises
+    `SourceError` if no port is free.
     """
     plain = free_ports(1)[0] if port is None else port
     behind_proxy = free_ports(2, besides=[plain]) if proxied else []
@@ -91,15 +92,15 @@ def refuse_reserved(properties: Mapping[str, str]) -> None:
 
 
 def server_properties(listeners: Listeners, properties: Mapping[str, str]) -> str:
-    """The text of ``server.properties``: the user's ``properties`` over `DEFAULTS`, and what makes this broker.
+    """The text of ``server.properties``: `DEFAULTS`, the user's ``properties``, and the settings of `RESERVED`.
 
-    Chooses a free port for the controller. Raises `SourceError` when no port is free.
+    Chooses a free port for the controller. Raises `SourceError` if no port is free.
     """
     (controller,) = free_ports(1, besides=listeners.ports)
     listening = {"PLAINTEXT": listeners.plain, "CONTROLLER": controller, **listeners.secured}
     advertised = {"PLAINTEXT": listeners.plain, **listeners.secured}
     if listeners.proxied is not None:
-        # A broker tells a client the address that belongs to the listener on which the client asked.
+        # A broker tells a client the address of the listener that the client uses.
         listening["PROXIED"], advertised["PROXIED"] = listeners.proxied
     settings = {
         **DEFAULTS,
@@ -112,25 +113,25 @@ def server_properties(listeners: Listeners, properties: Mapping[str, str]) -> st
             f"{name}:{listeners.protocols.get(name, 'PLAINTEXT')}" for name in listening
         ),
         "controller.listener.names": "CONTROLLER",
-        # A static quorum isn't stored in the data, so the controller's port may change with each start.
+        # The data don't store a static quorum, so the controller's port may change with each start.
         "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-        # Relative to the process's working directory, because this is a list, and a path may contain commas.
+        # A path relative to the working directory. An absolute path may contain commas, which separate paths here.
         "log.dirs": "kafka",
     }
     return "".join(f"{key}={_escaped(value)}\n" for key, value in sorted(settings.items()))
 
 
 def free_ports(count: int, besides: Collection[int] = ()) -> list[int]:
-    """Find ports that are free now, below those that systems give to outgoing connections (from 32768 up).
+    """Find free ports below 32768, where systems begin to assign ports to outgoing connections.
 
-    Port 0 would give a port of that higher range. While the broker is down after `Broker.kill`, a client's outgoing
-    connection could then take the broker's port, and the broker could not come back. Even the connection of a client
-    that tries to reach this broker could take it. Raises `SourceError` when too few ports are free.
+    Port 0 would give a port of that higher range. While the broker is down after `Broker.kill`, an outgoing connection
+    could then take the broker's port, even that of a client that tries to reach this broker. The broker could not
+    start again. Raises `SourceError` if too few ports are free.
     """
     free: list[int] = []
     for port in random.sample(range(20_000, 32_000), 100):
         with socket.socket() as probe, contextlib.suppress(OSError):
-            # Java does the same: a port in TIME_WAIT counts as free.
+            # A port in TIME_WAIT counts as free, as in Java.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(("127.0.0.1", port))
             if port not in besides:
@@ -145,7 +146,7 @@ def _addresses(listeners: Mapping[str, int]) -> str:
 
 
 def _escaped(value: str) -> str:
-    """Escape a value for a Java properties file: everything but plain ASCII becomes its UTF-16 units."""
+    """Escape a value for a Java properties file. All characters but plain ASCII become UTF-16 units."""
     units = value.encode("utf-16-be")
     codes = [int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2)]
     return "".join(chr(code) if 32 < code < 127 and code != ord("\\") else f"\\u{code:04x}" for code in codes)

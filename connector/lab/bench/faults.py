@@ -1,9 +1,8 @@
-"""Real faults for real processes: SIGKILL, or SIGSTOP, at a named moment of an epoch.
+"""Real faults for real processes: SIGKILL or SIGSTOP at a named moment of an epoch.
 
-Two ways to the moment. The steps that an epoch announces:
-``python -m connector.lab.bench.faults FILE STEP EPOCH SIGKILL`` runs a pipeline with an observer that sends its own
-process group the signal there. What happens inside Delta's write shows in the table's folder: a second process watches
-it, and sends the signal from outside.
+There are two ways to hit a moment. At a step that an epoch announces, an observer sends the signal to its own process
+group: ``python -m connector.lab.bench.faults FILE STEP EPOCH SIGKILL``. Moments inside Delta's write show in the
+table's folder, which a second process watches. It sends the signal from outside.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from sinks.errors import LakelockError
 class Moment(Enum):
     """A moment inside the write of one table version, seen from outside."""
 
-    MID_WRITE = "a data file is there, the commit isn't"
-    BEFORE_COMMIT = "the commit is written, but not yet under its name"
-    AFTER_COMMIT = "the commit is there, and the run has not seen it yet"
+    MID_WRITE = "a data file exists, but not the commit"
+    BEFORE_COMMIT = "the commit is written, but not under its final name"
+    AFTER_COMMIT = "the commit exists, and the run has not noticed"
 
 
 def signal_at(step: Step, epoch: int, number: signal.Signals) -> Observer:
-    """An observer that sends a signal to its own process group: Python and its JVM at once."""
+    """An observer that sends a signal to its own process group, which is Python and its JVM, at a step of an epoch."""
 
     def observe(event: Event) -> None:
         if event.step is step and event.epoch.number == epoch:
@@ -40,16 +39,16 @@ def signal_at(step: Step, epoch: int, number: signal.Signals) -> Observer:
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:
-    """SIGKILL to a process that has a session of its own, and to all of its children: Python and its JVM at once."""
+    """SIGKILL a process and its children, which are Python and its JVM. The process must lead its own session."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
 def wait_for(moment: Moment, table: Path, version: int, *, going_on: Callable[[], bool]) -> bool:
-    """Return at this moment of the write of ``version``; False when ``going_on`` turned false before.
+    """Wait for a moment of the write of ``version``. Returns False if it was missed or ``going_on`` turned False.
 
-    Polls without a pause: the commit's last moments take a millisecond.
+    Polls without a pause, because the commit's last moments take a millisecond.
     """
     log = table / "_delta_log"
     before: set[str] | None = None
@@ -74,13 +73,13 @@ def wait_for(moment: Moment, table: Path, version: int, *, going_on: Callable[[]
 
 def _names(folder: Path) -> set[str]:
     try:
-        return set(os.listdir(folder))  # noqa: PTH208  (half the time of Path.iterdir, and time is what counts)
+        return set(os.listdir(folder))  # noqa: PTH208  (takes half the time of Path.iterdir)
     except FileNotFoundError:
         return set()
 
 
 def main() -> None:
-    """Run a pipeline and send the signal at the step that ``sys.argv`` names. Ends with the run's exit code."""
+    """Run a pipeline, and send the signal at the step that ``sys.argv`` names. Exits with the run's exit code."""
     from connector.pipeline import Pipeline
 
     file, step, epoch, name = sys.argv[1:]

@@ -1,7 +1,7 @@
-"""Pipelines that run on and on in one process, as a scheduler would keep them.
+"""Pipelines that run continuously in one process, as under a scheduler.
 
-``python -m connector.lab.bench.fleet FILE...``. A run that ends with an error is started again; what ended it goes to
-standard output, one JSON object per line. With ``--once`` each pipeline runs until one run of it has ended well.
+``python -m connector.lab.bench.fleet FILE...``. A run that ends with an error is started again. Its error is written
+to standard output, one JSON object per line. With ``--once``, each pipeline runs until one run has ended without error.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _AGAIN_AFTER_SECONDS = 0.5
 
 
 def keep_running(file: Path, once: bool) -> None:
-    """Run a pipeline again and again; with ``once`` until one run has ended well."""
+    """Run a pipeline again and again. ``once``: stop after a run without error, which reads the topic to its end."""
     config = load(file)
     if once:
         config = config.model_copy(update={"trigger": "available_now"})

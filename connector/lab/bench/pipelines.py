@@ -1,4 +1,4 @@
-"""The pipeline files of the lab: records ``{"k": ..., "n": ...}``, short sessions, and Spark made for short lives."""
+"""The pipeline files of the lab: records ``{"k": ..., "n": ...}``, short Kafka sessions, Spark for short runs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ SHORT_LIVED = {
     "spark.driver.extraJavaOptions": f"{java.QUICK_START} -XX:ReservedCodeCacheSize=256m",
     **INTERPRETED,
 }
-"""Settings of a Spark that does little, and then ends: it starts in half the time."""
+"""Spark settings for short runs. Spark starts in half the time."""
 
 QUICK_MEMBER = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "1000", "auto.commit.interval.ms": "300"}
-"""Kafka's options of a member that is killed, leaves its group soon, and commits by itself soon."""
+"""Kafka settings with which a killed member leaves its group soon, and auto-commit comes soon."""
 
 
 def write_pipeline(
@@ -32,12 +32,12 @@ def write_pipeline(
     kafka: Mapping[str, str],
     **more: object,
 ) -> None:
-    """``kafka``: Kafka's options, its servers among them. ``more``: further options of a pipeline file."""
+    """Write a pipeline file. ``kafka``: Kafka settings, including the servers. ``more``: other pipeline options."""
     key = {"key": "k"} if sink == "upsert" else {}
     document = {
         "name": name,
         "delivery": delivery,
-        # A member that was killed leaves its group after its session.
+        # A killed member leaves its group after this time.
         "source": {
             "topics": [topic],
             "kafka": {"session.timeout.ms": QUICK_MEMBER["session.timeout.ms"], **kafka},
@@ -48,5 +48,5 @@ def write_pipeline(
         "sinks": [{"type": f"delta_{sink}", "path": str(table), **key}],
         **more,
     }
-    # JSON is YAML.
+    # JSON is valid YAML.
     file.write_text(json.dumps(document, indent=2), encoding="utf-8")

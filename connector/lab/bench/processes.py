@@ -1,4 +1,4 @@
-"""Processes of the lab. Each has a session of its own, so that one SIGKILL ends Python and its JVM at once."""
+"""Processes of the lab. Each has its own session, so that one SIGKILL ends Python and its JVM together."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SECONDS = 600.0
 
 @contextmanager
 def started(module: str, *arguments: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Start ``python -m module arguments``, and kill it at the end of the block. Its output is added to ``log``."""
+    """Start ``python -m module arguments``, and kill it at the end of the block. ``log``: receives its output."""
     with log.open("ab") as said:
         process = subprocess.Popen(
             [sys.executable, "-m", module, *arguments], start_new_session=True, stdout=said, stderr=said
@@ -32,12 +32,12 @@ def started(module: str, *arguments: str, log: Path) -> Iterator[subprocess.Pope
 def wait_for_end(process: subprocess.Popen[bytes], log: Path, *, killed: bool) -> None:
     """Wait for a process to end by itself, or by SIGKILL if ``killed``.
 
-    Raises `LakelockError` if it ends in another way, or not within ten minutes.
+    Raises `LakelockError` if the process ends in another way, or not within ten minutes.
     """
     try:
         code = process.wait(timeout=_SECONDS)
     except subprocess.TimeoutExpired:
-        raise LakelockError(f"A process of the lab is not done after {_SECONDS:.0f} seconds; see {log}.") from None
+        raise LakelockError(f"A process of the lab did not end in {_SECONDS:.0f} seconds. See {log}.") from None
     if code != (-signal.SIGKILL if killed else 0):
         said = log.read_text(encoding="utf-8", errors="replace")[-2000:]
         raise LakelockError(f"A process of the lab ended with exit code {code}: {said}")
@@ -45,7 +45,10 @@ def wait_for_end(process: subprocess.Popen[bytes], log: Path, *, killed: bool) -
 
 @contextmanager
 def crew(folder: Path, tasks: Sequence[Task], begun: float) -> Iterator[subprocess.Popen[bytes]]:
-    """One process for all these tasks, see ``connector.lab.bench.crew``; ``begun``: when the lab did."""
+    """Start one process for all tasks, see ``connector.lab.bench.crew``.
+
+    ``begun``: when the lab began, in seconds since 1970.
+    """
     file = folder / "tasks.json"
     write_tasks(file, tasks, begun)
     with started("connector.lab.bench.crew", str(file), log=crew_log(folder)) as process:
@@ -53,11 +56,11 @@ def crew(folder: Path, tasks: Sequence[Task], begun: float) -> Iterator[subproce
 
 
 def run_crew(folder: Path, tasks: Sequence[Task], begun: float, *, killed: bool) -> None:
-    """Run a `crew` to its end. Raises `LakelockError` if it doesn't end as it should, see `wait_for_end`."""
+    """Run a `crew` to its end. Raises `LakelockError` if the process ends in another way, see `wait_for_end`."""
     with crew(folder, tasks, begun) as process:
         wait_for_end(process, crew_log(folder), killed=killed)
 
 
 def crew_log(folder: Path) -> Path:
-    """The file to which a crew's process prints."""
+    """The file with the output of a crew's process."""
     return folder / "crew.log"

@@ -1,8 +1,8 @@
-"""A TCP proxy between Kafka clients and a broker. It loses what a network can lose.
+"""A TCP proxy between Kafka clients and a broker that can lose connections and responses, as a network can.
 
-It knows Kafka's framing and no more: each message is its length in four bytes, then the message. A request begins with
-api key (int16), api version (int16), correlation id (int32), a response with the correlation id of its request. So it
-can swallow the answer to a Produce request: the broker has stored the batch, and the producer will never hear of it.
+The proxy knows only Kafka's framing. A message is preceded by its length in four bytes. A request begins with its api
+key (int16), api version (int16) and correlation id (int32). A response begins with the correlation id of its request.
+So the proxy can drop the response to a Produce request: the broker has stored the batch, but the producer never knows.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from types import TracebackType
 PRODUCE = 0
 """Kafka's api key of a Produce request."""
 
-# Kafka's socket.request.max.bytes; responses are smaller still, unless a consumer asks for more.
+# Kafka's socket.request.max.bytes. Responses are smaller, unless a consumer asks for more.
 _LARGEST_FRAME = 100 * 1024 * 1024
-# Read no more from one side while the other has this much to take.
+# The proxy stops reading from one side while this many bytes wait for the other side.
 _BUFFER = 1024 * 1024
 _READ = 64 * 1024
 _CONNECT_SECONDS = 2.0
@@ -31,13 +31,13 @@ _ANSWER_SECONDS = 10.0
 
 
 class Frames:
-    """Cuts a stream of bytes into Kafka's messages, however the network has cut it."""
+    """Splits a stream of bytes into Kafka's messages, however the network has split the stream."""
 
     def __init__(self) -> None:
         self._held = bytearray()
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The messages that are complete now, each with its length in front. `ValueError`: this isn't Kafka."""
+        """The messages that are now complete, each preceded by its length. Raises ValueError if this isn't Kafka."""
         self._held += chunk
         complete = []
         while len(self._held) >= 4:
@@ -58,16 +58,16 @@ class Unanswered:
         self._waiting: deque[tuple[int, int]] = deque()
 
     def request(self, frame: bytes) -> None:
-        """Note a request (as `Frames.feed` gives it) that goes to the broker."""
+        """Note a request that goes to the broker. ``frame``: a message from `Frames.feed`."""
         if len(frame) >= 12:
             api_key, _version, correlation = struct.unpack_from(">hhi", frame, 4)
             self._waiting.append((correlation, api_key))
 
     def response(self, frame: bytes) -> int | None:
-        """The api key of the request that this response answers, None when it isn't known."""
+        """The api key of the request that this response answers. None if the request is unknown."""
         if len(frame) >= 8:
             (correlation,) = struct.unpack_from(">i", frame, 4)
-            # The broker answers in the order of the requests. One that is passed over gets no answer: acks=0.
+            # The broker answers in the order of the requests. Requests with acks=0 get no answer and are skipped.
             while self._waiting:
                 asked, api_key = self._waiting.popleft()
                 if asked == correlation:
@@ -76,7 +76,7 @@ class Unanswered:
 
 
 class LostResponses:
-    """What `Proxy.drop_response` has asked for, and how much of it has happened."""
+    """The responses that `Proxy.drop_response` is to drop, and the number of those that it has dropped."""
 
     def __init__(self, api_key: int, count: int) -> None:
         self.api_key = api_key
@@ -85,11 +85,11 @@ class LostResponses:
         self._all = threading.Event()
 
     def wait(self, seconds: float) -> bool:
-        """Wait until all have been lost; False when ``seconds`` have passed before."""
+        """Wait until all have been lost. Returns False if that takes longer than ``seconds``."""
         return self._all.wait(seconds)
 
     def _lose(self, cut: Callable[[], None]) -> None:
-        """Count before the connection is cut, so that whoever sees the cut finds it counted; tell after it."""
+        """Count a loss, then cut the connection, so that a client that notices the cut finds it counted."""
         self.lost += 1
         cut()
         if self.lost == self.count:
@@ -110,7 +110,7 @@ class _Connection:
     client: _End
     broker: _End
     unanswered: Unanswered = field(default_factory=Unanswered)
-    # One side has said goodbye: hand over what it had sent, and close.
+    # One side has closed. What it had sent is passed on, then the connection is closed.
     ending: bool = False
 
     @property
@@ -122,13 +122,13 @@ class _Connection:
 
 
 class Proxy:
-    """Passes Kafka's traffic on 127.0.0.1 from ``port`` to ``target_port``, as a context manager or `start`, `close`.
+    """Passes Kafka's traffic on 127.0.0.1 from ``port`` to ``target_port``. A context manager, or `start` and `close`.
 
-    ``port`` 0 asks the system for one at the first start; it stays the same afterwards. A client whose connection
-    can't be passed on, because the broker is down, is turned away with a reset. A client stays on the proxy only when
-    the broker advertises the proxy's port (`connector.lab.bench.broker.Broker.proxy`). No TLS.
+    ``port`` 0 takes a free port at the first start, which stays the same afterwards. While the broker is down, clients
+    are rejected with a reset. A client stays on the proxy only if the broker advertises the proxy's port
+    (`connector.lab.bench.broker.Broker.proxy`). TLS isn't supported.
 
-    One thread owns all sockets: a reset is sent at once only when no other thread is waiting on the socket.
+    One thread owns all sockets, because a reset is sent at once only if no other thread is waiting on the socket.
     """
 
     def __init__(self, target_port: int, port: int = 0) -> None:
@@ -144,11 +144,11 @@ class Proxy:
 
     @property
     def bootstrap(self) -> str:
-        """What clients take as ``bootstrap.servers``."""
+        """The ``bootstrap.servers`` for clients."""
         return f"127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """Listen; does nothing when it does already. `OSError` when the port is taken."""
+        """Start listening. Does nothing if the proxy is listening. Raises OSError if the port is taken."""
         with self._life:
             if self._thread is not None:
                 return
@@ -164,7 +164,7 @@ class Proxy:
             self._thread.start()
 
     def close(self) -> None:
-        """Reset all connections and listen no more; does nothing when it is closed."""
+        """Reset all connections and stop listening. Does nothing if the proxy is closed."""
         with self._life:
             if self._thread is None:
                 return
@@ -174,13 +174,13 @@ class Proxy:
             self._wake.close()
 
     def cut(self) -> int:
-        """Reset all present connections, on both sides: what is on its way is lost. Their number."""
+        """Reset all connections on both sides, so that messages on their way are lost. Returns their number."""
         with self._life:
             return 0 if self._thread is None else self._in_thread(self._cut_all)
 
     @contextlib.contextmanager
     def refuse(self) -> Iterator[None]:
-        """Turn new connections away with a reset within the ``with`` block; present ones stay."""
+        """Reject new connections with a reset within the ``with`` block. Existing connections stay."""
         with self._lock:
             self._refusals += 1
         try:
@@ -191,10 +191,10 @@ class Proxy:
 
     @contextlib.contextmanager
     def drop_response(self, api_key: int = PRODUCE, count: int = 1) -> Iterator[LostResponses]:
-        """Within the ``with`` block, swallow the next ``count`` responses to requests with this api key.
+        """Within the ``with`` block, drop the next ``count`` responses to requests with this api key.
 
-        The connection of each is reset. The broker has done what it was asked when it answers. Responses behind the
-        swallowed one on its connection are lost with it. What the response says isn't looked at: it may be an error.
+        The broker has carried out the request when it answers. The proxy doesn't read the response, which may be an
+        error. It resets the response's connection, so later responses on that connection are lost too.
         """
         drop = LostResponses(api_key, count)
         with self._lock:
@@ -217,7 +217,7 @@ class Proxy:
     def __repr__(self) -> str:
         return f"Proxy({self.bootstrap} -> {self.target_port}, running={self._thread is not None})"
 
-    # What a caller wants done with the sockets goes to the thread that owns them.
+    # Callers pass their orders to the thread that owns the sockets.
 
     def _in_thread(self, order: Callable[[], int]) -> int:
         done: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -237,7 +237,7 @@ class Proxy:
                     self._orders.get()()
                 else:
                     connection, end = key.data
-                    # Its other side may have ended it since the selector looked.
+                    # The other side may have closed the connection since the selector returned.
                     if connection in self._connections:
                         self._move(connection, end, mask)
         self._selector.close()
@@ -258,13 +258,13 @@ class Proxy:
         try:
             client, _ = self._listener.accept()
         except OSError:
-            # It was gone before we looked.
+            # The client has gone already.
             return
         with self._lock:
             refusing = self._refusals > 0
         broker = None
         if not refusing:
-            # On this host a broker that is down answers at once; the limit is for one that is stopped and full.
+            # A dead local broker refuses at once. The timeout is for a paused broker with a full queue.
             with contextlib.suppress(OSError):
                 broker = socket.create_connection(("127.0.0.1", self.target_port), timeout=_CONNECT_SECONDS)
         if broker is None:
@@ -281,16 +281,16 @@ class Proxy:
         try:
             if mask & selectors.EVENT_READ:
                 self._read(connection, end)
-            for each in connection.ends:
-                _flush(each)
-            if connection.ending and not any(each.out for each in connection.ends):
+            for side in connection.ends:
+                _flush(side)
+            if connection.ending and not any(side.out for side in connection.ends):
                 self._close(connection, reset=False)
             else:
                 self._watch(connection)
         except BlockingIOError:
             return
         except _Lost as loss:
-            # The responses before it were passed on.
+            # Earlier responses still go to the client.
             with contextlib.suppress(OSError):
                 _flush(connection.client)
             loss.drop._lose(lambda: self._close(connection, reset=True))
@@ -302,7 +302,7 @@ class Proxy:
         chunk = end.socket.recv(_READ)
         if not chunk:
             connection.ending = True
-            # Nobody is there to take it.
+            # This side can't receive anything any more.
             end.out.clear()
         for frame in end.frames.feed(chunk):
             if end is connection.client:
@@ -318,7 +318,7 @@ class Proxy:
                     raise _Lost(drop)
 
     def _watch(self, connection: _Connection) -> None:
-        """Wait for what each side can do next: a slow reader holds its writer up, as it would without a proxy."""
+        """Register what each side waits for. A slow reader holds up its writer, as without a proxy."""
         for end in connection.ends:
             wanted = selectors.EVENT_WRITE if end.out else 0
             if not connection.ending and len(connection.other(end).out) < _BUFFER:
@@ -340,7 +340,7 @@ class Proxy:
 
 
 class _Lost(Exception):
-    """A response is to be lost, and the connection with it."""
+    """A response and its connection are to be lost."""
 
     def __init__(self, drop: LostResponses) -> None:
         super().__init__()
@@ -355,7 +355,7 @@ def _flush(end: _End) -> None:
 
 def _close(socket_: socket.socket, *, reset: bool) -> None:
     if reset:
-        # A linger time of 0 seconds: close sends RST, and throws away what has not been sent.
+        # With a linger time of 0 seconds, close sends RST and discards unsent data.
         with contextlib.suppress(OSError):
             socket_.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     socket_.close()

@@ -1,7 +1,8 @@
-"""A proxy in front of an S3 endpoint. It fails as object stores and networks fail.
+"""A proxy in front of an S3 endpoint that fails as object stores and networks fail.
 
-It knows HTTP and no more. The worst it can do: pass a request on, and lose the answer. The store has done what it was
-asked to, the client doesn't know, and asks again. No TLS; the store must not check the signature of the Host header.
+The proxy knows only HTTP. Its worst fault is to pass a request on and lose the answer: the store has carried out the
+request, but the client doesn't know and asks again. TLS isn't supported, and the store must not check the signature of
+the Host header.
 """
 
 from __future__ import annotations
@@ -24,25 +25,25 @@ Fault = Literal["error", "slow_down", "reset", "lost_answer"]
 
 _SECONDS = 60.0
 _ERRORS: dict[str, tuple[int, str]] = {"error": (500, "InternalError"), "slow_down": (503, "SlowDown")}
-# Of this connection, not of the message; the length is written anew.
+# Headers of the connection, not of the message. The proxy computes the length again.
 _OWN_HEADERS = {"connection", "keep-alive", "transfer-encoding", "content-length", "expect", "server", "date"}
 
 
 @dataclass(frozen=True)
 class Odds:
-    """How probable each fault is for a request, from 0 to 1; together at most 1."""
+    """The probability of each fault for a request, from 0 to 1. Their sum is at most 1."""
 
     error: float = 0.0
-    """The proxy answers 500, and the store does nothing."""
+    """The proxy answers 500, and the store doesn't get the request."""
     slow_down: float = 0.0
-    """The proxy answers 503, as S3 does when it is asked too often, and the store does nothing."""
+    """The proxy answers 503, as S3 does after too many requests, and the store doesn't get the request."""
     reset: float = 0.0
     """The connection is reset before the store gets the request."""
     lost_answer: float = 0.0
-    """The store carries the request out, then the connection is reset."""
+    """The store carries out the request, then the connection is reset."""
 
     def draw(self, number: float) -> Fault | None:
-        """The fault for a number from ``[0, 1)``."""
+        """The fault for a random number from ``[0, 1)``. None: no fault."""
         for fault, odds in (
             ("error", self.error),
             ("slow_down", self.slow_down),
@@ -57,7 +58,7 @@ class Odds:
 
 @dataclass
 class Request:
-    """What a client asks; a proxy's ``change`` may alter the headers."""
+    """A client's request. A proxy's ``change`` may alter the headers."""
 
     method: str
     path: str
@@ -68,8 +69,8 @@ class Request:
 class S3Proxy:
     """Passes requests from ``endpoint`` to the store at ``target``, an http:// URL. A context manager.
 
-    Faults strike requests for which ``strikes`` holds, by ``odds``. ``change`` sees every request first, in a thread of
-    its own: it may wait, or alter it. ``happened`` counts the faults.
+    ``odds``: the probabilities of the faults. ``strikes``: which requests may have a fault. ``change``: called with
+    every request first, in the request's own thread, and may wait or alter the request. ``happened`` counts the faults.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class S3Proxy:
 
     @property
     def endpoint(self) -> str:
-        """The URL that clients take as the store's endpoint."""
+        """The store's endpoint for clients, a URL."""
         return f"http://127.0.0.1:{self._server.server_port}"
 
     def __enter__(self) -> S3Proxy:
@@ -107,7 +108,7 @@ class S3Proxy:
         self._server.server_close()
 
     def fate(self, request: Request) -> Fault | None:
-        """Let ``change`` see a request, and draw its fault; None if it passes unharmed."""
+        """Call ``change`` with a request, and draw the request's fault. None: no fault."""
         self._change(request)
         if not self._strikes(request):
             return None
@@ -138,13 +139,13 @@ class _Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that went away in the middle is nothing to print."""
+        """Print nothing if a client disconnects in the middle of a request."""
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: _Server
-    # An answer goes out at once, not when the client has acknowledged its first part.
+    # Without this, an answer's second part would wait until the client has acknowledged the first.
     disable_nagle_algorithm = True
 
     def _pass(self) -> None:
@@ -163,14 +164,14 @@ class _Handler(BaseHTTPRequestHandler):
             self._reset()
         else:
             try:
-                status, found, content = self.server.proxy.ask(request)
+                status, answered, content = self.server.proxy.ask(request)
             except (OSError, HTTPException):
                 self._reset()
                 return
             if fault == "lost_answer":
                 self._reset()
             else:
-                self._answer(status, found, content)
+                self._answer(status, answered, content)
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _pass
 
@@ -189,7 +190,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def _reset(self) -> None:
-        # A linger time of 0 seconds: close sends RST. The reader holds the socket too.
+        # With a linger time of 0 seconds, close sends RST. The reader holds the socket open too, so both are closed.
         self.close_connection = True
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.rfile.close()
@@ -200,7 +201,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def slow_commits(seconds: float) -> Callable[[Request], None]:
-    """For ``change``: delay every write of a Delta commit, so that other writers look before the commit exists."""
+    """For ``change``: delay every write of a Delta commit, so that other writers look for it before it exists."""
 
     def change(request: Request) -> None:
         if request.method == "PUT" and "/_delta_log/" in request.path and request.path.endswith(".json"):
@@ -210,6 +211,6 @@ def slow_commits(seconds: float) -> Callable[[Request], None]:
 
 
 def unconditional(request: Request) -> None:
-    """For ``change``: drop ``If-None-Match``, as if the store didn't know conditional writes."""
+    """For ``change``: drop ``If-None-Match``, as if the store didn't support conditional writes."""
     for name in [name for name in request.headers if name.lower() == "if-none-match"]:
         del request.headers[name]

@@ -1,6 +1,6 @@
-"""The processes of the scenarios: each is given one job, does it with kafka-python, and may kill itself on the way.
+"""The processes of the scenarios. Each does one job with kafka-python, and may kill itself in the middle.
 
-``python -m connector.lab.bench.worker JOB OPTIONS``: the name of a class of this module, and its fields as JSON.
+``python -m connector.lab.bench.worker JOB OPTIONS``: JOB is a class of this module, and OPTIONS are its fields as JSON.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ LIMIT_SECONDS = 60
 class Consume:
     """Read a topic's only partition in batches up to its present end, and write each record into a ledger.
 
-    ``commit_first``: the offsets of a batch are committed before its records are processed, else after them.
-    ``die_after``: SIGKILL when this many records are processed; 0 is never.
+    ``commit_first``: commit the offsets of a batch before its records are processed, otherwise after them.
+    ``die_after``: the number of processed records after which SIGKILL ends the process, 0 for never.
     """
 
     bootstrap: str
@@ -40,7 +40,7 @@ class Consume:
     die_after: int = 0
 
     def run(self) -> None:
-        """Do the job in this process; may end by SIGKILL."""
+        """Do the job in this process. May end the process by SIGKILL."""
         consumer = _consumer(self.bootstrap, self.topic)
         done = 0
         for records in _batches(consumer, self.topic, self.batch):
@@ -64,9 +64,9 @@ class Consume:
 
 @dataclass(frozen=True)
 class Transform:
-    """Read a topic's only partition, send an e-mail per record (a line of the ledger), and copy it to ``output``.
+    """Read a topic's only partition, send an e-mail per record (a line of the ledger), and copy records to ``output``.
 
-    Each batch is one Kafka transaction: its copies and its offsets. ``die``: SIGKILL before the first is committed.
+    Each batch is one Kafka transaction with its copies and its offsets. ``die``: SIGKILL before the first commit.
     """
 
     bootstrap: str
@@ -77,7 +77,7 @@ class Transform:
     die: bool = False
 
     def run(self) -> None:
-        """Do the job in this process; may end by SIGKILL."""
+        """Do the job in this process. May end the process by SIGKILL."""
         producer = _transactional(self.bootstrap, self.topic)
         consumer = _consumer(self.bootstrap, self.topic)
         for records in _batches(consumer, self.topic, self.batch):
@@ -87,7 +87,7 @@ class Transform:
                 producer.send(self.output, record.value, partition=0)
             following = OffsetAndMetadata(records[-1].offset + 1, "", -1)
             producer.send_offsets_to_transaction({TopicPartition(self.topic, 0): following}, consumer.group_metadata())
-            # So that the broker has all of it, and only the commit is missing.
+            # After this, the broker has the whole batch, and only the commit is missing.
             producer.flush()
             _say(f"e-mails for {_range(records)} sent, copies and offset {following.offset} in a transaction")
             if self.die:
@@ -101,7 +101,7 @@ class Transform:
 
 @dataclass(frozen=True)
 class Send:
-    """Send messages one by one; each counts as sent when the broker's acknowledgement is there."""
+    """Send messages one by one. Each waits for the broker's acknowledgement of the one before."""
 
     bootstrap: str
     topic: str
@@ -125,7 +125,7 @@ class Send:
 
 @dataclass(frozen=True)
 class Transact:
-    """Send messages in a transaction that is aborted, then others in one that is committed."""
+    """Send messages in a transaction that is aborted, then others in a transaction that is committed."""
 
     bootstrap: str
     topic: str
@@ -142,7 +142,7 @@ class Transact:
             producer.begin_transaction()
             for message in messages:
                 producer.send(self.topic, message.encode(), partition=0)
-            # An abort would throw away what hasn't been sent yet, and the topic would never have held it.
+            # Without this, an abort would discard messages before they reach the topic.
             producer.flush()
             end()
             _say(f"{messages[0]}..{messages[-1]}: {end.__name__}")
@@ -154,10 +154,9 @@ _JOBS: dict[str, type[Job]] = {job.__name__: job for job in (Consume, Transform,
 
 
 def run(job: Job, *, dies: bool = False) -> list[str]:
-    """Do a job in a process of its own, and return the lines that it printed.
+    """Do a job in a new process. Returns the lines that the process printed.
 
-    ``dies``: it must end by SIGKILL. Raises `LakelockError` when it ends in another way than it should, or not within
-    a minute.
+    ``dies``: the process must end by SIGKILL. Raises `LakelockError` if it ends in another way, or not within a minute.
     """
     command = [sys.executable, "-m", "connector.lab.bench.worker", type(job).__name__, json.dumps(asdict(job))]
     try:
@@ -165,7 +164,7 @@ def run(job: Job, *, dies: bool = False) -> list[str]:
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False
         )
     except subprocess.TimeoutExpired as late:
-        raise LakelockError(f"The worker was not done within {LIMIT_SECONDS} seconds: {job}") from late
+        raise LakelockError(f"The worker did not end within {LIMIT_SECONDS} seconds: {job}") from late
     if done.returncode != (-signal.SIGKILL if dies else 0):
         raise LakelockError(
             f"The worker ended with exit code {done.returncode}: {job}\n{done.stdout}{done.stderr[-2000:]}"
@@ -178,7 +177,7 @@ def _consumer(bootstrap: str, topic: str) -> KafkaConsumer:
         topic,
         bootstrap_servers=bootstrap,
         group_id=topic,
-        # A static member: one that is started again takes over at once from the one that was killed.
+        # As a static member, a restarted process takes over at once from the killed one.
         group_instance_id="worker",
         session_timeout_ms=3_000,
         heartbeat_interval_ms=500,
@@ -190,13 +189,13 @@ def _consumer(bootstrap: str, topic: str) -> KafkaConsumer:
 
 def _transactional(bootstrap: str, name: str) -> KafkaProducer:
     producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id=name, retry_backoff_ms=50)
-    # Aborts what a killed producer of this name has left open.
+    # This aborts an open transaction of a killed producer with the same name.
     producer.init_transactions()
     return producer
 
 
 def _batches(consumer: KafkaConsumer, topic: str, size: int) -> Iterator[list[ConsumerRecord]]:
-    """Batches of exactly ``size`` records, up to the present end, where a smaller one may remain."""
+    """Batches of exactly ``size`` records up to the present end. The last batch may be smaller."""
     place = TopicPartition(topic, 0)
     end = consumer.end_offsets([place])[place]
     batch: list[ConsumerRecord] = []
@@ -211,7 +210,7 @@ def _batches(consumer: KafkaConsumer, topic: str, size: int) -> Iterator[list[Co
 
 
 def _append(ledger: str, record: ConsumerRecord) -> None:
-    """Processing: one line that is on disk when this returns, so that no kill can take it back."""
+    """Process a record: write a line to disk, so that no kill can lose it."""
     with Path(ledger).open("a", encoding="utf-8") as file:
         file.write(f"{_text(record)}\n")
         file.flush()
@@ -228,14 +227,14 @@ def _range(records: Sequence[ConsumerRecord]) -> str:
 
 
 def _say(line: str) -> None:
-    # A kill leaves no time to flush.
+    # Flushed at once, because a kill leaves no time to do so.
     print(line, flush=True)
 
 
 def main() -> None:
     """Do the job that ``sys.argv`` names."""
     name, options = sys.argv[1:]
-    # Nobody waits longer, not even when the process that started this one is gone.
+    # Ends this process even if the process that started it is gone.
     signal.alarm(LIMIT_SECONDS + 5)
     _JOBS[name](**json.loads(options)).run()
 

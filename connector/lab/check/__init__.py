@@ -1,1 +1,1 @@
-"""Verdicts on the history of a trial. Pure."""
+"""Reads the evidence of a trial, and judges its history."""

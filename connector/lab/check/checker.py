@@ -1,22 +1,23 @@
 """Judge a history of the crash lab: find every anomaly, then subtract what the delivery allows, as Jepsen does.
 
-What is wrong, and when, depends on the sink.
+What counts as an anomaly depends on the sink.
 
-**append**: one row per record. A record without a row is *lost*, a record with two is *duplicated*.
+**append**: one row per record. A record without a row is *lost*. A record with several rows is *duplicated*.
 
-**upsert**: one row per key, the newest update that came. Newer means a higher offset, which can only be compared within
-a partition: a history where a key is in two partitions can't be judged. An update that was never seen in any version is
-no anomaly as long as a newer one of its key stands: nobody can tell. So here
+**upsert**: one row per key, with its newest update. Newer means a higher offset. Offsets can only be compared within a
+partition, so a history with a key in two partitions can't be judged. An update that no version shows is no anomaly if
+the table has a newer update of its key, because nobody can tell whether the older one was written.
 
-* *lost* is a key's newest update that the last version lacks, where neither it nor anything newer ever stood, or where
-  the key has no row at all;
-* *stale* is an update that had stood in an earlier version, where the last one has an older update of the key;
-* *duplicated* is a key with two rows.
+* *lost*: the last version lacks a key's newest update, and no version had this update or a newer one. Or the last
+  version has no row of the key.
+* *stale*: an earlier version had the update, and the last version has an older update of the key.
+* *duplicated*: the key has several rows.
 
-**In between**: every version is judged, not only the last. A version that claims offsets must hold exactly the records
-in ``[since, claims)``: what it lacks of them is missing, what it has beyond them unexpected. One that claims nothing
-must not go back behind an earlier version. What was missing or older only for a while, and stands again (or was
-superseded) in the last version, has *regressed*: a reader saw it wrong, but nothing is to repair.
+**Versions**: every version is judged, not only the last. A version that claims offsets must hold exactly the records
+in ``[since, claims)``. A record of the range without a row is missing. A row outside of the range is unexpected. A
+version that claims nothing must not lack what an earlier version had. An update that was missing or older for a
+while, but is right or superseded in the last version, has *regressed*: a reader saw a wrong row, but nothing needs
+repair.
 """
 
 from __future__ import annotations
@@ -35,44 +36,44 @@ ALLOWED: Mapping[tuple[str, str], frozenset[Kind]] = {
     ("auto_commit", "append"): frozenset({Kind.LOST}),
     ("auto_commit", "upsert"): frozenset({Kind.LOST}),
     ("manual_commit", "append"): frozenset({Kind.DUPLICATED}),
-    # A batch that is written again starts with older updates; the batches after it repair that.
+    # A repeated batch starts with older updates. The batches after it repair that.
     ("manual_commit", "upsert"): frozenset({Kind.REGRESSED}),
 }
-"""What a delivery may show. One that isn't here promises that every record counts exactly once."""
+"""The anomalies that a delivery may show. All other deliveries promise to count every record exactly once."""
 
 _LOSES: Mapping[str, frozenset[Kind]] = {
     point: frozenset({Kind.LOST}) for point in ("after_auto_commit", "after_offset_commit", "before_write", "mid_write")
 }
 _REPEATS: Mapping[str, frozenset[Kind]] = {
-    # in_recovery is a second crash, after a first one at after_write
+    # in_recovery is a second crash. The first one was at after_write.
     point: frozenset({Kind.DUPLICATED})
     for point in ("after_write", "in_recovery")
 }
 
 EXPECTED: Mapping[tuple[str, str], Mapping[str, frozenset[Kind]]] = {
-    # poll, the client commits, write: after_offset_commit is another name of after_auto_commit here
+    # The order is: poll, the client commits, write. So after_offset_commit equals after_auto_commit here.
     ("auto_commit", "append"): _LOSES,
     ("auto_commit", "upsert"): _LOSES,
-    # poll, write, commit. What an upsert shows depends on where the repeated batches are cut: nothing *must* show.
+    # The order is: poll, write, commit. An upsert isn't here, because its anomalies depend on the batch boundaries.
     ("manual_commit", "append"): _REPEATS,
 }
-"""What theory says must show, per delivery, sink and crash point. Where a lab doesn't show it, its other cells prove
-nothing. What isn't here need not show anything. (``idempotent`` into an append is refused.)
+"""The anomalies that must appear in theory, per delivery, sink and crash point. If the lab doesn't show them, its other
+cells prove nothing. (``idempotent`` into an append is refused.)
 
-An upsert shows a loss only if the lost batch has some key's newest update: the lab's records need keys that end, all
-along the topic. Where every key goes on, newer updates cover the loss.
+An upsert shows a loss only if the lost batch has some key's newest update. So the lab's records need keys whose last
+update is in each part of the topic.
 """
 
 Place = tuple[TopicPartition, int]
 
 
 def must_show(delivery: str, sink: str, crash_point: str) -> frozenset[Kind]:
-    """The kinds of anomaly that this crash has to cause: the control of the experiment."""
+    """The kinds of anomaly that this crash must cause: the control of the experiment."""
     return EXPECTED.get((delivery, sink), {}).get(crash_point, frozenset())
 
 
 def judge(history: History, allows: Collection[Kind] | None = None, expects: Collection[Kind] = frozenset()) -> Report:
-    """`check`, but with the verdict unknown if the checker itself fails. Raises nothing."""
+    """Like `check`, but returns the verdict unknown if the checker itself fails. Raises nothing."""
     try:
         return check(history, allows, expects)
     except Exception as error:
@@ -83,8 +84,8 @@ def check(history: History, allows: Collection[Kind] | None = None, expects: Col
     """Find every anomaly of the history and give a verdict.
 
     ``allows``: the kinds that the delivery may show, by default those of `ALLOWED`. ``expects``: the kinds that it must
-    show, see `must_show`; where one is missing, the lab is broken. Raises ValueError for a history that contradicts
-    itself; see `judge`.
+    show, see `must_show`. If one is missing, the verdict is broken. Raises ValueError for a history that contradicts
+    itself.
     """
     if allows is None:
         allows = ALLOWED.get((history.delivery, history.sink), frozenset())
@@ -99,7 +100,7 @@ def find(history: History) -> tuple[Anomaly, ...]:
     truth = _Truth.of(history)
     findings = _Findings(numbers)
     for index, version in enumerate(history.versions):
-        # Only when the last process found nothing left to read must everything be there.
+        # Only the last version must hold everything, and only if the last process read the topic to its end.
         complete = history.drained and index == len(numbers) - 1
         rows = [row for row in version.rows if _as_sent(row, version, truth, findings)]
         (_append if history.sink == "append" else _upsert)(rows, version, complete, truth, findings)
@@ -108,7 +109,7 @@ def find(history: History) -> tuple[Anomaly, ...]:
 
 @dataclass(frozen=True)
 class _Truth:
-    """What was sent, and how far into it a version must reach."""
+    """The records that were sent, and which of them a version must hold."""
 
     history: History
     by_place: Mapping[Place, Sent]
@@ -129,7 +130,7 @@ class _Truth:
         return self.history.since.get(at, 0)
 
     def due(self, version: Version, complete: bool) -> Iterable[Sent]:
-        """The records that the version must hold by itself, whatever stood before."""
+        """The records that the version must hold, whatever earlier versions had."""
         for sent in self.history.sent:
             if sent.offset >= self.since(sent.at) and (complete or self.claimed(version, sent.at, sent.offset)):
                 yield sent
@@ -140,8 +141,8 @@ class _Truth:
 
 @dataclass
 class _Finding:
-    """One thing that is wrong, over all versions where it is. Without a kind it is an absence, and the last version
-    decides: lost or stale where it lasts, else regressed."""
+    """One anomaly over all versions that show it. ``kind`` None: the record is absent. If the last version lacks it,
+    the record is lost or stale, and otherwise it has regressed."""
 
     record: Sent | Row
     kind: Kind | None
@@ -151,18 +152,18 @@ class _Finding:
     extra: int = 0
     stood: int | None = None
     older: bool = False
-    """Whether an older update stands instead."""
+    """Whether the table has an older update instead."""
 
 
 @dataclass
 class _Findings:
     numbers: Sequence[int]
     stood: dict[Place, int] = field(default_factory=dict)
-    """The last version that showed this record."""
+    """The last version that has the record."""
     best: dict[str, Sent | Row] = field(default_factory=dict)
-    """The newest update per key that ever stood (upsert)."""
+    """The newest update per key that any version has (upsert)."""
     owed: dict[Place, Sent | Row] = field(default_factory=dict)
-    """What stood, or was claimed: from then on each version must show it (upsert: or something newer)."""
+    """The records that a version had or claimed. Each later version must have them (upsert: or a newer update)."""
     found: dict[tuple[object, ...], _Finding] = field(default_factory=dict)
 
     def add(self, kind: Kind | None, record: Sent | Row, version: Version, note: str, extra: int = 0) -> None:
@@ -172,7 +173,7 @@ class _Findings:
 
     def absent(self, record: Sent | Row, version: Version, instead: Row | None) -> None:
         stood = self.stood.get((record.at, record.offset))
-        note = "no row" if instead is None else f"offset {instead.offset} stands instead"
+        note = "no row" if instead is None else f"the table has offset {instead.offset} instead"
         self.add(None, record, version, note)
         finding = self.found[(None, record.at, record.offset)]
         finding.stood, finding.older = stood, instead is not None
@@ -202,7 +203,7 @@ class _Findings:
 
 
 def _as_sent(row: Row, version: Version, truth: _Truth, findings: _Findings) -> bool:
-    """Whether the row stands for a record that was sent. Says what is unexpected about it."""
+    """Whether the row represents a record that was sent. Adds a finding for each unexpected trait of the row."""
     unexpected: Callable[[str], None] = lambda note: findings.add(Kind.UNEXPECTED, row, version, note)  # noqa: E731
     sent = truth.by_place.get((row.at, row.offset))
     if sent is None:
@@ -214,7 +215,7 @@ def _as_sent(row: Row, version: Version, truth: _Truth, findings: _Findings) -> 
         unexpected("from before the pipeline began")
     elif version.claims is not None and not truth.claimed(version, row.at, row.offset):
         unexpected("beyond the offsets that the version claims")
-    # A row under another key stands for nothing there
+    # In an upsert, a row under another key represents no update of that key.
     return truth.history.sink == "append" or sent.key == row.key
 
 
@@ -245,7 +246,7 @@ def _upsert(rows: Sequence[Row], version: Version, complete: bool, truth: _Truth
     stands = {key: max(of_key, key=lambda row: row.offset) for key, of_key in by_key.items()}
     for record in findings.owed.values():
         best = findings.best.get(record.key)
-        # Where something newer has stood since, that is what has to stand from then on
+        # After a newer update of the key, only the newer one is owed.
         if best is None or best.offset <= record.offset:
             standing = stands.get(record.key)
             if standing is None or standing.offset < record.offset:

@@ -1,4 +1,4 @@
-"""Reads what Kafka holds, and every version of a table, without the pipeline's code."""
+"""Reads Kafka's records and every version of a table, without the pipeline's code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kafka.consumer.fetcher import ConsumerRecord
 
 Identify: TypeAlias = Callable[[Mapping[str, object]], tuple[str, int]]
-"""Key and value of a record, from its JSON, or from the columns of its row."""
+"""Returns key and value of a record, from its JSON or from the columns of its row."""
 
 
 def lab_records(row: Mapping[str, object]) -> tuple[str, int]:
@@ -29,7 +29,10 @@ def lab_records(row: Mapping[str, object]) -> tuple[str, int]:
 
 
 def any_records(key: Sequence[str]) -> Identify:
-    """Of records whose fields are the table's columns: the key, and a checksum of all fields."""
+    """An `Identify` for records whose fields are the table's columns. The value is a checksum of all fields.
+
+    ``key``: the key columns.
+    """
 
     def identify(row: Mapping[str, object]) -> tuple[str, int]:
         fields = {name: value for name, value in row.items() if not name.startswith("_")}
@@ -50,28 +53,28 @@ def records(bootstrap: str, topic: str, *, isolation: str = "read_uncommitted") 
         assigned = [TopicPartition(topic, partition) for partition in consumer.partitions_for_topic(topic) or ()]
         consumer.assign(assigned)
         ends = consumer.end_offsets(assigned)
-        found: list[ConsumerRecord] = []
+        read: list[ConsumerRecord] = []
         deadline = time.monotonic() + 120
         while any(consumer.position(at) < ends[at] for at in assigned):
             if time.monotonic() > deadline:
-                raise LakelockError(f"Of {topic}, whose offsets end at {ends}, {len(found)} records could be read.")
+                raise LakelockError(f"Only {len(read)} records of {topic} could be read. Its offsets end at {ends}.")
             for polled in consumer.poll(timeout_ms=500).values():
-                found += polled
+                read += polled
     finally:
         consumer.close()
-    return sorted(found, key=lambda each: (each.partition, each.offset))
+    return sorted(read, key=lambda record: (record.partition, record.offset))
 
 
 def sent_records(bootstrap: str, topic: str, identify: Identify = lab_records) -> tuple[Sent, ...]:
     """All records of a topic whose values are JSON."""
     return tuple(
-        Sent(each.topic, each.partition, each.offset, *identify(json.loads(each.value)))
-        for each in records(bootstrap, topic)
+        Sent(record.topic, record.partition, record.offset, *identify(json.loads(record.value)))
+        for record in records(bootstrap, topic)
     )
 
 
 def versions(table: Path, pipeline: str, identify: Identify = lab_records) -> Iterator[Version]:
-    """Every version of the table, by time travel, with another engine than the one that wrote it."""
+    """Every version of the table, read by time travel with delta-rs, not with Spark."""
     from deltalake import DeltaTable
 
     if not (table / "_delta_log").exists():

@@ -1,4 +1,4 @@
-"""What became of each record of a history, and how far each run got with it: what a picture of it shows."""
+"""What became of each record of a history, and how far each run got. Charts and pictures show this."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LEGEND: Mapping[str, str] = {
     "once": "in the table, once",
     "was": "replaced by a newer update of its key",
 }
-"""What may become of a record, worst first: a group of records shows the worst of them."""
+"""The fates of a record, worst first. A cell for a group of records shows the worst fate."""
 
 WORST = tuple(LEGEND)
 _KINDS = {Kind.LOST: "never", Kind.STALE: "stale", Kind.UNEXPECTED: "odd", Kind.REGRESSED: "blip"}
@@ -39,13 +39,13 @@ _LANES = {
 
 
 def lanes_of(delivery: str) -> Sequence[Lane]:
-    """What a run does with a batch, in the order of the delivery's steps: a name, and the announcements of it."""
+    """The steps of a batch in the delivery's order: the name of each, and the events that announce it."""
     return _LANES.get(delivery, (_POLLED, _WROTE, _OFFSETS))
 
 
 @dataclass(frozen=True)
 class Fate:
-    """What became of a record: a word of `LEGEND`, the rows or writes behind it, and a sentence."""
+    """What became of a record: a word of `LEGEND`, the number of its rows or writes, and a sentence."""
 
     word: str
     times: int
@@ -64,16 +64,16 @@ def fates(history: History, report: Report) -> dict[tuple[TopicPartition, int], 
         for range_ in committed
         if range_.at == sent.at and range_.start <= sent.offset < range_.end
     )
-    found: dict[tuple[TopicPartition, int], str] = {}
+    anomalous: dict[tuple[TopicPartition, int], str] = {}
     for anomaly in reversed(report.anomalies):
         if (word := _KINDS.get(anomaly.kind)) is not None:
-            found[TopicPartition(anomaly.topic, anomaly.partition), anomaly.offset] = word
+            anomalous[TopicPartition(anomaly.topic, anomaly.partition), anomaly.offset] = word
     result = {}
     for sent in history.sent:
         place = (sent.at, sent.offset)
         times = rows[place]
-        if place in found:
-            word = found[place]
+        if place in anomalous:
+            word = anomalous[place]
         elif times > 1:
             word = "again"
         elif times == 1:
@@ -83,7 +83,7 @@ def fates(history: History, report: Report) -> dict[tuple[TopicPartition, int], 
         elif history.sink == "append":
             word = "never"
         else:
-            # Without announcements nobody can tell what was written
+            # Only events tell what was written.
             word = "hidden" if committed and not written[place] and place not in stood else "was"
         result[place] = Fate(word, max(times, written[place]), _sentence(sent, word, times, written[place]))
     return result
@@ -96,20 +96,20 @@ def _sentence(sent: Sent, word: str, rows: int, written: int) -> str:
 
 
 def ranges(at: TopicPartition, events: Sequence[Happened], words: frozenset[str]) -> list[OffsetRange]:
-    """The ranges of a partition that events with these words are about, in order, without repeats."""
+    """The ranges of a partition in the events with these words, in order, without repeats."""
     return list(
         dict.fromkeys(r for event in events if event.what in words for r in event.ranges if r.at == at and r.span)
     )
 
 
 def stored_at(at: TopicPartition, events: Sequence[Happened], lanes: Sequence[Lane], before: int) -> int:
-    """Where the stored offsets stand after these events: in the group, or with ``transactional`` in the table."""
+    """The stored offset after these events: the group's, or with ``transactional`` the table's."""
     words = lanes[-1][1] if len(lanes) == 2 else _OFFSETS[1]
     return max((range_.end for range_ in ranges(at, events, words)), default=before)
 
 
 def started(at: TopicPartition, events: Sequence[Happened], stored: int) -> int:
-    """Where a run went on: as it said itself, or from what it read first."""
+    """The offset at which a run started: as the run announced, or that of its first read."""
     for words in (frozenset({"resumed"}), _READ[1]):
         starts = [r.start for event in events if event.what in words for r in event.ranges if r.at == at]
         if starts:

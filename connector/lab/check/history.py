@@ -1,6 +1,6 @@
-"""What happened in one run of the crash lab: what Kafka holds, what the processes announced, every table version.
+"""The history of one run of the crash lab: Kafka's records, the processes' events, and every table version.
 
-A history is kept as a file, so that a verdict can be made again, by a later checker too. Standard library only.
+A history can be saved, so that a later checker can judge it again. Uses the standard library only.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 FORMAT = 1
-"""Format of the file. A history of another format is refused, because it could give a wrong verdict."""
+"""The format of the file. Other formats are refused, because they could lead to a wrong verdict."""
 
 Sink = Literal["append", "upsert"]
 T = TypeVar("T")
@@ -38,17 +38,17 @@ class Sent(_Record):
 
 
 class Row(_Record):
-    """A row of the table, with the coordinates of the record that made it. Never equal to what was sent."""
+    """A row of the table, with the coordinates of its record. A row never equals a `Sent`."""
 
 
 @dataclass(frozen=True)
 class Happened:
-    """What a process announced, or what the lab did to it.
+    """An event: what a process announced, or what the lab did to the process.
 
-    ``run``: 0 is the first process, 1 the one after the first restart. ``seconds`` since the lab began. ``what``:
-    started, resumed, planned, polled, read, offsets_committed, writing, committed, crashed, done; other words may be
-    there, and whoever reads a history passes over them. ``ranges``: the offsets that it was about, half-open; for
-    resumed, an empty range per partition at its next offset.
+    ``run``: 0 is the first process, 1 the process after the first restart. ``seconds`` since the lab began. ``what``:
+    started, resumed, planned, polled, read, offsets_committed, writing, committed, crashed, done. Readers of a history
+    ignore other words. ``ranges``: the offsets of the event, half-open. For resumed, they are an empty range per
+    partition at its next offset.
     """
 
     run: int
@@ -62,8 +62,8 @@ class Happened:
 class Version:
     """One version of the table, read by time travel.
 
-    ``claims``: the next offsets in the version's own commit: it says that it holds everything before them. None where
-    the offsets are kept elsewhere, in a consumer group: such a version claims nothing.
+    ``claims``: the next offsets in the version's own commit. The version claims to hold everything before them. None:
+    a consumer group keeps the offsets, so the version claims nothing.
     """
 
     number: int
@@ -73,26 +73,26 @@ class Version:
 
 @dataclass(frozen=True)
 class History:
-    """One cell of the lab: a delivery into a sink, killed at one point, started again, and read.
+    """One cell of the lab: a delivery into a sink that was killed at one point, restarted, and read.
 
-    ``since``: the offsets that the pipeline began at; a partition that isn't there began at 0. ``drained``: whether the
-    last process ended by itself, with nothing left to read. ``error``: why the lab itself failed, else None.
+    ``since``: the pipeline's first offset per partition, 0 for partitions that aren't there. ``drained``: whether the
+    last process ended by itself, after reading the topic to its end. ``error``: why the lab itself failed, or None.
     """
 
     delivery: str
     sink: Sink
     crash_point: str
-    """Empty where nothing was killed."""
+    """Empty if nothing was killed."""
     sent: tuple[Sent, ...]
     events: tuple[Happened, ...]
     versions: tuple[Version, ...]
-    """In the order of their numbers."""
+    """Ordered by number."""
     since: Offsets = field(default_factory=Offsets)
     drained: bool = True
     error: str | None = None
 
     def to_json(self) -> str:
-        """One line per record, event and version: a history can be read, and compared by line."""
+        """The history as JSON, with one line per record, event and version."""
         head = {
             "format": FORMAT,
             "delivery": self.delivery,
@@ -125,7 +125,7 @@ class History:
 
     @classmethod
     def from_json(cls, text: str) -> History:
-        """Raises ValueError for text that isn't a history of this format."""
+        """Read a history from JSON. Raises ValueError if the text isn't a history of this format."""
         try:
             document = json.loads(text)
             if not isinstance(document, Mapping) or document.get("format") != FORMAT:
@@ -140,7 +140,7 @@ class History:
 
     @classmethod
     def load(cls, path: Path) -> History:
-        """Raises ValueError for a file that isn't a history of this format, OSError where it can't be read."""
+        """Read a history from a file. Raises ValueError if it isn't a history of this format, and OSError."""
         return cls.from_json(path.read_text(encoding="utf-8"))
 
 

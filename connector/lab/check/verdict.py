@@ -1,4 +1,4 @@
-"""The checker's verdict: anomalies, which of them are allowed, and held, broken or unknown, with reasons."""
+"""The checker's verdict: held, broken or unknown, with reasons, and the anomalies, allowed or not."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from connector.lab.check.history import History
 
 
 class Kind(str, Enum):
-    """Kinds of anomaly, worst first. What they mean for each sink is in `connector.lab.check.checker`."""
+    """Kinds of anomaly, worst first. `connector.lab.check.checker` says what they mean for each sink."""
 
     LOST = "lost"
     DUPLICATED = "duplicated"
     STALE = "stale"
     UNEXPECTED = "unexpected"
-    """A row that was never sent, or not so: altered, beyond the version's claim, from before the pipeline's begin."""
+    """A row that was never sent, is altered, is beyond the version's claim, or is from before the pipeline began."""
     REGRESSED = "regressed"
-    """Missing or older for a while, and right again in the last version."""
+    """An update that was missing or older for a while, and is right in the last version."""
 
 
 class Verdict(str, Enum):
-    """What a history shows about its delivery."""
+    """The verdict on a delivery."""
 
     HELD = "held"
-    """No version of the table shows anything that the delivery doesn't allow."""
+    """No version of the table shows an anomaly that the delivery forbids."""
     BROKEN = "broken"
-    """The delivery broke its promise, or the lab is broken: it shows nothing where it must."""
+    """The delivery broke its promise. Or the lab is broken, because an anomaly that must appear is missing."""
     UNKNOWN = "unknown"
-    """The history can't decide."""
+    """The history proves nothing."""
 
 
 PROMISES: Mapping[str, str] = {
@@ -46,8 +46,8 @@ _WORST = tuple(Kind)
 class Anomaly:
     """One record that the table doesn't hold as it should.
 
-    ``version``: where it was seen first. ``until``: the first version after it was seen last, None if the last version
-    shows it still. ``stood``: for a missing record, the last version that had it. ``extra``: rows too many.
+    ``version``: the first version that shows the anomaly. ``until``: the first version that no longer shows it, None
+    if the last version does. ``stood``: for a missing record, the last version that had it. ``extra``: surplus rows.
     """
 
     kind: Kind
@@ -62,12 +62,12 @@ class Anomaly:
     note: str = ""
 
     def order(self) -> tuple[int, int, str, int, int, str]:
-        """Key for sorting: worst kind first, then by version and coordinates."""
+        """The sort key: worst kind first, then by version and coordinates."""
         return (_WORST.index(self.kind), self.version, self.topic, self.partition, self.offset, self.note)
 
     def __str__(self) -> str:
         ends = "" if self.until is None else f" until version {self.until}"
-        stood = "" if self.stood is None else f" (it had stood in version {self.stood})"
+        stood = "" if self.stood is None else f" (version {self.stood} had it)"
         return (
             f"{self.kind.value}: {self.topic}-{self.partition} offset {self.offset}, key {self.key!r}, "
             f"from version {self.version}{ends}: {self.note}{stood}"
@@ -91,7 +91,7 @@ class Anomaly:
 
 @dataclass(frozen=True)
 class Report:
-    """``anomalies`` are all that were found, worst first; ``allows`` the kinds that the delivery may show."""
+    """A verdict. ``anomalies``: all anomalies, worst first. ``allows``: the kinds that the delivery may show."""
 
     verdict: Verdict
     anomalies: tuple[Anomaly, ...]
@@ -100,12 +100,12 @@ class Report:
 
     @property
     def counts(self) -> Mapping[Kind, int]:
-        """Records per kind, every kind in it."""
+        """The number of records per kind, for every kind."""
         return {kind: sum(anomaly.kind is kind for anomaly in self.anomalies) for kind in Kind}
 
     @property
     def extra_rows(self) -> int:
-        """Rows too many: a record that stands three times has two."""
+        """The number of surplus rows. A record with three rows has two of them."""
         return sum(anomaly.extra for anomaly in self.anomalies)
 
     @property
@@ -138,52 +138,55 @@ class Report:
 def conclude(
     history: History, anomalies: tuple[Anomaly, ...], allows: frozenset[Kind], expects: frozenset[Kind]
 ) -> Report:
-    """The verdict: unknown before broken, because half a history shows anything."""
+    """The verdict with its reasons. Unknown comes before broken, because an incomplete history may show anything.
+
+    ``expects``: the kinds that the run must show, or the verdict is broken.
+    """
     promise = PROMISES.get(history.delivery, history.delivery)
     report = Report(Verdict.HELD, anomalies, allows, ())
-    found: list[str] = []
+    reasons: list[str] = []
     if report.forbidden:
-        found.append(f"{_records(report.forbidden)}: {promise} doesn't allow that. The first: {report.forbidden[0]}.")
+        reasons.append(f"{_records(report.forbidden)}: {promise} doesn't allow that. The first: {report.forbidden[0]}.")
     if undecided := _undecided(history):
-        return Report(Verdict.UNKNOWN, anomalies, allows, (*undecided, *found))
+        return Report(Verdict.UNKNOWN, anomalies, allows, (*undecided, *reasons))
     for kind in Kind:
         if kind in expects and not report.counts[kind]:
-            found.append(
-                f"The lab shows nothing where it must: {history.delivery} into an {history.sink} table, killed at "
-                f"{history.crash_point}, has to show records that are {kind.value}."
+            reasons.append(
+                f"{history.delivery} into an {history.sink} table, killed at {history.crash_point}, must show records "
+                f"that are {kind.value}, but the lab saw none."
             )
-    if found:
-        return Report(Verdict.BROKEN, anomalies, allows, tuple(found))
+    if reasons:
+        return Report(Verdict.BROKEN, anomalies, allows, tuple(reasons))
     if report.allowed:
         held = f"{_records(report.allowed)}: {promise} allows that."
     else:
-        all_of_it = "Every key has its newest update"
+        complete = "Every key has its newest update"
         if history.sink == "append":
-            all_of_it = f"All {len(history.sent)} records count exactly once"
-        held = f"{all_of_it}, and nothing is wrong in any of the table's {len(history.versions)} versions."
+            complete = f"All {len(history.sent)} records count exactly once"
+        held = f"{complete}, and nothing is wrong in any of the table's {len(history.versions)} versions."
     return Report(Verdict.HELD, anomalies, allows, (held,))
 
 
 def _undecided(history: History) -> list[str]:
-    """Why this history can't decide anything: an experiment that didn't take place was not passed."""
+    """Why this history proves nothing. An experiment that didn't take place counts as not passed."""
     reasons = []
     if history.error is not None:
         reasons.append(f"The lab failed: {history.error}")
     if not history.drained:
-        reasons.append("The last process didn't end by itself: what is missing may have been still to come.")
+        reasons.append("The last process didn't end by itself, so missing records may have been still to come.")
     if not history.versions:
         reasons.append("No version of the table was read.")
     if not history.sent:
         reasons.append("Nothing was sent, so nothing could go wrong.")
     crashes = sum(event.what == "crashed" for event in history.events)
     if crashes < (wanted := _CRASHES.get(history.crash_point, 1)):
-        times = _number(wanted, "time", "times")
-        reasons.append(f"The process was to be killed {times} at {history.crash_point}, and was {crashes}.")
+        wanted_times, times = (_number(number, "time", "times") for number in (wanted, crashes))
+        reasons.append(f"The process was killed {times} at {history.crash_point} instead of {wanted_times}.")
     return reasons
 
 
 def _records(anomalies: tuple[Anomaly, ...]) -> str:
-    """12 records are lost, 1 record is duplicated"""
+    """The anomalies by kind, such as: 12 records are lost, 1 record is duplicated"""
     parts = []
     for kind in Kind:
         if number := sum(anomaly.kind is kind for anomaly in anomalies):

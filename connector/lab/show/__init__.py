@@ -1,1 +1,1 @@
-"""The lab's results for people: a page, charts, pictures."""
+"""Shows the lab's results to people: a page, charts, pictures."""

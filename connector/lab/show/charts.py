@@ -1,4 +1,4 @@
-"""Charts of an experiment, for notebooks. They are readable in grey: shapes and words say what colours say."""
+"""Charts of an experiment, for notebooks. They are readable without colour: shapes and words tell the same."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from connector.lab.check.verdict import Report
 from sinks.offsets import TopicPartition
 
 _WIDTH = 10.0
-"""Inches."""
+"""The width of a chart in inches."""
 _KILL = "#c0261c"
 
 
@@ -54,12 +54,12 @@ class Picture:
         return out.getvalue()
 
     def save(self, file: Path | str) -> None:
-        """Write the chart to a file; its suffix decides the format."""
+        """Write the chart to a file. The file's suffix decides the format."""
         self.figure.savefig(file, dpi=150, bbox_inches="tight")
 
 
 def records_chart(history: History, report: Report) -> Picture:
-    """A line of records per partition: what became of each; and beneath it, run by run, what was done with it."""
+    """A chart of what became of each record, one row of cells per partition. Below it is what each run did."""
     known = fates(history, report)
     places = sorted({sent.at for sent in history.sent})
     lanes = lanes_of(history.delivery)
@@ -82,7 +82,7 @@ def records_chart(history: History, report: Report) -> Picture:
 
 
 def lag_chart(history: History) -> Picture:
-    """Records of the topic that the table didn't have yet, over the seconds of the experiment."""
+    """A chart of how many of the topic's records the table didn't have yet, over the seconds of the experiment."""
     figure = Figure(figsize=(_WIDTH, 2.8), layout="constrained")
     ax = figure.subplots()
     first = history.events[0].seconds if history.events else 0.0
@@ -90,8 +90,8 @@ def lag_chart(history: History) -> Picture:
     seconds, behind = [0.0], [len(history.sent)]
     for event in history.events:
         if event.what == "committed":
-            for each in event.ranges:
-                reached[each.at] = max(reached.get(each.at, 0), each.end)
+            for range_ in event.ranges:
+                reached[range_.at] = max(reached.get(range_.at, 0), range_.end)
             seconds.append(event.seconds - first)
             behind.append(sum(sent.offset >= reached.get(sent.at, 0) for sent in history.sent))
         if event.what == "crashed":

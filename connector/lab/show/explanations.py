@@ -1,17 +1,17 @@
-"""What the lab's page explains about a crash: the moment, the order of a delivery's steps, and what theory expects."""
+"""The texts of the lab's page about a crash: its moment, the delivery's steps, and what must follow in theory."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 POINTS: Mapping[str, str] = {
-    "after_poll": "The records of a batch are read. Nothing else has happened.",
-    "after_auto_commit": "The client has committed the batch's offsets. Its rows are not written.",
-    "before_write": "Right before the first file of the batch is written.",
-    "mid_write": "Data files are there. The table's commit, which makes them visible, is not.",
-    "after_write": "The table has the rows. Nothing after that has happened.",
+    "after_poll": "The process has read the records of a batch and done nothing else.",
+    "after_auto_commit": "The client has committed the batch's offsets. The rows are not written yet.",
+    "before_write": "The process is about to write the batch's first file.",
+    "mid_write": "The data files are written. The table's commit, which makes them visible, is not.",
+    "after_write": "The rows are in the table. The steps after the write have not begun.",
     "after_offset_commit": "Rows and offsets are both stored.",
-    "in_recovery": "Killed after the write, started again, and killed again while it catches up.",
+    "in_recovery": "The process is killed after the write, restarted, and killed again while it catches up.",
 }
 """The crash points, in the order in which a batch reaches them."""
 
@@ -21,7 +21,7 @@ STEPS: Mapping[str, str] = {
     "before_write": "writing",
     "after_write": "committed",
     "after_offset_commit": "offsets_committed",
-    # Of the first crash. The second one comes when the next run knows where to go on.
+    # The step of the first crash. The second crash comes when the next run knows its starting offsets.
     "in_recovery": "committed",
 }
 """The step that a run announces at each crash point. No step is announced in the middle of a write."""
@@ -39,36 +39,36 @@ ORDER: Mapping[str, Sequence[tuple[str, Sequence[str]]]] = {
     ),
     "idempotent": (
         ("poll", ("after_poll", "before_write")),
-        ("write what is newer than the stored offset", ("mid_write", "after_write")),
+        ("write the updates newer than the stored offset", ("mid_write", "after_write")),
         ("commit the offsets", ("after_offset_commit",)),
     ),
     "transactional": (
         ("read", ("after_poll", "before_write")),
-        ("write rows and offsets, one commit", ("mid_write", "after_write")),
+        ("write rows and offsets in one commit", ("mid_write", "after_write")),
         ("publish the offsets, for lag tools only", ("after_offset_commit",)),
     ),
 }
-"""Per delivery, the steps of one batch, each with the crash points during or after the step."""
+"""The steps of one batch per delivery. Each step has the crash points during or after it."""
 
 _SAME_AGAIN = (
-    "Nothing of the batch was written, and its offsets were not committed: the next run polls the same records again."
+    "No row of the batch was written, and its offsets were not committed. The next run polls the same records again."
 )
 _NO_READER_SEES = (
-    "Files of the batch were there, but without a commit no reader sees them. The offsets had not moved, so the next "
-    "run does the batch again."
+    "Files of the batch were written, but no reader sees them without a commit. The offsets were not committed, so the "
+    "next run repeats the batch."
 )
-_BOTH_STORED = "Rows and offsets were both stored: the next run goes on behind them."
+_BOTH_STORED = "Rows and offsets were both stored. The next run continues after the batch."
 _LOST = (
-    "The client had committed the offsets of a batch that was not written. The next run starts behind it, and nobody "
-    "reads those records again: they are lost."
+    "The client had committed the offsets of a batch that was not written. The next run starts after the batch. "
+    "No run reads its records again, so they are lost."
 )
-_POLLED_AGAIN = "The batch was in the table, but its offsets were not committed yet: the next run polls it again"
-_TWO_CRASHES = "Two crashes, each between the write and the offsets' commit: the batch is polled again each time"
+_POLLED_AGAIN = "The batch was in the table, but its offsets were not committed yet. The next run polls the batch again"
+_TWO_CRASHES = "Both crashes came between the write and the offset commit. Each new run polls the batch again"
 _OLDER_FOR_A_WHILE = (
     " and writes the same updates to the same keys. If the batches have other boundaries this time, readers see "
-    "older values until the run has caught up; then the table is right."
+    "older values until the run has caught up. Then the table is right."
 )
-_IGNORED = ". Every repeated update has an offset <= the stored one, so the sink ignores it."
+_IGNORED = ". Every repeated update has an offset that isn't above the stored one, so the sink ignores it."
 _ASKS_THE_TABLE = "The next run asks the table where it stands"
 
 _MANUAL: Mapping[str, str] = {
@@ -80,21 +80,21 @@ _MANUAL: Mapping[str, str] = {
 
 _WHAT_FOLLOWS: Mapping[tuple[str, str], Mapping[str, str]] = {
     ("auto_commit", ""): {
-        "after_poll": "The client had not committed the batch's offsets yet, so the next run polls them again.",
+        "after_poll": "The client had not committed the batch's offsets yet, so the next run polls the batch again.",
         "after_auto_commit": _LOST,
         "after_offset_commit": _LOST,
         "before_write": _LOST,
         "mid_write": (
-            "Files of the batch were there, but without a commit no reader sees them, and its offsets had been "
-            "committed before: the next run starts behind the batch, which is lost."
+            "Files of the batch were written, but no reader sees them without a commit. The offsets had been committed "
+            "before, so the next run starts after the batch, which is lost."
         ),
         "after_write": _BOTH_STORED,
-        "in_recovery": "Both crashes came after a write, when rows and offsets were stored: there was nothing to lose.",
+        "in_recovery": "Both crashes came after a write, when rows and offsets were stored, so no record was at risk.",
     },
     ("manual_commit", "append"): {
         **_MANUAL,
         "after_write": _POLLED_AGAIN + " and appends it a second time.",
-        "in_recovery": _TWO_CRASHES + ", and appended each time.",
+        "in_recovery": _TWO_CRASHES + " and appends it.",
     },
     ("manual_commit", "upsert"): {
         **_MANUAL,
@@ -110,26 +110,26 @@ _WHAT_FOLLOWS: Mapping[tuple[str, str], Mapping[str, str]] = {
         "after_poll": f"Nothing was written. {_ASKS_THE_TABLE}, and reads the same records again.",
         "before_write": f"Nothing was written. {_ASKS_THE_TABLE}, and reads the same records again.",
         "mid_write": (
-            "Files of the batch were there, but without a commit the table has neither its rows nor its offsets. "
-            f"{_ASKS_THE_TABLE}, and does the batch again."
+            "Files of the batch were written, but without a commit the table has neither its rows nor its offsets. "
+            f"{_ASKS_THE_TABLE}, and repeats the batch."
         ),
-        "after_write": f"Rows and offsets stand in one commit. {_ASKS_THE_TABLE}, and goes on behind the batch.",
+        "after_write": f"Rows and offsets are in one commit. {_ASKS_THE_TABLE}, and continues after the batch.",
         "after_offset_commit": (
-            "The offsets in the consumer group are for lag tools only; no run reads them back. The next run asks the "
-            "table where it stands, and goes on behind the batch."
+            "The offsets in the consumer group are for lag tools only, and no run starts from them. "
+            f"{_ASKS_THE_TABLE}, and continues after the batch."
         ),
         "in_recovery": (
-            "Rows and offsets stand in one commit, whatever happens around it: each run asks the table where it "
-            "stands, and goes on from there."
+            "Rows and offsets are in one commit, so neither crash can separate them. Each run asks the table where it "
+            "stands, and continues from there."
         ),
     },
 }
 
-_HIDDEN_LOSS = " An upsert table shows a loss only where no newer update of the same key came later."
+_HIDDEN_LOSS = " An upsert table shows a loss only if no newer update of the same key follows."
 
 
 def what_follows(delivery: str, sink: str, crash_point: str) -> str:
-    """What theory says about this crash, in one or two sentences; empty for an unknown combination."""
+    """What must follow from this crash in theory, in a few sentences. Empty for an unknown combination."""
     by_point = _WHAT_FOLLOWS.get((delivery, sink)) or _WHAT_FOLLOWS.get((delivery, "")) or {}
     text = by_point.get(crash_point, "")
     return text + _HIDDEN_LOSS if text.endswith("lost.") and sink == "upsert" else text

@@ -1,4 +1,4 @@
-"""The lab's results as one HTML page that needs nothing else: a matrix, and a picture of every run."""
+"""The lab's results as one self-contained HTML page: a matrix, and a picture of every run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FILTERS = {"all": "All runs", "shows": "With lost, duplicated or stale records"
 
 
 def page(reports: Sequence[Run], title: str, facts: Mapping[str, str]) -> str:
-    """One self-contained page. ``facts`` are shown under the title: the date, versions, number of records."""
+    """HTML of the page. ``facts``: what the page shows under the title, such as date, versions, number of records."""
     numbered = [(f"run-{number}", history, report) for number, (history, report) in enumerate(reports, start=1)]
     points = _points(reports)
     runs = "\n".join(_run(anchor, history, report) for anchor, history, report in numbered)
@@ -39,25 +39,26 @@ def page(reports: Sequence[Run], title: str, facts: Mapping[str, str]) -> str:
 <body>
 <main>
 <h1>{escape(title)}</h1>
-<p class="lead">What is lost, and what counts twice, when a process that moves records from Kafka into a Delta table is
-killed? In each run below it really was: <code>kill -9</code>, a new process, then a look at what the table holds.</p>
+<p class="lead">A process moves records from Kafka into a Delta table and is killed. Which records are lost, and which
+are stored twice? Each run below was really killed with <code>kill -9</code> and started again, and then its table was
+checked.</p>
 {_facts(facts)}
 {_totals(reports)}
-<h2 id="matrix">What the tables show</h2>
-<p>Each field is a run: one delivery into one sink, killed at one moment (a crash point), then every version of its
-table compared with what Kafka holds. It has <b>held</b> when the table shows no more than the delivery allows: at most
-once may lose, at least once may repeat. It is <b>broken</b> when there is more, or when the lab shows nothing where
-theory says that it must; and <b>unknown</b> when the run decides nothing.</p>
+<h2 id="matrix">Results</h2>
+<p>Each cell is a run: one delivery into one sink, killed at one moment, the crash point. The lab compared every version
+of the run's table with the records in Kafka. <b>Held</b>: the table shows nothing that the delivery forbids. At most
+once may lose records, and at least once may repeat them. <b>Broken</b>: the table shows more than that, or it lacks a
+fault that must appear in theory. <b>Unknown</b>: the run proves nothing.</p>
 {_matrix(numbered, points)}
-<h2>Where it was killed</h2>
-<p>A crash point is a moment in the life of one batch of records. What a crash costs depends on which of two things was
-done first: the records' rows in the table, or the note of how far one has read (the offsets).</p>
+<h2>Crash points</h2>
+<p>A crash point is a moment in the life of one batch of records. The damage of a crash depends on what the process
+stores first: the rows in the table, or the offsets, which say how far it has read.</p>
 {_orders(reports)}
 <dl class="points">{_point_list(points)}</dl>
-<h2>Run by run</h2>
-<p>A line of records per partition, in the order of their offsets; beneath it, what each process did with them, step by
-step. The red line is where the stored offsets stood when the process died, the blue one where the next began. A dashed
-red bar is a write without its commit; a dot on a record, that it was written again and nothing changed.</p>
+<h2>Runs</h2>
+<p>Each partition has a row of cells, one per record, in the order of the offsets. Below the cells are the steps of each
+process. The red line is the stored offset when the process died. The blue line is the offset at which the next process
+started. A dashed red bar is a write without its commit. A dot marks a record that was written again without effect.</p>
 {_legend()}
 <div class="filters" hidden>{_filters()}</div>
 {runs}
@@ -76,15 +77,15 @@ def _facts(facts: Mapping[str, str]) -> str:
 def _totals(reports: Sequence[Run]) -> str:
     looks = [_look(report) for _, report in reports]
     words = {
-        "held": "held, with nothing to see",
-        "allowed": "held, and show what they may",
+        "held": "held, without a fault",
+        "allowed": "held, with allowed faults",
         "broken": "broken",
         "unknown": "unknown",
     }
     items = "".join(
         f'<li class="{look}"><b>{looks.count(look)}</b>{text}</li>'
         for look, text in words.items()
-        # Nothing broken is a result; nothing unknown is what one expects
+        # "0 broken" is a result worth showing. "0 unknown" is not.
         if look in looks or look != "unknown"
     )
     return f'<ul class="totals">{items}</ul>'
@@ -125,12 +126,12 @@ def _matrix(numbered: Sequence[tuple[str, History, Report]], points: Sequence[st
     for delivery, sink in rows:
         cells = []
         for point in points:
-            found = [
+            of_point = [
                 _cell(anchor, report)
                 for anchor, history, report in numbered
                 if (history.delivery, history.sink, history.crash_point) == (delivery, sink, point)
             ]
-            inner = "".join(found) or '<span class="none" title="not run">&ndash;</span>'
+            inner = "".join(of_point) or '<span class="none" title="not run">&ndash;</span>'
             cells.append(f'<td data-point="{escape(_spoken(point))}"><div>{inner}</div></td>')
         allows = {
             kind for _, h, report in numbered if (h.delivery, h.sink) == (delivery, sink) for kind in report.allows
@@ -159,7 +160,7 @@ def _counts(report: Report) -> list[str]:
 
 
 def _look(report: Report) -> str:
-    """How a verdict is drawn: ``held`` has two looks, with and without anomalies that are allowed."""
+    """The CSS class of a verdict. ``held`` with allowed anomalies has its own class, ``allowed``."""
     return "allowed" if report.verdict is Verdict.HELD and report.anomalies else report.verdict.value
 
 
@@ -203,9 +204,9 @@ def _anomalies(report: Report) -> str:
         return ""
     rows = "".join(_anomaly(anomaly, report) for anomaly in report.anomalies[:SHOWN_ANOMALIES])
     more = len(report.anomalies) - SHOWN_ANOMALIES
-    head = _header("what", "partition", "offset", "key", "seen from version", "until", "found", "")
+    head = _header("fault", "partition", "offset", "key", "from version", "until version", "in the table", "")
     rest = f"<p>and {more} more</p>" if more > 0 else ""
-    return _details(f"What was found: {', '.join(_counts(report))}", f"<table>{head}{rows}</table>{rest}")
+    return _details(f"Faults: {', '.join(_counts(report))}", f"<table>{head}{rows}</table>{rest}")
 
 
 def _anomaly(anomaly: Anomaly, report: Report) -> str:
@@ -213,7 +214,8 @@ def _anomaly(anomaly: Anomaly, report: Report) -> str:
     allowed = "allowed" if report.may_show(anomaly) else "not allowed"
     return (
         f"<tr><td>{_SPOKEN.get(anomaly.kind, anomaly.kind.value)}</td>"
-        f"<td>{escape(anomaly.topic)}-{anomaly.partition}</td><td>{anomaly.offset}</td><td>{escape(anomaly.key)}</td><td>{anomaly.version}</td><td>{until}</td>"
+        f"<td>{escape(anomaly.topic)}-{anomaly.partition}</td><td>{anomaly.offset}</td>"
+        f"<td>{escape(anomaly.key)}</td><td>{anomaly.version}</td><td>{until}</td>"
         f"<td>{escape(anomaly.note)}</td><td>{allowed}</td></tr>"
     )
 
@@ -223,8 +225,8 @@ def _events(history: History) -> str:
     more = len(history.events) - SHOWN_EVENTS
     rest = f"<p>and {more} more</p>" if more > 0 else ""
     versions = len(history.versions)
-    summary = f"What happened, in order: {len(history.events)} announcements, {versions} versions of the table"
-    return _details(summary, f"<table>{_header('seconds', 'run', 'what', 'offsets', 'note')}{rows}</table>{rest}")
+    summary = f"{len(history.events)} events in order, {versions} versions of the table"
+    return _details(summary, f"<table>{_header('seconds', 'run', 'event', 'offsets', 'note')}{rows}</table>{rest}")
 
 
 def _event(event: Happened) -> str:

@@ -1,7 +1,7 @@
-"""The picture of one run of the lab, as SVG: a line of records per partition, and beneath it what each process did.
+"""The SVG picture of a lab run: a row of cells per partition, one per record, and the steps of each process below.
 
-What became of a record is shown by colour, by shape, and in words when one points at it. Everything has a fixed size in
-pixels, so that text stays readable; a long line is grouped, and scrolls on a narrow screen.
+Colour, shape and a tooltip tell what became of a record. Sizes are fixed in pixels, so that text stays readable. In a
+long row, a cell stands for a group of records. On a narrow screen, the row scrolls.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from sinks.offsets import OffsetRange, TopicPartition
 
 WIDTH = 1000
 CELLS = 110
-"""More records of a partition than this are drawn in groups."""
+"""The most cells in a row. If a partition has more records, each cell is a group of them."""
 _LABELS = 78
 _CELL_TOP, _CELL = 18, 20
 _RUN_HEAD, _LANE, _RUN_FOOT, _GAP = 20, 11, 18, 4
 
 
 def picture(history: History, report: Report) -> str:
-    """HTML of all partitions. Needs the page's style."""
+    """HTML of the picture, with all partitions. Needs the page's style."""
     known = fates(history, report)
     places = sorted({sent.at for sent in history.sent})
     return "\n".join(_partition(at, history, known) for at in places)
 
 
 def icon(word: str) -> str:
-    """A single cell, for the legend."""
+    """SVG of a single cell, for the legend."""
     shapes = _shapes(word, 1.0, 1.0, 14.0, 2)
     return f'<svg class="icon" width="16" height="22" aria-hidden="true">{shapes}</svg>'
 
 
 @dataclass(frozen=True)
 class _Scale:
-    """Offsets to pixels."""
+    """Converts offsets to pixels."""
 
     low: int
     high: int
@@ -70,7 +70,7 @@ def _partition(at: TopicPartition, history: History, known: Mapping[tuple[TopicP
     runs = sorted({event.run for event in history.events})
     labels = [_text(0, _CELL_TOP + 14, f"partition {at.partition}", "strong")]
     if scale.per > 1:
-        labels.append(_text(0, _CELL_TOP - 6, f"{scale.per} per field", "tick"))
+        labels.append(_text(0, _CELL_TOP - 6, f"{scale.per} per cell", "tick"))
     drawn = [*_ticks(scale), *_cells(at, scale, known)]
     marks = []
     y = _CELL_TOP + _CELL
@@ -91,7 +91,7 @@ def _partition(at: TopicPartition, history: History, known: Mapping[tuple[TopicP
             drawn += _bars(at, events, words, scale, lane, run, name)
         stored = stored_at(at, events, lanes, stored)
         if any(event.what == "crashed" for event in events):
-            # At the foot of its run, as time goes down; and on the records, which it divides
+            # The mark is below the run's steps, because time runs downwards, and on the cells, which it divides.
             crashes.append(stored)
             x = scale.x(stored)
             marks.append(f'<path class="kill line" d="M{x:.1f} {_CELL_TOP - 2}v{_CELL + 4}M{x:.1f} {top}V{bottom}"/>')
@@ -101,9 +101,9 @@ def _partition(at: TopicPartition, history: History, known: Mapping[tuple[TopicP
     counts = Counter(known[at, offset].word for offset in offsets)
     summary = ", ".join(f"{counts[word]} {LEGEND[word]}" for word in WORST if counts[word])
     name = f"{at.topic}-{at.partition}, offsets {low} to {scale.high - 1}: {summary}"
-    # Where it scrolls, it starts at the first crash
+    # If the row scrolls, the first crash is in view.
     middle = min((round(scale.x(offset)) for offset in crashes), default=0)
-    # room for the last dot
+    # Leaves room for the last dot.
     width = ceil(scale.width) + 4
     return (
         f'<div class="partition"><svg class="labels" width="{_LABELS}" height="{y}" aria-hidden="true">'
@@ -147,7 +147,7 @@ def _cells(at: TopicPartition, scale: _Scale, known: Mapping[tuple[TopicPartitio
 
 
 def _shapes(word: str, x: float, y: float, width: float, times: int, again: bool = False) -> str:
-    """One cell. The shapes differ, so that the picture is read without its colours too."""
+    """SVG of one cell. Every word has its own shape, so that the picture is readable without colour."""
     high, end, bottom = _CELL, x + width, y + _CELL
     box = f'x="{x:.1f}" y="{y}" width="{width:.1f}" height="{high}"'
     middle = f'x="{x + width / 2:.1f}" y="{y + 14}"'
@@ -196,14 +196,14 @@ def _bar(range_: OffsetRange, scale: _Scale, y: int, kind: str, title: str) -> s
     top, height = (y + 4, 3) if kind == "offsets" else (y + 2, 7)
     bar = f'<rect class="bar {kind}" x="{x:.1f}" y="{top}" width="{max(end - x, 1):.1f}" height="{height}"/>'
     if kind == "offsets":
-        # An offset that is committed is a place, the next to read
+        # A committed offset is a position, that of the next record to read, so it is drawn as a dot.
         bar += f'<circle class="bar offsets" cx="{end:.1f}" cy="{y + 5.5}" r="3"/>'
     return f"<g><title>{escape(title)}</title>{bar}</g>"
 
 
 def _mark(kind: str, scale: _Scale, offset: int, y: int, bottom: int, label: str) -> str:
     x = scale.x(offset)
-    # to the left of the line where there is no room at its right
+    # The label is left of the line if there is no room on the right.
     left = x + 10 + 6.4 * len(label) > scale.width and x > scale.width / 2
     shape = f"M{x + 3:.1f} {y}l-7 9h4l-2 8 7-10h-4z" if kind == "kill" else f"M{x:.1f} {y}l8 6-8 6z"
     text = f'<text class="{kind}" x="{x + (-8 if left else 11):.1f}" y="{y + 10}"' + (

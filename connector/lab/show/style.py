@@ -1,4 +1,7 @@
-"""How the lab's page looks, light, dark, narrow and on paper; and a filter that the page can do without."""
+"""The style of the lab's page for light and dark, narrow screens and paper, and the script of its filter.
+
+The page also works without the script.
+"""
 
 from __future__ import annotations
 

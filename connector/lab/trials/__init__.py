@@ -1,1 +1,1 @@
-"""The experiments of the lab: the matrix of crashes, chaos, the scenarios, the demo."""
+"""The lab's trials: the crash matrix, chaos, two-phase commit, the scenarios, the demo."""

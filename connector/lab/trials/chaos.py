@@ -1,13 +1,13 @@
-"""Chaos: producers and pipelines work while everything around them fails. Then the auditor compares.
+"""Chaos: producers and pipelines run while random faults hit them. Then the auditor compares the tables with Kafka.
 
-The faults are planned from a seed before anything starts, so a run that went wrong can be run again. What they do:
+The faults are planned from a seed before the run, so a failed run can be repeated. The kinds of faults:
 
-* ``kill``: SIGKILL to the process of all pipelines, which is started again;
-* ``pause``: SIGSTOP, and SIGCONT later; a member of a consumer group may have been replaced meanwhile;
-* ``replace``: the same, with a second process of the same pipelines beside it: the first wakes up as a zombie;
-* ``second``: a second process of the same pipelines beside the first, for a while;
-* ``cut``: every connection of every client is reset, by the proxy;
-* ``broker``: SIGKILL to the broker, which is started again.
+* ``kill``: SIGKILL ends the process of all pipelines, and a new one starts.
+* ``pause``: SIGSTOP, and SIGCONT later. The consumer group may have replaced its member meanwhile.
+* ``replace``: like ``pause``, but a second process runs the pipelines meanwhile. The first wakes up as a zombie.
+* ``second``: a second process runs the same pipelines for a while, beside the first.
+* ``cut``: the proxy resets every connection of every client.
+* ``broker``: SIGKILL ends the broker, and it starts again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _DRAIN_SECONDS = 600.0
 _S3_ODDS = Odds(error=0.01, slow_down=0.01, reset=0.005, lost_answer=0.01)
 _WEIGHTS = {"cut": 7, "pause": 6, "kill": 5, "second": 2, "replace": 2, "broker": 2}
 _LASTS = {"pause": (0.5, 8.0), "replace": (12.0, 20.0), "second": (15.0, 25.0)}
-"""Seconds, from and to. A second process needs about ten to come to work."""
+"""The shortest and longest duration in seconds. A second process needs about ten seconds to start working."""
 
 PIPELINES: Mapping[str, tuple[str, Sink]] = {
     "transactional_append": ("transactional", "append"),
@@ -59,18 +59,18 @@ PIPELINES: Mapping[str, tuple[str, Sink]] = {
 
 @dataclass(frozen=True)
 class Fault:
-    """One planned or finished fault; the module says what each kind does."""
+    """One planned or finished fault. The module's docstring explains the kinds."""
 
     at: float
     """Seconds after the start."""
     kind: str
     lasts: float = 0.0
-    """Seconds; 0: a moment."""
+    """Seconds. 0: the fault has no duration."""
 
 
 def plan_faults(seconds: float, count: int, seed: int) -> list[Fault]:
-    """``count`` faults over ``seconds``, at random times; the same for the same seed. None begins in the last
-    tenth of the time."""
+    """Plan ``count`` faults at random times within ``seconds``. The same seed gives the same plan. No fault begins in
+    the last tenth of the time."""
     chance = random.Random(seed)
     times = sorted(chance.uniform(0, seconds * 0.9) for _ in range(count))
     faults = []
@@ -83,7 +83,7 @@ def plan_faults(seconds: float, count: int, seed: int) -> list[Fault]:
 
 @dataclass
 class Chaos:
-    """What happened. ``faults`` are those that were carried out, at the time when they were."""
+    """The result. ``faults``: those that were carried out, with their actual times."""
 
     seed: int
     seconds: float
@@ -91,9 +91,9 @@ class Chaos:
     sent: int = 0
     """Records that Kafka acknowledged."""
     unknown: int = 0
-    """Records whose producer gave up: they may be in Kafka or not."""
+    """Records whose producer gave up. They may be in Kafka or not."""
     ended: Counter[str] = field(default_factory=Counter)
-    """How runs ended while the faults lasted, by the error's name."""
+    """The number of runs that ended with an error during the faults, by the error's name."""
     seconds_to_drain: float = 0.0
     audits: dict[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -127,8 +127,12 @@ def run_chaos(
     seed: int,
     together: bool = False,
 ) -> Chaos:
-    """Tables, pipeline files and logs stay in ``folder``. ``together``: one pipeline whose four sinks move together,
-    instead of three with a table each; its object store fails at random all the time."""
+    """Run the trial: ``records`` records and ``faults`` faults within ``seconds`` seconds, then the audit.
+
+    ``folder``: receives tables, pipeline files and logs. ``together``: run one pipeline with four sinks, whose object
+    store fails at random, instead of three pipelines with a table each. Raises `LakelockError` if the pipelines
+    can't drain the topic afterwards.
+    """
     planned = plan_faults(seconds, faults, seed)
     folder.mkdir(parents=True, exist_ok=True)
     chaos = Chaos(seed, seconds)
@@ -150,7 +154,7 @@ def run_chaos(
             producers.start()
             fleets.suffer(planned, cut=proxy.cut)
             producers.join()
-        out.print(f"{len(chaos.faults)} faults done, {chaos.sent:,} records sent; draining", highlight=False)
+        out.print(f"{len(chaos.faults)} faults done, {chaos.sent:,} records sent, now draining", highlight=False)
         started = time.monotonic()
         _drain(files, folder)
         chaos.seconds_to_drain = round(time.monotonic() - started, 1)
@@ -168,7 +172,7 @@ def run_chaos(
 
 
 class _Producers:
-    """Two idempotent producers; a key stays with one of them, and its values grow."""
+    """Two idempotent producers. All records of a key come from the same producer, with growing values."""
 
     def __init__(self, bootstrap: str, records: int, seconds: float, chaos: Chaos) -> None:
         self._bootstrap, self._records, self._seconds, self._chaos = bootstrap, records, seconds, chaos
@@ -200,7 +204,7 @@ class _Producers:
             try:
                 return produce(self._bootstrap, TOPIC, (self._record(producer, number) for number in chunk))
             except BrokerUnreachable:
-                continue  # raised before anything is sent
+                continue  # this error comes before any record is sent
             except LakelockError:
                 return 0
 
@@ -210,7 +214,7 @@ class _Producers:
 
 
 class _Fleets:
-    """The process of all pipelines, and now and then a second one beside it."""
+    """The process of all pipelines, and at times a second process beside it."""
 
     def __init__(self, files: Sequence[Path], folder: Path, broker: Broker, chaos: Chaos, out: Console) -> None:
         self._files, self._broker, self._chaos, self._out = files, broker, chaos, out
@@ -251,15 +255,15 @@ class _Fleets:
                 os.killpg(self._first.pid, signal.SIGSTOP)
                 self._later.append((now + fault.lasts, "continue", self._first))
             if fault.kind in ("second", "replace"):
-                # A replacement stays a little longer than the zombie sleeps: both are at work for a while.
+                # The replacement outlives the zombie's sleep, so that both are at work for a while.
                 self._later.append((now + fault.lasts + 5.0, "kill", self._start()))
         self._chaos.faults.append(Fault(round(now, 2), fault.kind, fault.lasts))
         lasts = f" for {fault.lasts:.1f} s" if fault.lasts else ""
         self._out.print(f"{now:6.1f} s  {fault.kind}{lasts}", highlight=False)
 
     def _end_what_is_over(self, now: float) -> None:
-        over = [each for each in self._later if each[0] <= now]
-        self._later = [each for each in self._later if each[0] > now]
+        over = [end for end in self._later if end[0] <= now]
+        self._later = [end for end in self._later if end[0] > now]
         for _, how, process in over:
             if how == "kill":
                 kill_group(process)
@@ -280,9 +284,9 @@ def _drain(files: Sequence[Path], folder: Path) -> None:
         process = _fleet(files, log.fileno(), "--once")
         try:
             if process.wait(timeout=_DRAIN_SECONDS) != 0:
-                raise LakelockError(f"The pipelines could not drain the topic: see {folder / 'drain.log'}.")
+                raise LakelockError(f"The pipelines could not drain the topic. See {folder / 'drain.log'}.")
         except subprocess.TimeoutExpired:
-            raise LakelockError(f"The topic is not drained after {_DRAIN_SECONDS:.0f} seconds.") from None
+            raise LakelockError(f"The pipelines did not drain the topic in {_DRAIN_SECONDS:.0f} seconds.") from None
         finally:
             kill_group(process)
 
@@ -297,7 +301,7 @@ def _audits(files: Sequence[Path]) -> dict[str, dict[str, Any]]:
 
 
 def _judged(verdict: Verdict, sent: int) -> dict[str, dict[str, Any]]:
-    """A verdict in the auditor's words, so that every sink has the same."""
+    """A verdict in the auditor's format, which is the same for every sink."""
     audits: dict[str, dict[str, Any]] = {}
     for name, outcome in verdict.sinks.items():
         wrong = {kind: getattr(outcome, kind) for kind in ("lost", "duplicated", "altered", "unexpected")}

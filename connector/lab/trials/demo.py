@@ -1,6 +1,6 @@
-"""The main job on real input: flights through a broker into two tables, killed on the way, then counted.
+"""The demo: flights move through a broker into two tables, each pipeline is killed once, and the rows are counted.
 
-The count shares nothing with the pipelines: it reads the CSV itself, and the tables with another engine (delta-rs).
+The count shares no code with the pipelines: it reads the CSV itself, and the tables with delta-rs.
 """
 
 from __future__ import annotations
@@ -30,14 +30,17 @@ from sinks.errors import ConfigurationError, LakelockError
 FLIGHTS = 336_776
 EPOCH = 100_000
 KILLED_VERSION = 2
-"""Version 0 made the table, so this is in the second epoch."""
+"""This version is the second epoch, because version 0 created the table."""
 _MARK = "made-by-lakelock-demo"
 
 Row = tuple[object, ...]
 
 
 def demo(lake: Path, data: Path | None, out: Console) -> bool:
-    """Run the demo, and return whether both tables are exact. Raises LakelockError if it can't be run."""
+    """Run the demo. Returns whether both tables are exact. Raises `LakelockError` if a step can't run.
+
+    ``lake``: the folder of tables and pipeline files; ``data``: the broker's folder, None for a temporary one.
+    """
     started = time.monotonic()
     _make_room(lake)
     with Broker(data) as broker:
@@ -64,12 +67,12 @@ def demo(lake: Path, data: Path | None, out: Console) -> bool:
 
 
 def _make_room(lake: Path) -> None:
-    """A demo may replace what an earlier one left, and nothing else."""
+    """Remove the tables of an earlier demo. Tables that no demo made stay, and raise `ConfigurationError`."""
     there = [name for name in ("flights", "latest_flights") if (lake / name).exists()]
     if there and not (lake / _MARK).exists():
         raise ConfigurationError(
-            f"{lake / there[0]} exists already, and no demo made it, so it was left as it is.",
-            hint="Give another folder with --lake.",
+            f"{lake / there[0]} exists, and no demo made it. The demo doesn't replace it.",
+            hint="Choose another folder with --lake.",
         )
     for name in there:
         shutil.rmtree(lake / name)
@@ -78,7 +81,7 @@ def _make_room(lake: Path) -> None:
 
 
 def _fresh_topic(broker: Broker) -> str:
-    """``flights``, made anew where a chosen data folder holds it from before."""
+    """Create the topic ``flights``. Deletes one that the broker's data folder holds from an earlier demo."""
     try:
         broker.create_topic("flights", 4)
     except LakelockError:
@@ -105,7 +108,7 @@ def _write_pipeline(lake: Path, name: str, topic: str, bootstrap: str, sink: str
         f"source:\n  topics: [{topic}]\n  kafka: {{bootstrap.servers: {json.dumps(bootstrap)}}}\n"
         f"value: {{format: json, schema: {json.dumps(FLIGHTS_SCHEMA)}}}\n"
         f"epoch: {{max_records: {EPOCH}}}\n"
-        # A short run: code that is compiled quickly beats code that is compiled well.
+        # In a short run, quick compilation matters more than fast code.
         "spark: {spark.driver.extraJavaOptions: -XX:TieredStopAtLevel=1}\n"
         f"sinks:\n  - {sink % json.dumps(str(lake.absolute() / name))}\n",
         encoding="utf-8",
@@ -114,7 +117,7 @@ def _write_pipeline(lake: Path, name: str, topic: str, bootstrap: str, sink: str
 
 
 def _run_and_kill(file: Path, table: Path, out: Console) -> None:
-    """Start ``lakelock run``, and SIGKILL it, JVM and all, once files of an epoch are there but its commit isn't."""
+    """Start ``lakelock run``. SIGKILL its process and JVM when an epoch's files are written, but not its commit."""
     run = subprocess.Popen(_command(file), start_new_session=True)
     try:
         caught = wait_for(Moment.MID_WRITE, table, KILLED_VERSION, going_on=lambda: run.poll() is None)
@@ -150,7 +153,7 @@ def _command(file: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class Count:
-    """``wrong``: a row that isn't in the CSV, or isn't the one that should be there."""
+    """How many rows a table holds, compared with the CSV. ``wrong``: rows that the table should not hold."""
 
     expected: int
     found: int
@@ -184,7 +187,7 @@ _COLUMNS = (
 
 
 def _expected() -> tuple[list[Row], list[Row]]:
-    """Every flight, and the latest of each carrier and flight number, from the CSV."""
+    """Every flight of the CSV, and the latest flight per carrier and flight number."""
     with zipfile.ZipFile(flights_csv()) as archive, archive.open("flights.csv") as file:
         rows = [_row(line) for line in csv.DictReader(io.TextIOWrapper(file, "utf-8"))]
     at = {name: index for index, name in enumerate(_COLUMNS)}

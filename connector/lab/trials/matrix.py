@@ -1,8 +1,9 @@
-"""The matrix: delivery x sink x crash point, each really crashed, really restarted, and judged.
+"""The matrix: each delivery x sink x crash point is really crashed, restarted, and judged.
 
-Most cells share their processes (see ``crew``): one in which every pipeline is parked at its crash point when the
-SIGKILL comes, one restart for all of them, and one more for those that crash in the middle of their recovery. What
-happens inside Delta's write can't be parked: for these cells a process of its own is watched, and killed, from outside.
+Most cells share their processes (see ``crew``). In the first, every pipeline is parked at its crash point before the
+SIGKILL. The second is the restart of all pipelines. The third is one more restart for those that crash during their
+recovery. A pipeline can't be parked inside Delta's write. The cells of that crash point have their own processes,
+which are watched and killed from outside.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Name of the cell's pipeline and files."""
+        """The name of the cell's pipeline and files."""
         return f"{self.delivery}-{self.sink}-{self.crash_point}"
 
     @property
@@ -58,12 +59,12 @@ class Cell:
 
     @property
     def crash(self) -> str:
-        """The announced step of the first crash."""
+        """The announced step at which the first crash happens."""
         return STEPS[self.crash_point]
 
 
 def cells(deliveries: Sequence[str] = (), sinks: Sequence[str] = (), points: Sequence[str] = ()) -> list[Cell]:
-    """Every cell there is, or those of the given deliveries, sinks and crash points."""
+    """The cells of the given deliveries, sinks and crash points. An empty argument selects all."""
     return [
         Cell(delivery, sink, point)
         for delivery in DELIVERIES
@@ -72,15 +73,15 @@ def cells(deliveries: Sequence[str] = (), sinks: Sequence[str] = (), points: Seq
         if (not deliveries or delivery in deliveries)
         and (not sinks or sink in sinks)
         and (not points or point in points)
-        # refused: an append has nothing to compare with
+        # Refused, because an append has no stored offsets to compare with.
         and (delivery, sink) != ("idempotent", "append")
-        # who commits the offsets: the client by itself, or the run
+        # Either the client commits the offsets, or the run does.
         and point != ("after_offset_commit" if delivery == "auto_commit" else "after_auto_commit")
     ]
 
 
 def run_matrix(chosen: Sequence[Cell], folder: Path, out: Console) -> list[tuple[History, Report]]:
-    """Crash and judge every cell. Tables, journals and histories stay in ``folder``."""
+    """Crash and judge every cell. Returns the histories and reports. ``folder``: receives tables and journals too."""
     for sub in ("pipelines", "tables", "journals", "histories"):
         (folder / sub).mkdir(parents=True, exist_ok=True)
     with Broker() as broker:
@@ -112,13 +113,13 @@ class _Bench:
         twice = [cell for cell in parked if cell.crash_point == "in_recovery"]
         once = [cell for cell in self._cells if cell not in twice]
         if parked:
-            self._say(f"{len(parked)} pipelines, each up to its crash point, then one SIGKILL")
+            self._say(f"{len(parked)} pipelines run to their crash points, then one SIGKILL")
             self._crew([self._task(cell, 0, cell.crash) for cell in parked], killed=True)
         for cell in self._cells:
             if cell.crash_point == "mid_write":
                 self._say(f"{cell.delivery} x {cell.sink}: SIGKILL in the middle of the write")
                 self._kill_in_mid_write(cell)
-        self._say(f"restart of all {len(self._cells)}" + (f", {len(twice)} crash again in recovery" if twice else ""))
+        self._say(f"restart of all {len(self._cells)}" + (f", of which {len(twice)} crash again" if twice else ""))
         tasks = [self._task(cell, 1, None) for cell in once] + [self._task(cell, 1, "resumed") for cell in twice]
         self._crew(tasks, killed=bool(twice))
         if twice:
@@ -126,30 +127,30 @@ class _Bench:
             self._crew([self._task(cell, 2, None) for cell in twice], killed=False)
 
     def judged(self) -> list[tuple[History, Report]]:
-        found = []
+        judged = []
         for cell in self._cells:
             history = self._history(cell)
             history.save(self._folder / "histories" / f"{cell.name}.json")
-            found.append((history, judge(history, expects=must_show(cell.delivery, cell.sink, cell.crash_point))))
-        return found
+            judged.append((history, judge(history, expects=must_show(cell.delivery, cell.sink, cell.crash_point))))
+        return judged
 
     def _crew(self, tasks: Sequence[Task], *, killed: bool) -> None:
         run_crew(self._folder, tasks, self._started, killed=killed)
 
     def _kill_in_mid_write(self, cell: Cell) -> None:
         table = self._table(cell)
-        # The second batch's commit: version 0 made the table, and a consumer group's pipeline begins with a handover.
+        # The version of the second batch. Version 0 creates the table, and a consumer delivery adds a handover.
         first = 2 if cell.delivery == "transactional" else 3
         for version in range(first, first + _MID_WRITE_TRIES):
             with crew(self._folder, [self._task(cell, 0, None)], self._started) as process:
                 caught = wait_for(Moment.MID_WRITE, table, version, going_on=_alive(process))
                 kill_group(process)
             if caught and not (table / "_delta_log" / f"{version:020d}.json").exists():
-                self._note(cell, "crashed", "SIGKILL in mid-write: data files are there, no commit")
+                self._note(cell, "crashed", "SIGKILL in mid-write: data files, but no commit")
                 return
-            # It came too late: the commit had just landed. Then the next batch is tried.
-            self._note(cell, "missed", "SIGKILL, a moment after the commit")
-        raise LakelockError(f"{cell.label}: {_MID_WRITE_TRIES} kills, and none hit the middle of a write.")
+            # The SIGKILL came after the commit, so the next batch is tried.
+            self._note(cell, "missed", "SIGKILL just after the commit")
+        raise LakelockError(f"{cell.label}: none of {_MID_WRITE_TRIES} kills hit the middle of a write.")
 
     def _note(self, cell: Cell, what: str, note: str) -> None:
         Journal(str(self._journal(cell)), 0, self._started).write(what, note=note)
@@ -189,13 +190,13 @@ def _alive(process: subprocess.Popen[bytes]) -> Callable[[], bool]:
 
 
 def _send(broker: Broker) -> tuple[Sent, ...]:
-    """Each key twice, its newest update in the second half; as Kafka then holds them."""
+    """Send the lab's records. Returns them as Kafka holds them."""
     send_records(broker, TOPIC)
     return sent_records(broker.bootstrap, TOPIC)
 
 
 def send_records(broker: Broker, topic: str) -> None:
-    """Create a topic of the lab's records: each key twice, its newest update in the second half."""
+    """Create a topic with the lab's records. Each key has two records, the newer one in the second half."""
     broker.create_topic(topic, PARTITIONS)
     keys = [f"k{number % KEYS}" for number in range(RECORDS)]
     records = ((key.encode(), json.dumps({"k": key, "n": number}).encode()) for number, key in enumerate(keys))

@@ -1,7 +1,7 @@
-"""The classic ways to lose and to duplicate records, each shown on a real broker with real processes.
+"""The classic ways to lose and to duplicate records, shown with a real broker and real processes.
 
-A scenario says what theory expects and what was observed, and holds when they are the same: one in which nothing breaks
-where it must has failed. What is observed is read from the ledger file and from Kafka, never from the processes' words.
+A scenario holds if the observed facts are those that are expected in theory. If nothing breaks where something must,
+the scenario has failed. The facts are read from the ledger file and from Kafka, not from the processes' output.
 """
 
 from __future__ import annotations
@@ -30,15 +30,12 @@ from sinks.errors import LakelockError
 BATCH = 10
 MESSAGES = tuple(f"M{number}" for number in range(1, 16))
 KILLED_AFTER = 5
-"""Messages processed when the process is killed, in the middle of the first batch."""
+"""The number of processed messages when the process is killed, in the middle of the first batch."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """How what is there differs from "each message once", in the messages' own order.
-
-    ``wrong``: a message that should not be there at all.
-    """
+    """The messages that are not there exactly once, in their own order. ``wrong``: messages that should not exist."""
 
     lost: tuple[str, ...] = ()
     duplicated: tuple[str, ...] = ()
@@ -46,7 +43,7 @@ class Facts:
 
 
 def compare(should: Sequence[str], found: Sequence[str]) -> Facts:
-    """Facts of messages ``found``, of which each in ``should`` ought to be there once."""
+    """Compare the messages ``found`` with the messages ``should``, each of which is expected once."""
     times = Counter(found)
     return Facts(
         lost=tuple(message for message in should if not times[message]),
@@ -57,7 +54,7 @@ def compare(should: Sequence[str], found: Sequence[str]) -> Facts:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a scenario. ``expected`` and ``observed`` have the same variants; ``timeline`` is for people."""
+    """The result of a scenario. ``expected`` and ``observed``: facts by variant. ``timeline``: lines for people."""
 
     name: str
     explanation: str
@@ -71,7 +68,7 @@ class Outcome:
         return dict(self.expected) == dict(self.observed)
 
     def to_dict(self) -> dict[str, object]:
-        """Everything, as plain JSON values."""
+        """The outcome as plain JSON values."""
         return {
             "name": self.name,
             "explanation": self.explanation,
@@ -86,7 +83,7 @@ def commit_first(broker: Broker) -> Outcome:
     """Offsets are committed before the records are processed, as auto-commit may do: at most once.
 
     The consumer commits a batch of ten, processes five of them and is killed. Kafka's committed offset says that all
-    ten are done, so the next run goes on behind them. Nobody will ever process the other five.
+    ten are done, so the next run starts after them. Nobody will ever process the other five.
     """
     return _killed_in_mid_batch(broker, commit_first, Facts(lost=MESSAGES[KILLED_AFTER:BATCH]))
 
@@ -94,8 +91,8 @@ def commit_first(broker: Broker) -> Outcome:
 def write_first(broker: Broker) -> Outcome:
     """Records are processed before their offsets are committed: at least once.
 
-    The same consumer, the same kill after the fifth record of ten, only the order of the two steps is the other one.
-    The committed offset still stands before the batch, so the next run processes the first five again.
+    The consumer is the same, and the kill comes again after the fifth record of ten. Only the order of the two steps
+    is reversed. The committed offset is still that before the batch, so the next run processes the first five again.
     """
     return _killed_in_mid_batch(broker, write_first, Facts(duplicated=MESSAGES[:KILLED_AFTER]))
 
@@ -103,8 +100,9 @@ def write_first(broker: Broker) -> Outcome:
 def lost_acknowledgement(broker: Broker) -> Outcome:
     """The broker stores a record, and the network loses its acknowledgement. The producer can only send it again.
 
-    Without enable.idempotence the broker takes the retry for a new record, and the topic holds it twice. With it, the
-    retry carries the producer's id and the same sequence number: the broker knows it and only acknowledges again.
+    Without enable.idempotence, the broker takes the retry for a new record, and the topic holds the record twice. With
+    enable.idempotence, the retry carries the producer's id and the same sequence number. So the broker recognizes the
+    record and only acknowledges it again.
     """
     timeline: list[str] = []
     observed = {}
@@ -113,39 +111,39 @@ def lost_acknowledgement(broker: Broker) -> Outcome:
         with broker.proxy() as proxy, proxy.drop_response() as acknowledgement:
             said = worker.run(worker.Send(proxy.bootstrap, topic, MESSAGES[:3], idempotent))
         if acknowledgement.lost != 1:
-            raise LakelockError("The proxy was to lose one acknowledgement, and saw none.")
-        found = _read(broker, topic)
+            raise LakelockError("The proxy should have lost one acknowledgement, but saw none.")
+        messages = _read(broker, topic)
         timeline += [f"{variant}: the proxy lost the first acknowledgement", *_indented(said)]
-        timeline.append(f"{variant}: the topic holds {' '.join(found)}")
-        observed[variant] = compare(MESSAGES[:3], found)
+        timeline.append(f"{variant}: the topic holds {' '.join(messages)}")
+        observed[variant] = compare(MESSAGES[:3], messages)
     expected = {"without idempotence": Facts(duplicated=MESSAGES[:1]), "with idempotence": Facts()}
     return _outcome(lost_acknowledgement, expected, observed, timeline)
 
 
 def read_uncommitted(broker: Broker) -> Outcome:
-    """A transaction is aborted, the next one is committed. Aborting takes nothing out of the topic.
+    """A transaction is aborted, and the next one is committed. The abort removes nothing from the topic.
 
-    The aborted records stay in the log, with a marker behind them. A consumer with isolation.level=read_committed
-    leaves them out; with read_uncommitted, which is Kafka's default, it gets records that officially never were.
+    The aborted records stay in the log, followed by a marker. A consumer with isolation.level=read_committed skips
+    them. With read_uncommitted, which is Kafka's default, the consumer gets records that were never committed.
     """
     topic = _topic(broker, "isolation")
     aborted, committed = ("A1", "A2", "A3"), ("C1", "C2", "C3")
     timeline = worker.run(worker.Transact(broker.bootstrap, topic, aborted, committed))
     observed = {}
     for level in ("read_uncommitted", "read_committed"):
-        found = _read(broker, topic, level)
-        timeline.append(f"{level} sees {' '.join(found)}")
-        observed[level] = compare(committed, found)
+        messages = _read(broker, topic, level)
+        timeline.append(f"{level} sees {' '.join(messages)}")
+        observed[level] = compare(committed, messages)
     expected = {"read_uncommitted": Facts(wrong=aborted), "read_committed": Facts()}
     return _outcome(read_uncommitted, expected, observed, timeline)
 
 
 def side_effect(broker: Broker) -> Outcome:
-    """Kafka's transactions hold what is in Kafka: the output records and the input's offsets, both or none.
+    """A Kafka transaction covers only what is in Kafka: the output records and the input's offsets, both or none.
 
-    The process also sends an e-mail per record (here: a line in a file), and is killed just before its transaction is
-    committed. The next run aborts that transaction and does the batch again: exactly once for whoever reads the output
-    with read_committed, but no abort can call an e-mail back.
+    The process also sends an e-mail per record (here: a line in a file), and is killed just before it commits the
+    transaction. The next run aborts that transaction and repeats the batch. A reader of the output with
+    read_committed sees each record exactly once, but the abort can't call an e-mail back.
     """
     topic, output = _topic(broker, "input"), _topic(broker, "output")
     _produce(broker, topic)
@@ -156,24 +154,24 @@ def side_effect(broker: Broker) -> Outcome:
         again = worker.Transform(broker.bootstrap, topic, output, str(ledger), BATCH)
         timeline += ["second run", *_indented(worker.run(again))]
         e_mails = _lines(ledger)
-    found = {
+    results = {
         "output, read_committed": _read(broker, output, "read_committed"),
         "output, read_uncommitted": _read(broker, output),
         "e-mails": e_mails,
     }
-    timeline += [f"{variant}: {len(messages)} for {len(MESSAGES)} messages" for variant, messages in found.items()]
+    timeline += [f"{variant}: {len(messages)} for {len(MESSAGES)} messages" for variant, messages in results.items()]
     twice = Facts(duplicated=MESSAGES[:BATCH])
     expected = {"output, read_committed": Facts(), "output, read_uncommitted": twice, "e-mails": twice}
-    observed = {variant: compare(MESSAGES, messages) for variant, messages in found.items()}
+    observed = {variant: compare(MESSAGES, messages) for variant, messages in results.items()}
     return _outcome(side_effect, expected, observed, timeline)
 
 
 SCENARIOS: Mapping[str, Callable[[Broker], Outcome]] = MappingProxyType(
-    {each.__name__: each for each in (commit_first, write_first, lost_acknowledgement, read_uncommitted, side_effect)}
+    {run.__name__: run for run in (commit_first, write_first, lost_acknowledgement, read_uncommitted, side_effect)}
 )
-"""Every scenario by its name. Each makes topics of its own, so they can share a broker; it must be ``proxied``.
+"""Every scenario by its name. Each creates new topics, so scenarios can share a broker, which must be ``proxied``.
 
-They raise `LakelockError` where they can't be carried out, which says nothing about whether they would have held.
+A scenario raises `LakelockError` if it can't be carried out. That doesn't mean that it didn't hold.
 """
 
 
@@ -197,7 +195,7 @@ def print_outcome(outcome: Outcome, console: Console) -> None:
 
 
 def _killed_in_mid_batch(broker: Broker, scenario: Callable[[Broker], Outcome], expected: Facts) -> Outcome:
-    """The two orders, and nothing else that differs."""
+    """Run the scenario of one order. Both orders share this code, so that nothing else differs."""
     topic = _topic(broker, scenario.__name__)
     _produce(broker, topic)
     with _ledger() as ledger:
@@ -206,10 +204,10 @@ def _killed_in_mid_batch(broker: Broker, scenario: Callable[[Broker], Outcome], 
         before = _lines(ledger)
         timeline.append(f"committed offset after the kill: {_committed(broker, topic) or 'none'}")
         timeline += ["second run", *_indented(worker.run(worker.Consume(*job)))]
-        found = _lines(ledger)
+        processed = _lines(ledger)
     timeline.append(f"processed by the first run: {' '.join(before)}")
-    timeline.append(f"processed by the second run: {' '.join(found[len(before) :])}")
-    return _outcome(scenario, {"processed": expected}, {"processed": compare(MESSAGES, found)}, timeline)
+    timeline.append(f"processed by the second run: {' '.join(processed[len(before) :])}")
+    return _outcome(scenario, {"processed": expected}, {"processed": compare(MESSAGES, processed)}, timeline)
 
 
 def _outcome(
@@ -244,7 +242,7 @@ def _lines(ledger: Path) -> list[str]:
 
 
 def _committed(broker: Broker, group: str) -> int | None:
-    """The group's committed offset in the topic of its name; None when it never committed."""
+    """The group's committed offset in the topic of the same name. None if the group never committed."""
     consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=group, enable_auto_commit=False)
     try:
         offset: int | None = consumer.committed(TopicPartition(group, 0))
@@ -254,16 +252,16 @@ def _committed(broker: Broker, group: str) -> int | None:
 
 
 def _read(broker: Broker, topic: str, isolation: str = "read_uncommitted") -> list[str]:
-    """What a consumer with this isolation level gets, from the first offset to the end."""
+    """The messages that a consumer with this isolation level gets, from the first offset to the end."""
     place = TopicPartition(topic, 0)
-    found: list[str] = []
+    messages: list[str] = []
     consumer = KafkaConsumer(
         bootstrap_servers=broker.bootstrap, isolation_level=isolation, enable_auto_commit=False, fetch_max_wait_ms=50
     )
 
     def at_the_end() -> bool:
         for records in consumer.poll(timeout_ms=200).values():
-            found.extend(record.value.decode() for record in records)
+            messages.extend(record.value.decode() for record in records)
         return bool(consumer.position(place) >= end)
 
     try:
@@ -275,13 +273,13 @@ def _read(broker: Broker, topic: str, isolation: str = "read_uncommitted") -> li
         raise LakelockError(f"The topic could not be read: {error}") from error
     finally:
         consumer.close()
-    return found
+    return messages
 
 
 def _end(broker: Broker, place: TopicPartition) -> int:
-    """The end of a partition, once no transaction is open in it.
+    """The end offset of a partition. Waits until no transaction is open in the partition.
 
-    A transaction ends when the broker has written its marker, which may be a moment after the commit has returned.
+    A transaction ends with its marker, which the broker may write a moment after the commit has returned.
     """
     ends: list[int] = []
 

@@ -1,7 +1,7 @@
-"""Two-phase commit killed at every step: four sinks that move together, really crashed, really restarted, and compared.
+"""Two-phase commit, killed at every step: pipelines with four sinks are really crashed, restarted, and compared.
 
-Most pipelines share their processes (see ``crew``), and one SIGKILL hits each of them at its own step. In the middle of
-the commits, when one sink has the epoch and others don't, every pipeline gets a process and a SIGKILL of its own.
+Most pipelines share their processes (see ``crew``), and one SIGKILL hits each pipeline at its own step. Pipelines that
+are killed in the middle of the commits, when only one sink has the epoch, have their own processes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TOPIC = "together"
 
 @dataclass(frozen=True)
 class Point:
-    """Where it is killed: first, and again in the recovery."""
+    """The step of the first kill, and the step of the second, during the recovery. ``says``: an explanation."""
 
     name: str
     first: str
@@ -35,20 +35,23 @@ class Point:
 
 
 POINTS = (
-    Point("begun", "begun", None, "The log has the epoch's ranges. No sink knows of it."),
-    Point("read", "read", None, "The epoch's query stands. Nothing is staged."),
-    Point("prepared", "prepared", None, "Every sink has staged the rows. Nothing is decided."),
-    Point("decided", "decided", None, "The decision is in the log. No sink has committed."),
-    Point("mid_commit", "sink_committed", None, "One sink has the epoch; the others are on the way, or not."),
-    Point("committed", "committed", None, "Every sink has the epoch. The log doesn't say so yet."),
+    Point("begun", "begun", None, "The log has the epoch's ranges. No sink knows of the epoch."),
+    Point("read", "read", None, "The epoch's query exists. No rows are staged."),
+    Point("prepared", "prepared", None, "Every sink has staged the rows. The log has no decision."),
+    Point("decided", "decided", None, "The log has the decision. No sink has committed."),
+    Point("mid_commit", "sink_committed", None, "One sink has committed the epoch. The others may have or not."),
+    Point("committed", "committed", None, "Every sink has committed the epoch. The log doesn't say so yet."),
     Point("recovery_of_begun", "prepared", "resumed", "Killed before the decision, and again after the recovery."),
-    Point("recovery_of_decided", "decided", "sink_committed", "Killed after the decision, and again rolling forward."),
+    Point("recovery_of_decided", "decided", "sink_committed", "Killed after the decision, and while rolling forward."),
 )
 _ALONE = ("mid_commit", "recovery_of_decided")
 
 
 def run_steps(folder: Path, out: Console, points: Sequence[str] = ()) -> Mapping[str, Verdict]:
-    """Verdict by point. Tables, logs and journals stay in ``folder``."""
+    """Kill a pipeline at each point. Returns the verdicts by the points' names.
+
+    ``folder``: receives tables, logs and journals. ``points``: names from `POINTS`, empty for all.
+    """
     chosen = [point for point in POINTS if not points or point.name in points]
     with Broker() as broker, store() as s3:
         bench = _Bench(chosen, folder, broker, s3, out)
@@ -70,18 +73,18 @@ class _Bench:
             self._pipelines[point] = pipeline
 
     def crash(self) -> None:
-        """First crashes, then those of recoveries, then all run to the end."""
+        """Cause the first crashes, then those during recovery. Then run all pipelines to the end."""
         shared = [point for point in self._points if point.name != "mid_commit"]
         if shared:
-            self._say(f"{len(shared)} pipelines, each up to its step, then one SIGKILL")
+            self._say(f"{len(shared)} pipelines run to their steps, then one SIGKILL")
             self._crew([self._task(point, 0, point.first) for point in shared], killed=True)
         for point in self._points:
             step = point.first if point.name == "mid_commit" else point.again
             if point.name in _ALONE and step is not None:
-                self._say(f"{point.name}: SIGKILL when the first sink has the epoch")
+                self._say(f"{point.name}: SIGKILL when the first sink has committed")
                 self._kill_alone(point, step)
         again = [point for point in self._points if point.again is not None and point.name not in _ALONE]
-        self._say("restart of all" + (f", {len(again)} of them killed once more" if again else ""))
+        self._say("restart of all" + (f", of which {len(again)} are killed again" if again else ""))
         self._crew(
             [self._task(point, 1, point.again if point in again else None) for point in self._points],
             killed=bool(again),

@@ -1,7 +1,7 @@
-"""The lab's pipeline of four sinks that move together (two tables, objects, a topic), and what each sink holds.
+"""The lab's pipeline with four sinks (two tables, objects, a topic), and the comparison of the sinks with Kafka.
 
-Records are ``{"k": ..., "n": ...}``. Each sink is read by other means than the pipeline's: tables by another engine,
-the objects by listing the bucket, the topic by a ``read_committed`` consumer.
+Records are ``{"k": ..., "n": ...}``. The comparison doesn't use the pipeline's code: it reads tables with delta-rs,
+objects by listing the bucket, and the topic with a ``read_committed`` consumer.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ SINKS = ("append", "upsert", "objects", "topic")
 
 @dataclass(frozen=True)
 class Store:
-    """An S3 of the lab's own."""
+    """A local S3 server."""
 
     endpoint: str
     bucket: str = "lab"
 
     @property
     def url(self) -> str:
-        """URL of the bucket."""
+        """The URL of the bucket."""
         return f"s3://{self.bucket}"
 
     @property
     def options(self) -> Mapping[str, object]:
-        """Options of a sink ``s3_objects`` that writes there."""
+        """Options of a sink ``s3_objects`` for this server."""
         return {"endpoint": self.endpoint, "region": "us-east-1", "path_style": True}
 
     def client(self) -> object:
-        """A client of boto3 for this S3."""
+        """A boto3 client for this server."""
         import boto3
 
         return boto3.client("s3", endpoint_url=self.endpoint, region_name="us-east-1")
@@ -50,21 +50,21 @@ class Store:
 
 @contextmanager
 def store() -> Iterator[Store]:
-    """moto's server, with a bucket. Sets credentials in the environment, where there are none, for child processes."""
+    """Run moto's server with a bucket. Sets missing credentials in the environment, for child processes."""
     import boto3
     from moto.server import ThreadedMotoServer
 
     os.environ.setdefault("AWS_ACCESS_KEY_ID", "lab")
     os.environ.setdefault("AWS_SECRET_ACCESS_KEY", "lab")
     os.environ.setdefault("AWS_EC2_METADATA_DISABLED", "true")
-    logging.getLogger("werkzeug").setLevel(logging.WARNING)  # a line per request
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)  # at INFO it logs a line per request
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     try:
         host, port = server.get_host_and_port()
-        found = Store(f"http://{host}:{port}")
-        boto3.client("s3", endpoint_url=found.endpoint, region_name="us-east-1").create_bucket(Bucket=found.bucket)
-        yield found
+        running = Store(f"http://{host}:{port}")
+        boto3.client("s3", endpoint_url=running.endpoint, region_name="us-east-1").create_bucket(Bucket=running.bucket)
+        yield running
     finally:
         server.stop()
 
@@ -90,11 +90,11 @@ class Together:
         return f"{self.name}-out"
 
     def table(self, name: str) -> Path:
-        """Folder of the sink's table with this name."""
+        """The folder of a sink's table, or of the coordinator log (``log``)."""
         return self.folder / "tables" / self.name / name
 
     def write(self, *, max_records: int, **more: object) -> None:
-        """``bootstrap`` may be a proxy's: the pipeline goes through it."""
+        """Write the pipeline file. ``more``: further options."""
         self.folder.mkdir(parents=True, exist_ok=True)
         write_pipeline(
             self.file,
@@ -123,7 +123,7 @@ class Together:
 
 @dataclass
 class Outcome:
-    """What one sink holds, against the topic."""
+    """What one sink holds, compared with the topic. ``rows`` and the fields after it are numbers of rows."""
 
     epoch: int | None
     rows: int
@@ -134,25 +134,25 @@ class Outcome:
 
     @property
     def exact(self) -> bool:
-        """Whether the sink holds what it should, and nothing else."""
+        """Whether the sink holds exactly the expected rows."""
         return not (self.lost or self.duplicated or self.altered or self.unexpected)
 
 
 @dataclass
 class Verdict:
-    """What all four sinks hold, and what the coordinator log says."""
+    """The outcomes of all four sinks, and the coordinator log."""
 
     sinks: dict[str, Outcome]
     logged: int | None
-    """The last epoch that is done by the coordinator log."""
+    """The last epoch that is done according to the coordinator log."""
     states: list[tuple[int, str, int]] = field(default_factory=list)
-    """The log: (entry, state, epoch)."""
+    """The log's entries: (entry, state, epoch)."""
     orphans: int = 0
-    """Objects that no manifest names, and uploads that nobody has ended."""
+    """The number of objects that no manifest names, and of unfinished uploads."""
 
     @property
     def held(self) -> bool:
-        """Whether all sinks are exact, at the log's last epoch, and nothing is left over."""
+        """Whether all sinks are exact and at the log's last epoch, without orphans."""
         same = {outcome.epoch for outcome in self.sinks.values()} == {self.logged}
         return same and not self.orphans and all(outcome.exact for outcome in self.sinks.values())
 
@@ -168,11 +168,9 @@ class Verdict:
 
 def judge(pipeline: Together, sent: Sequence[Sent]) -> Verdict:
     """Read all four sinks and compare them with the records that Kafka holds."""
-    every = {(each.topic, each.partition, each.offset): (each.key, each.value) for each in sent}
-    latest: dict[str, Sent] = {}
-    for each in sorted(sent, key=lambda each: each.offset):
-        latest[each.key] = each
-    newest = {(each.topic, each.partition, each.offset): (each.key, each.value) for each in latest.values()}
+    every = {(record.topic, record.partition, record.offset): (record.key, record.value) for record in sent}
+    latest = {record.key: record for record in sorted(sent, key=lambda record: record.offset)}
+    newest = {(record.topic, record.partition, record.offset): (record.key, record.value) for record in latest.values()}
     objects, orphans, object_epoch = _objects(pipeline)
     sinks = {
         "append": _compared(_table(pipeline, "append"), every, _table_epoch(pipeline, "append")),
@@ -216,8 +214,10 @@ def _table_epoch(pipeline: Together, name: str) -> int | None:
     from deltalake import DeltaTable
 
     table = DeltaTable(str(pipeline.table(name)))
-    found = [CommitMetadata.from_json(commit.get("userMetadata"), pipeline=pipeline.name) for commit in table.history()]
-    return max((each.epoch for each in found if each is not None), default=None)
+    commits = (
+        CommitMetadata.from_json(commit.get("userMetadata"), pipeline=pipeline.name) for commit in table.history()
+    )
+    return max((commit.epoch for commit in commits if commit is not None), default=None)
 
 
 def _states(pipeline: Together) -> list[tuple[int, str, int]]:
@@ -229,19 +229,19 @@ def _states(pipeline: Together) -> list[tuple[int, str, int]]:
 
 
 def _objects(pipeline: Together) -> tuple[Found, int, int | None]:
-    """Rows of every object in the bucket, whoever names it; what no manifest names; the last manifest's epoch."""
+    """The rows of all objects in the bucket, the number of orphans, and the last manifest's epoch."""
     client = pipeline.store.client()
     bucket, prefix = pipeline.store.bucket, f"{pipeline.name}/"
     keys: list[str] = []
     for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):  # type: ignore[attr-defined]
-        keys += [each["Key"] for each in page.get("Contents", [])]
+        keys += [entry["Key"] for entry in page.get("Contents", [])]
 
     def read(key: str) -> bytes:
         body: bytes = client.get_object(Bucket=bucket, Key=key)["Body"].read()  # type: ignore[attr-defined]
         return body
 
     manifests = [json.loads(read(key)) for key in keys if "/manifests/" in key]
-    named = {each["key"] for manifest in manifests for each in manifest["objects"]}
+    named = {entry["key"] for manifest in manifests for entry in manifest["objects"]}
     data = [key for key in keys if "/_lakelock/" not in key]
     uploads = client.list_multipart_uploads(Bucket=bucket, Prefix=prefix).get("Uploads", [])  # type: ignore[attr-defined]
 
@@ -256,8 +256,8 @@ def _objects(pipeline: Together) -> tuple[Found, int, int | None]:
 
 
 def _messages(pipeline: Together) -> Found:
-    for each in records(pipeline.bootstrap, pipeline.target, isolation="read_committed"):
-        row, (_, place) = json.loads(each.value), each.headers[0]
+    for record in records(pipeline.bootstrap, pipeline.target, isolation="read_committed"):
+        row, (_, place) = json.loads(record.value), record.headers[0]
         at, _, offset = place.decode().rpartition("@")
         topic, _, partition = at.rpartition("-")
         yield (topic, int(partition), int(offset)), (row["k"], row["n"])
@@ -271,4 +271,4 @@ def _group_epoch(pipeline: Together) -> int | None:
         committed = admin.list_group_offsets({pipeline.name: None}).get(pipeline.name, {})
     finally:
         admin.close()
-    return max((json.loads(each.metadata)["epoch"] for each in committed.values() if each.metadata), default=None)
+    return max((json.loads(offset.metadata)["epoch"] for offset in committed.values() if offset.metadata), default=None)

@@ -1,4 +1,4 @@
-"""The least that a PySpark script does to append what a topic holds to a Delta table. Imports nothing of Lakelock.
+"""The shortest PySpark script that appends a topic's records to a Delta table. Imports nothing from Lakelock.
 
 ``bare.py JARS BOOTSTRAP TOPIC SCHEMA TABLE``
 """
@@ -15,7 +15,7 @@ spark = (
     .config("spark.jars", jars)
     .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
     .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
-    # What Lakelock sets for one machine, too, and what would make a difference: no web pages, few tasks.
+    # Settings that Lakelock has for one machine and that affect the time: no web UI, few tasks.
     .config("spark.master", "local[*]")
     .config("spark.driver.host", "127.0.0.1")
     .config("spark.driver.bindAddress", "127.0.0.1")

@@ -1,6 +1,6 @@
-"""A first run of a pipeline file, taken apart: the seconds of each part as JSON on stdout.
+"""Runs a pipeline file for the first time, and prints the seconds of each part as JSON.
 
-``taken_apart.py FILE BEGUN``: when the process was asked for, as seconds since 1970.
+``taken_apart.py FILE BEGUN``: BEGUN is when the process was requested, in seconds since 1970.
 """
 
 import json
@@ -15,7 +15,7 @@ RUNNING = time.time()
 
 
 class Parts:
-    """Seconds by name, up to the first epoch's plan: what comes later is a part of the epoch."""
+    """The seconds of each part, by name. Parts after the first epoch's plan belong to the epoch and aren't added."""
 
     def __init__(self, begun: float) -> None:
         self.begun = begun
@@ -39,7 +39,7 @@ class Parts:
     def entered(
         self, name: str, function: Callable[..., AbstractContextManager[Any]]
     ) -> Callable[..., AbstractContextManager[Any]]:
-        """The same of entering what the function gives."""
+        """Like `timed`, but for entering the context manager that the function returns."""
 
         @contextmanager
         def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -56,13 +56,13 @@ class Parts:
     def finish(self) -> None:
         committed = self._steps["committed"]
         self.seconds["epoch"] = committed - self._steps["planned"]
-        # Making the table, finding out its columns, and all that has no name here.
+        # Creating the table, finding out its columns, and everything else without a name here.
         self.seconds["other"] = committed - self.begun - sum(self.seconds.values())
 
 
 def main() -> None:
     parts = Parts(float(sys.argv[2]))
-    # What the command imports.
+    # The same import as the command's.
     import connector.cli.app
     import connector.engine.assembly as assembly
     from connector.source.topics import KafkaSource

@@ -1,4 +1,4 @@
-"""All works, in the order in which they are measured and shown."""
+"""All workloads, in the order in which they are measured and shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long it takes to bring one whole topic into a new table: every record, the latest per key, sums per key."""
+"""The time to write a whole topic into a new table: every record, the latest per key, or sums per key."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ ONE_TRIGGER = "Structured Streaming, one trigger"
 STATEFUL = "Structured Streaming, stateful"
 FLOOR = "bare Spark to Parquet"
 EVERYTHING = 1_000_000_000
-"""More than any topic here holds."""
+"""More records than any topic here holds."""
 
 Fill = Callable[[SparkSession, Topic, Path], object]
-"""Brings a topic into the table in the folder ``table`` of a folder."""
+"""Writes a topic into a table: the subfolder ``table`` of the given folder."""
 
 
 @dataclass(frozen=True)
 class Lakelock:
-    """One epoch of all."""
+    """Lakelock, with all records in one epoch."""
 
     sink: Mapping[str, object]
 
@@ -50,28 +50,28 @@ class Streaming:
 
 
 def peers(stage: Stage, query: streaming.Query) -> dict[str, Fill]:
-    found: dict[str, Fill] = {
+    contenders: dict[str, Fill] = {
         PEER: Streaming(query, stage.sizes.per_trigger),
         TUNED: Streaming(query, stage.sizes.per_trigger, tuned=True),
     }
     if stage.all_peers:
-        found[ONE_TRIGGER] = Streaming(query, EVERYTHING, tuned=True)
-    return found
+        contenders[ONE_TRIGGER] = Streaming(query, EVERYTHING, tuned=True)
+    return contenders
 
 
 def bare(spark: SparkSession, topic: Topic, folder: Path) -> None:
-    """The floor: the least that Spark does to read, decode and write these records."""
+    """The floor: Spark only reads, decodes and writes the records."""
     read(spark, topic).write.parquet(str(folder / "table"))
 
 
 def fill(how: Fill, topic: Topic, folder: Path, should: Content, begun: float) -> Figures:
-    """In a process of its own."""
+    """Write the topic with one contender and check the table. Runs in its own process."""
     with measured_session(folder, begun) as (spark, clock):
         how(spark, topic, folder)
         seconds = clock.seconds
         reader = spark.read.format("parquet" if how is bare else "delta")
         rows = reader.load(str(folder / "table"))
-        # An aggregate's table also says up to where it has counted.
+        # An aggregate's table also has columns for the offsets that it has counted.
         check(rows.select(*(name for name in rows.columns if name not in ("_state", "_applied"))), should)
     return {"seconds": seconds, "start_seconds": clock.start_seconds}
 

@@ -1,7 +1,8 @@
-"""What exact decoding costs, against the same bare Spark expression with a fixed schema.
+"""The cost of exact decoding, compared with a bare Spark expression with a fixed schema.
 
-JSON against ``from_json``, Avro through a registry against ``from_avro`` behind the five bytes of the wire format. The
-records are in memory, the rows go nowhere. Both have to give the same rows, counted and compared by a hash of all.
+JSON is compared with ``from_json``. Avro through a registry is compared with ``from_avro`` after the five bytes of the
+wire format. The records are in memory, and the rows are thrown away. Both sides must decode the same rows, which is
+checked by their number and a hash of all.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ AVRO = {
     )],
 }  # fmt: skip
 DISTINCT = 10_000
-"""Records that are made; the topic is these again and again."""
+"""Distinct records. The input repeats them."""
 
 
 def record(number: int) -> dict[str, object]:
@@ -65,7 +66,7 @@ def bare_avro() -> Column:
 
 
 def held(spark: SparkSession, values: list[bytes], repeat: int) -> DataFrame:
-    """Records as Kafka gives them, in memory."""
+    """Records in memory, with the columns of Spark's Kafka reader. ``repeat``: copies of each value."""
     frame = spark.createDataFrame([(value,) for value in values], "value BINARY").repartition(2)
     frame = frame.crossJoin(spark.range(repeat).withColumnRenamed("id", "offset")).selectExpr(
         "CAST(NULL AS BINARY) AS key", "value", "'t' AS topic", "0 AS partition", "offset",
@@ -98,7 +99,7 @@ def seconds(rows: DataFrame) -> Figures:
 
 
 def rounds(records: int, repetitions: int) -> list[Run]:
-    """In one process; the first round is for warming up."""
+    """Measure both formats in one process, after a warm-up round."""
     with session({}, name="bench") as spark, registry_server() as registry:
         registry.register("t-value", 1, AVRO)
         avro = {"format": "avro", "registry": {"url": registry.url}}

@@ -1,6 +1,6 @@
-"""What each delivery costs: the time of one batch, in one warm session, as a pipeline has it that runs all day.
+"""The cost of each delivery: the time of one batch in a warm session, as in a pipeline that runs all day.
 
-The same bound on a batch for every delivery, so that each makes the same number of Delta commits.
+A batch has the same size for every delivery, so that each makes the same number of Delta commits.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from connector.spark.session import session
 KEYS = 5_000
 DELIVERIES = ("auto_commit", "manual_commit", "idempotent", "transactional")
 SINGLE = 20
-"""Records to commit one by one: for a commit each takes about as long as for a whole batch."""
+"""Records to commit one by one. They are few, because each commit takes about as long as that of a whole batch."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Way:
         with tempfile.TemporaryDirectory() as place:
             table = Path(place) / "table"
             sink = ours.append(table) if self.kind == "append" else ours.upsert(table)
-            # The offsets are in the group: each run is another one.
+            # The consumer group keeps the offsets, so each run needs another group.
             name = f"bench_{Path(place).name}"
             options = ours.options(
                 self.topic, name.lower(), sink, delivery=self.delivery, kafka={"auto.commit.interval.ms": "1000"},
@@ -52,7 +52,7 @@ class Way:
 
 
 def rounds(ways: Mapping[str, Way], repetitions: int) -> list[Run]:
-    """In one process; the first round is for warming up."""
+    """Measure all deliveries in one process, after a warm-up round."""
     with session({}, name="benchmark") as spark:
         return alternating({name: partial(way.run, spark) for name, way in ways.items()}, repetitions, warm_up=1)
 

@@ -1,4 +1,4 @@
-"""What a pipeline costs that has nothing to do: CPU time of a poll, of Python and the JVM together."""
+"""The cost of an idle pipeline: the CPU time of a poll, of Python and the JVM together."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from benchmarks.stage import Stage, in_a_process
 from connector import Pipeline
 
 WARM_UP = 20
-"""Polls that don't count: the first ones are compiled."""
+"""Polls that don't count, because the JVM is still compiling."""
 RECORDS = 1_000
 
 
 class Polls(threading.Event):
-    """Stops a run after so many polls: between two of them it waits for this event."""
+    """Stops a run after a number of polls. It counts them, because the run waits for this event between two polls."""
 
     def __init__(self, polls: int) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Polls(threading.Event):
 
 
 def poll(topic: Topic, folder: Path, polls: int, begun: float) -> Figures:
-    """The pipeline is up to date after its first epoch. Then the same process sleeps as long, without a pipeline."""
+    """Measure a pipeline that is up to date after its first epoch. Then let the same process sleep for as long."""
     trigger = {"interval": "0.5 seconds"}
     options = ours.options(topic, "bench", ours.append(folder / "table"), trigger=trigger)
     with measured_session(folder, begun):

@@ -1,4 +1,4 @@
-"""Reading a table whose changes are merged on read: the current rows, against a plain Delta table of as many rows."""
+"""Reading the current rows of a table that is merged on read, compared with a plain Delta table of the same size."""
 
 from __future__ import annotations
 
@@ -20,18 +20,21 @@ from connector import Pipeline
 
 PLAIN = "plain Delta table"
 NEVER = 1_000_000
-"""Epochs after which changes are folded: none here."""
+"""Epochs between folds: more than the run has, so it never folds."""
 AGAIN = 7
 
 
 def made(options: Mapping[str, object], topic: Topic, folder: Path, rows: int) -> Content:
-    """The plain table in ``plain``, and the same with changes to one row of a hundred that aren't folded."""
+    """Make the plain table in ``plain``, and in ``table`` the same with unfolded changes to 1 % of the rows.
+
+    Returns the expected content.
+    """
     with measured_session(folder, time.time()) as (spark, _):
         full_table(spark, topic, folder, rows)
-        # The first epoch is merged into the table; those after it are appended.
+        # The first epoch is merged into the table, and later ones are appended.
         produce(spark, topic, 1, "0")
         ours.run(options)
-        # The very same files: how they are cut into tasks is no difference.
+        # A copy has the same files, so Spark splits both tables into the same tasks.
         shutil.copytree(folder / "table", folder / "plain", ignore=shutil.ignore_patterns("_lakelock"))
         produce(spark, topic, rows // 100, "id * 100")
         ours.run({**options, "epoch": {"max_records": max(1, rows // 1_000)}})
@@ -54,8 +57,8 @@ def read_plain(folder: Path, begun: float) -> Figures:
 
 
 def read_again(rows: Callable[[], DataFrame]) -> Figures:
-    """The first query of a session finds everything cold, which hides what reading costs; the next ones are still being
-    compiled, so several of them are measured."""
+    """Time the first read and several more. The first runs cold, which hides the cost of reading. The JVM still
+    compiles during the next ones, so their median counts."""
     seconds = []
     for _ in range(1 + AGAIN):
         started = time.perf_counter()
@@ -68,7 +71,7 @@ def measure(stage: Stage) -> list[Run]:
     topic = stage.empty_topic("live")
     with stage.new_folder() as folder:
         options = ours.options(topic, "bench", ours.upsert(folder / "table", **merging("on_read", NEVER)))
-        progress.print(f"  a table of {stage.sizes.large_rows:,} rows is made, and changed")
+        progress.print(f"  making and changing a table of {stage.sizes.large_rows:,} rows")
         in_a_process(made, options, topic, folder, stage.sizes.large_rows)
         contenders = {
             OURS: lambda: in_a_process(read_current, options, folder, time.time()),

@@ -1,4 +1,4 @@
-"""Whether memory grows with the backlog: the peak of the JVM and of Python, with a heap as it is by default."""
+"""Whether memory grows with the backlog: the peak of the JVM and of Python, with the default heap."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SMALL, LARGE = "backlog", "backlog four times as large"
 
 
 def catch_up(topic: Topic, folder: Path, epoch: int, begun: float) -> Figures:
-    """Epochs are of the smaller backlog's size: at scale 1 that is what they are by default."""
+    """Upsert a backlog in epochs of the smaller backlog's size, which is the default at scale 1."""
     with measured_session(folder, begun) as (_, clock):
         options = ours.options(topic, "bench", ours.upsert(folder / "table"), epoch={"max_records": epoch})
         ours.run(options)

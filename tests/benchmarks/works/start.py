@@ -1,4 +1,4 @@
-"""How long ``lakelock run`` takes from the start of its process to its first commit, against a bare PySpark script."""
+"""The time of ``lakelock run`` from the start of its process to its first commit, against a bare PySpark script."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _options(topic: Topic, folder: Path) -> dict[str, object]:
 
 
 def _to_first_commit(command: Sequence[str], folder: Path) -> float:
-    """Seconds until the table's log holds a commit with rows: who writes it isn't asked."""
+    """Seconds until the table's log holds a commit with rows, whoever wrote it."""
     log = folder / "table" / "_delta_log"
     started = time.perf_counter()
     with (folder / "output").open("wb") as output:

@@ -1,4 +1,4 @@
-"""Small epochs into a large table of one row per key: what one costs, and whether that depends on the table's size."""
+"""Small epochs into a large table of one row per key: the cost of one, and whether it depends on the table's size."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SMALL, LARGE = "small table", "large table"
 class Trickle:
     topic: Topic
     base: Path
-    """A folder with a table, of which each run gets a copy."""
+    """The folder of a table. Each run gets a copy of the table."""
     should: Content
     per_epoch: int
     merging: Mapping[str, object]
@@ -37,7 +37,7 @@ def prepared(stage: Stage, rows: int) -> Trickle:
     topic = stage.empty_topic("trickle")
     base = stage.folder / topic.name
     base.mkdir()
-    progress.print(f"  a table of {rows:,} rows is made")
+    progress.print(f"  making a table of {rows:,} rows")
     should = in_a_process(made, topic, base, rows, sizes.trickle_records * sizes.trickle_epochs)
     return Trickle(topic, base, should, sizes.trickle_records, merging(stage.merge, sizes.trickle_fold))
 
@@ -49,10 +49,10 @@ def once(stage: Stage, how: Callable[[Trickle, Path, float], Figures], of: Trick
 
 
 def made(topic: Topic, folder: Path, rows: int, records: int) -> Content:
-    """A table of so many rows in ``folder``, and changes to it in the topic; what the table has to hold with them."""
+    """Make a table of ``rows`` rows, and ``records`` changes in the topic. Returns the expected content."""
     with measured_session(folder, time.time()) as (spark, _):
         full_table(spark, topic, folder, rows)
-        # One of eleven is a new key.
+        # One record in eleven has a new key.
         produce(spark, topic, records, f"pmod(xxhash64(id, 2), {rows + rows // 10})")
         table = spark.read.format("delta").load(str(folder / "table"))
         return content(latest_per_key(table.unionByName(read(spark, topic))))
@@ -67,7 +67,7 @@ def lakelock(of: Trickle, folder: Path, begun: float) -> Figures:
         check(current(spark, options, folder), of.should)
     return {
         "epoch_seconds": statistics.median(steps.epochs()),
-        # With what lies between two epochs: planning, Kafka's ends, publishing the offsets, folds.
+        # Includes the work between two epochs: planning, reading Kafka's end offsets, publishing offsets, folds.
         "lap_seconds": statistics.median(steps.laps(Step.COMMITTED)),
         "slowest_lap_seconds": max(steps.laps(Step.COMMITTED)),
         "seconds": whole,

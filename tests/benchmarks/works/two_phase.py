@@ -1,6 +1,6 @@
-"""What two-phase commit costs: two tables that move together, against the same two written by a pipeline each.
+"""The cost of two-phase commit: one pipeline with two tables, compared with a pipeline for each table.
 
-In one warm session; epochs of the same size. Every table is compared with the topic.
+All run in one warm session, with epochs of the same size. Every table is compared with the topic.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TOGETHER, APART = "one pipeline, two-phase", "a pipeline each"
 def run(
     pipelines: Sequence[Sequence[str]], spark: SparkSession, topic: Topic, epoch: int, should: Mapping[str, Content]
 ) -> Figures:
-    """Each pipeline has these kinds of tables."""
+    """Run pipelines one after another and add up their median epochs. ``pipelines``: the kinds of tables of each."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         sinks = {"append": ours.append(folder / "append"), "upsert": ours.upsert(folder / "upsert")}
@@ -43,7 +43,7 @@ def run(
                 **more,
             )
             noted = ours.run(options)
-            # The first epoch of a run finds everything cold.
+            # The first epoch of a run is cold and doesn't count.
             seconds += statistics.median(noted.laps(Step.COMMITTED)[1:])
             steps |= {f"{'+'.join(kinds)} to {step}": median for step, median in noted.shares().items()}
         for kind in sinks:
@@ -52,7 +52,7 @@ def run(
 
 
 def rounds(topic: Topic, epoch: int, should: Mapping[str, Content], repetitions: int) -> list[Run]:
-    """In one process; the first round is for warming up."""
+    """Measure both ways in one process, after a warm-up round."""
     ways = {TOGETHER: [["append", "upsert"]], APART: [["append"], ["upsert"]]}
     with session({}, name="benchmark") as spark:
         contenders = {name: partial(run, way, spark, topic, epoch, should) for name, way in ways.items()}
