@@ -65,7 +65,7 @@ def audit(
         committed = _committed(topics, config)
         with session(config.spark_options, name=f"verify {config.name}", s3=config.on_s3, debug=debug) as spark:
             known = forms(config)
-            table = AuditedTable(spark, config.sinks[0])
+            table = AuditedTable(spark, config.sinks[0], config.sinks[0].in_file)
             pinned = _pin(config, table, topics, version, committed)
             foreign = table.foreign(pinned.version)
             say(_plan(table.label, pinned))
@@ -210,7 +210,7 @@ def _letters(config: PipelineConfig, spark: SparkSession) -> AuditedTable | None
     if config.dead_letters is None:
         return None
     try:
-        return AuditedTable(spark, config.dead_letters)
+        return AuditedTable(spark, config.dead_letters, "dead_letters")
     except NotADeltaTable:
         return None
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from connector.audit.claim import At, Extent, Metadata, lineage, metadata
-from connector.config import DeltaSink
+from connector.config import DeltaPlace
 from sinks.errors import ConfigurationError, NotADeltaTable, SinkError
 from sinks.spark.sql import identifier
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 class AuditedTable:
     """The table of a pipeline's sink. Its history is read once."""
 
-    def __init__(self, spark: SparkSession, sink: object) -> None:
-        """Raises NotADeltaTable if there is no table, ConfigurationError if the sink is none."""
-        if not isinstance(sink, DeltaSink):
+    def __init__(self, spark: SparkSession, sink: object, option: str) -> None:
+        """``option`` names the table in errors. Raises NotADeltaTable if it isn't there, ConfigurationError if it isn't Delta's."""
+        if not isinstance(sink, DeltaPlace):
             raise ConfigurationError("The auditor reads Delta tables. This sink isn't one.")
         self._spark = spark
-        self._sink = sink
+        self._option = option
         self.label = str(sink.path if sink.path is not None else sink.table)
         if sink.path is not None:
             # As in the pipeline: relative paths belong to this process, anything with a scheme stays as it is.
@@ -52,7 +52,7 @@ class AuditedTable:
                 raise
             raise NotADeltaTable(
                 f"{self.label!r} holds no Delta table.",
-                hint=f"Check {self._sink.in_file} of the pipeline file; `lakelock run` makes the table.",
+                hint=f"Check {self._option} of the pipeline file; `lakelock run` makes the table.",
             ) from None
 
     def _summary(self) -> tuple[int, int, list[tuple[int, str | None, str]], list[tuple[str, str]]]:
