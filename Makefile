@@ -9,7 +9,7 @@ READY35 := .venv-spark35/.ready
 TESTS35 := tests/unit tests/integration tests/crash/test_kill.py
 QUICK35 := $(addprefix tests/integration/test_,spark35.py ansi.py pipeline.py delta_conformance.py) tests/unit/connector
 
-.PHONY: help setup wheel demo jupyter test test-unit campaigns test-ui test-connect test-spark35 test-spark35-quick lint format docs notebooks bench log-store clean
+.PHONY: help setup wheel demo jupyter test test-unit campaigns test-ui test-connect test-spark35 test-spark35-quick lint format docs notebooks bench jars clean
 
 help:
 	@echo "make setup          creates .venv with lakelock, its development tools and the jars; then .venv/bin/lakelock works"
@@ -27,7 +27,7 @@ help:
 	@echo "make docs           writes docs/options.md from the code"
 	@echo "make notebooks      runs all notebooks, and keeps their outputs"
 	@echo "make bench          measures Lakelock against Structured Streaming and bare Spark; SCALE=0.05 tries it"
-	@echo "make log-store      builds the jar of the S3 log store"
+	@echo "make jars           builds the jars of the S3 log store and of the columnar reader from their Java sources"
 	@echo "make clean          removes the environments, ./lake, dist and caches"
 
 setup: $(READY)
@@ -107,7 +107,7 @@ bench: $(READY)
 	$(BIN)/python tests/benchmarks --scale $(SCALE) $(if $(ONLY),--only $(ONLY))
 
 # After a change of connector/spark/jars/java: commit the jar with it.
-log-store: $(READY)
+jars: $(READY)
 	$(BIN)/python connector/spark/jars/java/build.py
 
 clean:

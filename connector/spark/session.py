@@ -262,7 +262,8 @@ def _jars(options: Mapping[str, str], s3: bool) -> dict[str, str]:
             "coordinates commits with DynamoDB.",
         )
     if local:
-        found = [str(jar) for jar in (*local, *jars.find("s3"), jars.LOG_STORE_JAR)]
+        own = [jars.LOG_STORE_JAR, *([jars.READER_JAR] if pair.columnar_reader else [])]
+        found = [str(jar) for jar in (*local, *jars.find("s3"), *own)]
         master = options.get("spark.master", "local" if not _elsewhere(options) else "")
         # In a single JVM, use its own class path: it starts faster, and the archive of classes covers these jars.
         one_jvm = master == "local" or master.startswith("local[")

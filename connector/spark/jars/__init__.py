@@ -5,7 +5,7 @@ Delta Lake; one POM per Spark version, see `built_for`), ``s3`` (what it lacks f
 complete broker). They are stored in the virtual environment, so that environments with other versions don't share them,
 or in ``$LAKELOCK_JARS/<kind>``, for example in a container image.
 
-One more jar is part of this package: `LOG_STORE_JAR`, whose Java source is in ``java``.
+Two more jars are part of this package, with their Java sources in ``java``: `LOG_STORE_JAR` and `READER_JAR`.
 
 `find` only looks. `fetch` is the only function here that may use the network.
 """
@@ -32,6 +32,8 @@ _POMS = Path(__file__).parent
 LOG_STORE_JAR = _POMS / "lakelock-s3.jar"
 """The jar with the log store `LOG_STORE`, which makes Delta's commits on S3 conditional writes."""
 LOG_STORE = "lakelock.ConditionalLogStore"
+READER_JAR = _POMS / "lakelock-kafka.jar"
+"""The jar with the columnar reader of Kafka, see `connector.source.columnar`. For Spark 4."""
 # Maven repeats these lines after every failure. The cause stands above them.
 _BOILERPLATE = ("To see the full stack", "Re-run Maven", "For more information", "[Help", "After correcting")
 

@@ -60,7 +60,13 @@ def _path() -> Path | None:
     program, own = java.find(), jars.find("spark")
     if spark is None or spark.origin is None or program is None or not own:
         return None
-    places = [*sorted(Path(spark.origin).parent.glob("jars/*.jar")), *own, *jars.find("s3"), jars.LOG_STORE_JAR]
+    places = [
+        *sorted(Path(spark.origin).parent.glob("jars/*.jar")),
+        *own,
+        *jars.find("s3"),
+        jars.LOG_STORE_JAR,
+        jars.READER_JAR,
+    ]
     said = hashlib.sha256()
     # The JVM compares paths, sizes and times of the jars, too.
     for place in [program, *places]:

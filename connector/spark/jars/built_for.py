@@ -21,6 +21,8 @@ class Pair(NamedTuple):
     """The POM that `lakelock jars` downloads from."""
     conditional_writes: bool
     """Whether this Spark's Hadoop supports conditional writes in S3A: Hadoop 3.4.2 or later."""
+    columnar_reader: bool
+    """Whether the columnar reader of Kafka was built for this Spark."""
 
     def packages(self, spark: str, delta: str) -> list[str]:
         """Maven coordinates of the jars for these very versions, for Spark to download."""
@@ -29,8 +31,8 @@ class Pair(NamedTuple):
 
 
 PAIRS: Sequence[Pair] = (
-    Pair("4.1", "4.4", "2.13", "delta-spark_4.1_2.13", "spark.xml", conditional_writes=True),
-    Pair("3.5", "3.3", "2.12", "delta-spark_2.12", "spark-3.5.xml", conditional_writes=False),
+    Pair("4.1", "4.4", "2.13", "delta-spark_4.1_2.13", "spark.xml", conditional_writes=True, columnar_reader=True),
+    Pair("3.5", "3.3", "2.12", "delta-spark_2.12", "spark-3.5.xml", conditional_writes=False, columnar_reader=False),
 )
 
 

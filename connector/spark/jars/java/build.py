@@ -1,7 +1,7 @@
-"""Builds ``lakelock-s3.jar`` from the Java source next to this file. Needs a JDK (17 or later) and `lakelock jars`.
+"""Builds ``lakelock-s3.jar`` and ``lakelock-kafka.jar`` from the Java sources next to this file.
 
-The jar is kept next to its source, because users who install Lakelock have no compiler. It contains the source, which a
-test compares.
+Needs a JDK (17 or later) and `lakelock jars`. The jars are kept in the package, because users who install Lakelock have
+no compiler. Each contains its source, which a test compares.
 """
 
 from __future__ import annotations
@@ -13,29 +13,39 @@ from pathlib import Path
 
 import pyspark
 
-from connector.spark.jars import LOG_STORE_JAR, find
+from connector.spark.jars import LOG_STORE_JAR, READER_JAR, find
 
 HERE = Path(__file__).parent
 # One time for all files, so that the same classes make the same jar.
 TIME = (1980, 1, 1, 0, 0, 0)
 
 
-def build(jar: Path) -> None:
-    """Compile the source and write the jar."""
-    path = [*find("spark"), *Path(pyspark.__file__).with_name("jars").glob("hadoop-client-api-*.jar")]
-    sources = sorted(HERE.glob("*.java"))
-    with tempfile.TemporaryDirectory() as folder:
-        command = ["javac", "--release", "17", "-g:none", "-Xlint:all,-rawtypes,-classfile", "-d", folder]
+def build(folder: Path, jar: Path) -> None:
+    """Compile the sources in a folder and write the jar."""
+    path = [*find("spark"), *Path(pyspark.__file__).with_name("jars").glob("*.jar")]
+    sources = sorted(folder.glob("*.java"))
+    with tempfile.TemporaryDirectory() as classes:
+        command = [
+            "javac",
+            "--release",
+            "17",
+            "-g:none",
+            "-Xlint:all,-rawtypes,-classfile,-path,-serial",
+            "-d",
+            classes,
+        ]
         subprocess.run([*command, "-cp", ":".join(map(str, path)), *map(str, sources)], check=True)
         fresh = jar.with_suffix(".new")
         with zipfile.ZipFile(fresh, "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr(zipfile.ZipInfo("META-INF/MANIFEST.MF", TIME), "Manifest-Version: 1.0\r\n\r\n")
-            for file in [*sorted(Path(folder).rglob("*.class")), *sources]:
-                name = f"lakelock/{file.name}"
-                archive.writestr(zipfile.ZipInfo(name, TIME), file.read_bytes())
+            compiled = sorted(Path(classes).rglob("*.class"))
+            package = compiled[0].parent.relative_to(classes)
+            for file in [*compiled, *sources]:
+                archive.writestr(zipfile.ZipInfo(f"{package}/{file.name}", TIME), file.read_bytes())
         # In one step: a running Spark may have the old jar open.
         fresh.replace(jar)
 
 
 if __name__ == "__main__":
-    build(LOG_STORE_JAR)
+    build(HERE / "log_store", LOG_STORE_JAR)
+    build(HERE / "reader", READER_JAR)

@@ -182,11 +182,20 @@ def test_sparks_jars_bring_nothing_with_them(pom: str) -> None:
         assert excluded == ["*", "*"], dependency.findtext("m:artifactId", "", space)
 
 
-def test_the_log_stores_jar_was_built_from_the_source_next_to_it() -> None:
-    with zipfile.ZipFile(jars.LOG_STORE_JAR) as archive:
-        for source in (POM / "java").glob("*.java"):
-            assert archive.read(f"lakelock/{source.name}") == source.read_bytes(), "make log-store"
-            assert f"lakelock/{source.stem}.class" in archive.namelist()
+@pytest.mark.parametrize(
+    ("jar", "folder", "package"),
+    [(jars.LOG_STORE_JAR, "log_store", "lakelock"), (jars.READER_JAR, "reader", "lakelock/reader")],
+    ids=["log store", "reader"],
+)
+def test_our_jars_were_built_from_the_sources_next_to_them(jar: Path, folder: str, package: str) -> None:
+    sources = list((POM / "java" / folder).glob("*.java"))
+    with zipfile.ZipFile(jar) as archive:
+        assert {name for name in archive.namelist() if name.endswith(".java")} == {
+            f"{package}/{s.name}" for s in sources
+        }
+        for source in sources:
+            assert archive.read(f"{package}/{source.name}") == source.read_bytes(), "make jars"
+            assert f"{package}/{source.stem}.class" in archive.namelist()
 
 
 def installed(monkeypatch: pytest.MonkeyPatch, spark: str, delta: str) -> None:
