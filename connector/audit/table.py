@@ -21,7 +21,7 @@ class AuditedTable:
     """The table of a pipeline's sink. Its history is read once."""
 
     def __init__(self, spark: SparkSession, sink: object, option: str) -> None:
-        """Raises NotADeltaTable if there is no table, ConfigurationError if the sink isn't one. ``option``: its name."""
+        """``option`` names the table. Raises NotADeltaTable if it is missing, ConfigurationError if it is none."""
         if not isinstance(sink, DeltaPlace):
             raise ConfigurationError("The auditor reads Delta tables. This sink isn't one.")
         self._spark = spark
