@@ -41,7 +41,8 @@ def build(folder: Path, jar: Path) -> None:
             compiled = sorted(Path(classes).rglob("*.class"))
             package = compiled[0].parent.relative_to(classes)
             for file in [*compiled, *sources]:
-                archive.writestr(zipfile.ZipInfo(f"{package}/{file.name}", TIME), file.read_bytes())
+                entry = zipfile.ZipInfo(f"{package}/{file.name}", TIME)
+                archive.writestr(entry, file.read_bytes(), zipfile.ZIP_DEFLATED)
         # In one step: a running Spark may have the old jar open.
         fresh.replace(jar)
 
