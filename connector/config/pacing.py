@@ -6,22 +6,15 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from connector.config.kinds import Duration, Options, word_or_options
 
 
 class Interval(Options):
-    """Start a round of epochs at this interval."""
+    """Start a round of epochs at this interval. 0: as soon as the round before has ended."""
 
-    interval: Duration
-
-    @field_validator("interval")
-    @classmethod
-    def _positive(cls, value: timedelta) -> timedelta:
-        if value <= timedelta(0):
-            raise ValueError("the interval must be longer than 0 seconds")
-        return value
+    interval: Annotated[Duration, Field(ge=timedelta(0))]
 
 
 class Latency(Options):

@@ -129,10 +129,10 @@ class Source(Options):
     kafka: Mapping[str, OptionText]
     """Kafka client options, by Kafka's own names. ``bootstrap.servers`` is required. Write secrets as ${env:NAME} or
     ${file:/path}."""
-    reader: Literal["auto", "spark"] = "auto"
-    """Which reader of Kafka runs in Spark: ``spark`` is Spark's own. ``auto`` is Lakelock's columnar reader where its
-    jar is there (lakelock-kafka.jar), which also decodes plain JSON, and Spark's own elsewhere. Both give the same
-    rows."""
+    reader: Literal["auto", "spark"] = "spark"
+    """How Spark reads Kafka. ``spark``: by Spark's own source. ``auto``: by Lakelock's columnar reader, which also
+    decodes JSON and is faster; where the session lacks its jar, or the value isn't JSON, by Spark's own source. Both
+    give the same rows: docs/spark.md."""
     start: Annotated[Start, BeforeValidator(_start)] = "earliest"
     """Where to start when the table has no position yet: ``earliest``, ``latest``, {timestamp: 2026-11-01T00:00:00Z},
     or offsets, {"flights": {"0": 120}}, where -2 is the earliest and -1 the latest. Ignored afterwards."""

@@ -26,6 +26,8 @@ from sinks.offsets import Offsets
 
 log = logging.getLogger("lakelock.delivery")
 
+_IDLE_SECONDS = 0.05
+
 
 def deliver(work: Work, *, interval: timedelta | None, stop: threading.Event) -> Delivered:
     """Commit epoch after epoch, up to what Kafka held at the start.
@@ -52,11 +54,17 @@ def deliver(work: Work, *, interval: timedelta | None, stop: threading.Event) ->
     """
     run = _Run(work, stop)
     while True:
-        started = time.monotonic()
+        started, before = time.monotonic(), run.epochs
         patiently(run.round, lambda: run.epochs, work.patience, stop, run.failed)
         run.announce(Step.WAITING)
-        if interval is None or stop.wait(max(0.0, interval.total_seconds() - (time.monotonic() - started))):
+        took = time.monotonic() - started
+        if interval is None or stop.wait(_pause(interval.total_seconds(), took, idle=run.epochs == before)):
             return Delivered(run.epochs, run.rows, run.last, run.behind)
+
+
+def _pause(interval: float, took: float, *, idle: bool) -> float:
+    """Seconds to the next round. After a round that found nothing the brokers get a moment, also with interval 0."""
+    return max(_IDLE_SECONDS if idle else 0.0, interval - took)
 
 
 class _Run:

@@ -70,9 +70,12 @@ def test_a_start_may_be_a_time_or_offsets() -> None:
 
 @pytest.mark.parametrize(
     ("text", "length"),
-    [("10 seconds", 10), ("1 second", 1), ("1.5 minutes", 90), ("2 hours", 7200), ("1 day", 86400)],
-)
-def test_an_interval_is_a_number_and_a_unit(text: str, length: float) -> None:
+    [
+        ("10 seconds", 10), ("1 second", 1), ("250 milliseconds", 0.25), ("0 seconds", 0), (0, 0), ("1.5 minutes", 90),
+        ("2 hours", 7200), ("1 day", 86400),
+    ],
+)  # fmt: skip
+def test_an_interval_is_a_number_and_a_unit(text: str | int, length: float) -> None:
     assert parse(options(trigger={"interval": text})).trigger == Interval(interval=timedelta(seconds=length))
 
 

@@ -256,6 +256,7 @@ def test_where_there_are_jars_spark_is_given_them_all(home: Path) -> None:
         (home / kind).mkdir(parents=True)
         (home / kind / f"{kind}.jar").touch()
     every = [f"{home}/spark/spark.jar", f"{home}/s3/s3.jar", str(jars.LOG_STORE_JAR)]
+    every += [str(jars.READER_JAR)] if built_for.installed().columnar_reader else []
     for one_jvm in ({}, {"spark.master": "local[2]"}):
         assert spark_jars(one_jvm, False) == {"spark.driver.extraClassPath": ":".join(every)}
     for several in ({"spark.master": "spark://there:7077"}, {"spark.remote": "local[2]"}):
