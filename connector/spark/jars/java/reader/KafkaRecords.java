@@ -41,10 +41,11 @@ public final class KafkaRecords implements TableProvider {
 
   @Override
   public Table getTable(StructType schema, Transform[] partitioning, Map<String, String> properties) {
-    return new Records(schema);
+    return new Held(schema);
   }
 
-  private record Records(StructType all) implements Table, SupportsRead {
+  /** The table that a query reads. */
+  private record Held(StructType all) implements Table, SupportsRead {
     @Override
     public String name() {
       return "Kafka records";
