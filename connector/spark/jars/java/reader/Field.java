@@ -347,12 +347,19 @@ abstract class Field {
 
     private long objects;
 
+    /** Where in the text the values of the last object began and ended. */
+    private final int[] starts;
+
+    private final int[] ends;
+
     private Struct(byte[][] names, Field[] fields, boolean[] nullable, boolean unknownIsPlain) {
       this.names = names;
       this.fields = fields;
       this.nullable = nullable;
       this.unknownIsPlain = unknownIsPlain;
       seen = new long[fields.length];
+      starts = new int[fields.length];
+      ends = new int[fields.length];
     }
 
     /** Null if a field's type is never plain. {@code refuseUnknown}: a field that the STRUCT lacks isn't plain. */
@@ -400,9 +407,12 @@ abstract class Field {
           seen[field] = object;
           WritableColumnVector column = to.getChild(field);
           column.reserve(row + 1);
+          text.peek();
+          starts[field] = text.at;
           if (!fields[field].read(text, column, row, nullable[field])) {
             return false;
           }
+          ends[field] = text.at;
           next = field + 1;
         } while (text.take(','));
         if (!text.take('}')) {
@@ -420,6 +430,19 @@ abstract class Field {
         }
       }
       return true;
+    }
+
+    /** Whether the last object had the field. */
+    boolean sawLast(int field) {
+      return seen[field] == objects;
+    }
+
+    int startOf(int field) {
+      return starts[field];
+    }
+
+    int endOf(int field) {
+      return ends[field];
     }
 
     private static final int UNKNOWN = -1;

@@ -23,6 +23,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * @param refuseUnknown whether a value with a field that the schema lacks isn't plain
  * @param keepOdd whether a record that isn't plain is a row; else it fails the query
  * @param tasks the largest number of tasks, where there are more ranges
+ * @param latestBy fields of the schema: of the plain records of a partition that share their values, those that a later
+ *     one replaces may be left out
  * @param kafka the consumer's properties
  */
 record Plan(
@@ -32,6 +34,7 @@ record Plan(
     boolean refuseUnknown,
     boolean keepOdd,
     int tasks,
+    List<String> latestBy,
     Map<String, String> kafka)
     implements Serializable {
   /** A part of a partition. */
@@ -67,7 +70,16 @@ record Plan(
         options.getBoolean("refuse_unknown", false),
         options.getBoolean("keep_odd", false),
         options.getInt("tasks", Integer.MAX_VALUE),
+        options.get("latest_by") == null ? List.of() : names(options.get("latest_by")),
         kafka);
+  }
+
+  private static List<String> names(String json) {
+    try {
+      return new ObjectMapper().readValue(json, new TypeReference<ArrayList<String>>() {});
+    } catch (IOException error) {
+      throw new UncheckedIOException(error);
+    }
   }
 
   private static Number number(Object value) {

@@ -16,6 +16,7 @@ final class RecordsReader implements PartitionReader<ColumnarBatch> {
 
   private final Plan plan;
   private final Records records;
+  private final LatestPerKey latest;
   private final WritableColumnVector[] columns;
   private final ColumnarBatch batch;
   private final Field.Struct decoder;
@@ -51,6 +52,7 @@ final class RecordsReader implements PartitionReader<ColumnarBatch> {
     unwanted = names.contains("plain") ? null : new OnHeapColumnVector(ROWS, plan.schema());
     plain = unwanted == null ? column(names, "plain") : unwanted;
     records = new Records(plan, ranges);
+    latest = new LatestPerKey(records, plan);
   }
 
   private WritableColumnVector column(List<String> names, String name) {
@@ -67,7 +69,7 @@ final class RecordsReader implements PartitionReader<ColumnarBatch> {
     }
     int rows = 0;
     ConsumerRecord<byte[], byte[]> record;
-    while (rows < ROWS && (record = records.next()) != null) {
+    while (rows < ROWS && (record = latest.next()) != null) {
       add(record, rows++);
     }
     batch.setNumRows(rows);
@@ -169,6 +171,7 @@ final class RecordsReader implements PartitionReader<ColumnarBatch> {
     if (unwanted != null) {
       unwanted.close();
     }
+    latest.close();
     records.close();
   }
 }
