@@ -36,6 +36,9 @@ class Derivation:
     problem: str | None = None
     """SQL of ``_problem``: why the sink doesn't take a decoded record; ``reduce`` fails at such a one. None: it takes
     all."""
+    latest_by: Sequence[str] = ()
+    """Columns. Of the records of a partition that share their values, the derivation needs the last one only. Empty: it
+    needs all."""
     prepare: Callable[[DataFrame, Epoch], DataFrame] = lambda records, _: records
     """Before the epoch's clock is read: the windows that records are in, and which come too late."""
     late: Callable[[DataFrame, Epoch], DataFrame | None] = lambda *_: None

@@ -72,11 +72,18 @@ def upsert(
         carried=[*table_columns(records.columns, sink), *COORDINATES],
         reduce=lambda records, _: changes(records, sink) if on_read else net.of(changes(records, sink)),
         problem=problem_with(records, sink),
+        latest_by=sink.key if _needs_the_last_only(sink) else (),
         sink=reading if on_read else merging,
         log=reading,
         plain=PlainUpsert(table, rule=rule, tombstone_retention=sink.tombstone_retention),
         check=check,
     )
+
+
+def _needs_the_last_only(sink: DeltaUpsertSink) -> bool:
+    """Whether the order of changes is that of offsets, and each is a whole row. Tombstones are never left out."""
+    options = (sink.sequence_by, sink.apply_as_deletes, sink.apply_as_truncates)
+    return all(option is None for option in options) and sink.ignore_null_updates is False
 
 
 def _ignoring_nulls(sink: DeltaUpsertSink, records: DataFrame) -> tuple[str, ...]:

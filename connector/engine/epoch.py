@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from connector.engine.in_parallel import of_each
 from connector.engine.outputs import Output
 from connector.engine.record_errors import OddRecord, SchemaToAskFor, about_the_records
 from connector.protocol.steps import Event, Observer, Step
+from connector.source.columnar import PlainValues
 from sinks.contract import Committed, Epoch, Prepared, TwoPhaseSink
 from sinks.spark.cached import kept
 
@@ -65,8 +66,7 @@ class Reading:
         Raises TooManyDeadLetters, and what a query over the records raises.
         """
         self.set_aside = 0
-        plain = next(iter(self.outputs.values())).decode.decode.plain
-        records = self.read(epoch.ranges, plain, keep_odd=self.keep_odd)
+        records = self.read(epoch.ranges, self._plain(), keep_odd=self.keep_odd)
         decoders = [output.decode.decode for output in self.outputs.values()]
         decoded = {decode: decode(records) for decode in decoders}
         for decode, frame in decoded.items():
@@ -95,6 +95,19 @@ class Reading:
         return epoch, {
             name: output.derivation.reduce(rows[name].drop(RAW), epoch) for name, output in self.outputs.items()
         }
+
+    def _plain(self) -> PlainValues | None:
+        """What the columnar reader may decode, and which records it may leave out: those that nothing asks for."""
+        output, *others = self.outputs.values()
+        decoder = output.decode.decode
+        plain, key = decoder.plain, output.derivation.latest_by
+        if plain is None or others or self.several or self.letters is not None or self.timing is not None:
+            return plain
+        if decoder.require is not None or not set(key) <= set(plain.schema.names):
+            return plain
+        # A table's rules are of every record, also of those that a later one replaces.
+        unfit = output.unfit(output.decode(self.read((), None)))
+        return plain if unfit else replace(plain, latest_by=tuple(key))
 
     def learn(self, unknown: SchemaToAskFor | OddRecord, epoch: Epoch) -> None:
         """Ask the registry for a schema that turned up in the records of an epoch, or have odd records kept.

@@ -32,10 +32,14 @@ FOUND_ODD = "LAKELOCK_ODD_RECORD"
 
 @dataclass(frozen=True)
 class PlainValues:
-    """What the reader decodes itself. ``refuse_unknown``: a value with a field that the schema lacks is odd."""
+    """What the reader decodes itself."""
 
     schema: StructType
     refuse_unknown: bool
+    """A value with a field that the schema lacks is odd."""
+    latest_by: Sequence[str] = ()
+    """Fields: of the plain records of a partition that share their values, the reader may leave out those that a later
+    one replaces. It decodes and checks them all the same."""
 
 
 def is_plain(kind: DataType) -> bool:
@@ -89,6 +93,7 @@ def read(
         .option("zone", str(spark.conf.get("spark.sql.session.timeZone")))
         .option("refuse_unknown", values.refuse_unknown)
         .option("keep_odd", keep_odd)
+        .option("latest_by", json.dumps(list(values.latest_by)))
         .option("tasks", tasks_for(ranges))
         .load()
     )
