@@ -1,9 +1,9 @@
 """What Spark's JSON parser does to a DECIMAL without a word, found in the text of the number.
 
-It rounds a number to 38 digits, and writes out the digits of one with a large exponent, which may take minutes. A number
-is found by the name of its field: ``"amount" : 1e-400``. No JSON string can look like that, as its quotes are escaped.
-In an ARRAY or a MAP, or if a name may be escaped, every number of the text counts. So a record with such a number in
-another field may be refused too; but none is ever rounded.
+It rounds a number to 38 digits, and writes out the digits of one with a large exponent, which may take minutes. The
+number is found by the name of its field: ``"amount" : 1e-400``. No JSON string can look like that, because its quotes
+are escaped. In an ARRAY or a MAP, or if a name may be escaped, every number of the text counts. So a record with such a
+number in another field may be refused too, but no number is rounded.
 """
 
 from __future__ import annotations

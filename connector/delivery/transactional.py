@@ -14,7 +14,7 @@ from datetime import datetime, timedelta, timezone
 
 from connector.delivery.handover import TRANSACTIONAL, hand_over
 from connector.delivery.ports import Delivered, Work
-from connector.delivery.retries import patiently
+from connector.delivery.retries import Retries
 from connector.protocol.pacing import EpochSize, Pace
 from connector.protocol.plan import next_epoch, within_bytes
 from connector.protocol.recover import TopicsHeld, behind, resume
@@ -53,7 +53,10 @@ def deliver(work: Work, *, interval: timedelta | None, stop: threading.Event) ->
     run = _Run(work, stop)
     while True:
         started = time.monotonic()
-        patiently(run.round, lambda: run.epochs, work.patience, stop, run.failed)
+        retries = Retries(work.patience, lambda: run.epochs, stop, run.failed)
+        while retries.wanted():
+            with retries:
+                run.round()
         run.announce(Step.WAITING)
         if interval is None or stop.wait(max(0.0, interval.total_seconds() - (time.monotonic() - started))):
             return Delivered(run.epochs, run.rows, run.last, run.behind)

@@ -138,6 +138,20 @@ def run_epoch(
     observe: Observer,
     behind: int,
 ) -> Committed:
+    """Write one epoch, see ``write_epoch``, and announce its commit."""
+    clocked, committed = write_epoch(epoch, reading, write=write, observe=observe, behind=behind)
+    observe(Event(Step.COMMITTED, clocked, committed, behind))
+    return committed
+
+
+def write_epoch(
+    epoch: Epoch,
+    reading: Reading,
+    *,
+    write: Callable[[Epoch, DataFrame], Committed],
+    observe: Observer,
+    behind: int,
+) -> tuple[Epoch, Committed]:
     """Read, decode and reduce one epoch, and write it to the pipeline's one sink.
 
     Spark is lazy, so ``write`` does all the work in one pass. Only with event time or dead letters there is a small
@@ -155,7 +169,8 @@ def run_epoch(
     ====================  ==============================================================================================
 
     ``write`` takes the epoch with its event time, and the rows. ``behind``: the offsets that Kafka holds after this
-    epoch, for the events. Raises LakelockError; a problem with a record names its coordinates.
+    epoch, for the events. Returns the epoch with its event time, and the commit. Raises LakelockError; a problem with a
+    record names its coordinates.
     """
     while True:
         try:
@@ -166,9 +181,7 @@ def run_epoch(
                 reading.refuse_changed(clocked)
                 observe(Event(Step.READ, clocked, behind=behind, letters=reading.set_aside))
                 observe(Event(Step.WRITING, clocked, behind=behind))
-                committed = write(clocked, rows)
-            observe(Event(Step.COMMITTED, clocked, committed, behind))
-            return committed
+                return clocked, write(clocked, rows)
         except SchemaToAskFor as unknown:
             reading.learn(unknown, epoch)
 
