@@ -59,8 +59,9 @@ test-unit: $(READY)
 	$(BIN)/pytest $(PARALLEL) tests/unit
 
 # What each shows is in tests/suites.py, and in the table at the end.
+# Three at a time: they start, kill and wait more than the tests do.
 campaigns: $(READY)
-	$(BIN)/pytest $(PARALLEL) --campaigns "$(or $(ONLY),all)"
+	$(BIN)/pytest $(subst -n 2,-n 3,$(PARALLEL)) --campaigns "$(or $(ONLY),all)"
 
 # Needs chromium and chromedriver on the PATH.
 test-ui: $(READY)

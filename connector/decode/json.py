@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from connector.decode import json_decimals as decimals
 from connector.decode.format import UNKNOWN, problem_of
 from connector.decode.json_lossless import exact
 from connector.decode.json_new_fields import learned
@@ -20,13 +21,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, StructType
 
-_HUGE = r"""[:,\[][ \t\r\n]*"?-?[0-9.]+[eE][+-]?[0-9]{4,}"""
-"""A number whose digits, written out, would occupy a task for minutes."""
 _HALF_CHARACTER = (
-    r"""(?<!\\)(?:\\\\)*(?:\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"""
-    r"""|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F])"""
+    r"""\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F]"""
 )
-"""One half of a pair of \\u escapes without the other half, which is no character."""
+"""One half of a pair of \\u escapes without the other half, which is no character. Escaped backslashes are gone."""
 _ESCAPED = "\\u"
 _NEW = "new fields"
 _ANY = "\0"
@@ -89,10 +87,11 @@ class Json:
         how = exact(self.type, permissive=self._permissive)
         text, parsed = f"CAST({column} AS STRING)", f"_parsed{into}"
         ended = _ended(column)
-        if how.has_decimals:
-            ended = f"CASE WHEN NOT {text} RLIKE {literal(_HUGE)} THEN {ended} END"
+        if how.decimals:
+            ended = f"CASE WHEN NOT ({decimals.huge(text, how.decimals)}) THEN {ended} END"
         whole = f"{parsed}.{_MALFORMED} IS NULL AND {parsed}.{_END}"
-        half = f"contains({text}, {literal(_ESCAPED)}) AND {text} RLIKE {literal(_HALF_CHARACTER)}"
+        unescaped = f"replace({text}, {literal(2 * chr(92))}, ' ')"
+        half = f"contains({text}, {literal(_ESCAPED)}) AND {unescaped} RLIKE {literal(_HALF_CHARACTER)}"
         problems = {
             f"NOT coalesce({whole}, false)": literal(f"not one JSON object that fits {column}.schema"),
             f"NOT {is_utf8(column)}": literal(NOT_UTF8),
@@ -100,10 +99,11 @@ class Json:
             **self._spelled_otherwise(text, parsed),
             **self._new_fields(text, column),
         }
+        loss = literal(f"can't be had as {column}.schema says without loss")
         if how.sound is not None:
-            problems[f"NOT coalesce({how.sound(parsed)}, false)"] = literal(
-                f"can't be had as {column}.schema says without loss"
-            )
+            problems[f"NOT coalesce({how.sound(parsed)}, false)"] = loss
+        if how.decimals:
+            problems[decimals.rounded(text, how.decimals)] = loss
         problem = " ".join(f"WHEN {condition} THEN {words}" for condition, words in problems.items())
         added = records.withColumn(parsed, self._parsed(F.expr(ended), F.expr(self._odd(text)), how.parsed_as))
         return added.selectExpr("*", f"{how.value(parsed)} AS {into}", f"CASE {problem} END AS {problem_of(into)}")

@@ -6,7 +6,7 @@ of today, and turns too large a number into infinity. Such values are parsed as 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -32,7 +32,9 @@ class Exact:
     """SQL of the value in the schema's type."""
     sound: Sql | None = None
     """SQL that tells whether the value is unchanged, and not null where that is forbidden. None if it always is."""
-    has_decimals: bool = False
+    decimals: frozenset[tuple[str | None, int]] = frozenset()
+    """The DECIMALs in it: their field's name, and the number of digits after the point that the parser keeps. It rounds
+    all others away. The name is empty if the value is the DECIMAL itself, and None in an ARRAY or a MAP."""
 
 
 def exact(kind: DataType, *, permissive: bool = False, depth: int = 0) -> Exact:
@@ -48,7 +50,7 @@ def exact(kind: DataType, *, permissive: bool = False, depth: int = 0) -> Exact:
     if isinstance(kind, T.DecimalType):
         # As many digits before the point, and all the remaining ones after it.
         wide = T.DecimalType(38, 38 - (kind.precision - kind.scale))
-        return Exact(wide, *_narrowed(kind, wide), has_decimals=True)
+        return Exact(wide, *_narrowed(kind, wide), frozenset({("", wide.scale)}))
     if isinstance(kind, T.TimestampType):
         return Exact(T.StringType(), *_read_as(kind, _TIMESTAMP))
     if isinstance(kind, T.TimestampNTZType):
@@ -62,7 +64,7 @@ def exact(kind: DataType, *, permissive: bool = False, depth: int = 0) -> Exact:
         return Exact(T.ShortType(), *_narrowed(kind, T.ShortType()))
     if permissive and isinstance(kind, T.IntegralType):
         wide = T.DecimalType(38, 15)
-        return Exact(wide, *_narrowed(kind, wide), has_decimals=True)
+        return Exact(wide, *_narrowed(kind, wide), frozenset({("", wide.scale)}))
     if permissive and isinstance(kind, T.BooleanType):
         return Exact(T.StringType(), *_read_as(kind, "^(?i:true|false)$"))
     return Exact(kind, lambda sql: sql)
@@ -117,8 +119,10 @@ def _struct(kind: DataType, permissive: bool, depth: int) -> Exact:
         return f"({sql} IS NULL OR {' AND '.join(checks)})"
 
     checked = required or any(each.sound for each in fields.values())
-    has_decimals = any(each.has_decimals for each in fields.values())
-    return Exact(parsed_as, value, sound if checked else None, has_decimals)
+    decimals = {
+        (field if name == "" else name, digits) for field, each in fields.items() for name, digits in each.decimals
+    }
+    return Exact(parsed_as, value, sound if checked else None, frozenset(decimals))
 
 
 def _array(kind: DataType, permissive: bool, depth: int) -> Exact:
@@ -133,7 +137,7 @@ def _array(kind: DataType, permissive: bool, depth: int) -> Exact:
             sql if _same(each.parsed_as, kind.elementType) else f"transform({sql}, {name} -> {each.value(name)})"
         ),
         (lambda sql: f"({sql} IS NULL OR forall({sql}, {name} -> {element(name)}))") if element else None,
-        each.has_decimals,
+        _nameless(each.decimals),
     )
 
 
@@ -157,8 +161,12 @@ def _map(kind: DataType, permissive: bool, depth: int) -> Exact:
             else f"transform_values({sql}, (name{depth}, {name}) -> {each.value(name)})"
         ),
         sound,
-        each.has_decimals,
+        _nameless(each.decimals),
     )
+
+
+def _nameless(decimals: Iterable[tuple[str | None, int]]) -> frozenset[tuple[str | None, int]]:
+    return frozenset((name or None, digits) for name, digits in decimals)
 
 
 def _same(one: DataType, other: DataType) -> bool:

@@ -45,34 +45,51 @@ def passes(error: BaseException) -> bool:
     return isinstance(error, Exception) and _PASSES.search(str(error)) is not None
 
 
-def patiently(
-    attempt: Callable[[], None],
-    progress: Callable[[], int],
-    patience: Patience,
-    stop: threading.Event,
-    failed: Callable[[BaseException], None] = lambda _: None,
-) -> None:
-    """Repeat ``attempt`` until it ends well.
+class Retries:
+    """Attempts at something, until one ends well::
 
-    ``progress``: the number of epochs so far. A failure after another epoch is the first of a new row of failures.
-    ``failed`` is told of each failure that another attempt follows.
+        retries = Retries(patience, progress, stop, failed)
+        while retries.wanted():
+            with retries:
+                ...
 
-    Raises what the last of ``patience.attempts`` failures in a row raised, and at once what isn't transient. With
-    ``stop`` set, no failure is followed by another attempt.
+    The block raises what the last of ``patience.attempts`` failures in a row raised, and at once what isn't transient.
     """
-    failures, known = 0, progress()
-    while True:
-        try:
-            return attempt()
-        except Exception as error:
-            before, known = known, progress()
-            failures = failures + 1 if known == before else 1
-            if not passes(error) or failures >= patience.attempts or stop.is_set():
-                raise
-            seconds = patience.wait(failures)
-            said = getattr(error, "message", None) or f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-            log.warning(
-                "attempt %d of %d failed, the next is in %.0f s: %s", failures, patience.attempts, seconds, said
-            )
-            failed(error)
-        stop.wait(seconds)
+
+    def __init__(
+        self,
+        patience: Patience,
+        progress: Callable[[], int],
+        stop: threading.Event,
+        failed: Callable[[BaseException], None] = lambda _: None,
+    ) -> None:
+        """``progress``: the number of epochs so far. A failure after another epoch is the first of a new row of
+        failures. ``stop``: once it is set, no failure is followed by another attempt. ``failed`` is told of each
+        failure that another attempt follows."""
+        self._patience, self._progress, self._stop, self._failed = patience, progress, stop, failed
+        self._failures, self._known = 0, progress()
+        self._done = False
+
+    def wanted(self) -> bool:
+        """Whether no attempt has ended well yet."""
+        return not self._done
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
+        if error is None:
+            self._done = True
+            return False
+        before, self._known = self._known, self._progress()
+        self._failures = self._failures + 1 if self._known == before else 1
+        if not passes(error) or self._failures >= self._patience.attempts or self._stop.is_set():
+            return False
+        seconds = self._patience.wait(self._failures)
+        said = getattr(error, "message", None) or f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        log.warning(
+            "attempt %d of %d failed, the next is in %.0f s: %s", self._failures, self._patience.attempts, seconds, said
+        )
+        self._failed(error)
+        self._stop.wait(seconds)
+        return True

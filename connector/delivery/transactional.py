@@ -14,7 +14,7 @@ from datetime import datetime, timedelta, timezone
 
 from connector.delivery.handover import TRANSACTIONAL, hand_over
 from connector.delivery.ports import Delivered, Work
-from connector.delivery.retries import patiently
+from connector.delivery.retries import Retries
 from connector.protocol.pacing import EpochSize, Pace
 from connector.protocol.plan import next_epoch, within_bytes
 from connector.protocol.recover import TopicsHeld, behind, resume
@@ -55,7 +55,10 @@ def deliver(work: Work, *, interval: timedelta | None, stop: threading.Event) ->
     run = _Run(work, stop)
     while True:
         started, before = time.monotonic(), run.epochs
-        patiently(run.round, lambda: run.epochs, work.patience, stop, run.failed)
+        retries = Retries(work.patience, lambda: run.epochs, stop, run.failed)
+        while retries.wanted():
+            with retries:
+                run.round()
         run.announce(Step.WAITING)
         took = time.monotonic() - started
         if interval is None or stop.wait(_pause(interval.total_seconds(), took, idle=run.epochs == before)):

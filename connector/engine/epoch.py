@@ -103,7 +103,7 @@ class Reading:
         plain, key = decoder.plain, output.derivation.latest_by
         if plain is None or others or self.several or self.letters is not None or self.timing is not None:
             return plain
-        if decoder.require is not None or not set(key) <= set(plain.schema.names):
+        if decoder.key is not None or decoder.require is not None or not set(key) <= set(plain.schema.names):
             return plain
         # A table's rules are of every record, also of those that a later one replaces.
         unfit = output.unfit(output.decode(self.read((), None)))
@@ -117,6 +117,8 @@ class Reading:
         The outputs may have more columns then. Raises what the registry raises, and SchemaMismatch.
         """
         if isinstance(unknown, OddRecord):
+            if self.keep_odd:  # then it was no word of the reader's
+                raise unknown.error
             self.keep_odd = True
             return
         # The sinks' decoders share their formats.
@@ -157,6 +159,20 @@ def run_epoch(
     observe: Observer,
     behind: int,
 ) -> Committed:
+    """Write one epoch, see ``write_epoch``, and announce its commit."""
+    clocked, committed = write_epoch(epoch, reading, write=write, observe=observe, behind=behind)
+    observe(Event(Step.COMMITTED, clocked, committed, behind))
+    return committed
+
+
+def write_epoch(
+    epoch: Epoch,
+    reading: Reading,
+    *,
+    write: Callable[[Epoch, DataFrame], Committed],
+    observe: Observer,
+    behind: int,
+) -> tuple[Epoch, Committed]:
     """Read, decode and reduce one epoch, and write it to the pipeline's one sink.
 
     Spark is lazy, so ``write`` does all the work in one pass. Only with event time or dead letters there is a small
@@ -174,7 +190,8 @@ def run_epoch(
     ====================  ==============================================================================================
 
     ``write`` takes the epoch with its event time, and the rows. ``behind``: the offsets that Kafka holds after this
-    epoch, for the events. Raises LakelockError; a problem with a record names its coordinates.
+    epoch, for the events. Returns the epoch with its event time, and the commit. Raises LakelockError; a problem with a
+    record names its coordinates.
     """
     while True:
         try:
@@ -185,9 +202,7 @@ def run_epoch(
                 reading.refuse_changed(clocked)
                 observe(Event(Step.READ, clocked, behind=behind, letters=reading.set_aside))
                 observe(Event(Step.WRITING, clocked, behind=behind))
-                committed = write(clocked, rows)
-            observe(Event(Step.COMMITTED, clocked, committed, behind))
-            return committed
+                return clocked, write(clocked, rows)
         except (SchemaToAskFor, OddRecord) as unknown:
             reading.learn(unknown, epoch)
 

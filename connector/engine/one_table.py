@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from connector.config import PipelineConfig, Translated
 from connector.delivery.ports import Destination
 from connector.engine.dead_letters import letters_table
-from connector.engine.epoch import Reading, run_epoch
+from connector.engine.epoch import Reading, write_epoch
 from connector.engine.fold import Folding
 from connector.engine.outputs import Table
 from connector.engine.undo import suspect, undo
 from connector.protocol.recover import TopicsHeld
-from connector.protocol.steps import Observer
+from connector.protocol.steps import Event, Observer, Step
 from connector.source.topics import KafkaSource
 from connector.source.translated_offsets import translated
 from connector.spark.tuning import tuned
@@ -26,7 +26,7 @@ from sinks.errors import OffsetsLost, TopicRecreated
 from sinks.offsets import Offsets
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True)
@@ -53,15 +53,10 @@ class OneTable(Destination):
         return self.table.derivation.sink.position()
 
     def run_epoch(self, epoch: Epoch, behind: int) -> Committed:
-        """Commit one epoch: rows and next offsets in one commit. See ``epoch.run_epoch`` for what a crash leaves."""
-        appended = epoch.span if self.table.derivation.sink.appends else None
-        with tuned(self.spark, self.config.spark_options, appended=appended):
-            return run_epoch(epoch, self.reading, write=self._write, observe=self.observe, behind=behind)
+        """Commit one epoch: rows and next offsets in one commit. See ``epoch.write_epoch`` for what a crash leaves.
 
-    def _write(self, epoch: Epoch, rows: DataFrame) -> Committed:
-        """Commit the epoch, and take the commit back if a topic was recreated, or its log cut, while Spark read it.
-
-        Spark reads within the write, so this is known only after the commit.
+        Take the commit back if a topic was recreated, or its log cut, while Spark read it. Spark reads within the
+        write, so this is known only after the commit.
 
         ====================  ==========================================================================================
         crash                 what is left
@@ -76,7 +71,10 @@ class OneTable(Destination):
         With ``merge: on_read`` a RESTORE would end the change log, so the run only names the epoch and stops. Raises
         SinkError then, else TopicRecreated or OffsetsLost.
         """
-        committed = self.table.derivation.sink.write(epoch, rows)
+        sink = self.table.derivation.sink
+        appended = epoch.span if sink.appends else None
+        with tuned(self.spark, self.config.spark_options, appended=appended):
+            epoch, committed = write_epoch(epoch, self.reading, write=sink.write, observe=self.observe, behind=behind)
         try:
             self.source.refuse_changed(epoch)
         except (TopicRecreated, OffsetsLost) as error:
@@ -85,6 +83,7 @@ class OneTable(Destination):
             undo(self.table.table, self.table.commits, committed, error)
             look_back(self.config, self.spark, self.run, self.table)
             raise
+        self.observe(Event(Step.COMMITTED, epoch, committed, behind))
         return committed
 
     def restored(self, position: Position) -> None:

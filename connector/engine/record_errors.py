@@ -17,6 +17,8 @@ from sinks.kafka import reader_refused
 from sinks.spark.row_errors import raised
 
 Fields = Mapping[str, Any]
+_OUT_OF_RANGE = ("OffsetOutOfRangeException", "LogTruncationException")
+"""Kafka's names for an offset that the log no longer has."""
 _NOTHING = "Nothing of this epoch was written."
 
 
@@ -32,7 +34,14 @@ class SchemaToAskFor(Exception):
 
 
 class OddRecord(Exception):
-    """Not an error: the columnar reader has met a record that it leaves to the decoder in Spark SQL."""
+    """Not an error: the columnar reader has met a record that it leaves to the decoder in Spark SQL.
+
+    ``error``: what Spark said.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 @contextmanager
@@ -56,8 +65,8 @@ def _explained(error: Exception) -> Exception | None:
         explain = _EXPLAINED.get(fields["kind"])
         return explain(fields) if explain else None
     if FOUND_ODD in str(error):
-        return OddRecord()
-    if "KAFKA_DATA_LOSS" in str(error) or "OffsetOutOfRangeException" in str(error):
+        return OddRecord(error)
+    if "KAFKA_DATA_LOSS" in str(error) or any(name in str(error) for name in _OUT_OF_RANGE):
         return OffsetsLost(
             "Kafka's retention removed records while the epoch was being read. Nothing of it was written.",
             hint="Run the pipeline again. It says which offsets are missing, and how to go on.",

@@ -26,8 +26,10 @@ PLAIN = "plain"
 """The column with the decoded value: a STRUCT, null for a tombstone and for an odd record."""
 ODD = "odd"
 """A column, with ``keep_odd`` only: whether the record is odd."""
-FOUND_ODD = "LAKELOCK_ODD_RECORD"
+FOUND_ODD = "IllegalStateException: LAKELOCK_ODD_RECORD"
 """What the error says if an odd record fails the query."""
+_VERSION = 1
+"""Of the options. A jar of another version refuses them."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,9 @@ def read(
     wanted = [[part.topic, part.partition, part.start, part.end] for part in ranges]
     return (
         spark_reader(spark, kafka, format=FORMAT)
+        .option("version", _VERSION)
         .option("kafka.group.id", kafka["group.id"])
+        .option("kafka.allow.auto.create.topics", "false")
         .option("ranges", json.dumps(wanted))
         .option("schema", values.schema.json())
         .option("zone", str(spark.conf.get("spark.sql.session.timeZone")))

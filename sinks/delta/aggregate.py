@@ -110,18 +110,18 @@ class DeltaAggregate:
         return merge.query(target, rows, keys, self._table.schema.names, hint=hint)
 
     def write(self, epoch: Epoch, rows: DataFrame, *, within: str = "") -> Committed:
-        """Commit the epoch with its groups added. Raises what ``PipelineCommits.commit`` raises.
+        """Commit the epoch with its groups added. Raises what ``sinks.delta.proof.Proof`` raises.
 
         ``within``: SQL that is true of every row ``t`` of the table that shares a key with the rows; empty: unknown.
         """
         merge = replace(adding(self._groups, guarded=True), within=within)
-
-        def write() -> None:
-            # Planned again at each attempt: a conflict means that the table has changed.
-            sql = merge.command(self._table, SOURCE)
-            merge_epoch(self._table, epoch, self._groups.source(rows, epoch), SOURCE, sql)
-
-        return self._commits.commit(epoch, write)
+        proof = self._commits.proof(epoch)
+        while proof.wanted():
+            with proof:
+                # Planned again at each attempt: a conflict means that the table has changed.
+                sql = merge.command(self._table, SOURCE)
+                merge_epoch(self._table, epoch, self._groups.source(rows, epoch), SOURCE, sql)
+        return proof.committed
 
 
 class PlainAggregate:

@@ -51,9 +51,13 @@ class DeltaAppend:
             refuse_broken(_filled(rows, self._table.schema), limits, COORDINATES[:3])
 
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
-        """Commit the epoch with its rows. Raises what ``PipelineCommits.commit`` raises."""
+        """Commit the epoch with its rows. Raises what ``sinks.delta.proof.Proof`` raises."""
         # These are options of one write, not of the session: nothing else can pick them up.
         writer = rows.writeTo(self._table.sql)
         for name, value in {**options(self._table, epoch), **evolution(self._table)}.items():
             writer = writer.option(name, value)
-        return self._commits.commit(epoch, writer.append)
+        proof = self._commits.proof(epoch)
+        while proof.wanted():
+            with proof:
+                writer.append()
+        return proof.committed

@@ -50,7 +50,7 @@ class ChangeLog:
 
     def append(self, epoch: Epoch, changes: DataFrame) -> Committed:
         """Commit the epoch with its changes. Raises ValueError if the log wasn't started, and what
-        ``PipelineCommits.commit`` raises."""
+        ``sinks.delta.proof.Proof`` raises."""
         commits = self._find()
         if commits is None:
             raise ValueError("start the log first")
@@ -60,13 +60,17 @@ class ChangeLog:
         writer = rows.writeTo(self.table.sql)
         for name, value in options(self.table, epoch).items():
             writer = writer.option(name, value)
-        return commits.commit(epoch, writer.append)
+        proof = commits.proof(epoch)
+        while proof.wanted():
+            with proof:
+                writer.append()
+        return proof.committed
 
     def start(self, epoch: Epoch, changes: DataFrame) -> Committed:
         """Empty the log, or create it, with the number and offsets of an epoch that is in the table.
 
         ``changes``: rows with the columns of the changes; none of them is written. Raises what
-        ``PipelineCommits.commit`` raises.
+        ``sinks.delta.proof.Proof`` raises.
         """
         no_rows = changes.selectExpr(f"{epoch.number}L AS {EPOCH}", *map(identifier, changes.columns)).limit(0)
         table = self.table
@@ -77,7 +81,11 @@ class ChangeLog:
         anew = replace(epoch, expected=commits.position())
         writer = no_rows.write.format("delta").mode("overwrite").options(**options(table, anew))
         assert table.path is not None
-        return commits.commit(anew, lambda: writer.save(table.path))
+        proof = commits.proof(anew)
+        while proof.wanted():
+            with proof:
+                writer.save(table.path)
+        return proof.committed
 
     def rows_sql(self, after: int, until: int | None = None, *, version: int | None = None) -> str:
         """SQL, as in FROM, of the changes of epochs > ``after`` and <= ``until`` (None: no limit).

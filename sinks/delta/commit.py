@@ -6,19 +6,17 @@ The steps, and why their order is safe:
    Mostly the table has no newer version, which is checked first.
 2. *Commit.* One Delta transaction has the rows, ``txn`` (pipeline, epoch) and the metadata with the offsets: the rule
    *fence*, argued in :func:`sinks.delta.fence.options`.
-3. *Prove the commit* from the table's history: the rule *proof*, argued in :meth:`PipelineCommits.commit`.
+3. *Prove the commit* from the table's history: the rule *proof*, argued in :class:`sinks.delta.proof.Proof`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Container, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING
 
 from sinks.contract import Committed, Epoch, Position, describe
-from sinks.delta.conflicts import first_line, past_conflicts
 from sinks.delta.delta_log import DeltaLog
 from sinks.delta.fence import fenced
 from sinks.delta.metadata import CommitMetadata
@@ -39,18 +37,13 @@ from sinks.delta.position import (
     lineage,
     replaces,
 )
+from sinks.delta.proof import Proof
 from sinks.delta.table import DeltaTable
 from sinks.errors import (
-    CommitSkipped,
-    CommitUnknown,
-    LakelockError,
     NotADeltaTable,
     PositionMismatch,
     TableReplaced,
 )
-
-if TYPE_CHECKING:
-    pass
 
 _READ_AGAIN_SECONDS = 60.0
 _LONG_AGO = datetime.min.replace(tzinfo=timezone.utc)
@@ -72,6 +65,11 @@ class PipelineCommits:
         self._known: tuple[Position, float] | None = None
         """The position in the table's newest version, and when it was read (monotonic clock, seconds)."""
 
+    @property
+    def label(self) -> str:
+        """The table's name or path, for messages."""
+        return self._table.label
+
     def position(self) -> Position | None:
         """The pipeline's position, read from the table; None: there is no table, or no epoch was committed to it.
         Raises TableReplaced if the table's folder holds another table by now."""
@@ -90,7 +88,7 @@ class PipelineCommits:
         self._known = (position, time.monotonic()) if position is not None else None
         return position
 
-    def _refuse_another(self) -> None:
+    def refuse_another(self) -> None:
         """Raises TableReplaced if the folder holds another table by now, or none."""
         before = self._table.id
         self._known = None
@@ -160,66 +158,9 @@ class PipelineCommits:
         standing = self._standing(log, history, version)
         return standing if isinstance(standing, Own) else None
 
-    def commit(self, epoch: Epoch, write: Callable[[], None]) -> Committed:
-        """Run ``write``, which makes the epoch's commit with the options of the fence, and prove that it stands.
-
-        This is the rule "proof": only the table's history counts as success, by a commit of this epoch with this run's
-        owner id. An error doesn't prove that nothing was committed, because only the answer may have been lost. A
-        success doesn't prove a commit, because Delta skips a write without an error if a higher number is taken.
-
-        ====================  ==========================================================================================
-        crash                 what is left
-        ====================  ==========================================================================================
-        before the commit     Files that no version of the table names, and the old position. The next run writes the
-                              epoch anew.
-        after the commit      Rows and position, in one commit. The next run finds it as its position.
-        ====================  ==========================================================================================
-
-        There is no state in between: Delta's commit is one file, put if absent. Tests: tests/integration/
-        test_recovery.py, ``test_a_write_that_delta_skips_in_silence_is_an_error`` and
-        ``test_a_commit_that_landed_but_was_reported_failed_is_not_committed_twice``.
-
-        Conflicts are retried. An epoch that this run has already committed isn't written again. Raises Fenced (another
-        run has committed since the epoch was planned), PositionMismatch or TableReplaced (the table was restored or
-        replaced since then), CommitSkipped (a higher number is taken), CommitUnknown (the write failed, and the table
-        can't be read to see whether the commit stands), or the error of ``write``, if nothing was committed.
-        """
-        return past_conflicts(lambda: self._attempt(epoch, write))
-
-    def _attempt(self, epoch: Epoch, write: Callable[[], None]) -> Committed:
-        already = self._refuse_changed(epoch)
-        if already is not None:
-            return already
-        try:
-            write()
-        except Exception as error:
-            # An error doesn't prove that nothing was committed: the answer may have been lost.
-            try:
-                landed = self._find(epoch)
-                if landed is None:
-                    self._refuse_another()
-            except LakelockError:
-                raise
-            except Exception:
-                raise CommitUnknown(
-                    f"Epoch {epoch.number} may or may not have been committed to {self._table.label!r}: the write "
-                    f"failed ({first_line(error)}) and the table can't be read.",
-                    hint="Run the pipeline again: it reads the position from the table and goes on from there.",
-                ) from error
-            if landed is None:
-                raise
-            return landed
-        landed = self._find(epoch)
-        if landed is None:
-            self._refuse_another()
-            raise CommitSkipped(
-                f"Delta reported success for epoch {epoch.number}, but no commit of it stands in "
-                f"{self._table.label!r}: a higher number was taken under the name {self._pipeline!r}, and Delta skips "
-                "lower ones without an error.",
-                hint="Does something else write to this table with txnAppId "
-                f"{self._pipeline!r}? Give the pipeline a name of its own.",
-            )
-        return landed
+    def proof(self, epoch: Epoch) -> Proof:
+        """The way of an epoch into the table, as a loop: see ``sinks.delta.proof``."""
+        return Proof(self, epoch)
 
     def committed_after(self, version: int | None) -> bool:
         """Whether the table may have commits newer than ``version``. Needs no Spark job.
@@ -232,7 +173,7 @@ class PipelineCommits:
             return True
         there = log.among(version, version + 1)
         if version not in there:
-            self._refuse_another()  # if it is the same table, Delta has cleaned its log up to here
+            self.refuse_another()  # if it is the same table, Delta has cleaned its log up to here
             return True
         return version + 1 in there
 
@@ -242,8 +183,11 @@ class PipelineCommits:
             return epoch.expected.version
         return 0 if self._table.was_missing else None
 
-    def _refuse_changed(self, epoch: Epoch) -> Committed | None:
-        """Raises if the epoch can't follow what was committed since it was planned. Returns its commit, if any."""
+    def already(self, epoch: Epoch) -> Committed | None:
+        """The commit of this epoch that this run has made before; None: there is none.
+
+        Raises Fenced, PositionMismatch or TableReplaced if the epoch can't follow what was committed since its plan.
+        """
         base = self._base(epoch)
         if not self.committed_after(base):
             return None
@@ -268,7 +212,7 @@ class PipelineCommits:
                 )
         return None
 
-    def _find(self, epoch: Epoch) -> Committed | None:
+    def find(self, epoch: Epoch) -> Committed | None:
         """The commit of this epoch; None: there is none. Raises Fenced if another run has made it."""
         base = self._base(epoch)
         landed = self._next(base, epoch) if base is not None else None

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Callable
 from typing import TypeVar
-
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from sinks.delta.merge import NOT_NEW
 from sinks.errors import LakelockError
@@ -19,22 +19,39 @@ _CONFLICTS = (
     "CONCURRENT_WRITE",
 )
 
+_ATTEMPTS = 6
+
 Result = TypeVar("Result")
 
 
-def past_conflicts(write: Callable[[], Result]) -> Result:
-    """Run ``write``, and return its result. If it conflicts with another commit, run it again: up to six times in all,
-    with exponential backoff of at most 5 seconds.
+class Conflicts:
+    """How often to repeat a write that conflicts with another commit: up to six attempts in all, with exponential
+    backoff of at most 5 seconds.
 
     Other commits are an OPTIMIZE, another pipeline's, or a person's UPDATE. A conflicting write commits nothing.
     """
-    attempts = Retrying(
-        retry=retry_if_exception(is_conflict),
-        stop=stop_after_attempt(6),
-        wait=wait_random_exponential(multiplier=0.2, max=5),
-        reraise=True,
-    )
-    return attempts(write)
+
+    def __init__(self) -> None:
+        self._attempts = 0
+
+    def passed(self, error: BaseException | None) -> bool:
+        """Whether to write again after this error. If so, waits first."""
+        self._attempts += 1
+        if error is None or self._attempts >= _ATTEMPTS or not is_conflict(error):
+            return False
+        time.sleep(random.uniform(0, min(0.2 * 2**self._attempts, 5)))
+        return True
+
+
+def past_conflicts(write: Callable[[], Result]) -> Result:
+    """Run ``write``, and return its result. Repeat it after conflicts: see :class:`Conflicts`."""
+    conflicts = Conflicts()
+    while True:
+        try:
+            return write()
+        except Exception as error:
+            if not conflicts.passed(error):
+                raise
 
 
 def is_conflict(error: BaseException) -> bool:

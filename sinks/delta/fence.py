@@ -25,7 +25,7 @@ def options(table: DeltaTable, epoch: Epoch) -> dict[str, str]:
     This is the rule "fence": a run that was replaced can't commit. The number is Delta's ``txn`` of the pipeline. Of
     two writers that take the same number at the same time, Delta lets one through, and the other's commit fails. A
     write that starts after the other has ended is skipped without an error; then no commit has this run's owner id, and
-    the proof fails. A crash before or after the write leaves what ``PipelineCommits.commit`` says. Test:
+    the proof fails. A crash before or after the write leaves what ``sinks.delta.proof.Proof`` says. Test:
     ``test_of_two_runs_one_wins_and_the_other_is_told_who`` in tests/integration/test_recovery.py.
     """
     return {

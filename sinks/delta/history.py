@@ -146,16 +146,17 @@ class DeltaHistory:
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
         """Commit the epoch: keep its deletes as tombstones, and merge the versions that change.
 
-        Tombstones of a write that failed don't count. Raises KeyMoved, and what ``PipelineCommits.commit`` raises.
+        Tombstones of a write that failed don't count. Raises KeyMoved, and what ``sinks.delta.proof.Proof`` raises.
         """
         merge = merge_sql(self._table.sql, self._versions.columns, rows.schema)
-
-        def write() -> None:
-            # Planned again at each attempt: a conflict means that the table has changed.
-            merge_epoch(self._table, epoch, self._versions.changed(events, epoch.passed), SOURCE, merge)
-
+        proof = self._commits.proof(epoch)
         with about_moved_keys(self._table.label), kept(rows) as events:
-            return self._commits.commit(epoch, write)
+            while proof.wanted():
+                with proof:
+                    # Planned again at each attempt: a conflict means that the table has changed.
+                    changed = self._versions.changed(events, epoch.passed)
+                    merge_epoch(self._table, epoch, changed, SOURCE, merge)
+        return proof.committed
 
 
 class PlainHistory:

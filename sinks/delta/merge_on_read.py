@@ -191,7 +191,7 @@ class MergeOnRead:
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
         """Append the epoch to the log, or merge it into the table if the log doesn't count.
 
-        Raises Fenced or PositionMismatch if the table was changed under the run, and what ``PipelineCommits.commit``
+        Raises Fenced or PositionMismatch if the table was changed under the run, and what ``sinks.delta.proof.Proof``
         raises.
         """
         if self._goes_on:

@@ -41,16 +41,17 @@ def retire(
     """Commit an epoch that reads no records, and renames deleted topics in the table's rows.
 
     ``names``: topic -> its new name, see ``sinks.recreated.retired``; ``beside``: tables of tombstones and dead
-    letters, which are renamed first. Raises what ``PipelineCommits.commit`` raises.
+    letters, which are renamed first. Raises what ``sinks.delta.proof.Proof`` raises.
     """
     for notes in beside:
         _rename_notes(notes, names)
     sql = retiring_sql(table.sql, table.spark.table(table.sql).schema, names)
 
-    def write() -> None:
-        merge_epoch(table, epoch, table.spark.range(1), _SOURCE, sql)
-
-    return commits.commit(epoch, write)
+    proof = commits.proof(epoch)
+    while proof.wanted():
+        with proof:
+            merge_epoch(table, epoch, table.spark.range(1), _SOURCE, sql)
+    return proof.committed
 
 
 def retiring_sql(target: str, schema: StructType, names: Mapping[str, str]) -> str:

@@ -23,10 +23,11 @@ first delete fails that MERGE, with nothing committed, and the epoch is written 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta.commit import PipelineCommits
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
 
-Result = TypeVar("Result")
 _NET = "lakelock_net"
 
 
@@ -96,19 +96,24 @@ class DeltaUpsert:
                 self._table.spark.sql(moved).collect()
 
     def write(self, epoch: Epoch, rows: DataFrame, *, within: str = "") -> Committed:
-        """Commit the epoch with its rows merged. Raises KeyMoved, and what ``PipelineCommits.commit`` raises.
+        """Commit the epoch with its rows merged. Raises KeyMoved, and what ``sinks.delta.proof.Proof`` raises.
 
         ``within``: SQL that is true of every row ``t`` of the table that shares a key with the rows; empty: unknown.
         """
-
-        def commit(source: DataFrame, merge: Merge) -> Committed:
-            def write() -> None:
-                merge_epoch(self._table, epoch, source, SOURCE, merge.command(self._table, SOURCE))
-
-            return self._commits.commit(epoch, write)
-
         with about_moved_keys(self._table.label):
-            return self._merges.run(rows, epoch.passed, commit, within)
+            merge = self._merges.without_deletes(rows, epoch.passed, within)
+            if merge is not None:
+                with up_to_a_delete():
+                    return self._commit(epoch, *merge)
+            with kept(rows) as changes:
+                return self._commit(epoch, *self._merges.with_deletes(changes, epoch.passed, within))
+
+    def _commit(self, epoch: Epoch, source: DataFrame, merge: Merge) -> Committed:
+        proof = self._commits.proof(epoch)
+        while proof.wanted():
+            with proof:
+                merge_epoch(self._table, epoch, source, SOURCE, merge.command(self._table, SOURCE))
+        return proof.committed
 
     def merged_sql(self, rows: str, keys: str, at: Position | None, *, hint: str) -> str:
         """See ``sinks.delta.merge_on_read.Merging``."""
@@ -127,8 +132,20 @@ class _Deletes:
     """SQL of the newest truncate's ``_deleted_by``, of the epoch or stored before; None: there is none."""
 
 
+@contextmanager
+def up_to_a_delete() -> Iterator[None]:
+    """For a write of what ``Merges.without_deletes`` gives: at a delete it fails, nothing is committed, and the block
+    just ends."""
+    try:
+        yield
+    except Exception as error:
+        cause = raised(error)
+        if cause is None or cause["kind"] != "first_delete":
+            raise
+
+
 class Merges:
-    """Runs the MERGE of an epoch, and keeps the tombstones before it."""
+    """Plans the MERGE of an epoch, and keeps the tombstones before it."""
 
     def __init__(self, table: DeltaTable, rule: UpsertRule, *, keep: bool, retention: timedelta) -> None:
         """``keep``: whether deletes are kept as tombstones; ``retention``: for how long."""
@@ -137,28 +154,28 @@ class Merges:
         self._tombstones = Tombstones(table, rule.key) if keep else None
         self._retention = retention
 
-    def run(
-        self, rows: DataFrame, passed: Offsets | None, commit: Callable[[DataFrame, Merge], Result], within: str = ""
-    ) -> Result:
-        """Call ``commit`` with the source and the MERGE, and return its result. If it raises, it must have committed
-        nothing: it may be called a second time, with tombstones.
+    def without_deletes(
+        self, rows: DataFrame, passed: Offsets | None, within: str = ""
+    ) -> tuple[DataFrame, Merge] | None:
+        """The source and the MERGE of an epoch if no tombstones are needed so far; None: they are.
 
-        ``passed``: only tombstones of records before these offsets count; None: all count.
+        If the epoch has the first delete, the write fails: see ``up_to_a_delete``. Then the epoch has to be written
+        with deletes. ``passed``: only tombstones of records before these offsets count; None: all count.
         ``within``: see ``Merge.within``.
         """
         if self._tombstones is None or DELETED_BY not in rows.columns:
-            return commit(self._source(rows, None, None), self._merge(rows, within=within))
-        stored = self._tombstones.passed_sql(passed)
-        if stored is None:
-            try:
-                return commit(self._source(self._up_to_a_delete(rows), None, None), self._merge(rows, within=within))
-            except Exception as error:
-                cause = raised(error)
-                if cause is None or cause["kind"] != "first_delete":
-                    raise
-        with kept(rows) as changes:
-            source, merge = self._with_tombstones(changes, self._tombstones, stored, within)
-            return commit(source, merge)
+            return self._source(rows, None, None), self._merge(rows, within=within)
+        if self._tombstones.passed_sql(passed) is not None:
+            return None
+        return self._source(self._up_to_a_delete(rows), None, None), self._merge(rows, within=within)
+
+    def with_deletes(self, rows: DataFrame, passed: Offsets | None, within: str = "") -> tuple[DataFrame, Merge]:
+        """Add the epoch's deletes to the tombstones. Returns the source and the MERGE that go with them.
+
+        ``rows`` are read several times. ``passed``, ``within``: as above.
+        """
+        assert self._tombstones is not None
+        return self._with_tombstones(rows, self._tombstones, self._tombstones.passed_sql(passed), within)
 
     def merged_sql(self, net: str, keys: str, at: Position | None, *, hint: str) -> str:
         """A query for the rows of the table after ``net`` is merged; see ``sinks.delta.merge_on_read.Merging``."""
@@ -174,7 +191,7 @@ class Merges:
 
     def merged(self, rows: DataFrame, passed: Offsets) -> DataFrame:
         """The table's rows with a key of ``rows``, as they would be after the write. Leaves out what a truncate does
-        to other keys. ``passed``: as in ``run``."""
+        to other keys. ``passed``: as above."""
         rows.createOrReplaceTempView(_NET)
         stored = self._tombstones.passed_sql(passed) if self._tombstones is not None else None
         source = parentheses(source_sql(self._rule, _NET, rows.columns, stored, None))

@@ -16,8 +16,9 @@ from sinks.delta.conflicts import past_conflicts
 from sinks.delta.merge import Merge
 from sinks.delta.moved import about_moved_keys
 from sinks.delta.table import DeltaTable
-from sinks.delta.upsert import Merges
+from sinks.delta.upsert import Merges, up_to_a_delete
 from sinks.delta.upsert_rule import SOURCE, UpsertRule
+from sinks.spark.cached import kept
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -55,14 +56,18 @@ class PlainUpsert:
 
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
         """Merge the rows: net changes, see ``DeltaUpsert``. Conflicts are retried. Raises KeyMoved."""
-
-        def commit(source: DataFrame, merge: Merge) -> int:
-            source.createOrReplaceTempView(SOURCE)
-            sql = merge.statement(self._table.sql, SOURCE)
-            counts = past_conflicts(lambda: self._table.spark.sql(sql).first())
-            return counts["num_affected_rows"] if counts else 0
-
         with about_moved_keys(self._table.label):
             # Only the consumer group knows the table's position, so all tombstones count.
-            affected = self._merges.run(rows, None, commit)
-        return without_position(epoch, affected)
+            merge = self._merges.without_deletes(rows, None)
+            if merge is not None:
+                with up_to_a_delete():
+                    return without_position(epoch, self._run(*merge))
+            with kept(rows) as changes:
+                return without_position(epoch, self._run(*self._merges.with_deletes(changes, None)))
+
+    def _run(self, source: DataFrame, merge: Merge) -> int:
+        """The number of rows that changed."""
+        source.createOrReplaceTempView(SOURCE)
+        sql = merge.statement(self._table.sql, SOURCE)
+        counts = past_conflicts(lambda: self._table.spark.sql(sql).first())
+        return counts["num_affected_rows"] if counts else 0

@@ -266,35 +266,25 @@ def test_a_restore_right_before_the_write_is_noticed(lake: Lake, topic: Topic) -
 def test_a_commit_that_landed_but_was_reported_failed_is_not_committed_twice(
     lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sinks.delta import commit
+    from sinks.delta.proof import Proof
 
-    real = commit.PipelineCommits.commit
+    real = Proof.__exit__
 
-    def answer_lost(self, epoch, write):
-        def write_and_fail() -> None:
-            write()
-            raise ConnectionError("the answer was lost")
+    def answer_lost(self: Proof, *_: object) -> bool:
+        return real(self, ConnectionError, ConnectionError("the answer was lost"), None)
 
-        return real(self, epoch, write_and_fail)
-
-    monkeypatch.setattr(commit.PipelineCommits, "commit", answer_lost)
+    monkeypatch.setattr(Proof, "__exit__", answer_lost)
     topic.send_rows(some(0, 30))
     assert lake.pipeline(epoch={"max_records": 10}).run().epochs == 3
     assert lake.rows() == sorted(some(0, 30))
 
 
 def test_a_write_that_failed_is_reported_failed(lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sinks.delta import commit
+    def fail(_: object) -> None:
+        raise ConnectionError("no connection")
 
-    real = commit.PipelineCommits.commit
-
-    def fail(self, epoch, write):
-        def nothing() -> None:
-            raise ConnectionError("no connection")
-
-        return real(self, epoch, nothing)
-
-    monkeypatch.setattr(commit.PipelineCommits, "commit", fail)
+    assert lake.spark is not None
+    monkeypatch.setattr(type(lake.spark.range(1).writeTo("t")), "append", fail)
     topic.send_rows(some(0, 10))
     with pytest.raises(ConnectionError):
         lake.pipeline().run()

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from connector.delivery.retries import Patience, passes, patiently
+from connector.delivery.retries import Patience, Retries, passes
 from sinks.errors import BadRecord, BrokerUnreachable, CommitUnknown, Fenced
 
 QUICK = Patience(attempts=3, longest_wait=timedelta(milliseconds=1))
@@ -27,7 +27,10 @@ class Failing:
 
 
 def run(work: Failing, patience: Patience = QUICK, stop: threading.Event | None = None) -> None:
-    patiently(work, lambda: work.epochs, patience, stop or threading.Event())
+    retries = Retries(patience, lambda: work.epochs, stop or threading.Event())
+    while retries.wanted():
+        with retries:
+            work()
 
 
 AWAY = BrokerUnreachable("No Kafka broker answered")

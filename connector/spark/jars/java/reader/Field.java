@@ -317,7 +317,7 @@ abstract class Field {
         do {
           names.reserve(start + count + 1);
           each.reserve(start + count + 1);
-          plain = text.peek() == '"' && text.string();
+          plain = text.name();
           if (plain) {
             names.putByteArray(start + count, text.source, text.from, text.length);
             plain = seen.add(new String(text.source, text.from, text.length, java.nio.charset.StandardCharsets.UTF_8))
@@ -388,7 +388,7 @@ abstract class Field {
       int next = 0;
       if (!text.take('}')) {
         do {
-          if (text.peek() != '"' || !text.string()) {
+          if (!text.name()) {
             return false;
           }
           int field = find(text, next);

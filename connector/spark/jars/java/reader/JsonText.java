@@ -12,6 +12,8 @@ final class JsonText {
   private static final int DEEPEST = 200;
   private static final int LONGEST_NUMBER = 300;
   private static final int LONGEST_EXPONENT = 3;
+  private static final int LONGEST_STRING = 10_000_000;
+  private static final int LONGEST_NAME = 10_000;
 
   byte[] bytes;
   int at;
@@ -84,8 +86,17 @@ final class JsonText {
     return true;
   }
 
+  /** Read the name of a field; the cursor stands on its quote. */
+  boolean name() {
+    return peek() == '"' && string() && length <= LONGEST_NAME;
+  }
+
   /** Read a string; the cursor stands on its quote. */
   boolean string() {
+    return anyString() && length <= LONGEST_STRING;
+  }
+
+  private boolean anyString() {
     int i = at + 1;
     boolean ascii = true;
     while (i < end) {
@@ -110,7 +121,7 @@ final class JsonText {
     return false;
   }
 
-  /** As {@link #string}, of a string whose first backslash is at {@code i}. */
+  /** As {@link #anyString}, of a string whose first backslash is at {@code i}. */
   private boolean escapedString(int i) {
     int size = i - at - 1;
     room(size);
@@ -277,7 +288,7 @@ final class JsonText {
           return true;
         }
         do {
-          if (depth > DEEPEST || peek() != '"' || !string() || !take(':') || !skip(depth + 1)) {
+          if (depth > DEEPEST || !name() || !take(':') || !skip(depth + 1)) {
             return false;
           }
         } while (take(','));

@@ -28,6 +28,7 @@ final class LatestPerKey {
   private final JsonText text = new JsonText();
   private final WritableColumnVector scratch;
   private int scratchRow;
+  private long scratchBytes;
 
   private Map<Key, ConsumerRecord<byte[], byte[]>> latest = new HashMap<>();
   private Iterator<ConsumerRecord<byte[], byte[]>> given = Collections.emptyIterator();
@@ -102,9 +103,11 @@ final class LatestPerKey {
     if (record.value() == null) {
       return null;
     }
-    if (scratchRow == ROWS) {
+    scratchBytes += record.value().length;
+    if (scratchRow == ROWS || scratchBytes > MOST_BYTES) {
       scratch.reset();
       scratchRow = 0;
+      scratchBytes = record.value().length;
     }
     text.open(record.value());
     if (!decoder.value(text, scratch, scratchRow++) || !text.atEnd()) {

@@ -42,7 +42,13 @@ record Plan(
 
   private static final String OF_KAFKA = "kafka.";
 
+  /** Of the options. Python and jar may be of different releases. */
+  private static final int VERSION = 1;
+
   static Plan of(CaseInsensitiveStringMap options) {
+    if (options.getInt("version", 0) != VERSION) {
+      throw new IllegalArgumentException("This jar reads options of version " + VERSION + ", not " + options.get("version"));
+    }
     List<Range> ranges = new ArrayList<>();
     try {
       List<List<Object>> given =
@@ -80,6 +86,12 @@ record Plan(
     } catch (IOException error) {
       throw new UncheckedIOException(error);
     }
+  }
+
+  /** Without Kafka's properties, which hold secrets. */
+  @Override
+  public String toString() {
+    return "Plan" + ranges;
   }
 
   private static Number number(Object value) {

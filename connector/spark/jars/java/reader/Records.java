@@ -2,18 +2,20 @@ package lakelock.reader;
 
 import java.time.Duration;
 import java.util.Collections;
+import java.util.HashMap;
 import java.util.Iterator;
 import java.util.List;
+import java.util.Map;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /** The records of ranges, one range after the other, each record once and in the order of offsets. */
 final class Records implements AutoCloseable {
   private static final Duration POLL = Duration.ofMillis(500);
   private static final Duration PATIENCE = Duration.ofMinutes(2);
 
-  private final Plan plan;
   private final Iterator<Plan.Range> ranges;
   private final KafkaConsumer<byte[], byte[]> consumer;
 
@@ -22,12 +24,14 @@ final class Records implements AutoCloseable {
   private Iterator<ConsumerRecord<byte[], byte[]>> polled = Collections.emptyIterator();
   private long next;
   private long firstGap = -1;
-  private boolean finished;
 
   Records(Plan plan, List<Plan.Range> ranges) {
-    this.plan = plan;
     this.ranges = ranges.iterator();
-    consumer = Consumers.take(plan.kafka());
+    Map<String, Object> properties = new HashMap<>(plan.kafka());
+    properties.put("enable.auto.commit", "false");
+    properties.put("auto.offset.reset", "none");
+    // A consumer for each task: one that is used again may hold records of a topic that was recreated since.
+    consumer = new KafkaConsumer<>(properties, new ByteArrayDeserializer(), new ByteArrayDeserializer());
   }
 
   /** The next record. Null: there are no more. */
@@ -39,7 +43,6 @@ final class Records implements AutoCloseable {
       }
       leave();
     }
-    finished = true;
     return null;
   }
 
@@ -57,11 +60,18 @@ final class Records implements AutoCloseable {
   }
 
   private ConsumerRecord<byte[], byte[]> ofRange() {
+    long reached = next;
     long deadline = System.nanoTime() + PATIENCE.toNanos();
     while (!polled.hasNext()) {
-      if (consumer.position(at) >= range.end()) {
+      long position = consumer.position(at);
+      if (position >= range.end()) {
         passed(range.end());
         return null;
+      }
+      if (position > reached) {
+        // It passes records of aborted transactions, say, without giving any.
+        reached = position;
+        deadline = System.nanoTime() + PATIENCE.toNanos();
       }
       polled = consumer.poll(POLL).records(at).iterator();
       if (!polled.hasNext() && System.nanoTime() > deadline) {
@@ -97,10 +107,6 @@ final class Records implements AutoCloseable {
 
   @Override
   public void close() {
-    if (finished) {
-      Consumers.giveBack(plan.kafka(), consumer);
-    } else {
-      consumer.close(Duration.ZERO);
-    }
+    consumer.close(Duration.ZERO);
   }
 }

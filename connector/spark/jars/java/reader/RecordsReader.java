@@ -13,6 +13,7 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
 /** Writes the records of one task into columns. */
 final class RecordsReader implements PartitionReader<ColumnarBatch> {
   private static final int ROWS = 4096;
+  private static final long BYTES = 16L << 20;
 
   private final Plan plan;
   private final Records records;
@@ -68,8 +69,10 @@ final class RecordsReader implements PartitionReader<ColumnarBatch> {
       unwanted.reset();
     }
     int rows = 0;
+    long bytes = 0;
     ConsumerRecord<byte[], byte[]> record;
-    while (rows < ROWS && (record = latest.next()) != null) {
+    while (rows < ROWS && bytes < BYTES && (record = latest.next()) != null) {
+      bytes += Math.max(0, record.serializedValueSize()) + Math.max(0, record.serializedKeySize());
       add(record, rows++);
     }
     batch.setNumRows(rows);
