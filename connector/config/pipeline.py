@@ -121,9 +121,9 @@ class PipelineConfig(Options):
     """The size of an epoch, which is one commit. See below."""
     trigger: Annotated[Literal["available_now"] | Interval | Latency, BeforeValidator(as_trigger)] = "available_now"
     """When to read. ``available_now`` reads the records that are in Kafka at the start, then exits. {interval: 10
-    seconds} starts a round of epochs at this interval until the run is stopped, {interval: 0} as soon as the last round
-    has ended. {target_latency: 30 seconds} commits as seldom as possible, while every record is committed within this
-    time after its arrival in Kafka."""
+    seconds} starts a round of epochs at this interval until the run is stopped, {interval: 0} without a pause.
+    {target_latency: 30 seconds} commits as seldom as possible, while every record is committed within this time of its
+    arrival."""
     retry: Retry = Retry()
     """How often to retry after transient failures. See below."""
     event_time: Text | None = None
