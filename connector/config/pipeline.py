@@ -122,8 +122,7 @@ class PipelineConfig(Options):
     trigger: Annotated[Literal["available_now"] | Interval | Latency, BeforeValidator(as_trigger)] = "available_now"
     """When to read. ``available_now`` reads the records that are in Kafka at the start, then exits. {interval: 10
     seconds} starts a round of epochs at this interval until the run is stopped, {interval: 0} without a pause.
-    {target_latency: 30 seconds} commits as seldom as possible, while every record is committed within this time of its
-    arrival."""
+    {target_latency: 30 seconds} commits as seldom as possible, with each record within this time of its arrival."""
     retry: Retry = Retry()
     """How often to retry after transient failures. See below."""
     event_time: Text | None = None
