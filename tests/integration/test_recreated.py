@@ -103,7 +103,7 @@ def test_a_crash_in_between_changes_nothing(
 
     with monkeypatch.context() as patched:
         if crash == "before the commit":
-            patched.setattr(PipelineCommits, "commit", kill)
+            patched.setattr(PipelineCommits, "proof", kill)
         with pytest.raises(Killed):
             lake.pipeline("upsert", source=ON, **pipeline).run(observers=[killed_then])
     lake.pipeline("upsert", source=ON, **pipeline).run()
