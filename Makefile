@@ -49,8 +49,10 @@ jupyter: $(READY)
 	$(BIN)/pip install --quiet --editable ".[notebooks]"
 	$(BIN)/jupyter-lab notebooks
 
-# Two at a time, each with a broker and a Spark of its own: mostly they wait.
-PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
+# Two at a time, each with a broker and a Spark of its own: mostly they wait. The campaigns wait even more.
+PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+WORKERS := 2
+campaigns: WORKERS := 3
 
 test: $(READY)
 	$(BIN)/pytest $(PARALLEL) --durations 30
@@ -59,9 +61,8 @@ test-unit: $(READY)
 	$(BIN)/pytest $(PARALLEL) tests/unit
 
 # What each shows is in tests/suites.py, and in the table at the end.
-# Three at a time: they start, kill and wait more than the tests do.
 campaigns: $(READY)
-	$(BIN)/pytest $(subst -n 2,-n 3,$(PARALLEL)) --campaigns "$(or $(ONLY),all)"
+	$(BIN)/pytest $(PARALLEL) --campaigns "$(or $(ONLY),all)"
 
 # Needs chromium and chromedriver on the PATH.
 test-ui: $(READY)

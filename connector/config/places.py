@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class Sink(Options):
+class ListedSink(Options):
     """What the options of every sink know: where in the pipeline file they are."""
 
     _in_file: str = PrivateAttr("sinks[0]")
@@ -55,5 +55,5 @@ class DeltaPlace(Options):
         return self
 
 
-class DeltaSink(Sink, DeltaPlace):
+class DeltaSink(ListedSink, DeltaPlace):
     """A sink that is a Delta table."""

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StrictBool, field_validator, model_validator
 
 from connector.config.kinds import Duration, Options, Text, as_model, in_clear, topic_name
-from connector.config.places import DeltaSink, Sink
+from connector.config.places import DeltaSink, ListedSink
 
 
 def _one_or_more(value: object) -> object:
@@ -233,7 +233,7 @@ class DeltaAggregateSink(DeltaSink, MergedSink):
         return self
 
 
-class S3ObjectsSink(Sink):
+class S3ObjectsSink(ListedSink):
     """Writes Parquet or JSON-lines objects, one row per record. Credentials come from boto3."""
 
     type: Literal["s3_objects"]
@@ -281,7 +281,7 @@ class S3ObjectsSink(Sink):
         return self
 
 
-class KafkaTopicSink(Sink):
+class KafkaTopicSink(ListedSink):
     """Writes one message per record to a topic, in the source's Kafka cluster."""
 
     type: Literal["kafka_topic"]
@@ -302,7 +302,7 @@ class KafkaTopicSink(Sink):
         return _distinct(columns)
 
 
-class CustomSink(Sink):
+class CustomSink(ListedSink):
     """A sink class of the user's own: docs/extending.md."""
 
     type: Literal["custom"]

@@ -26,6 +26,7 @@ _HALF_CHARACTER = (
 )
 """One half of a pair of \\u escapes without the other half, which is no character. Escaped backslashes are gone."""
 _ESCAPED = "\\u"
+_ESCAPED_BACKSLASH = r"\\"
 _NEW = "new fields"
 _ANY = "\0"
 _END = f"end_{secrets.token_hex(8)}"
@@ -90,7 +91,7 @@ class Json:
         if how.decimals:
             ended = f"CASE WHEN NOT ({decimals.huge(text, how.decimals)}) THEN {ended} END"
         whole = f"{parsed}.{_MALFORMED} IS NULL AND {parsed}.{_END}"
-        unescaped = f"replace({text}, {literal(2 * chr(92))}, ' ')"
+        unescaped = f"replace({text}, {literal(_ESCAPED_BACKSLASH)}, ' ')"
         half = f"contains({text}, {literal(_ESCAPED)}) AND {unescaped} RLIKE {literal(_HALF_CHARACTER)}"
         problems = {
             f"NOT coalesce({whole}, false)": literal(f"not one JSON object that fits {column}.schema"),

@@ -86,7 +86,8 @@ class Retries:
         if not passes(error) or self._failures >= self._patience.attempts or self._stop.is_set():
             return False
         seconds = self._patience.wait(self._failures)
-        said = getattr(error, "message", None) or f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        first_line = str(error).partition("\n")[0]
+        said = getattr(error, "message", None) or f"{type(error).__name__}: {first_line}"
         log.warning(
             "attempt %d of %d failed, the next is in %.0f s: %s", self._failures, self._patience.attempts, seconds, said
         )

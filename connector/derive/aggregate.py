@@ -244,12 +244,7 @@ def _states(sink: DeltaAggregateSink, records: DataFrame) -> dict[str, Monoid]:
         try:
             monoid = aggregate(text, own)
             if isinstance(monoid, Quantile):
-                needs(
-                    records.sparkSession,
-                    "4.1",
-                    f"{option}: quantile",
-                    "Use approx_percentile(x, p).",
-                )
+                needs(records.sparkSession, "4.1", f"{option}: quantile", "Use approx_percentile(x, p).")
             (found[name],) = bound(records.sparkSession, records.schema, [monoid])
         except ValueError as error:
             raise ConfigurationError(f"{option}: {error}") from None

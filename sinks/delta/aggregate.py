@@ -22,6 +22,7 @@ from sinks.delta.conflicts import past_conflicts
 from sinks.delta.fence import merge_epoch
 from sinks.delta.limits import demands, refuse_broken
 from sinks.delta.merge import Change, Merge
+from sinks.delta.proof import Proof
 from sinks.delta.sql_layout import call, case
 from sinks.delta.table import DeltaTable
 from sinks.spark.row_errors import raise_sql
@@ -115,7 +116,7 @@ class DeltaAggregate:
         ``within``: SQL that is true of every row ``t`` of the table that shares a key with the rows; empty: unknown.
         """
         merge = replace(adding(self._groups, guarded=True), within=within)
-        proof = self._commits.proof(epoch)
+        proof = Proof(self._commits, epoch)
         while proof.wanted():
             with proof:
                 # Planned again at each attempt: a conflict means that the table has changed.

@@ -8,6 +8,7 @@ from sinks.contract import Committed, Epoch, Position
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.fence import options
 from sinks.delta.limits import demands, refuse_broken
+from sinks.delta.proof import proven
 from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.spark.sql import identifier
 from sinks.spark.types import sql_type
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def evolution(table: DeltaTable) -> dict[str, str]:
-    """The options that let a write add and widen columns. None if the table doesn't evolve."""
+    """The options that let a write add and widen columns. Empty if the table doesn't evolve."""
     return {"mergeSchema": "true"} if table.evolves else {}
 
 
@@ -56,8 +57,4 @@ class DeltaAppend:
         writer = rows.writeTo(self._table.sql)
         for name, value in {**options(self._table, epoch), **evolution(self._table)}.items():
             writer = writer.option(name, value)
-        proof = self._commits.proof(epoch)
-        while proof.wanted():
-            with proof:
-                writer.append()
-        return proof.committed
+        return proven(self._commits, epoch, writer.append)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.fence import options
+from sinks.delta.proof import proven
 from sinks.delta.table import DeltaTable
 from sinks.spark.sql import identifier
 from sinks.spark.types import sql_type
@@ -60,11 +62,7 @@ class ChangeLog:
         writer = rows.writeTo(self.table.sql)
         for name, value in options(self.table, epoch).items():
             writer = writer.option(name, value)
-        proof = commits.proof(epoch)
-        while proof.wanted():
-            with proof:
-                writer.append()
-        return proof.committed
+        return proven(commits, epoch, writer.append)
 
     def start(self, epoch: Epoch, changes: DataFrame) -> Committed:
         """Empty the log, or create it, with the number and offsets of an epoch that is in the table.
@@ -81,11 +79,7 @@ class ChangeLog:
         anew = replace(epoch, expected=commits.position())
         writer = no_rows.write.format("delta").mode("overwrite").options(**options(table, anew))
         assert table.path is not None
-        proof = commits.proof(anew)
-        while proof.wanted():
-            with proof:
-                writer.save(table.path)
-        return proof.committed
+        return proven(commits, anew, partial(writer.save, table.path))
 
     def rows_sql(self, after: int, until: int | None = None, *, version: int | None = None) -> str:
         """SQL, as in FROM, of the changes of epochs > ``after`` and <= ``until`` (None: no limit).

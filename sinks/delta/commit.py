@@ -37,13 +37,8 @@ from sinks.delta.position import (
     lineage,
     replaces,
 )
-from sinks.delta.proof import Proof
 from sinks.delta.table import DeltaTable
-from sinks.errors import (
-    NotADeltaTable,
-    PositionMismatch,
-    TableReplaced,
-)
+from sinks.errors import NotADeltaTable, PositionMismatch, TableReplaced
 
 _READ_AGAIN_SECONDS = 60.0
 _LONG_AGO = datetime.min.replace(tzinfo=timezone.utc)
@@ -157,10 +152,6 @@ class PipelineCommits:
             return None
         standing = self._standing(log, history, version)
         return standing if isinstance(standing, Own) else None
-
-    def proof(self, epoch: Epoch) -> Proof:
-        """The way of an epoch into the table, as a loop: see ``sinks.delta.proof``."""
-        return Proof(self, epoch)
 
     def committed_after(self, version: int | None) -> bool:
         """Whether the table may have commits newer than ``version``. Needs no Spark job.

@@ -34,12 +34,12 @@ class Conflicts:
     def __init__(self) -> None:
         self._attempts = 0
 
-    def passed(self, error: BaseException | None) -> bool:
+    def passed(self, error: BaseException) -> bool:
         """Whether to write again after this error. If so, waits first."""
         self._attempts += 1
-        if error is None or self._attempts >= _ATTEMPTS or not is_conflict(error):
+        if self._attempts >= _ATTEMPTS or not is_conflict(error):
             return False
-        time.sleep(random.uniform(0, min(0.2 * 2**self._attempts, 5)))
+        time.sleep(random.uniform(0, min(0.2 * 2 ** (self._attempts - 1), 5)))
         return True
 
 

@@ -31,6 +31,7 @@ from sinks.delta.conflicts import past_conflicts
 from sinks.delta.fence import merge_epoch
 from sinks.delta.limits import demands, refuse_broken
 from sinks.delta.moved import about_moved_keys, events_moved_sql, in_one_partition
+from sinks.delta.proof import Proof
 from sinks.delta.sql_layout import indented, listed, parentheses
 from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.delta.tombstones import Tombstones
@@ -149,7 +150,7 @@ class DeltaHistory:
         Tombstones of a write that failed don't count. Raises KeyMoved, and what ``sinks.delta.proof.Proof`` raises.
         """
         merge = merge_sql(self._table.sql, self._versions.columns, rows.schema)
-        proof = self._commits.proof(epoch)
+        proof = Proof(self._commits, epoch)
         with about_moved_keys(self._table.label), kept(rows) as events:
             while proof.wanted():
                 with proof:

@@ -2,41 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
 
 from sinks.contract import Committed, Epoch
+from sinks.delta.commit import PipelineCommits
 from sinks.delta.conflicts import Conflicts, first_line
 from sinks.errors import CommitSkipped, CommitUnknown, LakelockError
-
-
-class Commits(Protocol):
-    """A table's commits, as the proof asks for them. ``sinks.delta.commit.PipelineCommits`` are those of production."""
-
-    @property
-    def label(self) -> str:
-        """The table's name or path, for messages."""
-        ...
-
-    def already(self, epoch: Epoch) -> Committed | None:
-        """The commit of this epoch that this run has made before; None: there is none.
-
-        Raises Fenced, PositionMismatch or TableReplaced if the epoch can't follow what was committed since its plan.
-        """
-        ...
-
-    def find(self, epoch: Epoch) -> Committed | None:
-        """The commit of this epoch; None: there is none. Raises Fenced if another run has made it."""
-        ...
-
-    def refuse_another(self) -> None:
-        """Raises TableReplaced if the folder holds another table by now, or none."""
-        ...
 
 
 class Proof:
     """The way of an epoch into a table: write it, until a commit of it stands::
 
-        proof = commits.proof(epoch)
+        proof = Proof(commits, epoch)
         while proof.wanted():
             with proof:
                 ...  # a write with the options of the fence
@@ -65,7 +42,7 @@ class Proof:
     block's own error, if nothing was committed.
     """
 
-    def __init__(self, commits: Commits, epoch: Epoch) -> None:
+    def __init__(self, commits: PipelineCommits, epoch: Epoch) -> None:
         self._commits, self._epoch = commits, epoch
         self._conflicts = Conflicts()
         self._stands: Committed | None = None
@@ -89,15 +66,17 @@ class Proof:
         if error is not None and not isinstance(error, Exception):
             return False
         self._stands = self._found(error)
-        if self._stands is None and error is None:
-            raise CommitSkipped(
-                f"Delta reported success for epoch {self._epoch.number}, but no commit of it stands in "
-                f"{self._commits.label!r}: a higher number was taken under the name {self._epoch.pipeline!r}, and "
-                "Delta skips lower ones without an error.",
-                hint="Does something else write to this table with txnAppId "
-                f"{self._epoch.pipeline!r}? Give the pipeline a name of its own.",
-            )
-        return self._stands is not None or self._conflicts.passed(error)
+        if self._stands is not None:
+            return True
+        if error is not None:
+            return self._conflicts.passed(error)
+        raise CommitSkipped(
+            f"Delta reported success for epoch {self._epoch.number}, but no commit of it stands in "
+            f"{self._commits.label!r}: a higher number was taken under the name {self._epoch.pipeline!r}, and Delta "
+            "skips lower ones without an error.",
+            hint=f"Does something else write to this table with txnAppId {self._epoch.pipeline!r}? Give the pipeline "
+            "a name of its own.",
+        )
 
     def _found(self, error: Exception | None) -> Committed | None:
         try:
@@ -115,3 +94,12 @@ class Proof:
                 hint="Run the pipeline again: it reads the position from the table and goes on from there.",
             ) from error
         return stands
+
+
+def proven(commits: PipelineCommits, epoch: Epoch, write: Callable[[], None]) -> Committed:
+    """Commit an epoch by a write that is the same at every attempt. Raises what :class:`Proof` raises."""
+    proof = Proof(commits, epoch)
+    while proof.wanted():
+        with proof:
+            write()
+    return proof.committed

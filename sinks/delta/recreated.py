@@ -13,12 +13,14 @@ else, and renames what is left.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sinks.contract import Committed, Epoch
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.conflicts import past_conflicts
 from sinks.delta.fence import merge_epoch
+from sinks.delta.proof import proven
 from sinks.delta.sql_layout import any_of, indented
 from sinks.delta.table import DeltaTable
 from sinks.spark.sql import identifier, literal, struct_sql
@@ -47,11 +49,7 @@ def retire(
         _rename_notes(notes, names)
     sql = retiring_sql(table.sql, table.spark.table(table.sql).schema, names)
 
-    proof = commits.proof(epoch)
-    while proof.wanted():
-        with proof:
-            merge_epoch(table, epoch, table.spark.range(1), _SOURCE, sql)
-    return proof.committed
+    return proven(commits, epoch, partial(merge_epoch, table, epoch, table.spark.range(1), _SOURCE, sql))
 
 
 def retiring_sql(target: str, schema: StructType, names: Mapping[str, str]) -> str:

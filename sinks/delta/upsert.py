@@ -35,6 +35,7 @@ from sinks.delta.fence import merge_epoch
 from sinks.delta.limits import demands, refuse_broken
 from sinks.delta.merge import Merge
 from sinks.delta.moved import about_moved_keys
+from sinks.delta.proof import Proof
 from sinks.delta.sql_layout import parentheses
 from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.delta.tombstones import Tombstones
@@ -101,15 +102,15 @@ class DeltaUpsert:
         ``within``: SQL that is true of every row ``t`` of the table that shares a key with the rows; empty: unknown.
         """
         with about_moved_keys(self._table.label):
-            merge = self._merges.without_deletes(rows, epoch.passed, within)
-            if merge is not None:
+            stored = self._merges.stored(rows, epoch.passed)
+            if stored is None:
                 with up_to_a_delete():
-                    return self._commit(epoch, *merge)
+                    return self._commit(epoch, *self._merges.without_deletes(rows, within))
             with kept(rows) as changes:
-                return self._commit(epoch, *self._merges.with_deletes(changes, epoch.passed, within))
+                return self._commit(epoch, *self._merges.with_deletes(changes, stored, within))
 
     def _commit(self, epoch: Epoch, source: DataFrame, merge: Merge) -> Committed:
-        proof = self._commits.proof(epoch)
+        proof = Proof(self._commits, epoch)
         while proof.wanted():
             with proof:
                 merge_epoch(self._table, epoch, source, SOURCE, merge.command(self._table, SOURCE))
@@ -154,28 +155,24 @@ class Merges:
         self._tombstones = Tombstones(table, rule.key) if keep else None
         self._retention = retention
 
-    def without_deletes(
-        self, rows: DataFrame, passed: Offsets | None, within: str = ""
-    ) -> tuple[DataFrame, Merge] | None:
-        """The source and the MERGE of an epoch if no tombstones are needed so far; None: they are.
+    def stored(self, rows: DataFrame, passed: Offsets | None) -> str | None:
+        """SQL of the tombstones that count for an epoch's rows, as in FROM; None: there never was one.
 
-        If the epoch has the first delete, the write fails: see ``up_to_a_delete``. Then the epoch has to be written
-        with deletes. ``passed``: only tombstones of records before these offsets count; None: all count.
-        ``within``: see ``Merge.within``.
+        ``passed``: only tombstones of records before these offsets count; None: all count.
         """
         if self._tombstones is None or DELETED_BY not in rows.columns:
-            return self._source(rows, None, None), self._merge(rows, within=within)
-        if self._tombstones.passed_sql(passed) is not None:
             return None
-        return self._source(self._up_to_a_delete(rows), None, None), self._merge(rows, within=within)
+        return self._tombstones.passed_sql(passed)
 
-    def with_deletes(self, rows: DataFrame, passed: Offsets | None, within: str = "") -> tuple[DataFrame, Merge]:
-        """Add the epoch's deletes to the tombstones. Returns the source and the MERGE that go with them.
+    def without_deletes(self, rows: DataFrame, within: str = "") -> tuple[DataFrame, Merge]:
+        """The source and the MERGE of an epoch for which no tombstone is stored. ``within``: see ``Merge.within``.
 
-        ``rows`` are read several times. ``passed``, ``within``: as above.
+        If the epoch has the first delete, the write fails: see ``up_to_a_delete``. Then the epoch has to be written
+        with deletes.
         """
-        assert self._tombstones is not None
-        return self._with_tombstones(rows, self._tombstones, self._tombstones.passed_sql(passed), within)
+        if self._tombstones is not None and DELETED_BY in rows.columns:
+            rows = self._up_to_a_delete(rows)
+        return self._source(rows, None, None), self._merge(rows, within=within)
 
     def merged_sql(self, net: str, keys: str, at: Position | None, *, hint: str) -> str:
         """A query for the rows of the table after ``net`` is merged; see ``sinks.delta.merge_on_read.Merging``."""
@@ -191,7 +188,7 @@ class Merges:
 
     def merged(self, rows: DataFrame, passed: Offsets) -> DataFrame:
         """The table's rows with a key of ``rows``, as they would be after the write. Leaves out what a truncate does
-        to other keys. ``passed``: as above."""
+        to other keys. ``passed``: as in ``stored``."""
         rows.createOrReplaceTempView(_NET)
         stored = self._tombstones.passed_sql(passed) if self._tombstones is not None else None
         source = parentheses(source_sql(self._rule, _NET, rows.columns, stored, None))
@@ -209,10 +206,13 @@ class Merges:
         checked = f"CASE WHEN {DELETED_BY} IS NOT NULL THEN {raise_sql('first_delete')} ELSE {row} END AS checked"
         return rows.selectExpr(checked).select("checked.*")
 
-    def _with_tombstones(
-        self, rows: DataFrame, tombstones: Tombstones, stored: str | None, within: str
-    ) -> tuple[DataFrame, Merge]:
-        """Add the epoch's deletes to the tombstones, and plan the MERGE with those stored before it."""
+    def with_deletes(self, rows: DataFrame, stored: str | None, within: str = "") -> tuple[DataFrame, Merge]:
+        """Add the epoch's deletes to the tombstones. Returns the source and the MERGE with those stored before it.
+
+        ``rows`` are read several times. ``stored``, ``within``: as above.
+        """
+        tombstones = self._tombstones
+        assert tombstones is not None
         key = [identifier(name) for name in self._rule.key]
         is_truncate = f"{key[0]} IS NULL"  # no other change has a NULL in its key
         marks = rows.selectExpr(f"{DELETED_BY} AS mark", f"{is_truncate} AS truncates", "true AS added")

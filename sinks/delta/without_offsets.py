@@ -58,12 +58,12 @@ class PlainUpsert:
         """Merge the rows: net changes, see ``DeltaUpsert``. Conflicts are retried. Raises KeyMoved."""
         with about_moved_keys(self._table.label):
             # Only the consumer group knows the table's position, so all tombstones count.
-            merge = self._merges.without_deletes(rows, None)
-            if merge is not None:
+            stored = self._merges.stored(rows, None)
+            if stored is None:
                 with up_to_a_delete():
-                    return without_position(epoch, self._run(*merge))
+                    return without_position(epoch, self._run(*self._merges.without_deletes(rows)))
             with kept(rows) as changes:
-                return without_position(epoch, self._run(*self._merges.with_deletes(changes, None)))
+                return without_position(epoch, self._run(*self._merges.with_deletes(changes, stored)))
 
     def _run(self, source: DataFrame, merge: Merge) -> int:
         """The number of rows that changed."""

@@ -32,7 +32,7 @@ def test_a_sink_of_ones_own_moves_with_a_table(reader: Reader, send: Send) -> No
     with sqlite3.connect("orders.db") as db:
         assert sorted(db.execute("SELECT id FROM rows").fetchall()) == [(n,) for n in range(21)]
         assert db.execute("SELECT name, epoch FROM position").fetchall() == [("orders_db", 2)]
-    at = connector.operations.snapshot(reader.names["spark"], "orders.yaml")
+    at = connector.snapshot(reader.names["spark"], "orders.yaml")
     assert list(at) == ["lake/orders"], "other sinks are left out"
     assert at["lake/orders"].count() == 21
 

@@ -81,7 +81,7 @@ def test_a_crash_in_between_changes_nothing(
     crash: str, lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ordered by a sequence: a delete by the old topic's record goes on counting, and the new one's are newer."""
-    from sinks.delta.commit import PipelineCommits
+    from sinks.delta.proof import Proof
 
     sink = {"key": "k", "sequence_by": "s", "apply_as_deletes": "n = -1", "ignore_null_updates": True}
     pipeline = {"schema": "k STRING, n INT, s INT", "sink": sink}
@@ -103,7 +103,7 @@ def test_a_crash_in_between_changes_nothing(
 
     with monkeypatch.context() as patched:
         if crash == "before the commit":
-            patched.setattr(PipelineCommits, "commit", kill)
+            patched.setattr(Proof, "wanted", kill)
         with pytest.raises(Killed):
             lake.pipeline("upsert", source=ON, **pipeline).run(observers=[killed_then])
     lake.pipeline("upsert", source=ON, **pipeline).run()

@@ -80,14 +80,14 @@ def test_an_overwrite_while_an_epoch_is_being_written_stops_the_run_and_the_next
     topic.send_rows(some(0, 5))
     lake.pipeline().run()
     topic.send_rows(some(5, 2))
-    looked = PipelineCommits._refuse_changed
+    looked = PipelineCommits.already
 
     def overwritten_right_after(commits: PipelineCommits, epoch: Epoch) -> Committed | None:
         found = looked(commits, epoch)
         lake.sql("INSERT OVERWRITE {t} SELECT * FROM {t} WHERE n = 0")
         return found
 
-    monkeypatch.setattr(PipelineCommits, "_refuse_changed", overwritten_right_after)
+    monkeypatch.setattr(PipelineCommits, "already", overwritten_right_after)
     with pytest.raises(TableReplaced, match=r"version 2, WRITE \(overwrite\)"):
         lake.pipeline().run()
     monkeypatch.undo()
