@@ -129,7 +129,7 @@ class Source(Options):
     kafka: Mapping[str, OptionText]
     """Kafka client options, by Kafka's own names. ``bootstrap.servers`` is required. Write secrets as ${env:NAME} or
     ${file:/path}."""
-    reader: Literal["auto", "spark"] = "spark"
+    reader: Literal["auto", "spark"] = "auto"
     """How Spark reads Kafka. ``spark``: by Spark's own source. ``auto``: by Lakelock's columnar reader, which also
     decodes JSON and is faster; where the session lacks its jar, or the value isn't JSON, by Spark's own source. Both
     give the same rows: docs/spark.md."""

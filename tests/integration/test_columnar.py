@@ -117,8 +117,7 @@ def compared(
     """
     topic = Topic(broker, f"t-{uuid.uuid4()}")
     broker.create_topic(topic.name, 1)
-    for value in values:
-        topic.send(("key", value), partition=0)
+    topic.send(*(("key", value) for value in values), partition=0)
     format = Json(from_ddl(SCHEMA), on_new_column=new)
     mine = read(spark, topic, len(values), format).withColumnRenamed(PLAIN, "mine")
     both = format.decoded(mine, "value", "theirs")
@@ -140,9 +139,9 @@ def compared(
 
 
 def test_each_value_in_a_field_of_each_type(spark: SparkSession, broker: Broker) -> None:
-    taken = compared(spark, broker, [*each_value_in_each_field(), *WHOLES])
-    usual = {f'{{"r":1,"{name}":{value}}}'.encode() for name, values in GOOD.items() if name != "r" for value in values}
-    assert usual <= taken
+    usual = [f'{{"r":1,"{name}":{value}}}'.encode() for name, values in GOOD.items() if name != "r" for value in values]
+    taken = compared(spark, broker, [*usual, *each_value_in_each_field(), *WHOLES])
+    assert {*usual} <= taken
     assert b'{"r":1}' in taken
     assert {b"{}", b'{"r":null}', b'{"r":1,"n":{"X":1}}', b'{"r":1,"n":{"x":1,"x":2}}'} & taken == set()
 
@@ -174,7 +173,8 @@ def test_an_odd_record_is_left_to_spark_sql_and_the_others_are_not(
     topic.send_rows([("c", 3)], partition=1)
     lake.pipeline(source={"reader": "auto"}).run()
     assert lake.rows() == [("a", 1), ("b", 2), ("c", 3)]
-    assert kept[-2:] == [False, True]
+    assert sorted(set(kept)) == [False, True]
+    assert kept == sorted(kept)
 
 
 def test_who_wants_sparks_own_reader_gets_it(lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
