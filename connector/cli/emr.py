@@ -124,7 +124,7 @@ def submit(
                     name=name or f"lakelock-{pipeline}",
                     entry_point=_put(s3, folder, Path(__file__).with_name("emr_driver.py")),
                     arguments=["run", _put(s3, folder, file), *overrides],
-                    jars=[_put(s3, folder, jars.LOG_STORE_JAR), *more_jars],
+                    jars=[*(_put(s3, folder, jar) for jar in (jars.LOG_STORE_JAR, jars.READER_JAR)), *more_jars],
                     archive=_s3(archives, "--archives").removesuffix(f"#{ENVIRONMENT}") if archives else None,
                     conf=settings,
                 )

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from connector.source.columnar import FOUND_ODD
+from connector.source.columnar import FOUND_ODD, PACKAGE
+from connector.spark.jars import READER_JAR
 from sinks.delta.limits import HINT, row_refused
-from sinks.errors import BadRecord, LakelockError, OffsetsLost, PositionMismatch
+from sinks.errors import BadRecord, ConfigurationError, LakelockError, OffsetsLost, PositionMismatch
 from sinks.kafka import reader_refused
 from sinks.spark.row_errors import raised
 
@@ -70,6 +71,11 @@ def _explained(error: Exception) -> Exception | None:
         return OffsetsLost(
             "Kafka's retention removed records while the epoch was being read. Nothing of it was written.",
             hint="Run the pipeline again. It says which offsets are missing, and how to go on.",
+        )
+    if f"ClassNotFoundException: {PACKAGE}" in str(error):
+        return ConfigurationError(
+            f"The driver has {READER_JAR.name}, and the executors lack it. {_NOTHING}",
+            hint="Submit it with --jars (spark.jars): Spark sends it to them. Or write source: {reader: spark}.",
         )
     return row_refused(error) or reader_refused(error)
 

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
-FORMAT = "lakelock.reader.KafkaRecords"
-"""The data source. Its Java source is in ``connector/spark/jars/java/reader``."""
+PACKAGE = "lakelock.reader"
+"""Of the Java classes. Their source is in ``connector/spark/jars/java/reader``."""
+_OF_SPARK = "4."
+"""The versions of Spark that they were built for. They use classes of Spark that another version may lack."""
 PLAIN = "plain"
 """The column with the decoded value: a STRUCT, null for a tombstone and for an odd record."""
 ODD = "odd"
@@ -66,6 +68,8 @@ def is_here(spark: SparkSession) -> bool:
     from pyspark.errors import PySparkException
     from pyspark.sql.types import StructType
 
+    if not spark.version.startswith(_OF_SPARK):
+        return False
     nothing = PlainValues(StructType(), refuse_unknown=False)
     try:
         return PLAIN in read(spark, {"group.id": ""}, (), nothing, keep_odd=False).columns
@@ -88,7 +92,7 @@ def read(
     """
     wanted = [[part.topic, part.partition, part.start, part.end] for part in ranges]
     return (
-        spark_reader(spark, kafka, format=FORMAT)
+        spark_reader(spark, kafka, format=f"{PACKAGE}.KafkaRecords")
         .option("version", _VERSION)
         .option("kafka.group.id", kafka["group.id"])
         .option("kafka.allow.auto.create.topics", "false")

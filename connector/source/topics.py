@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import logging
 import math
 import time
 import uuid
@@ -37,6 +38,8 @@ from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+log = logging.getLogger("lakelock.source")
 
 _Told = TypeVar("_Told")
 
@@ -278,6 +281,7 @@ class KafkaSource:
     def _has_columnar(self, spark: SparkSession) -> bool:
         if self._columnar is None:
             self._columnar = self._options.reader == "auto" and columnar.is_here(spark)
+            log.info("Kafka is read by %s", "Lakelock's columnar reader" if self._columnar else "Spark's own source")
         return self._columnar
 
     def _partitions(self) -> _Partitions:

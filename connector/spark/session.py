@@ -262,8 +262,7 @@ def _jars(options: Mapping[str, str], s3: bool) -> dict[str, str]:
             "coordinates commits with DynamoDB.",
         )
     if local:
-        own = [jars.LOG_STORE_JAR, *([jars.READER_JAR] if pair.columnar_reader else [])]
-        found = [str(jar) for jar in (*local, *jars.find("s3"), *own)]
+        found = [str(jar) for jar in (*local, *jars.find("s3"), *jars.own())]
         master = options.get("spark.master", "local" if not _elsewhere(options) else "")
         # In a single JVM, use its own class path: it starts faster, and the archive of classes covers these jars.
         one_jvm = master == "local" or master.startswith("local[")
@@ -271,7 +270,7 @@ def _jars(options: Mapping[str, str], s3: bool) -> dict[str, str]:
     packages = pair.packages(version("pyspark"), version("delta-spark"))
     if s3:
         packages += [f"org.apache.hadoop:hadoop-aws:{hadoop}" for hadoop in _hadoop_versions()]
-    return {"spark.jars.packages": ",".join(packages), "spark.jars": str(jars.LOG_STORE_JAR)}
+    return {"spark.jars.packages": ",".join(packages), "spark.jars": ",".join(map(str, jars.own()))}
 
 
 def _hadoop_versions() -> list[str]:

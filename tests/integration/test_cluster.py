@@ -77,7 +77,7 @@ class Cluster:
         script, log = self.folder / "run.py", file.with_suffix(".log")
         script.write_text(RUN)
         command = [str(HOME / "bin/spark-submit"), "--master", self.master, "--name", "theirs"]
-        command += ["--jars", ",".join(map(str, [*jars.find("spark"), jars.LOG_STORE_JAR]))]
+        command += ["--jars", ",".join(map(str, [*jars.find("spark"), *jars.own()]))]
         command += ["--driver-memory", "1g", "--executor-memory", "700m", "--driver-java-options", java.QUICK_START]
         for setting in (
             f"spark.executor.extraJavaOptions={java.QUICK_START}",

@@ -30,7 +30,8 @@ from connector.emr.jobs import Run, command
 DEPLOY = Path(__file__).parents[2] / "deploy"
 JOBS = "s3://EXAMPLE-JOBS/lakelock"
 JARS = (
-    "lakelock-s3", "spark-sql-kafka-0-10_2.13", "spark-token-provider-kafka-0-10_2.13", "kafka-clients", "commons-pool2"
+    "lakelock-s3", "lakelock-kafka", "spark-sql-kafka-0-10_2.13", "spark-token-provider-kafka-0-10_2.13",
+    "kafka-clients", "commons-pool2",
 )  # fmt: skip
 RUN = Run(
     "lakelock-flights",

@@ -136,7 +136,7 @@ def test_a_run_is_started_followed_and_ends_with_its_last_lines(emr: Emr) -> Non
     (spark,) = job.configuration_overrides["applicationConfiguration"]
     properties = spark["properties"]
     assert properties["spark.jars"].split(",")[-1] == kafka
-    assert "lakelock-s3.jar" in properties["spark.jars"]
+    assert all(jar in properties["spark.jars"] for jar in ("lakelock-s3.jar", "lakelock-kafka.jar"))
     assert properties["spark.archives"] == f"{archive}#environment"
     assert properties["spark.executorEnv.PYSPARK_PYTHON"] == "./environment/bin/python"
     assert properties["spark.executor.memory"] == "4g"
@@ -238,7 +238,7 @@ sinks: [{{type: delta_append, path: "{table}"}}]
     entry = emr.folder / "run.py"
     emr.store.client.download_file(emr.store.bucket, driver["entryPoint"].split("/", 3)[3], str(entry))
     (spark,) = job.configuration_overrides["applicationConfiguration"]
-    ours = ",".join(map(str, [*jars.find("spark"), jars.LOG_STORE_JAR]))
+    ours = ",".join(map(str, [*jars.find("spark"), *jars.own()]))
     submit = [Path(pyspark.__file__).parent / "bin" / "spark-submit", "--master", "local[2]"]
     for name, value in {**spark["properties"], "spark.jars": ours, "spark.ui.enabled": "false"}.items():
         submit += ["--conf", f"{name}={value}"]

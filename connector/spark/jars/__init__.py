@@ -44,6 +44,11 @@ def folder(kind: Kind) -> Path:
     return (Path(root).absolute() if root else Path(sys.prefix, "share", "lakelock", "jars")) / kind
 
 
+def own() -> list[Path]:
+    """The jars of this package that were built for the installed Spark. Raises as `built_for.installed` does."""
+    return [LOG_STORE_JAR, *([READER_JAR] if installed().columnar_reader else [])]
+
+
 def find(kind: Kind) -> list[Path]:
     """The jars in the folder, sorted. Empty if there are none. Any jar counts, whoever put it there."""
     return sorted(folder(kind).glob("*.jar"))

@@ -57,16 +57,10 @@ def make() -> Path | None:
 
 def _path() -> Path | None:
     spark = find_spec("pyspark")
-    program, own = java.find(), jars.find("spark")
-    if spark is None or spark.origin is None or program is None or not own:
+    program, fetched = java.find(), jars.find("spark")
+    if spark is None or spark.origin is None or program is None or not fetched:
         return None
-    places = [
-        *sorted(Path(spark.origin).parent.glob("jars/*.jar")),
-        *own,
-        *jars.find("s3"),
-        jars.LOG_STORE_JAR,
-        jars.READER_JAR,
-    ]
+    places = [*sorted(Path(spark.origin).parent.glob("jars/*.jar")), *fetched, *jars.find("s3"), *jars.own()]
     said = hashlib.sha256()
     # The JVM compares paths, sizes and times of the jars, too.
     for place in [program, *places]:

@@ -248,15 +248,14 @@ def test_where_there_are_no_jars_spark_fetches_s3a_only_for_who_needs_it(home: P
     for s3 in (False, True):
         settings = spark_jars({}, s3)
         assert ("org.apache.hadoop:hadoop-aws:3.4.2" in settings["spark.jars.packages"].split(",")) is s3
-        assert settings["spark.jars"] == str(jars.LOG_STORE_JAR)
+        assert settings["spark.jars"] == f"{jars.LOG_STORE_JAR},{jars.READER_JAR}"
 
 
 def test_where_there_are_jars_spark_is_given_them_all(home: Path) -> None:
     for kind in jars.KINDS:
         (home / kind).mkdir(parents=True)
         (home / kind / f"{kind}.jar").touch()
-    every = [f"{home}/spark/spark.jar", f"{home}/s3/s3.jar", str(jars.LOG_STORE_JAR)]
-    every += [str(jars.READER_JAR)] if built_for.installed().columnar_reader else []
+    every = [f"{home}/spark/spark.jar", f"{home}/s3/s3.jar", *map(str, jars.own())]
     for one_jvm in ({}, {"spark.master": "local[2]"}):
         assert spark_jars(one_jvm, False) == {"spark.driver.extraClassPath": ":".join(every)}
     for several in ({"spark.master": "spark://there:7077"}, {"spark.remote": "local[2]"}):
