@@ -17,7 +17,7 @@ from connector.delivery.handover import hand_over
 from connector.delivery.ports import Delivered, GroupWork, Work
 from connector.engine.assembly import Assembly, assembled
 from connector.engine.dead_letters import letters_table, letters_topic
-from connector.engine.epoch import run_epoch
+from connector.engine.epoch import run_epoch, these
 from connector.engine.one_table import recreated_starts
 from connector.operations.dead_letters import Retried, refuse_unfit, retry
 from connector.operations.rewind import Rewind, planned, rewind
@@ -273,7 +273,7 @@ class Pipeline:
                 return 0
             committed = run_epoch(
                 batch,
-                replace(reading, read=lambda _: polled(assembly.spark, records)),
+                replace(reading, read=these(polled(assembly.spark, records))),
                 write=assembly.table.derivation.plain.write,
                 observe=work.observe,
                 behind=member.behind,

@@ -20,6 +20,7 @@ from connector.engine.epoch import Reading, run_epoch
 from connector.engine.outputs import Table
 from connector.protocol.plan import next_epoch
 from connector.protocol.recover import Resumption, TopicsHeld
+from connector.source.columnar import PlainValues
 from connector.source.records import no_records
 from sinks.contract import Committed, Epoch
 from sinks.delta.commit import PipelineCommits
@@ -46,7 +47,14 @@ class ListedTopic:
     def ends(self) -> Offsets:
         return Offsets({TopicPartition("t", number): len(records) for number, records in enumerate(self.partitions)})
 
-    def read(self, spark: SparkSession, ranges: Sequence[OffsetRange]) -> DataFrame:
+    def read(
+        self,
+        spark: SparkSession,
+        ranges: Sequence[OffsetRange],
+        values: PlainValues | None = None,
+        *,
+        keep_odd: bool = False,
+    ) -> DataFrame:
         rows = []
         for range_ in ranges:
             for offset in range(range_.start, range_.end):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +16,7 @@ from connector.delivery.retries import Patience
 from connector.engine.coordinator import Coordinator
 from connector.engine.coordinator_log import Log
 from connector.engine.dead_letters import letters, letters_topic
-from connector.engine.epoch import Reading, prepare_epoch
+from connector.engine.epoch import Read, Reading, prepare_epoch
 from connector.engine.fold import Folding
 from connector.engine.one_table import OneTable, look_back
 from connector.engine.outputs import Output, Table, outputs, with_new_columns
@@ -29,11 +29,10 @@ from connector.spark.compat import is_connect
 from connector.spark.session import session
 from sinks.contract import Epoch, Prepared
 from sinks.errors import ConfigurationError, LakelockError
-from sinks.offsets import OffsetRange
 from sinks.s3.hadoop import require_conditional_writes
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 _SHORT = 100_000
 """Up to this many records, a JVM with quick-start options appends about two seconds sooner. At three times as many
@@ -52,7 +51,7 @@ class Assembly:
     outputs: Sequence[Output]
     log: Log | None
     """The coordinator log. None without two-phase commit."""
-    read: Callable[[Sequence[OffsetRange]], DataFrame] | None = None
+    read: Read | None = None
     """Reads the records of offset ranges. None: the source reads them from Kafka."""
 
     @property

@@ -5,11 +5,11 @@ With several sinks the last step prepares them, and the coordinator does the res
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from connector.decode.event_time import LATE, TIME, Timing, clocked, problem_with_time, timed
 from connector.decode.records import PROBLEM, RAW, TOMBSTONE, told
@@ -26,6 +26,22 @@ from sinks.spark.cached import kept
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from sinks.offsets import OffsetRange
+
+
+class Read(Protocol):
+    """Reads records, as ``KafkaSource.read`` does."""
+
+    def __call__(
+        self, ranges: Sequence[OffsetRange], values: PlainValues | None = None, *, keep_odd: bool = False
+    ) -> DataFrame:
+        """The records of the ranges. ``values`` and ``keep_odd`` are for the columnar reader."""
+
+
+def these(records: DataFrame) -> Read:
+    """Gives these records, whatever it is asked for."""
+    return lambda *_, **__: records
+
 
 @dataclass
 class Reading:
@@ -34,8 +50,7 @@ class Reading:
     It changes during a run only if the records get more columns.
     """
 
-    read: Callable[..., DataFrame]
-    """Takes the ranges, the values that the columnar reader may decode, and ``keep_odd``: see ``KafkaSource.read``."""
+    read: Read
     outputs: Mapping[str, Output]
     """By the name of their sink."""
     timing: Timing | None

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from connector.config import PipelineConfig, parse
 from connector.engine.decoders import decoders
-from connector.engine.epoch import Reading, run_epoch
+from connector.engine.epoch import Reading, run_epoch, these
 from connector.engine.outputs import Table, outputs
 from connector.source import columnar
 from connector.source.records import no_records, polled
@@ -81,7 +80,7 @@ def _two_epochs(spark: SparkSession, sink: Mapping[str, object]) -> None:
             )
             values = (f'{{"k":"{n % 3}","n":{n},"at":"2026-01-01T00:00:00Z"}}' for n in range(read.start, read.end))
             records = polled(spark, [_Record(n, value.encode()) for n, value in enumerate(values, read.start)])
-            reading = Reading(partial(_same, records), {table.label: table}, timing=None, letters=None)
+            reading = Reading(these(records), {table.label: table}, timing=None, letters=None)
             run_epoch(epoch, reading, write=table.derivation.sink.write, observe=lambda _: None, behind=0)
         spark.read.format("delta").load(table.location).count()
 
@@ -96,10 +95,6 @@ def _read_nothing(spark: SparkSession, config: PipelineConfig) -> None:
     decoder(columnar.read(spark, kafka, [OffsetRange(_TOPIC, 0, 0, 0)], plain, keep_odd=False)).write.format(
         "noop"
     ).mode("append").save()
-
-
-def _same(records: DataFrame, *_: object, **__: object) -> DataFrame:
-    return records
 
 
 if __name__ == "__main__":

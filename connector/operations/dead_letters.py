@@ -27,7 +27,7 @@ from connector.config import (
     PipelineConfig,
 )
 from connector.engine.dead_letters import Letters
-from connector.engine.epoch import Reading, run_epoch
+from connector.engine.epoch import Reading, run_epoch, these
 from connector.engine.outputs import Table
 from connector.protocol.recover import TopicsHeld, behind, refuse_replaced
 from connector.protocol.steps import Event, Observer, Step
@@ -150,7 +150,7 @@ def retry(
     again = Letters(_StillBad(letters, run), max_share=None, label=output.label)
     committed = run_epoch(
         epoch,
-        replace(reading, read=lambda _: records, letters=again),
+        replace(reading, read=these(records), letters=again),
         write=sink.write,
         observe=observe,
         behind=behind(position.offsets, held),
