@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from connector.decode.format import Format, NeverPlain, problem_of
+from connector.decode.format import Format, problem_of
+from connector.source.columnar import PlainValues
 from connector.spark.compat import from_ddl
 from sinks.spark.sql import identifier, literal
 from sinks.spark.types import sql_type
@@ -58,7 +59,7 @@ def _type(ddl: str) -> DataType:
 
 
 @dataclass(frozen=True)
-class Debezium(NeverPlain):
+class Debezium:
     """``events`` is the envelope's format. Its type has ``before``, ``after`` and ``op``, and maybe other fields."""
 
     events: Format
@@ -75,6 +76,11 @@ class Debezium(NeverPlain):
         kinds = (StringType(), source, LongType(), transaction, StringType())
         return StructType([*row.fields, *(StructField(name, kind) for name, kind in zip(METADATA, kinds, strict=True))])
 
+    @property
+    def plain(self) -> PlainValues | None:
+        """See ``Format.plain``: the envelope's."""
+        return self.events.plain
+
     def resolve(self, ids: Iterable[str], records: DataFrame) -> None:
         """See ``Format.resolve``."""
         self.events.resolve(ids, records)
@@ -88,8 +94,17 @@ class Debezium(NeverPlain):
 
     def decoded(self, records: DataFrame, column: str, into: str) -> DataFrame:
         """See ``Format.decoded``."""
-        read, event = f"_envelope{into}", f"_event{into}"
-        frame = self.events.decoded(records, column, read)
+        read = f"_envelope{into}"
+        return self._judged(self.events.decoded(records, column, read), read, into)
+
+    def of_plain(self, records: DataFrame, column: str, into: str) -> DataFrame:
+        """See ``Format.of_plain``."""
+        read = f"_envelope{into}"
+        return self._judged(self.events.of_plain(records, column, read), read, into)
+
+    def _judged(self, frame: DataFrame, read: str, into: str) -> DataFrame:
+        """The row of the envelope ``read``, or why there is none, whoever has decoded it."""
+        event = f"_event{into}"
         names = [name for name in self._envelope.names if name != "payload"]
         inner = "payload" in self._envelope.names
         each = (

@@ -32,6 +32,9 @@ class Format(Protocol):
         schema's ID.
         """
 
+    def of_plain(self, records: DataFrame, column: str, into: str) -> DataFrame:
+        """As ``decoded``, of values that the columnar reader has decoded into ``column``: STRUCTs as ``plain`` says."""
+
     def resolve(self, ids: Iterable[str], records: DataFrame) -> None:
         """Request these schemas from the registry, or learn new fields from the column ``bytes`` of ``records``.
 
@@ -54,6 +57,10 @@ class NeverPlain:
     def plain(self) -> PlainValues | None:
         """None: it can decode none."""
         return None
+
+    def of_plain(self, _: DataFrame, column: str, __: str) -> DataFrame:
+        """Never called."""
+        raise AssertionError(f"the columnar reader can't have decoded {column}")
 
 
 class SchemaFixed(NeverPlain):

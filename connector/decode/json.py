@@ -109,6 +109,10 @@ class Json:
         added = records.withColumn(parsed, self._parsed(F.expr(ended), F.expr(self._odd(text)), how.parsed_as))
         return added.selectExpr("*", f"{how.value(parsed)} AS {into}", f"CASE {problem} END AS {problem_of(into)}")
 
+    def of_plain(self, records: DataFrame, column: str, into: str) -> DataFrame:
+        """See ``Format.of_plain``."""
+        return records.selectExpr("*", f"{column} AS {into}", f"CAST(NULL AS STRING) AS {problem_of(into)}")
+
     def _parsed(self, ended: Column, odd: Column, kind: DataType) -> Column:
         """STRUCT of the fields, the added end, and malformed text. ``odd`` is how the names are spelled."""
         from pyspark.sql import functions as F

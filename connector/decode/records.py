@@ -70,19 +70,19 @@ class RecordDecoder:
         return frame if self.raw else frame.drop(RAW)
 
     def _decoded_value(self, records: DataFrame) -> DataFrame:
-        """The value as ``_of_value``, and its problem. What the columnar reader has decoded stays as it is."""
+        """The value as ``_of_value``, and its problem. What the columnar reader has decoded isn't decoded again."""
         value, problem = "_of_value", problem_of("_of_value")
         if PLAIN not in records.columns:
             return self.value.decoded(records, "value", value)
         if ODD not in records.columns:
-            return records.selectExpr("*", f"{PLAIN} AS {value}", f"CAST(NULL AS STRING) AS {problem}")
+            return self.value.of_plain(records, PLAIN, value)
         names = [name for name in records.columns if name != "value"]
         odd = records.selectExpr(*names, "value AS _bytes", f"CASE WHEN {ODD} THEN value END AS value")
-        odd = self.value.decoded(odd, "value", "_of_odd")
-        return odd.selectExpr(
+        both = self.value.of_plain(self.value.decoded(odd, "value", "_of_odd"), PLAIN, "_of_plain")
+        return both.selectExpr(
             *names, "_bytes AS value",
-            f"CASE WHEN {ODD} THEN {_only_fields('_of_odd', self.value)} ELSE {PLAIN} END AS {value}",
-            f"CASE WHEN {ODD} THEN {problem_of('_of_odd')} END AS {problem}",
+            f"CASE WHEN {ODD} THEN {_only_fields('_of_odd', self.value)} ELSE _of_plain END AS {value}",
+            f"CASE WHEN {ODD} THEN {problem_of('_of_odd')} ELSE {problem_of('_of_plain')} END AS {problem}",
         )  # fmt: skip
 
     @property

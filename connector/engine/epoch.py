@@ -118,7 +118,10 @@ class Reading:
         plain, key = decoder.plain, output.derivation.latest_by
         if plain is None or others or self.several or self.letters is not None or self.timing is not None:
             return plain
-        if decoder.key is not None or decoder.require is not None or not set(key) <= set(plain.schema.names):
+        if decoder.key is not None or decoder.require is not None:
+            return plain
+        # The reader sees fields of the value. Those of an envelope aren't the columns, whatever their names are.
+        if plain.schema != decoder.value.type or not set(key) <= set(plain.schema.names):
             return plain
         # A table's rules are of every record, also of those that a later one replaces.
         unfit = output.unfit(output.decode(self.read((), None)))

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import random
-import uuid
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from columns import NUMBERS, OTHERS, TEXTS, compared, read
 from conftest import Lake, Topic, own_session
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from suites import draws
 
-from connector.decode.format import problem_of
 from connector.decode.json import Json
 from connector.lab.bench.broker import Broker
 from connector.source import columnar
-from connector.source.columnar import ODD, PLAIN
+from connector.source.columnar import ODD
 from connector.spark.compat import from_ddl
-from sinks.offsets import OffsetRange
-from sinks.spark.schema_changes import OnNewColumn
 
 pytestmark = pytest.mark.spark4("the columnar reader is built for Spark 4")
 
@@ -33,34 +30,6 @@ TYPES = {
     "u": "DECIMAL(20,0)", "v": "MAP<STRING, STRUCT<x: DATE>>",
 }  # fmt: skip
 SCHEMA = ", ".join(f"`{name}` {kind}" for name, kind in TYPES.items())
-NUMBERS = [
-    "0", "-0", "1", "-1", "127", "128", "-128", "-129", "32767", "32768", "2147483647", "2147483648", "-2147483648",
-    "9223372036854775807", "9223372036854775808", "-9223372036854775808", "999999999999999999",
-    "1000000000000000000", "1.0", "1.10", "1.234", "-0.0", "0.1", "0.005", "99999999.99", "100000000.00", "1e2",
-    "1E+2", "1e-2", "1e400", "1e-400", "1e38", "123456789012345678901234567890", "0.1234567890", "3.4028235e38",
-    "3.5e38", "1.17549435e-38", "1e999", "1e1000", "01", "1.", "-", ".5", "+1", "NaN", "Infinity", "-Infinity",
-    "16777217", "16777217.0", "0.30000000000000004", "2.2250738585072014E-308", "1.00", "12345678.905", "0e5",
-    "0.000", "1e0", "1.7976931348623157e308", "4.9e-324", "9007199254740993", "0.000001", "123456789.123456789",
-]  # fmt: skip
-TEXTS = [
-    *(f'"{text}"' for text in (
-        "", "x", "a b", "é", "\\u00e9", "\\ud83d\\ude00", "\\ud83d", "\\ude00", "\\n\\t\\/\\\"", "\\x", "\\u12", "\x01",
-        "\\u0000", "1", "1.5", "-2.25", "1e2", "NaN", "Infinity", "true", "😀", "\U0010ffff", "\x7f", " 1", "1 ", "+1",
-        "2026-11-25", "2026-02-29", "2024-02-29", "1900-02-29", "2000-02-29", "0001-01-01", "0000-01-01", "9999-12-31",
-        "10000-01-01", "1582-10-10", "2026-1-5", " 2026-11-25", "2026-11-25 ", "2026-11-25T10:30:00",
-        "2026-11-25 10:30:00", "2026-11-25T10:30:00Z", "2026-11-25T10:30:00.123456Z", "2026-11-25T10:30:00.1234567Z",
-        "2026-11-25T10:30:00.1234560Z", "2026-11-25T10:30:00+02:00", "2026-11-25T10:30:00-17:59",
-        "2026-11-25T10:30:00+18:00", "2026-11-25T24:00:00", "2026-11-25T10:30", "2026-11-25T10:30:60Z",
-        "2026-11-25T10:30:00 Europe/Berlin", "2026-03-29T02:30:00", "2026-10-25T02:30:00", "1890-01-01T00:00:00.5",
-        "2026-11-25T10:30:00.Z", "2026-11-25T10:30:00z", "2026-11-25T10:30:00+0200", "10:00", "1969-12-31T23:59:59.9Z",
-    )),
-]  # fmt: skip
-OTHERS = [
-    "null", "true", "false", "[]", "{}", "[1]", "[1,2,null]", '["a","b"]', '{"x":1}', '{"x":1,"y":"s","z":[]}',
-    '{"x":1,"z":[{"p":"a","q":1},{"q":2}]}', '{"x":1,"z":[{"p":"a"}]}', '{"a":1,"b":2}', '{"a":1,"a":2}', '{"X":1}',
-    '{"x":null,"w":{"deep":[1,2,{"a":"\\n"}]}}', '{"k":{"x":"2026-01-01"}}', '{"k":null}', "[[1]]", "nul", "tru",
-    '{"x":1,"x":2}', "[1,]", '{"x":1,}', '{"x"}', "{x:1}", "'a'", '{"\\u0078":1}', "[1 2]", "[" * 300 + "]" * 300,
-]  # fmt: skip
 GOOD = {
     "a": NUMBERS[2:8], "b": NUMBERS[2:13], "c": TEXTS[:6], "d": ["1.5", "2", '"1.5"', "-0.5"], "e": ["1.5", "0.1"],
     "f": ["1.5", "0.1", "3"], "g": ["true", "false"], "h": ['"2026-11-25"', '"2024-02-29"'],
@@ -102,45 +71,9 @@ def each_value_in_each_field() -> Iterator[bytes]:
             yield (f'{{"r":1,"{name}":{value}}}' if name != "r" else f'{{"r":{value}}}').encode()
 
 
-def read(spark: SparkSession, topic: Topic, records: int, format: Json, *, keep_odd: bool = True) -> DataFrame:
-    assert format.plain is not None
-    kafka = {"bootstrap.servers": topic.broker.bootstrap, "group.id": "reader"}
-    return columnar.read(spark, kafka, [OffsetRange(topic.name, 0, 0, records)], format.plain, keep_odd=keep_odd)
-
-
-def compared(
-    spark: SparkSession, broker: Broker, values: list[bytes | None], new: OnNewColumn | None = None
-) -> set[bytes]:
-    """Decode the values with the reader and in Spark SQL. Returns those that the reader took.
-
-    What it takes, Spark SQL takes too, and both make the same row of it.
-    """
-    topic = Topic(broker, f"t-{uuid.uuid4()}")
-    broker.create_topic(topic.name, 1)
-    topic.send(*(("key", value) for value in values), partition=0)
-    format = Json(from_ddl(SCHEMA), on_new_column=new)
-    mine = read(spark, topic, len(values), format).withColumnRenamed(PLAIN, "mine")
-    both = format.decoded(mine, "value", "theirs")
-    row = {
-        side: f"named_struct({', '.join(f'{name!r}, {side}.`{name}`' for name in TYPES)})"
-        for side in ("mine", "theirs")
-    }
-    text = {side: f"to_json({sql}, map('ignoreNullFields', 'false')) AS {side}_row" for side, sql in row.items()}
-    found = both.selectExpr(
-        "offset", "value", ODD, f"{problem_of('theirs')} AS problem", *text.values(), "mine IS NOT NULL AS plain"
-    ).orderBy("offset").collect()  # fmt: skip
-    assert [record["offset"] for record in found] == [*range(len(values))]
-    assert [None if record["value"] is None else bytes(record["value"]) for record in found] == values
-    for record in found:
-        assert record[ODD] is (record["value"] is not None and not record["plain"])
-        if record["plain"]:
-            assert (record["problem"], record["mine_row"]) == (None, record["theirs_row"]), record["value"]
-    return {bytes(record["value"]) for record in found if record["plain"]}
-
-
 def test_each_value_in_a_field_of_each_type(spark: SparkSession, broker: Broker) -> None:
     usual = [f'{{"r":1,"{name}":{value}}}'.encode() for name, values in GOOD.items() if name != "r" for value in values]
-    taken = compared(spark, broker, [*usual, *each_value_in_each_field(), *WHOLES])
+    taken = compared(spark, broker, [*usual, *each_value_in_each_field(), *WHOLES], Json(from_ddl(SCHEMA)))
     assert {*usual} <= taken
     assert b'{"r":1}' in taken
     assert {b"{}", b'{"r":null}', b'{"r":1,"n":{"X":1}}', b'{"r":1,"n":{"x":1,"x":2}}'} & taken == set()
@@ -153,7 +86,8 @@ def test_random_records(spark: SparkSession, broker: Broker, seed: int) -> None:
     draw = random.Random(seed)
     session = own_session(spark)
     session.conf.set("spark.sql.session.timeZone", draw.choice(["UTC", "Europe/Berlin", "America/New_York"]))
-    compared(session, broker, [record(draw) for _ in range(200)], draw.choice([None, "fail"]))
+    format = Json(from_ddl(SCHEMA), on_new_column=draw.choice([None, "fail"]))
+    compared(session, broker, [record(draw) for _ in range(200)], format)
 
 
 def test_an_odd_record_is_left_to_spark_sql_and_the_others_are_not(
