@@ -163,13 +163,17 @@ class Assembly:
         """The destination of a pipeline with several sinks. Needs the coordinator log."""
         sinks = [output.two_phase(self.config.name) for output in self.outputs]
         by_name = {sink.name: (output, sink) for output, sink in zip(self.outputs, sinks, strict=True)}
+        readings: dict[tuple[str, ...], Reading] = {}
 
         def prepare(
             epoch: Epoch, names: Sequence[str], again: bool, behind: int
         ) -> tuple[Epoch, Mapping[str, Prepared]]:
+            of = tuple(names)
+            if of not in readings:
+                readings[of] = self.reading({name: by_name[name][0] for name in names})
             return prepare_epoch(
                 epoch,
-                self.reading({name: by_name[name][0] for name in names}),
+                readings[of],
                 {name: by_name[name][1] for name in names},
                 again=again,
                 at_once=not is_connect(self.spark),

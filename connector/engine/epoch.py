@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -65,6 +65,8 @@ class Reading:
     """Whether the columnar reader has met odd records. From then on it keeps them, for the decoder in Spark SQL."""
     set_aside: int = 0
     """The number of dead letters of the epoch that was read last."""
+    _no_rows: DataFrame | None = field(default=None, init=False)
+    """An empty frame of decoded records, kept because Spark takes a while to plan it."""
 
     @property
     def several(self) -> bool:
@@ -116,7 +118,9 @@ class Reading:
         output, *others = self.outputs.values()
         decoder = output.decode.decode
         plain, key = decoder.plain, output.derivation.latest_by
-        if plain is None or others or self.several or self.letters is not None or self.timing is not None:
+        if plain is None or not key or others:
+            return plain
+        if self.several or self.letters is not None or self.timing is not None:
             return plain
         if decoder.key is not None or decoder.require is not None:
             return plain
@@ -124,8 +128,9 @@ class Reading:
         if plain.schema != decoder.value.type or not set(key) <= set(plain.schema.names):
             return plain
         # A table's rules are of every record, also of those that a later one replaces.
-        unfit = output.unfit(output.decode(self.read((), None)))
-        return plain if unfit else replace(plain, latest_by=tuple(key))
+        if self._no_rows is None:
+            self._no_rows = output.decode(self.read(()))
+        return plain if output.unfit(self._no_rows) else replace(plain, latest_by=tuple(key))
 
     def learn(self, unknown: SchemaToAskFor | OddRecord, epoch: Epoch) -> None:
         """Ask the registry for a schema that turned up in the records of an epoch, or have odd records kept.
@@ -141,8 +146,8 @@ class Reading:
             return
         # The sinks' decoders share their formats.
         decoder = next(iter(self.outputs.values())).decode.decode
-        if decoder.resolve(unknown.part, unknown.schema_id, self.read(epoch.ranges, None)):
-            self.outputs = self.with_new_columns(self.outputs)
+        if decoder.resolve(unknown.part, unknown.schema_id, self.read(epoch.ranges)):
+            self.outputs, self._no_rows = self.with_new_columns(self.outputs), None
 
     def _sorted_out(
         self, letters: Letters, records: DataFrame, rows: Mapping[str, DataFrame], epoch: Epoch
