@@ -2,7 +2,7 @@
 
 It rounds a number to 38 digits, and writes out the digits of one with a large exponent, which may take minutes. The
 number is found by the name of its field: ``"amount" : 1e-400``. No JSON string can look like that, because its quotes
-are escaped. In an ARRAY or a MAP, or if a name may be escaped, every number of the text counts. So a record with such a
+are escaped. In an ARRAY or a MAP, or if a name has escapes, every number of the text counts. So a record with such a
 number in another field may be refused too, but no number is rounded.
 """
 
@@ -20,13 +20,14 @@ Decimals = Iterable[tuple[str | None, int]]
 _NUMBER = r"-?[0-9.]+(?:[eE][+-]?[0-9]+)?"
 _ANY = r"[:,\[]"
 _ESCAPED = "\\u"
+_ESCAPED_NAME = r"\\u(?:[^\"\\]|\\.)*+\"[ \t\r\n]*+:"
 
 
 def huge(text: str, decimals: Decimals) -> str:
     """SQL: whether a DECIMAL has an exponent of more than three digits. ``text``: SQL of the JSON text."""
     number = r"-?[0-9.]+[eE][+-]?[0-9]{4,}"
     named, of_any = (literal(_before(names) + number) for names in ([name for name, _ in decimals], [None]))
-    return f"{text} RLIKE {named} OR contains({text}, {literal(_ESCAPED)}) AND {text} RLIKE {of_any}"
+    return f"{text} RLIKE {named} OR {_has_escaped_name(text)} AND {text} RLIKE {of_any}"
 
 
 def rounded(text: str, decimals: Decimals) -> str:
@@ -45,8 +46,13 @@ def _rounded(text: str, names: Iterable[str | None], digits: int) -> str:
     numbers = [f"regexp_extract_all({text}, {literal(before + f'({_NUMBER})')}, 1)" for before in wanted]
     fraction = f"length(trim(TRAILING '0' FROM regexp_extract(_n, {literal(r'[.]([0-9]+)')}, 1)))"
     exponent = f"coalesce(try_cast(regexp_extract(_n, {literal('[eE]([+-]?[0-9]+)')}, 1) AS INT), 0)"
-    chosen = f"IF(contains({text}, {literal(_ESCAPED)}), {numbers[1]}, {numbers[0]})"
+    chosen = f"IF({_has_escaped_name(text)}, {numbers[1]}, {numbers[0]})"
     return f"exists({chosen}, _n -> {fraction} - {exponent} > {digits})"
+
+
+def _has_escaped_name(text: str) -> str:
+    # Escapes are rare, and looking for them is cheap.
+    return f"(contains({text}, {literal(_ESCAPED)}) AND {text} RLIKE {literal(_ESCAPED_NAME)})"
 
 
 def _before(names: Iterable[str | None]) -> str:
