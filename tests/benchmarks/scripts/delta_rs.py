@@ -67,7 +67,9 @@ def consumed(consumer: Consumer, starts: dict[int, int], ends: dict[int, int]) -
             if message.error():
                 raise RuntimeError(message.error())
             value, partition, offset = message.value(), message.partition(), message.offset()
-            assert value is not None and partition is not None and offset is not None
+            assert value is not None
+            assert partition is not None
+            assert offset is not None
             if offset < ends[partition]:
                 yield value, partition, offset, message.timestamp()[1]
             if offset >= ends[partition] - 1:
