@@ -35,37 +35,34 @@ LIMIT_SECONDS = 120.0
 @dataclass(frozen=True)
 class Contender:
     kind: str
-    merge: str | None = None
-    """Lakelock's option. None: it is the peer."""
-
-    @property
-    def table_is_new(self) -> bool:
-        return self.kind == "append"
+    """append or upsert."""
+    merge: str = "on_write"
+    peer: bool = False
 
     def options(self, topic: Topic, folder: Path) -> dict[str, object]:
         table = folder / "table"
-        sink = ours.append(table) if self.kind == "append" else ours.upsert(table, **merging(self.merge or "", FOLD))
+        sink = ours.append(table) if self.kind == "append" else ours.upsert(table, **merging(self.merge, FOLD))
         return ours.options(topic, "bench", sink, trigger={"interval": 0})
 
     def command(self, topic: Topic, folder: Path) -> list[str]:
-        if self.merge is None:
+        if self.peer:
             return commands.streaming(self.kind, topic, folder, endless=True)
         return commands.lakelock(ours.as_file(self.options(topic, folder), folder))
 
 
 CONTENDERS = {
-    f"{OURS}, append": Contender("append", "on_write"),
-    f"{OURS}, on_write": Contender("upsert", "on_write"),
+    f"{OURS}, append": Contender("append"),
+    f"{OURS}, on_write": Contender("upsert"),
     f"{OURS}, on_read": Contender("upsert", "on_read"),
-    f"{TUNED}, append": Contender("append"),
-    f"{TUNED}, upsert": Contender("upsert"),
+    f"{TUNED}, append": Contender("append", peer=True),
+    f"{TUNED}, upsert": Contender("upsert", peer=True),
 }
 
 
 def prepared(contender: Contender, topic: Topic, folder: Path, keys: int) -> None:
     """The table, and one record in each partition: their commit says that the contender is ready."""
     with measured_session(folder, time.time()) as (spark, _):
-        if contender.table_is_new:
+        if contender.kind == "append":
             streaming.create(spark, folder, COLUMNS)
         else:
             full_table(spark, topic, folder, keys)
@@ -73,18 +70,20 @@ def prepared(contender: Contender, topic: Topic, folder: Path, keys: int) -> Non
 
 
 def judged(
-    contender: Contender, topic: Topic, folder: Path, base: Path, counts_from: float, landings: Landings
+    contender: Contender, topic: Topic, folder: Path, base: Path, begun: float, warm_up: int, landings: Landings
 ) -> Figures:
-    """Compare the table with the topic, and find each record's wait."""
+    """Compare the table with the topic, and find each record's wait. The records from ``begun`` on count, without those
+    of the first ``warm_up`` seconds."""
     with measured_session(folder, time.time()) as (spark, _):
         rows = read(spark, topic)
         found = current(spark, contender.options(topic, folder), folder)
-        if contender.table_is_new:
+        if contender.kind == "append":
             check(found, content(rows))
         else:
             check(found, content(latest_per_key(spark.read.format("delta").load(str(base)).unionByName(rows))))
         sent = rows.select("_partition", "_offset", F.expr("unix_micros(_timestamp) / 1e6").alias("sent")).toPandas()
-    sent = sent[sent["sent"] >= counts_from]
+    first = sent["sent"][sent["sent"] >= begun].min()
+    sent = sent[sent["sent"] >= first + warm_up]
     waits = np.concatenate(
         [
             landings.waits(int(number), of["_offset"].to_numpy(), of["sent"].to_numpy())
@@ -114,7 +113,7 @@ def once(stage: Stage, contender: Contender) -> Figures:
             _wait(landings, [end - 1 for end in topic.ends()], process, folder)
             process.send_signal(signal.SIGTERM)
             process.wait(LIMIT_SECONDS)
-        return in_a_process(judged, contender, topic, folder, base, begun + sizes.fresh_warm_up, landings)
+        return in_a_process(judged, contender, topic, folder, base, begun, sizes.fresh_warm_up, landings)
 
 
 def _produce(topic: Topic, sizes: Sizes) -> None:
