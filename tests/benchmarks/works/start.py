@@ -32,7 +32,8 @@ def bare(topic: Topic, folder: Path) -> Figures:
 def taken_apart(topic: Topic, folder: Path) -> Figures:
     file = ours.as_file(_options(topic, folder), folder)
     command = [sys.executable, str(SCRIPTS / "taken_apart.py"), str(file), str(time.time())]
-    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+    parts: Figures = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+    return parts
 
 
 def _options(topic: Topic, folder: Path) -> dict[str, object]:
