@@ -26,7 +26,7 @@ help:
 	@echo "make format         formats the code, and fixes what ruff can fix"
 	@echo "make docs           writes docs/options.md from the code"
 	@echo "make notebooks      runs all notebooks, and keeps their outputs"
-	@echo "make bench          measures Lakelock against Structured Streaming and bare Spark; SCALE=0.05 tries it"
+	@echo "make bench          measures Lakelock against Structured Streaming, bare Spark and delta-rs; SCALE=0.05 tries it"
 	@echo "make jars           builds the jars of the S3 log store and of the columnar reader from their Java sources"
 	@echo "make clean          removes the environments, ./lake, dist and caches"
 
@@ -106,6 +106,7 @@ notebooks: $(READY)
 
 # SCALE=0.05 to try it; ONLY="append upsert" for some of it.
 bench: $(READY)
+	$(BIN)/pip install --quiet --editable ".[bench]"
 	$(BIN)/python tests/benchmarks --scale $(SCALE) $(if $(ONLY),--only $(ONLY))
 
 # After a change of connector/spark/jars/java: commit the jar with it.

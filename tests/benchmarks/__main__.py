@@ -24,7 +24,7 @@ from connector.lab.bench.broker import Broker
 
 def main() -> int:
     options = _arguments()
-    works = [work for work in WORKS if work.name in options.only] if options.only else [w for w in WORKS if w.always]
+    works = [work for work in WORKS if not options.only or work.name in options.only]
     sizes = Sizes.at(options.scale)
     settings = {"scale": options.scale, "repetitions": options.repetitions, "merge": options.merge}
     with tempfile.TemporaryDirectory(prefix="lakelock-bench-") as folder, Broker() as broker:
@@ -58,8 +58,7 @@ def _measure(work: Work, stage: Stage) -> Measured:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__,
-        epilog="Workloads: "
-        + "; ".join(f"{work.name}: {work.about}{'' if work.always else ' (only when named)'}" for work in WORKS),
+        epilog="Workloads: " + "; ".join(f"{work.name}: {work.about}" for work in WORKS),
     )
     parser.add_argument("--scale", type=_positive, default=1.0, help="factor on all sizes; 0.05 is for a trial run")
     parser.add_argument(
@@ -77,7 +76,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--all-peers",
         action="store_true",
-        help="add the peers without a target: one large trigger, stateful aggregation, the other deliveries",
+        help="add the peers without a target: stateful aggregation, the other deliveries",
     )
     parser.add_argument(
         "--results", type=Path, default=Path("bench/results"), metavar="FILE", help="write FILE.json and FILE.png"

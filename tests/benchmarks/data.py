@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
+from kafka import KafkaConsumer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
@@ -20,6 +23,13 @@ COLUMNS = f"{SCHEMA}, _topic STRING, _partition INT, _offset BIGINT, _timestamp 
 class Topic:
     bootstrap: str
     name: str
+
+    def ends(self) -> list[int]:
+        """The end offset of each partition."""
+        partitions = [TopicPartition(self.name, number) for number in range(PARTITIONS)]
+        with closing(KafkaConsumer(bootstrap_servers=self.bootstrap)) as consumer:
+            ends = consumer.end_offsets(partitions)
+        return [ends[each] for each in partitions]
 
 
 @dataclass(frozen=True)
@@ -75,9 +85,15 @@ def values(numbers: DataFrame, key: str) -> DataFrame:
     )
 
 
-def read(spark: SparkSession, topic: Topic) -> DataFrame:
-    """The whole topic, read in one batch by Spark's own reader and decoded."""
+def read(
+    spark: SparkSession, topic: Topic, start: Sequence[int] | None = None, end: Sequence[int] | None = None
+) -> DataFrame:
+    """The topic, read in one batch by Spark's own reader and decoded. ``start``, ``end``: offsets by partition, by
+    default the whole topic."""
     reader = spark.read.format("kafka").option("kafka.bootstrap.servers", topic.bootstrap)
+    for option, offsets in (("startingOffsets", start), ("endingOffsets", end)):
+        if offsets is not None:
+            reader = reader.option(option, json.dumps({topic.name: dict(enumerate(offsets))}))
     return decoded(reader.option("subscribe", topic.name).load())
 
 

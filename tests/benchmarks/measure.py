@@ -94,8 +94,6 @@ class Work:
     main: str
     ratios: Sequence[Ratio]
     measure: Callable[[Stage], list[Run]]
-    always: bool = True
-    """False: the workload has no target and is measured only when it is named."""
 
 
 @dataclass(frozen=True)

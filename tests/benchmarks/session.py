@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,10 +26,10 @@ class Clock:
 
 
 @contextmanager
-def measured_session(folder: Path, begun: float) -> Iterator[tuple[SparkSession, Clock]]:
+def measured_session(folder: Path, begun: float, more: Mapping[str, str] = {}) -> Iterator[tuple[SparkSession, Clock]]:
     """A session with Lakelock's settings, and a clock. The peers profit from these settings too.
 
-    ``begun``: when the process was requested, in seconds since 1970.
+    ``begun``: when the process was requested, in seconds since 1970. ``more``: other settings.
     """
     settings = {
         # The heap that users get by default.
@@ -37,6 +37,7 @@ def measured_session(folder: Path, begun: float) -> Iterator[tuple[SparkSession,
         "spark.sql.warehouse.dir": str(folder),
         # Keep the progress of every trigger, not only of the last hundred.
         "spark.sql.streaming.numRecentProgressUpdates": "10000",
+        **more,
     }
     with session(settings, name="benchmark") as spark:
         yield spark, Clock(time.time() - begun, time.perf_counter())

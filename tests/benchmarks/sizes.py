@@ -22,7 +22,7 @@ class Sizes:
     small_rows: int = 100_000
     large_rows: int = 10_000_000
     backlog: int = 2_000_000
-    large_backlog: int = 8_000_000
+    large_backlog: int = 20_000_000
     batch: int = 10_000
     """Records per batch in the workload ``delivery``. The consumer deliveries pass them through Python."""
     batches: int = 10
@@ -31,6 +31,14 @@ class Sizes:
     polls: int = 100
     start_records: int = 1_000
     in_memory: int = 1_000_000
+    job_rows: int = 500_000
+    job_records: int = 10_000
+    fresh_keys: int = 200_000
+    fresh_rate: int = 2_000
+    """Records per second."""
+    fresh_seconds: int = 300
+    fresh_warm_up: int = 20
+    """Seconds that don't count."""
 
     @classmethod
     def at(cls, scale: float) -> Sizes:
@@ -49,11 +57,16 @@ class Sizes:
             small_rows=scaled(whole.small_rows, 1_000),
             large_rows=scaled(whole.large_rows, 100_000),
             backlog=scaled(whole.backlog, 8_000),
-            large_backlog=scaled(whole.large_backlog, 32_000),
+            large_backlog=scaled(whole.large_backlog, 80_000),
             batch=scaled(whole.batch, 1_000),
             batches=scaled(whole.batches, 4),
             two_phase_epoch=scaled(whole.two_phase_epoch, 1_000),
             two_phase_epochs=scaled(whole.two_phase_epochs, 3),
             polls=scaled(whole.polls, 20),
             in_memory=scaled(whole.in_memory, 20_000),
+            job_rows=scaled(whole.job_rows, 5_000),
+            job_records=scaled(whole.job_records, 1_000),
+            fresh_keys=scaled(whole.fresh_keys, 2_000),
+            fresh_seconds=scaled(whole.fresh_seconds, 10),
+            fresh_warm_up=scaled(whole.fresh_warm_up, 5),
         )

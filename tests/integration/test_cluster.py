@@ -12,16 +12,14 @@ import sys
 import sysconfig
 import time
 import venv
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-from urllib.request import urlopen
 
-import pyspark
 import pytest
 from conftest import Store, Topic, wait_until
+from standalone import HOME, Worker, get, standalone, started
 
 from connector.lab.bench.faults import kill_group
 from connector.lab.bench.pipelines import SHORT_LIVED
@@ -29,43 +27,15 @@ from connector.lab.check.evidence import sent_records
 from connector.lab.trials import together
 from connector.spark import jars, java
 
-HOME = Path(pyspark.__file__).parent
 EPOCH = 2000
 EPOCHS = 4
 RUN = "from connector.cli.app import main\n\nmain()\n"
-
-
-def get(url: str) -> Any:
-    """None where nobody answers, or not yet."""
-    with suppress(OSError, ValueError), urlopen(url, timeout=5) as answer:
-        return json.load(answer)
-    return None
-
-
-@contextmanager
-def started(command: list[str], log: Path, environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    with log.open("ab") as said:
-        process = subprocess.Popen(command, stdout=said, stderr=said, env=environment, start_new_session=True)
-    try:
-        yield process
-    finally:
-        kill_group(process)
-
-
-@dataclass
-class Worker:
-    process: subprocess.Popen[bytes]
-    folder: Path
-
-    def runs(self, app: str, executor: str) -> bool:
-        return (self.folder / app / executor).is_dir()
 
 
 @dataclass
 class Cluster:
     folder: Path
     master: str
-    page: str
     workers: list[Worker]
     python: Path
     """The workers'."""
@@ -131,34 +101,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     venv.create(folder / "python", symlinks=True)
     (packages,) = (folder / "python/lib").glob("python*/site-packages")
     (packages / "others.pth").write_text(sysconfig.get_path("purelib"))
-    environment = {
-        **{name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK"))},
-        "SPARK_HOME": str(HOME),
-        "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": java.QUICK_START,
-        "SPARK_LOCAL_IP": "127.0.0.1",
-    }
-    daemon = [str(HOME / "bin/spark-class"), "org.apache.spark.deploy"]
-    ports = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
-    with ExitStack() as stack:
-        log = folder / "master.log"
-        stack.enter_context(started([daemon[0], f"{daemon[1]}.master.Master", *ports], log, environment))
-        patterns = (r"Starting Spark master at (spark://\S+)", r"Bound MasterWebUI to \S+ and started at (http://\S+)")
-
-        def said() -> list[str]:
-            return [found[1] for each in patterns if (found := re.search(each, log.read_text()))]
-
-        wait_until(lambda: len(said()) == 2, 60, f"the master, see {log}")
-        master, page = said()
-        workers = []
-        for number in range(2):
-            work = folder / f"worker-{number}"
-            command = [daemon[0], f"{daemon[1]}.worker.Worker", *ports, "--cores", "1", "--memory", "1g"]
-            command += ["--work-dir", str(work), master]
-            process = stack.enter_context(started(command, folder / f"worker-{number}.log", environment))
-            workers.append(Worker(process, work))
-        wait_until(lambda: (get(f"{page}/json/") or {}).get("aliveworkers") == 2, 60, "two workers")
-        yield Cluster(folder, master, page, workers, folder / "python/bin/python")
+    with standalone(folder, workers=2) as running:
+        yield Cluster(folder, running.master, running.workers, folder / "python/bin/python")
 
 
 @pytest.fixture

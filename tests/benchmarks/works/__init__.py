@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
-from benchmarks.works import catch_up, decode, delivery, idle, live, memory, start, trickle, two_phase
+from benchmarks.works import (
+    catch_up,
+    cluster,
+    decode,
+    delivery,
+    foreach_batch,
+    freshness,
+    idle,
+    live,
+    memory,
+    small,
+    start,
+    trickle,
+    two_phase,
+    warm,
+)
 
 WORKS = (
     *catch_up.WORKS,
+    *warm.WORKS,
+    small.WORK,
     *trickle.WORKS,
+    freshness.WORK,
     live.WORK,
     delivery.WORK,
     idle.WORK,
     memory.WORK,
     start.WORK,
     two_phase.WORK,
+    foreach_batch.WORK,
     decode.WORK,
+    cluster.WORK,
 )

@@ -88,7 +88,7 @@ WORK = Work(
             (f"manual_commit, {kind}", "batch_seconds"),
             at_most=at_most,
         )
-        for kind, at_most in (("append", 1.05), ("upsert", None))
+        for kind, at_most in (("append", 1.1), ("upsert", None))
     ),
     measure,
 )

@@ -13,7 +13,7 @@ from benchmarks.processes import peak_bytes
 from benchmarks.session import measured_session
 from benchmarks.stage import Stage, in_a_process
 
-SMALL, LARGE = "backlog", "backlog four times as large"
+SMALL, LARGE = "backlog", "backlog ten times as large"
 
 
 def catch_up(topic: Topic, folder: Path, epoch: int, begun: float) -> Figures:

@@ -10,32 +10,30 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from benchmarks import ours
-from benchmarks.data import SCHEMA, Topic
+from benchmarks import commands, ours
+from benchmarks.commands import SCRIPTS
+from benchmarks.data import Topic
 from benchmarks.measure import OURS, Figures, Ratio, Run, Work, alternating
 from benchmarks.stage import Stage
-from connector.spark import jars
 
 BARE, APART = "bare PySpark script", "lakelock, taken apart"
-SCRIPTS = Path(__file__).parents[1] / "scripts"
 LIMIT_SECONDS = 120.0
 
 
 def lakelock(topic: Topic, folder: Path) -> Figures:
     file = ours.as_file(_options(topic, folder), folder)
-    return {"seconds": _to_first_commit([sys.executable, "-m", "connector", "run", str(file)], folder)}
+    return {"seconds": _to_first_commit(commands.lakelock(file), folder)}
 
 
 def bare(topic: Topic, folder: Path) -> Figures:
-    listed = ",".join(map(str, jars.find("spark")))
-    arguments = [listed, topic.bootstrap, topic.name, SCHEMA, str(folder / "table")]
-    return {"seconds": _to_first_commit([sys.executable, str(SCRIPTS / "bare.py"), *arguments], folder)}
+    return {"seconds": _to_first_commit(commands.bare(topic, folder), folder)}
 
 
 def taken_apart(topic: Topic, folder: Path) -> Figures:
     file = ours.as_file(_options(topic, folder), folder)
     command = [sys.executable, str(SCRIPTS / "taken_apart.py"), str(file), str(time.time())]
-    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+    parts: Figures = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+    return parts
 
 
 def _options(topic: Topic, folder: Path) -> dict[str, object]:
@@ -46,20 +44,14 @@ def _to_first_commit(command: Sequence[str], folder: Path) -> float:
     """Seconds until the table's log holds a commit with rows, whoever wrote it."""
     log = folder / "table" / "_delta_log"
     started = time.perf_counter()
-    with (folder / "output").open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output)
-        try:
-            while not _holds_rows(log):
-                if process.poll() not in (None, 0) or time.perf_counter() - started > LIMIT_SECONDS:
-                    raise RuntimeError(
-                        f"{command[:4]} has committed nothing: {(folder / 'output').read_text()[-2000:]}"
-                    )
-                time.sleep(0.01)
-            seconds = time.perf_counter() - started
-            process.wait(LIMIT_SECONDS)
-            return seconds
-        finally:
-            process.kill()
+    with commands.running(command, folder) as process:
+        while not _holds_rows(log):
+            if process.poll() not in (None, 0) or time.perf_counter() - started > LIMIT_SECONDS:
+                raise RuntimeError(f"{command[:4]} has committed nothing: {commands.said(folder)}")
+            time.sleep(0.01)
+        seconds = time.perf_counter() - started
+        process.wait(LIMIT_SECONDS)
+        return seconds
 
 
 def _holds_rows(log: Path) -> bool:
