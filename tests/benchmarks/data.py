@@ -61,10 +61,15 @@ def produced(topic: Topic, records: int, keys: int) -> Mapping[str, Content]:
 def produce(spark: SparkSession, topic: Topic, records: int, key: str) -> None:
     """Write JSON records of about 100 bytes. ``key``: SQL of a record's key as a number, where ``id`` is the record's
     number. The key is also Kafka's key and decides the partition."""
+    rows = values(spark.range(0, records, numPartitions=PARTITIONS), key)
+    as_json = "to_json(struct(key, number, amount, at, note)) AS value"
+    produce_values(rows.selectExpr("key", as_json, "_partition AS partition"), topic)
+
+
+def produce_values(records: DataFrame, topic: Topic) -> None:
+    """Write records: ``value``, and perhaps ``key`` and ``partition``."""
     (
-        values(spark.range(0, records, numPartitions=PARTITIONS), key)
-        .selectExpr("key", "to_json(struct(key, number, amount, at, note)) AS value", "_partition AS partition")
-        .write.format("kafka")
+        records.write.format("kafka")
         .option("kafka.bootstrap.servers", topic.bootstrap)
         .option("kafka.linger.ms", "20")
         .option("kafka.batch.size", "131072")
@@ -90,11 +95,17 @@ def read(
 ) -> DataFrame:
     """The topic, read in one batch by Spark's own reader and decoded. ``start``, ``end``: offsets by partition, by
     default the whole topic."""
+    return decoded(undecoded(spark, topic, start, end))
+
+
+def undecoded(
+    spark: SparkSession, topic: Topic, start: Sequence[int] | None = None, end: Sequence[int] | None = None
+) -> DataFrame:
     reader = spark.read.format("kafka").option("kafka.bootstrap.servers", topic.bootstrap)
     for option, offsets in (("startingOffsets", start), ("endingOffsets", end)):
         if offsets is not None:
             reader = reader.option(option, json.dumps({topic.name: dict(enumerate(offsets))}))
-    return decoded(reader.option("subscribe", topic.name).load())
+    return reader.option("subscribe", topic.name).load()
 
 
 def decoded(records: DataFrame) -> DataFrame:

@@ -30,7 +30,7 @@ class Sizes:
     two_phase_epochs: int = 6
     polls: int = 100
     start_records: int = 1_000
-    in_memory: int = 1_000_000
+    decoded: int = 1_000_000
     job_rows: int = 500_000
     job_records: int = 10_000
     fresh_keys: int = 200_000
@@ -63,7 +63,7 @@ class Sizes:
             two_phase_epoch=scaled(whole.two_phase_epoch, 1_000),
             two_phase_epochs=scaled(whole.two_phase_epochs, 3),
             polls=scaled(whole.polls, 20),
-            in_memory=scaled(whole.in_memory, 20_000),
+            decoded=scaled(whole.decoded, 20_000),
             job_rows=scaled(whole.job_rows, 5_000),
             job_records=scaled(whole.job_records, 1_000),
             fresh_keys=scaled(whole.fresh_keys, 2_000),

@@ -4,8 +4,8 @@ JSON is compared with ``from_json``. Avro through a registry is compared with ``
 wire format. Debezium's change events in JSON are compared with ``from_json`` of the parts that are used, and a
 selection of the row before or after the change.
 
-The records are in memory, and the rows are thrown away. Both sides must decode the same rows, which is checked by their
-number and a hash of all.
+Both sides read the records from Kafka, and the rows are thrown away. Both must decode the same rows, which is checked
+by their number and a hash of all.
 """
 
 from __future__ import annotations
@@ -23,11 +23,16 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 from registry import registry_server
 
+from benchmarks import ours
+from benchmarks.data import Topic, produce_values, undecoded
 from benchmarks.measure import Figures, Ratio, Run, Work, WrongResult, alternating
+from benchmarks.sizes import PARTITIONS
 from benchmarks.stage import Stage, in_a_process
 from connector.config import parse
 from connector.engine.decoders import decoders
+from connector.source.topics import KafkaSource
 from connector.spark.session import session
+from sinks.offsets import OffsetRange
 
 COLUMNS = (
     "id BIGINT, customer STRING, city STRING, amount DOUBLE, quantity INT, paid BOOLEAN, note STRING, created BIGINT"
@@ -39,8 +44,9 @@ AVRO = {
         ("paid", "boolean"), ("note", ["null", "string"]), ("created", "long"),
     )],
 }  # fmt: skip
+LABELS = ("JSON", "Avro", "Debezium")
 DISTINCT = 10_000
-"""Distinct records. The input repeats them."""
+"""Distinct records. The topic repeats them."""
 
 
 def record(number: int) -> dict[str, object]:
@@ -92,14 +98,10 @@ def bare_avro() -> Column:
     return from_avro(F.substring("value", 6, 2**31 - 1), json.dumps(AVRO), {"mode": "PERMISSIVE"})
 
 
-def held(spark: SparkSession, values: list[bytes], repeat: int) -> DataFrame:
-    """Records in memory, with the columns of Spark's Kafka reader. ``repeat``: copies of each value."""
-    frame = spark.createDataFrame([(value,) for value in values], "value BINARY").repartition(2)
-    frame = frame.crossJoin(spark.range(repeat).withColumnRenamed("id", "offset")).selectExpr(
-        "CAST(NULL AS BINARY) AS key", "value", "'t' AS topic", "0 AS partition", "offset",
-        "current_timestamp() AS timestamp",
-    )  # fmt: skip
-    return frame.localCheckpoint()
+def fill(spark: SparkSession, topic: Topic, values: list[bytes], repeat: int) -> None:
+    """``repeat``: copies of each value."""
+    frame = spark.createDataFrame([(value,) for value in values], "value BINARY").repartition(PARTITIONS)
+    produce_values(frame.crossJoin(spark.range(repeat)).select("value"), topic)
 
 
 @dataclass(frozen=True)
@@ -129,21 +131,18 @@ def formats(registry: str) -> dict[str, Format]:
     }
 
 
-def lakelock(spark: SparkSession, records: DataFrame, of: Format) -> DataFrame:
-    config = parse(
-        {
-            "name": "bench",
-            "source": {"topics": ["t"], "kafka": {"bootstrap.servers": "nobody:1"}},
-            "value": of.value,
-            "sinks": [{"type": "delta_append", "path": "nowhere"}],
-        }
-    )
-    (decode,) = decoders(config, spark)
-    return decode(records).selectExpr(*of.ours, "_offset")
+def lakelock(spark: SparkSession, topic: Topic, of: Format) -> DataFrame:
+    options = {**ours.options(topic, "bench", {"type": "delta_append", "path": "nowhere"}), "value": of.value}
+    config = parse(options)
+    (decoder,) = decoders(config, spark)
+    ranges = [OffsetRange(topic.name, partition, 0, end) for partition, end in enumerate(topic.ends())]
+    records = KafkaSource(config.source).read(spark, ranges, decoder.decode.plain)
+    return decoder(records).selectExpr(*of.ours, "_partition", "_offset")
 
 
-def bare(records: DataFrame, of: Format) -> DataFrame:
-    return records.select(of.bare().alias("row"), "offset").selectExpr(*of.theirs, "offset AS _offset")
+def bare(spark: SparkSession, topic: Topic, of: Format) -> DataFrame:
+    records = undecoded(spark, topic).select(of.bare().alias("row"), "partition", "offset")
+    return records.selectExpr(*of.theirs, "partition AS _partition", "offset AS _offset")
 
 
 def seconds(rows: DataFrame) -> Figures:
@@ -152,38 +151,39 @@ def seconds(rows: DataFrame) -> Figures:
     return {"seconds": time.perf_counter() - started}
 
 
-def rounds(records: int, repetitions: int) -> list[Run]:
+def rounds(topics: Mapping[str, Topic], records: int, repetitions: int) -> list[Run]:
     """Measure all formats in one process, after a warm-up round of each."""
     with session({}, name="bench") as spark, registry_server() as registry:
-        registry.register("t-value", 1, AVRO)
+        registry.register(f"{topics['Avro'].name}-value", 1, AVRO)
         runs = []
         for label, of in formats(registry.url).items():
-            kept = held(spark, [of.encode(record(number)) for number in range(DISTINCT)], max(1, records // DISTINCT))
-            ways = {f"lakelock, {label}": lakelock(spark, kept, of), f"bare Spark, {label}": bare(kept, of)}
+            topic = topics[label]
+            fill(spark, topic, [of.encode(record(number)) for number in range(DISTINCT)], max(1, records // DISTINCT))
+            ways = {f"lakelock, {label}": lakelock(spark, topic, of), f"bare Spark, {label}": bare(spark, topic, of)}
             hashes = {name: way.selectExpr("count(1)", "bit_xor(xxhash64(*))").first() for name, way in ways.items()}
             if len(set(hashes.values())) != 1:
                 raise WrongResult(f"the rows differ: {hashes}")
             runs += alternating({name: partial(seconds, way) for name, way in ways.items()}, repetitions, warm_up=1)
-            kept.unpersist()
         return runs
 
 
 def measure(stage: Stage) -> list[Run]:
-    return in_a_process(rounds, stage.sizes.in_memory, stage.repetitions)
+    topics = {label: stage.empty_topic("decode") for label in LABELS}
+    return in_a_process(rounds, topics, stage.sizes.decoded, stage.repetitions)
 
 
 WORK = Work(
     "decode",
-    "records in memory, decoded exactly",
+    "records read from Kafka and decoded exactly",
     "seconds",
     tuple(
         Ratio(
             f"speed / bare Spark, {label}",
             (f"bare Spark, {label}", "seconds"),
             (f"lakelock, {label}", "seconds"),
-            at_least=at_least,
+            at_least=1.0,
         )
-        for label, at_least in (("JSON", None), ("Avro", 1.0), ("Debezium", 1.0))
+        for label in LABELS
     ),
     measure,
 )
