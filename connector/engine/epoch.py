@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Read(Protocol):
-    """Reads records, as ``KafkaSource.read`` does."""
+    """Reads records, as ``Reader.read`` does."""
 
     def __call__(
         self, ranges: Sequence[OffsetRange], values: PlainValues | None = None, *, keep_odd: bool = False

@@ -1,16 +1,14 @@
-"""What Kafka holds of the pipeline's topics, and ranges of it as a DataFrame."""
+"""What Kafka holds of the pipeline's topics."""
 
 from __future__ import annotations
 
 import difflib
-import logging
 import math
 import time
-import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from kafka import KafkaAdminClient, KafkaConsumer
 from kafka.errors import (
@@ -28,18 +26,11 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_expone
 
 from connector.config import FromOffsets, FromTimestamp, Source, Start, TopicPattern
 from connector.protocol.recover import Remaining, Remains, TopicsHeld, refuse_recreated, refuse_refilled
-from connector.source import columnar, records
-from connector.source.columnar import PlainValues
 from sinks.contract import Epoch
 from sinks.errors import BrokerUnreachable, ConfigurationError, SourceError, TopicMissing
 from sinks.kafka import ANSWER_WITHIN_MS, answering, client_options, not_authorized
 from sinks.kafka.leaders import ends_of_leaders, log_ends
-from sinks.offsets import OffsetRange, Offsets, TopicPartition
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-log = logging.getLogger("lakelock.source")
+from sinks.offsets import Offsets, TopicPartition
 
 _Told = TypeVar("_Told")
 
@@ -62,10 +53,7 @@ class KafkaSource:
     def __init__(self, options: Source) -> None:
         self._options = options
         self._servers = options.kafka_options["bootstrap.servers"]
-        self._reader = f"lakelock-reader-{uuid.uuid4()}"
         self._clients: tuple[KafkaAdminClient, KafkaConsumer] | None = None
-        self._columnar: bool | None = None
-        """None: nobody has looked yet."""
 
     @property
     def _admin(self) -> KafkaAdminClient:
@@ -256,33 +244,6 @@ class KafkaSource:
             finally:
                 self._consumer.unsubscribe()
         return found
-
-    def read(
-        self,
-        spark: SparkSession,
-        ranges: Sequence[OffsetRange],
-        values: PlainValues | None = None,
-        *,
-        keep_odd: bool = False,
-        headers: bool = False,
-    ) -> DataFrame:
-        """The records of these ranges: key, value, topic, partition, offset, timestamp, and headers if requested.
-
-        ``values``: what the columnar reader may decode, see ``columnar.read``; if it isn't here, or with None, Spark's
-        own reader reads. A query over the records fails if any record is gone.
-        """
-        # Nothing is ever committed for this group. With one name for the whole run, Spark's executors reuse the
-        # consumers of the epoch before, instead of connecting again.
-        kafka = {**self._options.kafka_options, "group.id": self._reader}
-        if values is not None and ranges and self._has_columnar(spark):
-            return columnar.read(spark, kafka, ranges, values, keep_odd=keep_odd)
-        return records.read(spark, kafka, ranges, headers=headers)
-
-    def _has_columnar(self, spark: SparkSession) -> bool:
-        if self._columnar is None:
-            self._columnar = self._options.reader == "auto" and columnar.is_here(spark)
-            log.info("Kafka is read by %s", "Lakelock's columnar reader" if self._columnar else "Spark's own source")
-        return self._columnar
 
     def _partitions(self) -> _Partitions:
         ids, there = {}, []

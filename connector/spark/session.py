@@ -240,9 +240,9 @@ def _defaults(options: Mapping[str, str], s3: bool, short: Callable[[], bool]) -
             "spark.ui.enabled": "false",
             TUNING: "true",
         }
-        if _JAVA not in options and short():
+        if _JAVA not in options and not java.chosen_outside():
             # A short run spends most of its time on starting its JVM.
-            defaults[_JAVA] = java.QUICK_START
+            defaults[_JAVA] = java.QUICK_START if short() else java.THROUGHPUT
     return defaults
 
 

@@ -202,7 +202,7 @@ class _Query:
                 hint="Bring the staged files back, or restore all sinks to the epoch before: `lakelock snapshot FILE`.",
             )
         headers = self._config.reads_headers
-        return assembly.source.read(assembly.spark, ranges, values, keep_odd=keep_odd, headers=headers)
+        return assembly.reader.read(assembly.spark, ranges, values, keep_odd=keep_odd, headers=headers)
 
     def _records(self, rows: DataFrame) -> DataFrame:
         if isinstance(self._config.value, RowsFormat):

@@ -14,12 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from conftest import Lake, Topic
+from pyspark.sql.types import StructType
 from secured import MARK, PASSWORD, PLAIN_USER, VARIABLE, Secured, quoted, secured
 
 from connector import Pipeline
 from connector.audit import audit
-from connector.config import load
+from connector.config import Source, load
 from connector.lab.bench.pipelines import SHORT_LIVED
+from connector.source import columnar
+from connector.source.columnar import PLAIN, PlainValues
+from connector.source.reader import Reader
 from connector.source.topics import KafkaSource
 from sinks.errors import AuthenticationFailed, BrokerUnreachable, LakelockError, NotAuthorized, TlsFailed
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
@@ -128,9 +132,14 @@ def test_both_clients_log_in_by_the_same_options(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     user = place.user(("READ", "TOPIC", locked.name), name=PLAIN_USER if login is by_plain else None)
-    with source(locked, login(place, user, monkeypatch)) as found:
+    kafka = login(place, user, monkeypatch)
+    with source(locked, kafka) as found:
         assert found.look().ends == Offsets({TopicPartition(locked.name, 0): 2, TopicPartition(locked.name, 1): 0})
-        records = found.read(spark, [OffsetRange(locked.name, 0, 0, 2)])
+    reader = Reader(options(locked, kafka))
+    anything = PlainValues(StructType(), refuse_unknown=False)
+    for values in [None, anything] if columnar.is_here(spark) else [None]:
+        records = reader.read(spark, [OffsetRange(locked.name, 0, 0, 2)], values, keep_odd=True)
+        assert (PLAIN in records.columns) is (values is not None)
         assert records.count() == 2
         # As in a session that the user has made, and knows nothing of what we hide.
         with hidden(spark, "nothing"):
@@ -150,9 +159,13 @@ def hidden(spark: SparkSession, names: str) -> Iterator[None]:
         spark.conf.set(option, before)
 
 
+def options(topic: Topic, kafka: dict[str, str]) -> Source:
+    return Lake(Path("nowhere"), topic).pipeline(source={"kafka": kafka}).config.source
+
+
 @contextmanager
 def source(topic: Topic, kafka: dict[str, str]) -> Iterator[KafkaSource]:
-    found = KafkaSource(Lake(Path("nowhere"), topic).pipeline(source={"kafka": kafka}).config.source)
+    found = KafkaSource(options(topic, kafka))
     try:
         yield found
     finally:

@@ -30,7 +30,7 @@ from benchmarks.sizes import PARTITIONS
 from benchmarks.stage import Stage, in_a_process
 from connector.config import parse
 from connector.engine.decoders import decoders
-from connector.source.topics import KafkaSource
+from connector.source.reader import Reader
 from connector.spark.session import session
 from sinks.offsets import OffsetRange
 
@@ -136,7 +136,7 @@ def lakelock(spark: SparkSession, topic: Topic, of: Format) -> DataFrame:
     config = parse(options)
     (decoder,) = decoders(config, spark)
     ranges = [OffsetRange(topic.name, partition, 0, end) for partition, end in enumerate(topic.ends())]
-    records = KafkaSource(config.source).read(spark, ranges, decoder.decode.plain)
+    records = Reader(config.source).read(spark, ranges, decoder.decode.plain)
     return decoder(records).selectExpr(*of.ours, "_partition", "_offset")
 
 

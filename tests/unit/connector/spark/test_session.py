@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from connector.spark.compat import needs
-from connector.spark.java import QUICK_START
+from connector.spark.java import QUICK_START, THROUGHPUT
 from connector.spark.session import _added, _defaults
 from sinks.errors import ConfigurationError
 
@@ -15,7 +15,13 @@ from sinks.errors import ConfigurationError
 def test_only_the_jvm_of_a_short_run_is_started_in_haste() -> None:
     java = "spark.driver.extraJavaOptions"
     assert _defaults({}, s3=False, short=lambda: True)[java] == QUICK_START
-    assert java not in _defaults({}, s3=False, short=lambda: False)
+    assert _defaults({}, s3=False, short=lambda: False)[java] == THROUGHPUT
+
+
+def test_the_environments_own_collector_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Xlog:disable -XX:+UseG1GC")
+    for short in (True, False):
+        assert "spark.driver.extraJavaOptions" not in _defaults({}, s3=False, short=lambda short=short: short)
 
 
 def test_where_spark_runs_elsewhere_nothing_is_said_of_its_size() -> None:
