@@ -187,14 +187,19 @@ class _Query:
             )
 
     def _read(
-        self, assembly: Assembly, ranges: Sequence[OffsetRange], values: PlainValues | None, *, keep_odd: bool = False
+        self,
+        assembly: Assembly,
+        ranges: Sequence[OffsetRange],
+        values: PlainValues | None = None,
+        *,
+        keep_odd: bool = False,
     ) -> DataFrame:
         """The records of these ranges, from the batch if it has them, else from Kafka.
 
         With two-phase commit a recovery may need the ranges of an earlier batch. Kafka has their records, but not the
         rows that a query has made of them: then PreparedLost is raised.
         """
-        if self._batch is not None and self._batch[1].covers(tuple(ranges)):
+        if ranges and self._batch is not None and self._batch[1].covers(tuple(ranges)):
             return _taken(self._records(self._batch[0]), self._batch[1], ranges)
         if self._config.of_rows:
             raise PreparedLost(
