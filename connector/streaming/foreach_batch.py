@@ -199,7 +199,7 @@ class _Query:
         With two-phase commit a recovery may need the ranges of an earlier batch. Kafka has their records, but not the
         rows that a query has made of them: then PreparedLost is raised.
         """
-        if ranges and self._batch is not None and self._batch[1].covers(tuple(ranges)):
+        if self._batch is not None and self._batch[1].covers(tuple(ranges)):
             return _taken(self._records(self._batch[0]), self._batch[1], ranges)
         if self._config.of_rows:
             raise PreparedLost(
