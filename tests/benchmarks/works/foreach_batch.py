@@ -43,7 +43,8 @@ def bare(kind: Kind, spark: SparkSession, _: Topic, folder: Path) -> Write:
         once = {"txnAppId": "bench", "txnVersion": str(number)}
         decoded(batch).write.format("delta").options(**once).mode("append").save(str(folder / "table"))
 
-    return append if kind is APPEND else lambda batch, number: streaming.merge_latest(decoded(batch), folder)
+    # By name: a kind that another process was given is a copy.
+    return append if kind.name == APPEND.name else lambda batch, number: streaming.merge_latest(decoded(batch), folder)
 
 
 @dataclass(frozen=True)
