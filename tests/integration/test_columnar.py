@@ -16,7 +16,7 @@ from suites import draws
 
 from connector.decode.json import Json
 from connector.lab.bench.broker import Broker
-from connector.source import columnar
+from connector.source import columnar, records
 from connector.source.columnar import ODD
 from connector.spark.compat import from_ddl
 
@@ -131,3 +131,15 @@ def test_no_odd_record_passes_a_query_that_needs_no_column_of_it(spark: SparkSes
     with pytest.raises(Exception, match=columnar.FOUND_ODD):
         read(spark, topic, 1, format, keep_odd=False).select("offset").collect()
     assert read(spark, topic, 1, format).where(ODD).count() == 1
+
+
+def test_the_cores_share_a_large_partition(spark: SparkSession, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "RECORDS_PER_TASK", 10)
+    topic.send_rows([("a", number) for number in range(101)], partition=0)
+    cores = spark.sparkContext.defaultParallelism
+    found = read(spark, topic, 101, Json(from_ddl("k STRING, n INT"))).selectExpr(
+        "offset", "spark_partition_id() AS task"
+    )
+    rows = found.collect()
+    assert sorted(row["offset"] for row in rows) == [*range(101)]
+    assert len({row["task"] for row in rows}) == min(cores, 11)

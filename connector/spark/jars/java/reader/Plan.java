@@ -38,7 +38,11 @@ record Plan(
     Map<String, String> kafka)
     implements Serializable {
   /** A part of a partition. */
-  record Range(String topic, int partition, long start, long end) implements Serializable {}
+  record Range(String topic, int partition, long start, long end) implements Serializable {
+    long span() {
+      return end - start;
+    }
+  }
 
   private static final String OF_KAFKA = "kafka.";
 

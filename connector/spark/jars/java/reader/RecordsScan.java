@@ -2,6 +2,7 @@ package lakelock.reader;
 
 import java.util.ArrayList;
 import java.util.List;
+import org.apache.spark.SparkContext;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
@@ -64,15 +65,36 @@ final class RecordsScan implements SupportsPushDownRequiredColumns, Scan, Batch 
 
   @Override
   public InputPartition[] planInputPartitions() {
-    int tasks = Math.max(1, Math.min(plan.tasks(), plan.ranges().size()));
+    List<Plan.Range> ranges = split(SparkContext.getOrCreate().defaultParallelism());
+    int tasks = Math.max(1, Math.min(plan.tasks(), ranges.size()));
     List<ArrayList<Plan.Range>> parts = new ArrayList<>();
-    for (int i = 0; i < plan.ranges().size(); i++) {
+    for (int i = 0; i < ranges.size(); i++) {
       if (i < tasks) {
         parts.add(new ArrayList<>());
       }
-      parts.get(i % tasks).add(plan.ranges().get(i));
+      parts.get(i % tasks).add(ranges.get(i));
     }
     return parts.stream().map(Part::new).toArray(InputPartition[]::new);
+  }
+
+  /** The ranges. If there are fewer than cores, large ones are split, so that every core has a share. */
+  private List<Plan.Range> split(int cores) {
+    int wanted = Math.min(cores, plan.tasks());
+    if (plan.ranges().size() >= wanted) {
+      return plan.ranges();
+    }
+    double all = plan.ranges().stream().mapToLong(Plan.Range::span).sum();
+    List<Plan.Range> ranges = new ArrayList<>();
+    for (Plan.Range range : plan.ranges()) {
+      long pieces = Math.max(1, Math.round(range.span() * wanted / all));
+      long start = range.start();
+      for (long piece = 1; piece <= pieces; piece++) {
+        long end = range.start() + (long) ((double) range.span() * piece / pieces);
+        ranges.add(new Plan.Range(range.topic(), range.partition(), start, piece == pieces ? range.end() : end));
+        start = end;
+      }
+    }
+    return ranges;
   }
 
   @Override
