@@ -47,14 +47,7 @@ class ListedTopic:
     def ends(self) -> Offsets:
         return Offsets({TopicPartition("t", number): len(records) for number, records in enumerate(self.partitions)})
 
-    def read(
-        self,
-        spark: SparkSession,
-        ranges: Sequence[OffsetRange],
-        values: PlainValues | None = None,
-        *,
-        keep_odd: bool = False,
-    ) -> DataFrame:
+    def read(self, spark: SparkSession, ranges: Sequence[OffsetRange], values: PlainValues | None = None) -> DataFrame:
         rows = []
         for range_ in ranges:
             for offset in range(range_.start, range_.end):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from conftest import Topic
@@ -51,7 +52,8 @@ OTHERS = [
 def read(spark: SparkSession, topic: Topic, records: int, format: Format, *, keep_odd: bool = True) -> DataFrame:
     assert format.plain is not None
     kafka = {"bootstrap.servers": topic.broker.bootstrap, "group.id": "reader"}
-    return columnar.read(spark, kafka, [OffsetRange(topic.name, 0, 0, records)], format.plain, keep_odd=keep_odd)
+    values = replace(format.plain, keep_odd=keep_odd)
+    return columnar.read(spark, kafka, [OffsetRange(topic.name, 0, 0, records)], values)
 
 
 def compared(spark: SparkSession, broker: Broker, values: Sequence[bytes | None], format: Format) -> set[bytes]:

@@ -6,8 +6,7 @@ import json
 import os
 import re
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 from urllib.request import urlopen
 
 import pyspark
+from conftest import wait_until
 
 from connector.lab.bench.faults import kill_group
 from connector.spark import java
@@ -75,7 +75,7 @@ def standalone(folder: Path, *, workers: int, memory: str = "1g") -> Iterator[St
         def said() -> list[str]:
             return [found[1] for each in _SAID if (found := re.search(each, log.read_text()))]
 
-        _wait(lambda: len(said()) == 2, f"the master, see {log}")
+        wait_until(lambda: len(said()) == 2, 60, f"the master, see {log}")
         master, page = said()
         running = []
         for number in range(workers):
@@ -84,13 +84,5 @@ def standalone(folder: Path, *, workers: int, memory: str = "1g") -> Iterator[St
             command += ["--work-dir", str(work), master]
             process = stack.enter_context(started(command, folder / f"worker-{number}.log", environment))
             running.append(Worker(process, work))
-        _wait(lambda: (get(f"{page}/json/") or {}).get("aliveworkers") == workers, f"{workers} workers")
+        wait_until(lambda: (get(f"{page}/json/") or {}).get("aliveworkers") == workers, 60, f"{workers} workers")
         yield Standalone(master, page, running)
-
-
-def _wait(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"waited a minute for {what}")
-        time.sleep(0.1)

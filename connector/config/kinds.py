@@ -51,7 +51,7 @@ def _duration(value: object) -> object:
     if value == 0 and not isinstance(value, bool):
         return timedelta(0)
     if isinstance(value, str):
-        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(millisecond|second|minute|hour|day)s?\s*", value)
+        match = re.fullmatch(rf"\s*(\d+(?:\.\d+)?)\s*({'|'.join(_UNITS)})s?\s*", value)
         if match is None:
             raise ValueError("write a number and a unit, as in `10 seconds`, `5 minutes`, `1 hour`")
         return timedelta(seconds=float(match[1]) * _UNITS[match[2]])

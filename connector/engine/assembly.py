@@ -50,13 +50,14 @@ class Assembly:
     run: str
     spark: SparkSession
     source: KafkaSource
-    reader: Reader
+    of_kafka: Read
+    """Reads the records of offset ranges from Kafka."""
     group: ConsumerGroup
     outputs: Sequence[Output]
     log: Log | None
     """The coordinator log. None without two-phase commit."""
     read: Read | None = None
-    """Reads the records of offset ranges. None: the reader reads them from Kafka."""
+    """Reads them from elsewhere. None: from Kafka."""
 
     @property
     def table(self) -> Table:
@@ -145,7 +146,7 @@ class Assembly:
                 hint="Use connector.foreach_batch (docs/streaming.md), or name the format of the bytes.",
             )
         return Reading(
-            read=self.read or partial(self.reader.read, self.spark, headers=self.config.reads_headers),
+            read=self.read or self.of_kafka,
             outputs=outputs,
             timing=Timing(clock, self.config.idle_after) if clock is not None else None,
             letters=letters(self.config, self.spark),
@@ -230,7 +231,8 @@ def assembled(
                 place = config.coordinator
                 log = Log(spark, path=place.path, name=place.table, pipeline=config.name, run=run)
             made = stack.enter_context(outputs(config, spark, no_records(spark), log.staging if log else ""))
-            yield Assembly(config, run, spark, source, Reader(config.source), group, made, log)
+            of_kafka = partial(Reader(config.source).read, spark, headers=config.reads_headers)
+            yield Assembly(config, run, spark, source, of_kafka, group, made, log)
     finally:
         group.close()
         source.close()

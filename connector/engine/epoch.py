@@ -32,15 +32,13 @@ if TYPE_CHECKING:
 class Read(Protocol):
     """Reads records, as ``Reader.read`` does."""
 
-    def __call__(
-        self, ranges: Sequence[OffsetRange], values: PlainValues | None = None, *, keep_odd: bool = False
-    ) -> DataFrame:
-        """The records of the ranges. ``values`` and ``keep_odd`` are for the columnar reader."""
+    def __call__(self, ranges: Sequence[OffsetRange], values: PlainValues | None = None) -> DataFrame:
+        """The records of the ranges. ``values``: what the columnar reader may decode."""
 
 
 def these(records: DataFrame) -> Read:
     """Gives these records, whatever it is asked for."""
-    return lambda *_, **__: records
+    return lambda *_: records
 
 
 @dataclass
@@ -83,7 +81,7 @@ class Reading:
         Raises TooManyDeadLetters, and what a query over the records raises.
         """
         self.set_aside = 0
-        records = self.read(epoch.ranges, self._plain(), keep_odd=self.keep_odd)
+        records = self.read(epoch.ranges, self._plain())
         decoders = [output.decode.decode for output in self.outputs.values()]
         decoded = {decode: decode(records) for decode in decoders}
         for decode, frame in decoded.items():
@@ -117,8 +115,10 @@ class Reading:
         """What the columnar reader may decode, and which records it may leave out: those that nothing asks for."""
         output, *others = self.outputs.values()
         decoder = output.decode.decode
-        plain, key = decoder.plain, output.derivation.latest_by
-        if plain is None or not key or others:
+        if decoder.plain is None:
+            return None
+        plain, key = replace(decoder.plain, keep_odd=self.keep_odd), output.derivation.latest_by
+        if not key or others:
             return plain
         if self.several or self.letters is not None or self.timing is not None:
             return plain

@@ -65,14 +65,15 @@ def _explained(error: Exception) -> Exception | None:
     if fields is not None:
         explain = _EXPLAINED.get(fields["kind"])
         return explain(fields) if explain else None
-    if FOUND_ODD in str(error):
+    said = str(error)
+    if FOUND_ODD in said:
         return OddRecord(error)
-    if "KAFKA_DATA_LOSS" in str(error) or any(name in str(error) for name in _OUT_OF_RANGE):
+    if "KAFKA_DATA_LOSS" in said or any(name in said for name in _OUT_OF_RANGE):
         return OffsetsLost(
             "Kafka's retention removed records while the epoch was being read. Nothing of it was written.",
             hint="Run the pipeline again. It says which offsets are missing, and how to go on.",
         )
-    if f"ClassNotFoundException: {PACKAGE}" in str(error):
+    if f"ClassNotFoundException: {PACKAGE}" in said:
         return ConfigurationError(
             f"The driver has {READER_JAR.name}, and the executors lack it. {_NOTHING}",
             hint="Submit it with --jars (spark.jars): Spark sends it to them. Or write source: {reader: spark}.",

@@ -48,12 +48,14 @@ def main(archive: Path, folder: Path) -> None:
     """Run two epochs into a table of each kind in ``folder``; the JVM writes the class archive when it exits."""
     options = f"-XX:ArchiveClassesAtExit={archive} {java.QUICK_START} -Xlog:cds*=off"
     with session({"spark.driver.extraJavaOptions": options}, name=_TOPIC) as spark:
-        for sink in _SINKS:
-            _two_epochs(spark, {**sink, "path": str(folder / str(sink["type"]))})
+        configs = [_into({**sink, "path": str(folder / str(sink["type"]))}) for sink in _SINKS]
+        _read_nothing(spark, configs[0])
+        for config in configs:
+            _two_epochs(spark, config)
 
 
-def _two_epochs(spark: SparkSession, sink: Mapping[str, object]) -> None:
-    config = parse(
+def _into(sink: Mapping[str, object]) -> PipelineConfig:
+    return parse(
         {
             "name": _TOPIC,
             "source": {"topics": [_TOPIC], "kafka": {"bootstrap.servers": _NOBODY}},
@@ -61,8 +63,9 @@ def _two_epochs(spark: SparkSession, sink: Mapping[str, object]) -> None:
             "sinks": [sink],
         }
     )
-    spark.read.format("kafka").options(**{"subscribe": _TOPIC, "kafka.bootstrap.servers": _NOBODY}).load()
-    _read_nothing(spark, config)
+
+
+def _two_epochs(spark: SparkSession, config: PipelineConfig) -> None:
     with outputs(config, spark, no_records(spark), "") as (table,):
         assert isinstance(table, Table)
         table.ready()
@@ -86,15 +89,15 @@ def _two_epochs(spark: SparkSession, sink: Mapping[str, object]) -> None:
 
 
 def _read_nothing(spark: SparkSession, config: PipelineConfig) -> None:
-    """With the columnar reader. It asks no broker where a range is empty."""
+    """With both readers of Kafka. The columnar one asks no broker where a range is empty."""
+    spark.read.format("kafka").options(**{"subscribe": _TOPIC, "kafka.bootstrap.servers": _NOBODY}).load()
     (decoder,) = decoders(config, spark)
     plain = decoder.decode.plain
     if plain is None or not columnar.is_here(spark):
         return
     kafka = {**config.source.kafka_options, "group.id": _TOPIC}
-    decoder(columnar.read(spark, kafka, [OffsetRange(_TOPIC, 0, 0, 0)], plain, keep_odd=False)).write.format(
-        "noop"
-    ).mode("append").save()
+    rows = decoder(columnar.read(spark, kafka, [OffsetRange(_TOPIC, 0, 0, 0)], plain))
+    rows.write.format("noop").mode("append").save()
 
 
 if __name__ == "__main__":

@@ -41,6 +41,8 @@ class PlainValues:
     schema: StructType
     refuse_unknown: bool
     """A value with a field that the schema lacks is odd."""
+    keep_odd: bool = False
+    """An odd record is a row, and there is the column ``ODD``; else it fails the query, with ``FOUND_ODD``."""
     latest_by: Sequence[str] = ()
     """Fields: of the plain records of a partition that share their values, the reader may leave out those that a later
     one replaces. It decodes and checks them all the same."""
@@ -72,23 +74,17 @@ def is_here(spark: SparkSession) -> bool:
         return False
     nothing = PlainValues(StructType(), refuse_unknown=False)
     try:
-        return PLAIN in read(spark, {"group.id": ""}, (), nothing, keep_odd=False).columns
+        return PLAIN in read(spark, {"group.id": ""}, (), nothing).columns
     except PySparkException:
         return False
 
 
 def read(
-    spark: SparkSession,
-    kafka: Mapping[str, str],
-    ranges: Sequence[OffsetRange],
-    values: PlainValues,
-    *,
-    keep_odd: bool,
+    spark: SparkSession, kafka: Mapping[str, str], ranges: Sequence[OffsetRange], values: PlainValues
 ) -> DataFrame:
     """The records of these ranges, with the columns of Spark's own source, and ``PLAIN``.
 
-    ``kafka``: Kafka's options, with secrets in clear text. With ``keep_odd`` an odd record is a row, and there is the
-    column ``ODD``; else it fails the query, with ``FOUND_ODD``. A query fails if any record is gone.
+    ``kafka``: Kafka's options, with secrets in clear text. A query fails if any record is gone.
     """
     wanted = [[part.topic, part.partition, part.start, part.end] for part in ranges]
     return (
@@ -100,7 +96,7 @@ def read(
         .option("schema", values.schema.json())
         .option("zone", str(spark.conf.get("spark.sql.session.timeZone")))
         .option("refuse_unknown", values.refuse_unknown)
-        .option("keep_odd", keep_odd)
+        .option("keep_odd", values.keep_odd)
         .option("latest_by", json.dumps(list(values.latest_by)))
         .option("tasks", tasks_for(ranges))
         .load()

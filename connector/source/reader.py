@@ -35,7 +35,6 @@ class Reader:
         ranges: Sequence[OffsetRange],
         values: PlainValues | None = None,
         *,
-        keep_odd: bool = False,
         headers: bool = False,
     ) -> DataFrame:
         """The records of these ranges: key, value, topic, partition, offset, timestamp, and headers if requested.
@@ -44,7 +43,7 @@ class Reader:
         own source reads. A query over the records fails if any record is gone.
         """
         if values is not None and ranges and self._has_columnar(spark):
-            return columnar.read(spark, self._kafka, ranges, values, keep_odd=keep_odd)
+            return columnar.read(spark, self._kafka, ranges, values)
         return records.read(spark, self._kafka, ranges, headers=headers)
 
     def _has_columnar(self, spark: SparkSession) -> bool:

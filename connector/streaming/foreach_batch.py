@@ -186,14 +186,7 @@ class _Query:
                 "this query again, it goes on from there.",
             )
 
-    def _read(
-        self,
-        assembly: Assembly,
-        ranges: Sequence[OffsetRange],
-        values: PlainValues | None = None,
-        *,
-        keep_odd: bool = False,
-    ) -> DataFrame:
+    def _read(self, assembly: Assembly, ranges: Sequence[OffsetRange], values: PlainValues | None = None) -> DataFrame:
         """The records of these ranges, from the batch if it has them, else from Kafka.
 
         With two-phase commit a recovery may need the ranges of an earlier batch. Kafka has their records, but not the
@@ -206,8 +199,7 @@ class _Query:
                 "The staged rows of an earlier batch are gone, and only the query can make them again.",
                 hint="Bring the staged files back, or restore all sinks to the epoch before: `lakelock snapshot FILE`.",
             )
-        headers = self._config.reads_headers
-        return assembly.reader.read(assembly.spark, ranges, values, keep_odd=keep_odd, headers=headers)
+        return assembly.of_kafka(ranges, values)
 
     def _records(self, rows: DataFrame) -> DataFrame:
         if isinstance(self._config.value, RowsFormat):

@@ -98,9 +98,9 @@ def test_an_odd_record_is_left_to_spark_sql_and_the_others_are_not(
     kept: list[bool] = []
     read = columnar.read
 
-    def watched(*arguments: Any, keep_odd: bool) -> DataFrame:
-        kept.append(keep_odd)
-        return read(*arguments, keep_odd=keep_odd)
+    def watched(*arguments: Any) -> DataFrame:
+        kept.append(arguments[3].keep_odd)
+        return read(*arguments)
 
     monkeypatch.setattr(columnar, "read", watched)
     topic.send_rows([("a", 1)], partition=0)

@@ -12,11 +12,12 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
+from conftest import wait_until
 from standalone import standalone
 
 from benchmarks.data import Content, Topic
 from benchmarks.kinds import APPEND, UPSERT, Kind
-from benchmarks.measure import Figures, Ratio, Run, Work, WrongResult, alternating
+from benchmarks.measure import Figures, Ratio, Run, Work, alternating
 from benchmarks.session import measured_session
 from benchmarks.sizes import PARTITIONS
 from benchmarks.stage import Stage, in_a_process
@@ -44,11 +45,8 @@ def third(
     should: Mapping[str, Content], begun: float,
 ) -> Figures:  # fmt: skip
     with measured_session(folder, begun, settings(master)) as (spark, _):
-        context = spark.sparkContext
-        while context._jsc.sc().getExecutorMemoryStatus().size() <= workers:  # the driver is one of them
-            if time.time() - begun > 120:
-                raise WrongResult(f"fewer than {workers} executors after two minutes")
-            time.sleep(0.1)
+        executors = spark.sparkContext._jsc.sc().getExecutorMemoryStatus  # the driver is one of them
+        wait_until(lambda: executors().size() > workers, 120, f"{workers} executors")
         seconds = lakelock(kind, spark, topic, folder, records)
         kind.check(spark, folder, should)
     return {"records_per_second": records / seconds[2], "epoch_seconds": seconds[2], "first_seconds": seconds[0]}

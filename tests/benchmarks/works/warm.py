@@ -20,9 +20,9 @@ from benchmarks.measure import OURS, Figures, Ratio, Run, Work, WrongResult, alt
 from benchmarks.session import measured_session
 from benchmarks.stage import Stage, in_a_process
 from benchmarks.streaming import TUNED
+from benchmarks.works.catch_up import FLOOR
 from connector.protocol.steps import Step
 
-FLOOR = "bare Spark to Delta"
 EPOCHS = 3
 
 Epochs = Callable[[Kind, SparkSession, Topic, Path, int], list[float]]

@@ -1,7 +1,11 @@
 package lakelock.reader;
 
 import java.math.BigDecimal;
+import java.nio.charset.StandardCharsets;
 import java.time.ZoneId;
+import java.util.Arrays;
+import java.util.HashSet;
+import java.util.Set;
 import org.apache.spark.sql.execution.vectorized.WritableColumnVector;
 import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.DataType;
@@ -19,22 +23,33 @@ import org.apache.spark.sql.types.StructType;
  * also values that are merely unusual.
  */
 abstract class Field {
+  /** Whether null is plain. */
+  private boolean nullable;
+
   /** Read the value at the cursor, which isn't null, into a row. False: the value isn't plain. */
   abstract boolean value(JsonText text, WritableColumnVector to, int row);
 
   /** The reader of a type, or null if values of the type are never plain. */
-  static Field of(DataType type, ZoneId zone) {
+  static Field of(DataType type, ZoneId zone, boolean nullable) {
+    Field field = of(type, zone);
+    if (field != null) {
+      field.nullable = nullable;
+    }
+    return field;
+  }
+
+  private static Field of(DataType type, ZoneId zone) {
     if (type instanceof StructType struct) {
       return Struct.of(struct, zone, false);
     }
     if (type instanceof ArrayType array) {
-      Field element = of(array.elementType(), zone);
-      return element == null ? null : new Array(element, array.containsNull());
+      Field element = of(array.elementType(), zone, array.containsNull());
+      return element == null ? null : new Array(element);
     }
     if (type instanceof MapType map) {
-      Field value = of(map.valueType(), zone);
+      Field value = of(map.valueType(), zone, map.valueContainsNull());
       boolean named = map.keyType().equals(DataTypes.StringType);
-      return value == null || !named ? null : new MapOfNames(value, map.valueContainsNull());
+      return value == null || !named ? null : new MapOfNames(value);
     }
     if (type instanceof DecimalType decimal) {
       return new Number10(decimal.precision(), decimal.scale());
@@ -76,7 +91,7 @@ abstract class Field {
   }
 
   /** Read a value or null. */
-  final boolean read(JsonText text, WritableColumnVector to, int row, boolean nullable) {
+  final boolean read(JsonText text, WritableColumnVector to, int row) {
     if (text.peek() != 'n') {
       return value(text, to, row);
     }
@@ -262,11 +277,9 @@ abstract class Field {
 
   private static final class Array extends Field {
     private final Field element;
-    private final boolean nullable;
 
-    Array(Field element, boolean nullable) {
+    Array(Field element) {
       this.element = element;
-      this.nullable = nullable;
     }
 
     @Override
@@ -281,7 +294,7 @@ abstract class Field {
       if (!text.take(']')) {
         do {
           elements.reserve(start + count + 1);
-          plain = element.read(text, elements, start + count, nullable);
+          plain = element.read(text, elements, start + count);
           count++;
         } while (plain && text.take(','));
         plain = plain && text.take(']');
@@ -295,11 +308,9 @@ abstract class Field {
 
   private static final class MapOfNames extends Field {
     private final Field values;
-    private final boolean nullable;
 
-    MapOfNames(Field values, boolean nullable) {
+    MapOfNames(Field values) {
       this.values = values;
-      this.nullable = nullable;
     }
 
     @Override
@@ -312,7 +323,7 @@ abstract class Field {
       int start = names.getElementsAppended();
       int count = 0;
       boolean plain = true;
-      java.util.Set<String> seen = new java.util.HashSet<>();
+      Set<String> seen = new HashSet<>();
       if (!text.take('}')) {
         do {
           names.reserve(start + count + 1);
@@ -320,9 +331,9 @@ abstract class Field {
           plain = text.name();
           if (plain) {
             names.putByteArray(start + count, text.source, text.from, text.length);
-            plain = seen.add(new String(text.source, text.from, text.length, java.nio.charset.StandardCharsets.UTF_8))
+            plain = seen.add(new String(text.source, text.from, text.length, StandardCharsets.UTF_8))
                 && text.take(':')
-                && values.read(text, each, start + count, nullable);
+                && values.read(text, each, start + count);
           }
           count++;
         } while (plain && text.take(','));
@@ -339,7 +350,6 @@ abstract class Field {
   static final class Struct extends Field {
     private final byte[][] names;
     private final Field[] fields;
-    private final boolean[] nullable;
     private final boolean unknownIsPlain;
 
     /** The number of the object in which the field was seen last. */
@@ -352,10 +362,9 @@ abstract class Field {
 
     private final int[] ends;
 
-    private Struct(byte[][] names, Field[] fields, boolean[] nullable, boolean unknownIsPlain) {
+    private Struct(byte[][] names, Field[] fields, boolean unknownIsPlain) {
       this.names = names;
       this.fields = fields;
-      this.nullable = nullable;
       this.unknownIsPlain = unknownIsPlain;
       seen = new long[fields.length];
       starts = new int[fields.length];
@@ -367,16 +376,14 @@ abstract class Field {
       StructField[] parts = type.fields();
       byte[][] names = new byte[parts.length][];
       Field[] fields = new Field[parts.length];
-      boolean[] nullable = new boolean[parts.length];
       for (int i = 0; i < parts.length; i++) {
-        names[i] = parts[i].name().getBytes(java.nio.charset.StandardCharsets.UTF_8);
-        fields[i] = Field.of(parts[i].dataType(), zone);
-        nullable[i] = parts[i].nullable();
+        names[i] = parts[i].name().getBytes(StandardCharsets.UTF_8);
+        fields[i] = Field.of(parts[i].dataType(), zone, parts[i].nullable());
         if (fields[i] == null) {
           return null;
         }
       }
-      return new Struct(names, fields, nullable, !refuseUnknown);
+      return new Struct(names, fields, !refuseUnknown);
     }
 
     @Override
@@ -409,7 +416,7 @@ abstract class Field {
           column.reserve(row + 1);
           text.peek();
           starts[field] = text.at;
-          if (!fields[field].read(text, column, row, nullable[field])) {
+          if (!fields[field].read(text, column, row)) {
             return false;
           }
           ends[field] = text.at;
@@ -421,7 +428,7 @@ abstract class Field {
       }
       for (int field = 0; field < fields.length; field++) {
         if (seen[field] != object) {
-          if (!nullable[field]) {
+          if (!fields[field].nullable) {
             return false;
           }
           WritableColumnVector column = to.getChild(field);
@@ -472,7 +479,7 @@ abstract class Field {
     }
 
     private static boolean same(byte[] name, JsonText text) {
-      return java.util.Arrays.equals(name, 0, name.length, text.source, text.from, text.from + text.length);
+      return Arrays.equals(name, 0, name.length, text.source, text.from, text.from + text.length);
     }
 
     /** Whether an ASCII name differs in case only. A name of the STRUCT that isn't ASCII may be like any. */

@@ -19,8 +19,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * plain JSON of the wanted types. Of any other record it is null. With {@code keep_odd} there is also {@code odd}: whether
  * the record has a value that isn't plain.
  *
- * <p>The options: {@code ranges}, {@code schema}, {@code zone}, {@code refuse_unknown}, {@code keep_odd} and {@code
- * tasks}, see {@link Plan}; and Kafka's own, with the prefix {@code kafka.}.
+ * <p>The options: {@code version}, those that {@link Plan} lists, and Kafka's own, with the prefix {@code kafka.}.
  */
 public final class KafkaRecords implements TableProvider {
   @Override

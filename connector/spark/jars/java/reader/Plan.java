@@ -54,16 +54,10 @@ record Plan(
       throw new IllegalArgumentException("This jar reads options of version " + VERSION + ", not " + options.get("version"));
     }
     List<Range> ranges = new ArrayList<>();
-    try {
-      List<List<Object>> given =
-          new ObjectMapper().readValue(options.get("ranges"), new TypeReference<List<List<Object>>>() {});
-      for (List<Object> range : given) {
-        ranges.add(
-            new Range((String) range.get(0), number(range.get(1)).intValue(), number(range.get(2)).longValue(),
-                number(range.get(3)).longValue()));
-      }
-    } catch (IOException error) {
-      throw new UncheckedIOException(error);
+    for (List<Object> range : json(options.get("ranges"), new TypeReference<List<List<Object>>>() {})) {
+      ranges.add(
+          new Range((String) range.get(0), number(range.get(1)).intValue(), number(range.get(2)).longValue(),
+              number(range.get(3)).longValue()));
     }
     Map<String, String> kafka = new HashMap<>();
     options
@@ -80,13 +74,13 @@ record Plan(
         options.getBoolean("refuse_unknown", false),
         options.getBoolean("keep_odd", false),
         options.getInt("tasks", Integer.MAX_VALUE),
-        options.get("latest_by") == null ? List.of() : names(options.get("latest_by")),
+        json(options.get("latest_by"), new TypeReference<ArrayList<String>>() {}),
         kafka);
   }
 
-  private static List<String> names(String json) {
+  private static <T> T json(String text, TypeReference<T> type) {
     try {
-      return new ObjectMapper().readValue(json, new TypeReference<ArrayList<String>>() {});
+      return new ObjectMapper().readValue(text, type);
     } catch (IOException error) {
       throw new UncheckedIOException(error);
     }
