@@ -19,8 +19,8 @@ Decimals = Iterable[tuple[str | None, int]]
 
 _NUMBER = r"-?[0-9.]+(?:[eE][+-]?[0-9]+)?"
 _ANY = r"[:,\[]"
-_ESCAPED = "\\u"
-_ESCAPED_NAME = r"\\u(?:[^\"\\]|\\.)*+\"[ \t\r\n]*+:"
+_BACKSLASH = "\\"
+_ESCAPED_NAME = r"\\[u/](?:[^\"\\]|\\.)*+\"[ \t\r\n]*+:"
 
 
 def huge(text: str, decimals: Decimals) -> str:
@@ -51,8 +51,8 @@ def _rounded(text: str, names: Iterable[str | None], digits: int) -> str:
 
 
 def _has_escaped_name(text: str) -> str:
-    # Escapes are rare, and looking for them is cheap.
-    return f"(contains({text}, {literal(_ESCAPED)}) AND {text} RLIKE {literal(_ESCAPED_NAME)})"
+    # A name can be spelled with these escapes and without. They are rare, and looking for a backslash is cheap.
+    return f"(contains({text}, {literal(_BACKSLASH)}) AND {text} RLIKE {literal(_ESCAPED_NAME)})"
 
 
 def _before(names: Iterable[str | None]) -> str:

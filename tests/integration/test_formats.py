@@ -58,6 +58,7 @@ EXACT: list[tuple[str, str, Any]] = [
     ("STRUCT<d: DECIMAL(10,2), s: STRING>", '{"d": 1.5, "s": "3e881234-5b1f"}', (Decimal("1.5"), "3e881234-5b1f")),
     ("STRUCT<d: DECIMAL(10,2), s: STRING>", '{"d": 1.5, "s": "x, 12e34567"}', (Decimal("1.5"), "x, 12e34567")),
     ("STRUCT<d: DECIMAL(10,2), s: STRING>", '{"\\u0064": 1e-400}', LOSS),
+    ("STRUCT<`a/b`: DECIMAL(38,10)>", '{"a\\/b": 0.12345678906}', LOSS),
     ("STRUCT<d: DECIMAL(38,10), s: STRING, e: DOUBLE>", '{"d": 1.5, "s": "\\u00e9", "e": 0.30000000000000004}',
      (Decimal("1.5"), "é", 0.30000000000000004)),
     ("BIGINT", "9223372036854775807", 2**63 - 1),
