@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -27,10 +26,8 @@ class AuditedTable:
         self._spark = spark
         self._option = option
         self.label = str(sink.path if sink.path is not None else sink.table)
-        if sink.path is not None:
-            # As in the pipeline: relative paths belong to this process, anything with a scheme stays as it is.
-            path = sink.path if ":" in sink.path else os.path.abspath(sink.path)  # noqa: PTH100
-            self._sql = f"delta.{identifier(path)}"
+        if sink.folder is not None:
+            self._sql = f"delta.{identifier(sink.folder)}"
         else:
             parts = re.findall(r"`((?:[^`]|``)*)`|([^.`]+)", self.label)
             self._sql = ".".join(identifier(quoted.replace("``", "`") or plain) for quoted, plain in parts)

@@ -69,12 +69,12 @@ def check(file: File, set_: Set, debug: Debug = False) -> None:
         out.print(f"file      ok: pipeline {pipeline.config.name}")
         out.print(f"kafka     ok: {', '.join(sorted(checked.next_offsets.topics))}")
         for sink, options in zip(checked.sinks, pipeline.config.sinks, strict=True):
-            kind = "table" if isinstance(options, DeltaPlace) else "sink"
-            out.print(f"{kind:9} ok: {escape(sink.place)} {'fits' if sink.exists else 'will be made'}", soft_wrap=True)
+            kind, place = ("table", options.address) if isinstance(options, DeltaPlace) else ("sink", sink.place)
+            out.print(f"{kind:9} ok: {escape(place)} {'fits' if sink.exists else 'will be made'}", soft_wrap=True)
             out.print(f"columns   {escape(', '.join(sink.columns))}", soft_wrap=True)
         if pipeline.config.coordinator is not None:
             needed = "" if pipeline.config.two_phase else ": not needed, one table takes rows and offsets in one commit"
-            out.print(f"log       {escape(pipeline.config.coordinator.place)}{needed}", soft_wrap=True)
+            out.print(f"log       {escape(pipeline.config.coordinator.address)}{needed}", soft_wrap=True)
         where = f"after epoch {checked.position.epoch}" if checked.position else f"at {pipeline.config.source.start}"
         out.print(f"position  {where}: next {checked.next_offsets.to_json()}", soft_wrap=True)
         out.print(f"behind    {checked.behind:,} offsets")

@@ -32,6 +32,7 @@ from connector.config.pacing import EpochBound, EveryRecords, Interval, Retry
 from connector.config.pipeline import DeadLetters, PipelineConfig
 from connector.config.places import DeltaPlace, DeltaSink
 from connector.config.registry import REFERENCED_SECRETS
+from connector.config.relative_paths import beside_file, tables_beside_file
 from connector.config.sinks import (
     SINK_TYPES,
     CustomSink,
@@ -90,12 +91,13 @@ __all__ = [
 
 
 def load(path: str | Path, overrides: Sequence[str] = ()) -> PipelineConfig:
-    """Read and check a pipeline file.
+    """Read and check a pipeline file. Relative paths belong to its folder.
 
     ``overrides`` are options to change, such as ``sinks[0].path=s3a://lake/flights``. Raises one ConfigurationError
     that lists all errors of the file.
     """
-    return parse(_document(Path(path), overrides), origin=str(path))
+    folder = str(Path(path).absolute().parent)
+    return tables_beside_file(parse(_document(Path(path), overrides), origin=str(path), folder=folder), folder)
 
 
 def checked_elsewhere(path: str | Path, overrides: Sequence[str] = ()) -> str:
@@ -144,10 +146,11 @@ def _document(path: Path, overrides: Sequence[str]) -> object:
     return document
 
 
-def parse(document: object, *, origin: str = "pipeline") -> PipelineConfig:
+def parse(document: object, *, origin: str = "pipeline", folder: str = "") -> PipelineConfig:
     """Check a pipeline given as a mapping, and return it.
 
-    ``origin`` names the pipeline in errors. Raises one ConfigurationError that lists all errors.
+    ``origin`` names the pipeline in errors. Relative paths of files to read belong to ``folder``, by default to the
+    working directory. Raises one ConfigurationError that lists all errors.
     """
     if not isinstance(document, Mapping):
         raise ConfigurationError(
@@ -156,11 +159,11 @@ def parse(document: object, *, origin: str = "pipeline") -> PipelineConfig:
             hint="`lakelock init FILE` writes one to start from.",
         )
     faults: list[str] = []
-    resolved = _resolve(document, (), faults)
+    resolved = {key: _resolve(value, (key,), faults, folder=folder) for key, value in document.items()}
     if faults:
         raise _configuration_error(origin, faults)
     try:
-        return PipelineConfig.model_validate(resolved)
+        return PipelineConfig.model_validate(beside_file(resolved, folder))
     except ValidationError as error:
         raise _configuration_error(origin, [_fault(dict(fault)) for fault in error.errors(include_url=False)]) from None
 
@@ -190,15 +193,18 @@ class _UniqueKeys(yaml.SafeLoader):
 _REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
 
 
-def _resolve(value: object, path: tuple[str | int, ...], faults: list[str], nowhere: str = "") -> object:
+def _resolve(
+    value: object, path: tuple[str | int, ...], faults: list[str], nowhere: str = "", *, folder: str = ""
+) -> object:
     """Replace ``${env:NAME}`` and ``${file:/path}``. A value that may be a secret is wrapped.
 
-    ``nowhere`` stands in for a missing variable or file, which is added to ``faults``.
+    ``nowhere`` stands in for a missing variable or file, which is added to ``faults``. A relative path belongs to
+    ``folder``.
     """
     if isinstance(value, Mapping):
-        return {key: _resolve(item, (*path, key), faults, nowhere) for key, item in value.items()}
+        return {key: _resolve(item, (*path, key), faults, nowhere, folder=folder) for key, item in value.items()}
     if isinstance(value, list):
-        return [_resolve(item, (*path, index), faults, nowhere) for index, item in enumerate(value)]
+        return [_resolve(item, (*path, index), faults, nowhere, folder=folder) for index, item in enumerate(value)]
     if not isinstance(value, str) or not _REFERENCE.search(value):
         return value
 
@@ -209,7 +215,7 @@ def _resolve(value: object, path: tuple[str | int, ...], faults: list[str], nowh
                 faults.append(f"{dotted(path)}: the environment variable {name} isn't set")
             return os.environ.get(name, nowhere)
         try:
-            return Path(name).read_text(encoding="utf-8").rstrip("\r\n")
+            return Path(folder, name).read_text(encoding="utf-8").rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as error:
             faults.append(f"{dotted(path)}: the file {name} can't be read ({type(error).__name__})")
             return nowhere

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from pydantic import PrivateAttr, model_validator
@@ -37,14 +38,31 @@ class DeltaPlace(Options):
     """Names a Delta table, by path or by table name."""
 
     path: Text | None = None
-    """The table's folder, relative to the working directory, or its URI. Give ``path`` or ``table``."""
+    """The table's folder, relative to the pipeline file, or its URI. Give ``path`` or ``table``."""
     table: Text | None = None
     """The table's name, ``catalog.schema.table``, instead of ``path``."""
+    _beside: str = PrivateAttr("")
 
     @property
     def place(self) -> str:
         """The path or name of the table, as the user wrote it."""
         return str(self.path or self.table)
+
+    @property
+    def folder(self) -> str | None:
+        """The table's folder, as an absolute path, or its URI. None for a table with a name."""
+        return None if self.path is None else absolute(self.path, self._beside)
+
+    @property
+    def address(self) -> str:
+        """The absolute path, the URI or the name of the table."""
+        return str(self.folder or self.table)
+
+    def beside(self, folder: str) -> Self:
+        """A copy whose relative path belongs to ``folder``, by default to the working directory."""
+        copy = self.model_copy()
+        copy._beside = folder
+        return copy
 
     @model_validator(mode="after")
     def _one_place(self) -> DeltaPlace:
@@ -57,3 +75,9 @@ class DeltaPlace(Options):
 
 class DeltaSink(ListedSink, DeltaPlace):
     """A sink that is a Delta table."""
+
+
+def absolute(path: str, folder: str) -> str:
+    """The path, which belongs to ``folder`` if it is relative. A URI stays as it is."""
+    # Spark's working directory may differ from that of this process.
+    return path if ":" in path else os.path.abspath(os.path.join(folder, path))  # noqa: PTH100, PTH118

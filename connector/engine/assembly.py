@@ -17,6 +17,7 @@ from connector.engine.coordinator import Coordinator
 from connector.engine.coordinator_log import Log
 from connector.engine.dead_letters import letters, letters_topic
 from connector.engine.epoch import Read, Reading, prepare_epoch
+from connector.engine.field_check import FieldCheck
 from connector.engine.fold import Folding
 from connector.engine.one_table import OneTable, look_back
 from connector.engine.outputs import Output, Table, outputs, with_new_columns
@@ -140,6 +141,9 @@ class Assembly:
         Raises ConfigurationError for ``value: {format: rows}`` outside a streaming query.
         """
         clock = self.config.clock
+        check = FieldCheck(
+            self.config, lambda ranges: [each.value for each in self.source.sample(ranges)], self.read or self.of_kafka
+        )
         if self.config.of_rows and self.read is None:
             raise ConfigurationError(
                 "value: {format: rows} is for the batches of a streaming query. A run reads bytes from Kafka.",
@@ -154,6 +158,7 @@ class Assembly:
                 with_new_columns, self.config, no_records(self.spark), [output.label for output in self.outputs]
             ),
             refuse_changed=self.source.refuse_changed,
+            refuse_unmatched=check,
         )
 
     def folding(self, observe: Observer) -> Folding | None:
@@ -229,7 +234,7 @@ def assembled(
             log = None
             if config.two_phase and config.coordinator is not None:
                 place = config.coordinator
-                log = Log(spark, path=place.path, name=place.table, pipeline=config.name, run=run)
+                log = Log(spark, path=place.folder, name=place.table, pipeline=config.name, run=run)
             made = stack.enter_context(outputs(config, spark, no_records(spark), log.staging if log else ""))
             of_kafka = partial(Reader(config.source).read, spark, headers=config.reads_headers)
             yield Assembly(config, run, spark, source, of_kafka, group, made, log)

@@ -135,7 +135,7 @@ def letters_table(config: PipelineConfig, spark: SparkSession) -> DeadLetters | 
     place = config.dead_letters
     if place is None or place.topic is not None:
         return None
-    return DeadLetters(DeltaTable(spark, path=place.path, name=place.table), pipeline=config.name)
+    return DeadLetters(DeltaTable(spark, path=place.folder, name=place.table), pipeline=config.name)
 
 
 def letters_topic(config: PipelineConfig) -> TopicDeadLetters | None:

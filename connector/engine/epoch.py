@@ -59,6 +59,8 @@ class Reading:
     refuse_changed: Callable[[Epoch], None] = lambda _: None
     """Checks after a read that since the epoch was planned nobody recreated a topic, and no partition's log was cut.
     Raises TopicRecreated, OffsetsLost."""
+    refuse_unmatched: Callable[[Epoch], None] = lambda _: None
+    """Checks that the records have the fields that the pipeline file declares. Raises SchemaMismatch."""
     keep_odd: bool = False
     """Whether the columnar reader has met odd records. From then on it keeps them, for the decoder in Spark SQL."""
     set_aside: int = 0
@@ -216,6 +218,7 @@ def write_epoch(
     epoch, for the events. Returns the epoch with its event time, and the commit. Raises LakelockError; a problem with a
     record names its coordinates.
     """
+    reading.refuse_unmatched(epoch)
     while True:
         try:
             with ExitStack() as stack, about_the_records():
@@ -247,6 +250,7 @@ def prepare_epoch(
     time. Returns the epoch with its event time, and what each sink has prepared. No reader sees any of it; a crash here
     leaves an undecided epoch, see ``protocol.two_phase``. Raises what ``run_epoch`` raises.
     """
+    reading.refuse_unmatched(epoch)
     while True:
         try:
             with ExitStack() as stack, about_the_records():

@@ -104,7 +104,7 @@ class OneTable(Destination):
         letters = self.config.dead_letters
         beside = [Tombstones(self.table.table, ()).table]
         if letters is not None and letters.topic is None:
-            beside.append(DeltaTable(self.spark, path=letters.path, name=letters.table))
+            beside.append(DeltaTable(self.spark, path=letters.folder, name=letters.table))
         return retire(self.table.table, self.table.commits, epoch, names, beside)
 
 

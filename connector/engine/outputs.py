@@ -148,7 +148,9 @@ def outputs(config: PipelineConfig, spark: SparkSession, records: DataFrame, sta
             if isinstance(sink, DeltaSink):
                 own = stack.enter_context(isolated(spark)) if config.two_phase and not is_connect(spark) else spark
                 merging(own, staged=own is not spark and isinstance(sink, DeltaUpsertSink))
-                tables[index] = DeltaTable(own, path=sink.path, name=sink.table, on_new_column=config.on_new_column)
+                tables[index] = DeltaTable(
+                    own, path=sink.folder, name=sink.table, label=sink.place, on_new_column=config.on_new_column
+                )
         for index, (sink, decode) in enumerate(zip(config.sinks, decoders(config, spark, tables), strict=True)):
             rows = decode(records)
             if isinstance(sink, DeltaSink):

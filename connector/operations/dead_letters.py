@@ -244,7 +244,7 @@ def letter_groups(config: PipelineConfig, spark: SparkSession) -> list[LetterGro
     Raises ConfigurationError if the pipeline has no table of letters.
     """
     place = letters_place(config)
-    table = DeltaTable(spark, path=place.path, name=place.table)
+    table = DeltaTable(spark, path=place.folder, name=place.table)
     if table.detail() is None:
         return []
     is_open = "AND _retried_epoch IS NULL " if "_retried_epoch" in spark.table(table.sql).columns else ""

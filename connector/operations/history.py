@@ -64,11 +64,11 @@ def past(config: PipelineConfig, spark: SparkSession, last: int = LAST) -> list[
     if config.two_phase:
         place = config.coordinator
         assert place is not None
-        log = Log(spark, path=place.path, name=place.table, pipeline=config.name, run="")
+        log = Log(spark, path=place.folder, name=place.table, pipeline=config.name, run="")
         return of_entries(log.entries(last + 1))[:last]
     sink = config.sinks[0]
     assert isinstance(sink, DeltaPlace)
-    table = DeltaTable(spark, path=sink.path, name=sink.table)
+    table = DeltaTable(spark, path=sink.folder, name=sink.table)
     if not table.exists():
         return []
     if config.merged_on_read is not None:

@@ -66,7 +66,7 @@ def maintain(config: PipelineConfig, *, dry_run: bool = False, debug: bool = Fal
 
 def _log(config: PipelineConfig, spark: SparkSession) -> Log | None:
     place = config.coordinator
-    return Log(spark, path=place.path, name=place.table, pipeline=config.name, run="") if place is not None else None
+    return Log(spark, path=place.folder, name=place.table, pipeline=config.name, run="") if place is not None else None
 
 
 def _tables(config: PipelineConfig, spark: SparkSession, log: Log | None) -> Iterator[tuple[DeltaTable, bool]]:
@@ -76,7 +76,7 @@ def _tables(config: PipelineConfig, spark: SparkSession, log: Log | None) -> Ite
     """
     for sink in config.sinks:
         if isinstance(sink, DeltaPlace):
-            table = DeltaTable(spark, path=sink.path, name=sink.table)
+            table = DeltaTable(spark, path=sink.folder, name=sink.table)
             yield table, True
             if table.exists():
                 yield Tombstones(table, ()).table, True
@@ -110,7 +110,7 @@ def _staging(
     """Where a sink's rows are staged. None: the table isn't there yet."""
     if isinstance(sink, KafkaTopicSink):
         return Staging(spark, log.staging)
-    table = DeltaTable(spark, path=sink.path, name=sink.table)
+    table = DeltaTable(spark, path=sink.folder, name=sink.table)
     detail = table.detail()
     return staging(table, detail.location, config.name) if detail is not None else None
 

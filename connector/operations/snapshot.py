@@ -72,7 +72,7 @@ def snapshot_of(config: PipelineConfig, spark: SparkSession, epoch: int | None) 
         return _of_one_table(config, spark, epoch)
     place = config.coordinator
     assert place is not None
-    log = Log(spark, path=place.path, name=place.table, pipeline=config.name, run="")
+    log = Log(spark, path=place.folder, name=place.table, pipeline=config.name, run="")
     done = log.done(epoch)
     if done is None:
         raise _no_epoch(config, epoch, f"the coordinator log {log.label!r}")
@@ -84,7 +84,7 @@ def snapshot_of(config: PipelineConfig, spark: SparkSession, epoch: int | None) 
         if reads is None:
             raise ConfigurationError(f"{sink.place} was no sink of the pipeline yet at epoch {done.epoch.number}.")
         if isinstance(sink, DeltaPlace):
-            table = DeltaTable(spark, path=sink.path, name=sink.table)
+            table = DeltaTable(spark, path=sink.folder, name=sink.table)
             sql[sink.place] = f"SELECT * FROM {table.sql} VERSION AS OF {int(reads['version'])}"
             opened[sink.place] = partial(spark.sql, sql[sink.place])
         elif isinstance(sink, S3ObjectsSink):
@@ -124,7 +124,7 @@ def _messages(
 def _of_one_table(config: PipelineConfig, spark: SparkSession, epoch: int | None) -> Snapshot:
     sink = config.sinks[0]
     assert isinstance(sink, DeltaPlace)
-    table = DeltaTable(spark, path=sink.path, name=sink.table)
+    table = DeltaTable(spark, path=sink.folder, name=sink.table)
     commits = PipelineCommits(table, pipeline=config.name, topics=config.source.topics)
     for commit, metadata in commits.lineage():
         if epoch in (None, metadata.epoch) and commits.is_own(commit.version, metadata):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any, TypeVar
@@ -30,12 +30,15 @@ from sinks.contract import Epoch
 from sinks.errors import BrokerUnreachable, ConfigurationError, SourceError, TopicMissing
 from sinks.kafka import ANSWER_WITHIN_MS, answering, client_options, not_authorized
 from sinks.kafka.leaders import ends_of_leaders, log_ends
-from sinks.offsets import Offsets, TopicPartition
+from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 _Told = TypeVar("_Told")
 
 _PEEK_BYTES = 65_536
 _PEEK_SECONDS = 5.0
+_SAMPLED_PARTITIONS = 16
+_SAMPLED_RECORDS = 200
+"""Of a partition."""
 _UNKNOWN_TOPIC = 3
 _EARLIEST, _LATEST = -2, -1
 
@@ -212,6 +215,24 @@ class KafkaSource:
             at: sum(len(record.key or b"") + len(record.value or b"") for record in records) / len(records)
             for at, records in next_few.items()
         }
+
+    def sample(self, ranges: Sequence[OffsetRange]) -> list[Any]:
+        """kafka-python's records of a few hundred kilobytes: the first ones of some of the ranges, of all topics.
+
+        Fewer if Kafka doesn't answer in time.
+        """
+        some: dict[str, list[OffsetRange]] = {}
+        for each in ranges:
+            some.setdefault(each.topic, []).append(each)
+        each_has = max(1, _SAMPLED_PARTITIONS // max(1, len(some)))
+        chosen = [each for of_topic in some.values() for each in of_topic[:each_has]][:_SAMPLED_PARTITIONS]
+        starts, ends = Offsets({each.at: each.start for each in chosen}), Offsets({each.at: each.end for each in chosen})
+        return [
+            record
+            for at, records in self._peek(starts, ends).items()
+            for record in records[:_SAMPLED_RECORDS]
+            if record.offset < ends[at]
+        ]
 
     def next_times(self, offsets: Offsets, ends: Offsets) -> Mapping[TopicPartition, datetime]:
         """Kafka's timestamp of the next record of each partition that has one before ``ends``."""

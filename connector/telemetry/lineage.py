@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -131,6 +130,6 @@ class Lineage:
         if parts.scheme and parts.netloc:
             scheme = "s3" if parts.scheme in ("s3a", "s3n") else parts.scheme
             return f"{scheme}://{parts.netloc}", parts.path.strip("/")
-        if isinstance(sink, DeltaPlace) and sink.path is not None:
-            return "file", str(Path(place.removeprefix("file:")).absolute())
+        if isinstance(sink, DeltaPlace) and sink.folder is not None:
+            return "file", sink.folder.removeprefix("file:")
         return self._namespace, place

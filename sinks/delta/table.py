@@ -67,7 +67,7 @@ class DeltaTable:
     """A Delta table, which may not exist yet.
 
     ``path``: a folder or URI, relative to the working directory; or ``name``: ``catalog.schema.table``.
-    ``on_new_column``: what happens to columns that the rows have and the table lacks; None: as ``fail``.
+    ``label``: what messages and a coordinator log call it. ``on_new_column``: what happens to columns that the rows have and the table lacks; None: as ``fail``.
     """
 
     def __init__(
@@ -76,6 +76,7 @@ class DeltaTable:
         *,
         path: str | None = None,
         name: str | None = None,
+        label: str | None = None,
         on_new_column: OnNewColumn | None = None,
     ) -> None:
         self.spark = spark
@@ -89,10 +90,10 @@ class DeltaTable:
             # Made absolute, because Spark's working directory may differ from that of this process.
             self.path = path if ":" in path else os.path.abspath(path)  # noqa: PTH100
             self.sql = f"delta.{identifier(self.path)}"
-            self.label = path
+            self.label = label or path
         elif name is not None:
             self.sql = ".".join(identifier(part) for part in _name_parts(name))
-            self.label = name
+            self.label = label or name
             self.name = name
         else:
             raise ValueError("give path or name")

@@ -1,0 +1,175 @@
+"""Declared fields that no record has. A misspelled name in a schema would be a column of nulls, and no error.
+
+A few records are looked at on the driver. Only if they lack a field, Spark counts it in all records of the epoch.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sinks.spark.sql import literal
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType, StructType
+
+WHOLE = ("$",)
+"""The value itself is the object with the fields."""
+_MANY = 100
+"""The largest number of names that are looked at."""
+IMAGES = ("$.payload.after", "$.payload.before", "$.after", "$.before")
+"""The paths of a row in Debezium's events. The first one that is there counts."""
+
+
+@dataclass(frozen=True)
+class Unmatched:
+    """A declared field that none of the records has."""
+
+    path: tuple[str, ...]
+    """Its name, after those of the STRUCTs around it."""
+    among: int
+    """The number of objects that were looked at."""
+    unknown: Mapping[str, int]
+    """The fields beside it that the schema lacks, and in how many objects each one is."""
+    countable: bool
+    """Whether Spark can count it: around it there is no ARRAY, no MAP, and no name that a JSON path can't have."""
+
+    @property
+    def name(self) -> str:
+        """``address.city``."""
+        return ".".join(self.path)
+
+    @property
+    def meant(self) -> str | None:
+        """The field of the records that is probably meant."""
+        plain = {_plain(name): name for name in sorted(self.unknown, key=lambda name: self.unknown[name])}
+        near = difflib.get_close_matches(_plain(self.path[-1]), plain, n=1, cutoff=0.6)
+        return plain[near[0]] if near else None
+
+    def told(self, which: str) -> str:
+        """What is wrong, as a sentence. ``which`` names the records, as in "of this epoch"."""
+        meant = self.meant
+        if meant is not None:
+            beside = f"; {self.unknown[meant]:,} have {meant}, which the schema lacks. Did you mean {meant}?"
+        elif self.unknown:
+            beside = f". The fields that the schema lacks are {', '.join(sorted(self.unknown)[:10])}."
+        else:
+            beside = ". The records have no field that the schema lacks."
+        return f"no record {which} has a field {self.name}{beside}"
+
+
+def in_sample(values: Iterable[bytes | None], schema: StructType, roots: Sequence[str]) -> list[Unmatched]:
+    """The declared fields that none of these values has. Values that aren't JSON objects don't count.
+
+    ``roots`` are paths of the object with the fields: ``WHOLE`` or ``IMAGES``.
+    """
+    objects = [found for value in values if (found := _object(value, roots)) is not None]
+    return list(_missing(schema, objects, (), countable=True)) if objects else []
+
+
+def counted(records: DataFrame, fields: Sequence[Unmatched], roots: Sequence[str]) -> list[Unmatched]:
+    """Those of the fields that are in none of all ``records``, with numbers of all of them. Runs one Spark job."""
+    text = "CAST(value AS STRING)"
+    if tuple(roots) != WHOLE:
+        text = f"coalesce({', '.join(f'get_json_object({text}, {literal(path)})' for path in roots)})"
+    sums: dict[str, str] = {}
+    for index, field in enumerate(fields):
+        keys = _keys(text, field.path)
+        sums[f"among_{index}"] = f"count_if({keys} IS NOT NULL)"
+        for number, name in enumerate((field.path[-1], *field.unknown)):
+            sums[f"has_{index}_{number}"] = f"count_if(array_contains({keys}, {literal(_spelled(name, field.path))}))"
+    row = records.selectExpr(*(f"{sql} AS {name}" for name, sql in sums.items())).first()
+    assert row is not None
+    return [
+        Unmatched(
+            field.path,
+            row[f"among_{index}"],
+            {
+                name: row[f"has_{index}_{number}"]
+                for number, name in enumerate(field.unknown, 1)
+                if row[f"has_{index}_{number}"]
+            },
+            field.countable,
+        )
+        for index, field in enumerate(fields)
+        if row[f"among_{index}"] and not row[f"has_{index}_0"]
+    ]
+
+
+def _object(value: bytes | None, roots: Sequence[str]) -> dict[str, Any] | None:
+    try:
+        found = json.loads(value or b"")
+    except (ValueError, RecursionError):
+        return None
+    for root in roots:
+        inner = found
+        for name in root.split(".")[1:]:
+            inner = inner.get(name) if isinstance(inner, dict) else None
+        if isinstance(inner, dict):
+            return inner
+    return None
+
+
+def _missing(
+    schema: StructType, objects: Sequence[Mapping[str, Any]], path: tuple[str, ...], *, countable: bool
+) -> Iterator[Unmatched]:
+    there = Counter(name for each in objects for name in each)
+    known = {_spelled(name, (*path, name)) for name in schema.names}
+    unknown = {name: count for name, count in there.most_common(_MANY) if _spelled(name, (*path, name)) not in known}
+    for field in schema:
+        at = (*path, field.name)
+        spelled = _spelled(field.name, at)
+        values = [value for each in objects for name, value in each.items() if _spelled(name, at) == spelled]
+        if not values:
+            yield Unmatched(at, len(objects), unknown, countable)
+            continue
+        inner, direct = _struct(field.dataType)
+        if inner is not None:
+            structs = list(_dicts(field.dataType, values))
+            if structs:
+                yield from _missing(inner, structs, at, countable=countable and direct and "'" not in field.name)
+
+
+def _struct(kind: DataType) -> tuple[StructType | None, bool]:
+    """The STRUCT in a field of this type, and whether it is the field itself."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if isinstance(kind, StructType):
+        return kind, True
+    if isinstance(kind, ArrayType):
+        return _struct(kind.elementType)[0], False
+    return (_struct(kind.valueType)[0], False) if isinstance(kind, MapType) else (None, False)
+
+
+def _dicts(kind: DataType, values: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    from pyspark.sql.types import ArrayType, MapType
+
+    for value in values:
+        if isinstance(kind, ArrayType):
+            yield from _dicts(kind.elementType, value if isinstance(value, list) else ())
+        elif isinstance(kind, MapType):
+            yield from _dicts(kind.valueType, value.values() if isinstance(value, dict) else ())
+        elif isinstance(value, dict):
+            yield value
+
+
+def _keys(text: str, path: Sequence[str]) -> str:
+    """SQL of the names beside the field, null if there is no object."""
+    for name in path[:-1]:
+        text = f"get_json_object({text}, {literal(f"$['{name}']")})"
+    keys = f"json_object_keys({text})"
+    return f"transform({keys}, name -> lower(name))" if len(path) == 1 else keys
+
+
+def _spelled(name: str, path: Sequence[str]) -> str:
+    """Only the case of the outermost names doesn't matter to the decoder."""
+    return name.lower() if len(path) == 1 else name
+
+
+def _plain(name: str) -> str:
+    return "".join(filter(str.isalnum, name.lower()))
