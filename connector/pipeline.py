@@ -21,6 +21,7 @@ from connector.engine.epoch import run_epoch, these
 from connector.engine.one_table import recreated_starts
 from connector.operations.dead_letters import Retried, refuse_unfit, retry
 from connector.operations.rewind import Rewind, planned, rewind
+from connector.operations.sample import ranges_to_sample, sampled
 from connector.operations.status import Checked, CheckedSink, Status, next_offsets
 from connector.protocol.recover import behind, resume
 from connector.protocol.recreated import recreated, retirement
@@ -34,9 +35,10 @@ from connector.telemetry.exporters import monitored
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.restore import Target, before_event_time, before_offsets
-from sinks.errors import ConfigurationError
+from sinks.errors import ConfigurationError, NotAuthorized
 from sinks.offsets import Offsets
 from sinks.s3.hadoop import require_conditional_writes
+from sinks.spark.files import refuse_unwritable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -286,16 +288,17 @@ class Pipeline:
             member.close()
 
     def check(self) -> Checked:
-        """Find out everything that a run would find out before its first epoch.
+        """Find out everything that a run would find out before its first commit, with a few records of each topic.
 
-        Changes nothing. Raises LakelockError.
+        Changes nothing. Raises LakelockError. Bad records among the few are no error: see ``Checked.sample``.
         """
-        with self._assembled(short=True) as assembly:
+        # As if bad records were set aside, so that all of them are seen.
+        config = self.config.model_copy(update={"on_bad_record": "dead_letter"})
+        with assembled(config, debug=self._debug, short=True, spark=self._spark) as assembly:
             held = assembly.source.look()
-            for output in assembly.outputs:
-                require_conditional_writes(assembly.spark, output.location)
-            if assembly.log is not None:
-                require_conditional_writes(assembly.spark, assembly.log.location)
+            for location in assembly.locations:
+                require_conditional_writes(assembly.spark, location)
+                refuse_unwritable(location)
             topic = letters_topic(self.config)
             if topic is not None:
                 topic.check()
@@ -316,7 +319,13 @@ class Pipeline:
                 assembly.source.remaining(held),
                 continue_on_data_loss=self.config.source.continue_on_data_loss,
             )
-            return Checked(sinks, position, resumption.offsets, behind(resumption.offsets, held))
+            ranges = ranges_to_sample(resumption.offsets, held)
+            warnings = [
+                *_no_group(assembly.group, self.config.delivery),
+                *assembly.field_check().look(ranges, first=position is None),
+            ]
+            waiting = behind(resumption.offsets, held)
+            return Checked(sinks, position, resumption.offsets, waiting, sampled(assembly, ranges), warnings)
 
     def status(self) -> Status:
         """Where the pipeline stands, next to what Kafka holds. Changes nothing. Raises LakelockError."""
@@ -366,6 +375,17 @@ class Pipeline:
                 f"`{what}` is for pipelines with one Delta table: {why}.",
                 hint="Write a pipeline file of another name for the one table, and do it there.",
             )
+
+
+def _no_group(group: ConsumerGroup, delivery: str) -> list[str]:
+    """A warning if the user may not use the consumer group. Raises NotAuthorized if the delivery needs it."""
+    try:
+        group.committed()
+    except NotAuthorized as error:
+        if delivery != "transactional":
+            raise
+        return [f"{error.message} So lag tools won't see the pipeline's offsets."]
+    return []
 
 
 def _all(observers: Sequence[Observer]) -> Observer:

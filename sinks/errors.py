@@ -40,7 +40,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from sinks.offsets import OffsetRange
 
 
 class LakelockError(Exception):
@@ -143,6 +146,11 @@ class NotMirrored(SourceError):
 
 class BadRecord(SourceError):
     """Raised for a record that can't be decoded, lacks its key or doesn't meet ``require``. The message says which."""
+
+    record: OffsetRange | None = None
+    """Where the record is, if it can't be decoded."""
+    detail: str = ""
+    """The words of the message that say what is wrong with it."""
 
 
 class TooManyDeadLetters(SourceError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
@@ -25,9 +26,10 @@ from connector.cli.console import (
     watched,
 )
 from connector.config import DeltaPlace
+from connector.operations.sample import Sample
 from connector.pipeline import Pipeline
 from connector.telemetry.run_report import RunReport
-from sinks.errors import ConfigurationError, JarsMissing
+from sinks.errors import BadRecord, ConfigurationError, JarsMissing
 
 
 def run(
@@ -62,7 +64,11 @@ def run(
 
 
 def check(file: File, set_: Set, debug: Debug = False) -> None:
-    """Find out whether a run would work, without touching anything: file, Kafka, table, columns, position."""
+    """Find out whether a run would work, without touching anything: file, Kafka, table, columns, position.
+
+    Decodes a few records of each topic, and shows three rows and what is wrong with bad records. Exit code 1 if a run
+    would stop at one of them.
+    """
     with reported(debug):
         pipeline = Pipeline.from_file(file, set_, debug=debug)
         checked = pipeline.check()
@@ -78,6 +84,27 @@ def check(file: File, set_: Set, debug: Debug = False) -> None:
         where = f"after epoch {checked.position.epoch}" if checked.position else f"at {pipeline.config.source.start}"
         out.print(f"position  {where}: next {checked.next_offsets.to_json()}", soft_wrap=True)
         out.print(f"behind    {checked.behind:,} offsets")
+        _print_sample(checked.sample, checked.warnings)
+        if checked.sample.faults and pipeline.config.on_bad_record == "fail":
+            first = min(checked.sample.faults, key=lambda fault: (fault.topic, fault.partition, fault.offset))
+            raise BadRecord(
+                f"A run would stop at a bad record, as at {first.topic}-{first.partition}, offset {first.offset}: "
+                f"{first.detail}. Nothing was touched.",
+                hint="Mend the pipeline file or the producer. Or have bad records set aside: on_bad_record: dead_letter.",
+            )
+
+
+def _print_sample(sample: Sample, warnings: Sequence[str]) -> None:
+    bad = sum(fault.count for fault in sample.faults)
+    looked_at = ", ".join(f"{count:,} of {topic}" for topic, count in sorted(sample.records.items()))
+    out.print(f"records   {escape(looked_at) or 'none there yet'}" + (f": {bad:,} bad" if bad else ""), soft_wrap=True)
+    for fault in sample.faults:
+        where = f"first: {fault.topic}-{fault.partition}, offset {fault.offset}"
+        out.print(f"bad       {fault.count:,}: {escape(fault.detail)} ({escape(where)})", soft_wrap=True)
+    for row in sample.rows:
+        out.print(f"row       {escape(row)}", soft_wrap=True)
+    for warning in warnings:
+        out.print(f"warning   {escape(warning)}", soft_wrap=True)
 
 
 def init(

@@ -81,6 +81,10 @@ class Debezium:
         """See ``Format.plain``: the envelope's."""
         return self.events.plain
 
+    def with_faults(self, bad: DataFrame, value: str, column: str, into: str) -> DataFrame | None:
+        """See ``Format.with_faults``: the envelope's."""
+        return self.events.with_faults(bad, value, column, into)
+
     def resolve(self, ids: Iterable[str], records: DataFrame) -> None:
         """See ``Format.resolve``."""
         self.events.resolve(ids, records)

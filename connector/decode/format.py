@@ -35,6 +35,13 @@ class Format(Protocol):
     def of_plain(self, records: DataFrame, column: str, into: str) -> DataFrame:
         """As ``decoded``, of values that the columnar reader has decoded into ``column``: STRUCTs as ``plain`` says."""
 
+    def with_faults(self, bad: DataFrame, value: str, column: str, into: str) -> DataFrame | None:
+        """Look again at records with a problem: ``bad`` with one more column ``into``, STRUCT<fault, shown>.
+
+        ``value`` is SQL of the bytes, which ``column`` had. ``fault`` says more than the problem, as which field is
+        wrong, and ``shown`` is the start of that field's value. Null if there is no more to say. None: there never is.
+        """
+
     def resolve(self, ids: Iterable[str], records: DataFrame) -> None:
         """Request these schemas from the registry, or learn new fields from the column ``bytes`` of ``records``.
 
@@ -50,7 +57,15 @@ def problem_of(into: str) -> str:
     return f"{into}_problem"
 
 
-class NeverPlain:
+class NoFaults:
+    """A format whose problems say everything."""
+
+    def with_faults(self, _: DataFrame, __: str, ___: str, ____: str) -> DataFrame | None:
+        """None: there is no more to say."""
+        return None
+
+
+class NeverPlain(NoFaults):
     """A format whose values the columnar reader can't decode."""
 
     @property

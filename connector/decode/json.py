@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from connector.decode import json_decimals as decimals
 from connector.decode.format import UNKNOWN, problem_of
+from connector.decode.json_faults import with_faults
 from connector.decode.json_lossless import exact
 from connector.decode.json_new_fields import learned
 from connector.decode.text import NOT_UTF8
@@ -65,6 +66,13 @@ class Json:
             return None
         return PlainValues(self.type, refuse_unknown=self._on_new_column in ("add", "fail"))
 
+    def with_faults(self, bad: DataFrame, value: str, column: str, into: str) -> DataFrame | None:
+        """See ``Format.with_faults``."""
+        looked = with_faults(bad, value, self.type, "_look", permissive=self._permissive, options=self._options)
+        # Other problems say it all.
+        general = " OR ".join(f"endswith(_problem.detail, {literal(said)})" for said in (_not_one(column), _lossy(column)))
+        return looked.selectExpr("*", f"CASE WHEN {general} THEN _look END AS {into}").drop("_look")
+
     def resolve(self, ids: Iterable[str], records: DataFrame) -> None:
         """Learn new fields, or a spelling of the field names. See ``Format.resolve``."""
         for schema_id in ids:
@@ -94,13 +102,13 @@ class Json:
         unescaped = f"replace({text}, {literal(_ESCAPED_BACKSLASH)}, ' ')"
         half = f"contains({text}, {literal(_ESCAPED)}) AND {unescaped} RLIKE {literal(_HALF_CHARACTER)}"
         problems = {
-            f"NOT coalesce({whole}, false)": literal(f"not one JSON object that fits {column}.schema"),
+            f"NOT coalesce({whole}, false)": literal(_not_one(column)),
             f"NOT {is_utf8(column)}": literal(NOT_UTF8),
             half: literal("half of a character: a \\u escape without its pair"),
             **self._spelled_otherwise(text, parsed),
             **self._new_fields(text, column),
         }
-        loss = literal(f"can't be had as {column}.schema says without loss")
+        loss = literal(_lossy(column))
         if how.sound is not None:
             problems[f"NOT coalesce({how.sound(parsed)}, false)"] = loss
         if how.decimals:
@@ -120,9 +128,8 @@ class Json:
 
         def read(fields: Sequence[StructField]) -> tuple[Column, DataType]:
             own = [StructField(_END, BooleanType()), StructField(_MALFORMED, StringType())]
-            options = {name: str(self._permissive).lower() for name in _LENIENT}
             schema = StructType([*fields, *own])
-            return F.from_json(ended, schema, {"columnNameOfCorruptRecord": _MALFORMED, **options}), schema
+            return F.from_json(ended, schema, {"columnNameOfCorruptRecord": _MALFORMED, **self._options}), schema
 
         assert isinstance(kind, StructType)
         parsed, schema = read(kind.fields)
@@ -182,8 +189,20 @@ class Json:
         return f"coalesce(to_json(array_sort(filter(json_object_keys({text}), name -> {odd}))), '[]')"
 
     @property
+    def _options(self) -> dict[str, str]:
+        return {name: str(self._permissive).lower() for name in _LENIENT}
+
+    @property
     def _lower(self) -> list[str]:
         return [name.lower() for name in self.type.names]
+
+
+def _not_one(column: str) -> str:
+    return f"not one JSON object that fits {column}.schema"
+
+
+def _lossy(column: str) -> str:
+    return f"can't be had as {column}.schema says without loss"
 
 
 def _ended(column: str) -> str:

@@ -28,6 +28,7 @@ TOMBSTONE = "_tombstone"
 """A boolean column, for sinks that take deletes: whether Kafka's value is null, so that the record deletes its key."""
 PROBLEM = "_problem"
 """STRUCT<reason: STRING, detail: STRING>, null for a good record. The column exists only with dead letters."""
+SHOWN = "_shown"
 RAW = "_raw"
 """STRUCT<key: BINARY, value: BINARY, headers: ARRAY<STRUCT<key, value>>>: the record itself, with dead letters."""
 
@@ -84,6 +85,24 @@ class RecordDecoder:
             f"CASE WHEN {ODD} THEN {_only_fields('_of_odd', self.value)} ELSE _of_plain END AS {value}",
             f"CASE WHEN {ODD} THEN {problem_of('_of_odd')} ELSE {problem_of('_of_plain')} END AS {problem}",
         )  # fmt: skip
+
+    def explained(self, bad: DataFrame) -> DataFrame:
+        """Bad records with ``_raw``, whose problem names the field that is wrong. A second look at these alone finds it.
+
+        One more column: ``_shown``, the start of the field's value, or null.
+        """
+        shown, details = ["CAST(NULL AS STRING)"], [f"{PROBLEM}.detail"]
+        names = bad.columns
+        for part, format in self._parts.items():
+            looked = format.with_faults(bad, f"{RAW}.{part}", part, f"_fault_{part}")
+            if looked is not None:
+                bad = looked
+                of_part = f"CASE WHEN {PROBLEM}.reason = {literal(part)} THEN"
+                details.insert(0, f"{of_part} concat('its {part}: ', _fault_{part}.fault) END")
+                shown.insert(0, f"{of_part} _fault_{part}.shown END")
+        told = f"named_struct('reason', {PROBLEM}.reason, 'detail', coalesce({', '.join(details)})) AS {PROBLEM}"
+        kept = (told if name == PROBLEM else identifier(name) for name in names)
+        return bad.selectExpr(*kept, f"coalesce({', '.join(shown)}) AS {SHOWN}")
 
     @property
     def plain(self) -> PlainValues | None:

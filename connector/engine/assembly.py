@@ -67,6 +67,13 @@ class Assembly:
         assert isinstance(table, Table)
         return table
 
+    @property
+    def locations(self) -> list[str]:
+        """Where the files of the run's tables are. Empty text for a sink that looks after itself."""
+        place = self.config.dead_letters
+        logs = [self.log.location] if self.log is not None else []
+        return [*logs, *(output.location for output in self.outputs), (place and place.folder) or ""]
+
     def make_ready(self) -> None:
         """Create what is missing, and check that the sinks can take the rows and that two writers can't overwrite each
         other.
@@ -141,9 +148,6 @@ class Assembly:
         Raises ConfigurationError for ``value: {format: rows}`` outside a streaming query.
         """
         clock = self.config.clock
-        check = FieldCheck(
-            self.config, lambda ranges: [each.value for each in self.source.sample(ranges)], self.read or self.of_kafka
-        )
         if self.config.of_rows and self.read is None:
             raise ConfigurationError(
                 "value: {format: rows} is for the batches of a streaming query. A run reads bytes from Kafka.",
@@ -158,7 +162,13 @@ class Assembly:
                 with_new_columns, self.config, no_records(self.spark), [output.label for output in self.outputs]
             ),
             refuse_changed=self.source.refuse_changed,
-            refuse_unmatched=check,
+            refuse_unmatched=self.field_check(),
+        )
+
+    def field_check(self) -> FieldCheck:
+        """Checks that the records have the declared fields."""
+        return FieldCheck(
+            self.config, lambda ranges: [each.value for each in self.source.sample(ranges)], self.read or self.of_kafka
         )
 
     def folding(self, observe: Observer) -> Folding | None:

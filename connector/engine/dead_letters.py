@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import TYPE_CHECKING, Protocol
 
@@ -45,7 +45,13 @@ class Letters:
         self._label = label
 
     def sort_out(
-        self, records: DataFrame, rows: Mapping[str, DataFrame], epoch: Epoch, *, several: bool
+        self,
+        records: DataFrame,
+        rows: Mapping[str, DataFrame],
+        epoch: Epoch,
+        *,
+        several: bool,
+        explained: Callable[[DataFrame], DataFrame],
     ) -> tuple[dict[str, DataFrame], int]:
         """Store the bad records as dead letters. Returns the good rows of each sink, and the number of letters.
 
@@ -65,7 +71,8 @@ class Letters:
         ``records`` are all records of the epoch, with the problems of decoding. ``rows`` are made of those without such
         a problem, by the name of their sink, with the problems that the sink has with a row. ``several`` says that a
         record may make several rows: if one of them is bad, the whole record becomes a letter, and none of its rows
-        gets in. Cache the frames before: they are read twice.
+        gets in. ``explained`` looks again at records that couldn't be decoded. Cache the frames before: they are read
+        twice.
 
         Raises TooManyDeadLetters before anything is stored.
         """
@@ -78,7 +85,11 @@ class Letters:
         read = next(row["read"] for row in counts if row["sink"] is None)
         bad_ones = sum(bad_of_sink.values())
         self._check_share(bad_ones, read, epoch)
-        letters = [_letters(frame, sink) for sink, frame in bad.items() if bad_of_sink[sink]]
+        letters = [
+            _letters(frame, sink, explained if sink is None else None)
+            for sink, frame in bad.items()
+            if bad_of_sink[sink]
+        ]
         if letters:
             self._place.add(reduce(lambda left, right: left.unionByName(right), letters), epoch)
         return {sink: _good(frame, whole=several and bad_of_sink[sink] > 0) for sink, frame in rows.items()}, bad_ones
@@ -110,9 +121,14 @@ def _counted(frame: DataFrame, sink: str | None) -> DataFrame:
     )
 
 
-def _letters(frame: DataFrame, sink: str | None) -> DataFrame:
+def _letters(
+    frame: DataFrame, sink: str | None, explained: Callable[[DataFrame], DataFrame] | None = None
+) -> DataFrame:
     name = "CAST(NULL AS STRING)" if sink is None else literal(sink)
-    return frame.where(f"{PROBLEM} IS NOT NULL").selectExpr(f"{name} AS sink", f"{PROBLEM}.*", f"{RAW}.*", *COORDINATES)
+    bad = frame.where(f"{PROBLEM} IS NOT NULL")
+    if explained is not None:
+        bad = explained(bad)
+    return bad.selectExpr(f"{name} AS sink", f"{PROBLEM}.*", f"{RAW}.*", *COORDINATES)
 
 
 def _good(rows: DataFrame, *, whole: bool) -> DataFrame:

@@ -5,6 +5,7 @@ With several sinks the last step prepares them, and the coordinator does the res
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -12,21 +13,26 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from connector.decode.event_time import LATE, TIME, Timing, clocked, problem_with_time, timed
-from connector.decode.records import PROBLEM, RAW, TOMBSTONE, told
+from connector.decode.records import PROBLEM, RAW, SHOWN, TOMBSTONE, RecordDecoder, told
 from connector.derive.fit import problem_with_values, refuse_values
 from connector.engine.dead_letters import Letters
 from connector.engine.in_parallel import of_each
 from connector.engine.outputs import Output
-from connector.engine.record_errors import OddRecord, SchemaToAskFor, about_the_records
+from connector.engine.record_errors import OddRecord, SchemaToAskFor, about_the_records, because
 from connector.protocol.steps import Event, Observer, Step
 from connector.source.columnar import PlainValues
 from sinks.contract import Committed, Epoch, Prepared, TwoPhaseSink
+from sinks.errors import BadRecord
 from sinks.spark.cached import kept
+from sinks.spark.sql import literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from sinks.offsets import OffsetRange
+
+
+log = logging.getLogger("lakelock.decode")
 
 
 class Read(Protocol):
@@ -134,10 +140,10 @@ class Reading:
             self._no_rows = output.decode(self.read(()))
         return plain if output.unfit(self._no_rows) else replace(plain, latest_by=tuple(key))
 
-    def learn(self, unknown: SchemaToAskFor | OddRecord, epoch: Epoch) -> None:
-        """Ask the registry for a schema that turned up in the records of an epoch, or have odd records kept.
+    def learn(self, unknown: SchemaToAskFor | OddRecord, ranges: Sequence[OffsetRange]) -> None:
+        """Ask the registry for a schema that turned up in the records of these ranges, or have odd records kept.
 
-        Afterwards the epoch is read again.
+        Afterwards they are read again.
 
         The outputs may have more columns then. Raises what the registry raises, and SchemaMismatch.
         """
@@ -146,23 +152,41 @@ class Reading:
                 raise unknown.error
             self.keep_odd = True
             return
-        # The sinks' decoders share their formats.
-        decoder = next(iter(self.outputs.values())).decode.decode
-        if decoder.resolve(unknown.part, unknown.schema_id, self.read(epoch.ranges)):
+        if self._decoder.resolve(unknown.part, unknown.schema_id, self.read(ranges)):
             self.outputs, self._no_rows = self.with_new_columns(self.outputs), None
+
+    @property
+    def _decoder(self) -> RecordDecoder:
+        """Of any sink: their decoders share their formats."""
+        return next(iter(self.outputs.values())).decode.decode
+
+    def explained(self, bad: BadRecord) -> BadRecord:
+        """The error with the field that is wrong, if a second look at the record finds it."""
+        if bad.record is None:
+            return bad
+        this = bad.record
+        try:
+            records = self.read([this]).where(f"topic = {literal(this.topic)}")
+            record = records.where(f"partition = {this.partition} AND offset = {this.start}")
+            decoder = replace(self._decoder, letters=True, raw=True)
+            row = decoder.explained(decoder(record).where(f"{PROBLEM} IS NOT NULL")).first()
+        except Exception:  # What was found first is right too.
+            log.debug("no second look at %s", this, exc_info=True)
+            return bad
+        return bad if row is None else because(bad, row[PROBLEM], row[SHOWN], row[RAW])
 
     def _sorted_out(
         self, letters: Letters, records: DataFrame, rows: Mapping[str, DataFrame], epoch: Epoch
     ) -> dict[str, DataFrame]:
-        marked = {name: self._marked(name, frame) for name, frame in rows.items()}
+        marked = {name: self.marked(name, frame) for name, frame in rows.items()}
         good, self.set_aside = letters.sort_out(
             records, {name: frame for name, frame in marked.items() if PROBLEM in frame.columns}, epoch,
-            several=self.several,
+            several=self.several, explained=self._decoder.explained,
         )  # fmt: skip
         unkeyed = [name for name, output in self.outputs.items() if not output.decode.takes_tombstones]
         return {name: frame.drop(TOMBSTONE) if name in unkeyed else frame for name, frame in {**marked, **good}.items()}
 
-    def _marked(self, name: str, rows: DataFrame) -> DataFrame:
+    def marked(self, name: str, rows: DataFrame) -> DataFrame:
         """The rows with the problems that the sink has with them, in ``_problem``, if it can have any."""
         output = self.outputs[name]
         problems = [output.derivation.problem] if output.derivation.problem is not None else []
@@ -230,7 +254,9 @@ def write_epoch(
                 observe(Event(Step.WRITING, clocked, behind=behind))
                 return clocked, write(clocked, rows)
         except (SchemaToAskFor, OddRecord) as unknown:
-            reading.learn(unknown, epoch)
+            reading.learn(unknown, epoch.ranges)
+        except BadRecord as bad:
+            raise reading.explained(bad) from None
 
 
 def prepare_epoch(
@@ -262,4 +288,6 @@ def prepare_epoch(
                 reading.refuse_changed(clocked)
                 return clocked, prepared
         except (SchemaToAskFor, OddRecord) as unknown:
-            reading.learn(unknown, epoch)
+            reading.learn(unknown, epoch.ranges)
+        except BadRecord as bad:
+            raise reading.explained(bad) from None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from connector.config import DebeziumFormat, JsonFormat, PipelineConfig
-from connector.decode.unmatched import IMAGES, WHOLE, Unmatched, counted, in_sample
+from connector.decode.unmatched import IMAGES, WHOLE, counted, in_sample
 from connector.spark.compat import from_ddl
 from sinks.contract import Epoch
 from sinks.errors import SchemaMismatch
@@ -42,43 +42,40 @@ class FieldCheck:
 
     def __call__(self, epoch: Epoch) -> None:
         """Raises SchemaMismatch as the option ``unmatched`` says, else it warns."""
-        if not epoch.ranges or time.monotonic() < self._next:
-            return
-        declared = declared_fields(self.config)
+        if epoch.ranges and time.monotonic() >= self._next:
+            for warning in self.look(epoch.ranges, first=epoch.expected is None):
+                log.warning("%s", warning)
+            self._next = time.monotonic() + _EVERY
+
+    def look(self, ranges: Sequence[OffsetRange], *, first: bool) -> list[str]:
+        """Warnings about these records. ``first``: whether the table has none yet. Raises SchemaMismatch."""
+        declared = _declared(self.config)
         if declared is None:
-            return
-        schema, roots = declared
-        found = in_sample(self.sample(epoch.ranges), schema, roots)
-        strict = self.config.unmatched or ("fail" if epoch.expected is None else "")
-        fatal = [each for each in found if each.countable] if strict == "fail" and not _permissive(self.config) else []
-        if fatal:
-            gone = counted(self.read(epoch.ranges), fatal, roots)
-            if gone:
-                told = "\n".join(f"  - {each.told('of this epoch')}" for each in gone)
-                raise SchemaMismatch(f"value.schema doesn't fit the records; nothing was written:\n{told}", hint=_HINT)
-        for each in found:
-            # A field that is merely rare is no news to a run that comes every hour.
-            if each not in fatal and (strict or each.meant is not None):
-                log.warning("value.schema: %s", each.told(f"of the {each.among:,} looked at"))
-        self._next = time.monotonic() + _EVERY
+            return []
+        schema, roots, permissive = declared
+        found = in_sample(self.sample(ranges), schema, roots)
+        strict = self.config.unmatched or ("fail" if first else "")
+        # Only strict JSON can be searched for the names of all records.
+        fatal = [each for each in found if each.countable and strict == "fail" and not permissive]
+        gone = counted(self.read(ranges), fatal, roots) if fatal else []
+        if gone:
+            told = "\n".join(f"  - {each.told('of this epoch')}" for each in gone)
+            raise SchemaMismatch(f"value.schema doesn't fit the records; nothing was written:\n{told}", hint=_HINT)
+        # A field that is merely rare is no news to a run that comes every hour.
+        told_of = [each for each in found if each not in fatal and (strict or each.meant is not None)]
+        return [f"value.schema: {each.told(f'of the {each.among:,} looked at')}" for each in told_of]
 
 
-def declared_fields(config: PipelineConfig) -> tuple[StructType, Sequence[str]] | None:
-    """The fields that the pipeline file declares of JSON values, and where these are. None if it declares none."""
+def _declared(config: PipelineConfig) -> tuple[StructType, Sequence[str], bool] | None:
+    """The fields that the pipeline file declares of JSON values, where these are, and whether the mode is permissive.
+
+    None if it declares none.
+    """
     from pyspark.sql.types import StructType
 
-    if not isinstance(config.value, JsonFormat | DebeziumFormat) or config.value.schema_ is None:
+    value = config.value
+    if not isinstance(value, JsonFormat | DebeziumFormat) or value.schema_ is None:
         return None
-    schema = from_ddl(config.value.schema_)
+    schema = from_ddl(value.schema_)
     assert isinstance(schema, StructType)
-    return schema, WHOLE if isinstance(config.value, JsonFormat) else IMAGES
-
-
-def unmatched_in(config: PipelineConfig, values: Iterable[bytes | None]) -> list[Unmatched]:
-    """The declared fields that none of these values has."""
-    declared = declared_fields(config)
-    return in_sample(values, *declared) if declared is not None else []
-
-
-def _permissive(config: PipelineConfig) -> bool:
-    return isinstance(config.value, JsonFormat | DebeziumFormat) and config.value.mode == "permissive"
+    return schema, WHOLE if isinstance(value, JsonFormat) else IMAGES, value.mode == "permissive"

@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from connector.decode.json_faults import malformed_at
 from connector.source.columnar import FOUND_ODD, PACKAGE
 from connector.spark.jars import READER_JAR
 from sinks.delta.limits import HINT, row_refused
 from sinks.errors import BadRecord, ConfigurationError, LakelockError, OffsetsLost, PositionMismatch
 from sinks.kafka import reader_refused
+from sinks.offsets import OffsetRange
 from sinks.spark.row_errors import raised
 
 Fields = Mapping[str, Any]
@@ -160,10 +162,28 @@ def _bad_record(fields: Fields) -> Exception:
             "write it with delta_upsert.",
         )
     shown = f" Its value starts with: {fields['value']}" if "value" in fields else ""
-    return BadRecord(
+    bad = BadRecord(
         f"The record at {_where(fields)} isn't right: {fields['detail']}. {_NOTHING}{shown}",
         hint=f"{_HINTS[fields['reason']]} Or have such records set aside: on_bad_record: dead_letter.",
     )
+    if fields["reason"] in ("value", "key"):
+        bad.record = OffsetRange(fields["topic"], fields["partition"], fields["offset"], fields["offset"] + 1)
+        bad.detail = fields["detail"]
+    return bad
+
+
+def because(bad: BadRecord, problem: Fields, shown: str | None, raw: Fields) -> BadRecord:
+    """The same error with what a second look at the record has found.
+
+    ``problem``: reason and detail; ``shown``: the start of the value of the field that is wrong; ``raw``: the record as
+    Kafka gave it.
+    """
+    detail = problem["detail"]
+    if shown is not None:
+        detail += f", but {shown!r}"
+    elif detail != bad.detail and (at := malformed_at(bytes(raw[problem["reason"]] or b""))):
+        detail += f": {at}"
+    return BadRecord(bad.message.replace(bad.detail, detail, 1), hint=bad.hint)
 
 
 _EXPLAINED: Mapping[str, Callable[[Fields], Exception]] = {

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 
+from connector.operations.sample import Sample
 from connector.protocol.recover import TopicsHeld
 from connector.protocol.recreated import recreated
 from connector.protocol.two_phase import Row
@@ -110,3 +111,6 @@ class Checked:
     position: Position | None
     next_offsets: Offsets
     behind: int
+    sample: Sample
+    """A few of the records that a run would read next."""
+    warnings: Sequence[str] = ()

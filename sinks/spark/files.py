@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote, urlsplit
 
+from sinks.errors import ConfigurationError
 from sinks.s3 import hadoop as s3a
 
 if TYPE_CHECKING:
@@ -37,6 +39,24 @@ def remove(spark: SparkSession, folder: str) -> None:
     path = _local(folder)
     if path is not None:
         shutil.rmtree(path, ignore_errors=True)
+
+
+def refuse_unwritable(folder: str) -> None:
+    """Check, without writing, that this process may make files in a folder of its own file system.
+
+    Raises ConfigurationError. Folders elsewhere pass.
+    """
+    path = _local(folder) if folder else None
+    if path is None:
+        return
+    there = next(each for each in (path, *path.absolute().parents) if each.exists())
+    if not there.is_dir():
+        raise ConfigurationError(f"{folder!r} can't be a folder: {str(there)!r} is a file.")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise ConfigurationError(
+            f"{folder!r} can't be written: no permission to make files in {str(there)!r}.",
+            hint="Give this user the permission, or choose another path.",
+        )
 
 
 def _local(folder: str) -> Path | None:

@@ -1,0 +1,103 @@
+"""Decodes a few records as a run would, and writes nothing: what `check` shows of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from connector.decode.records import PROBLEM, RAW, TOMBSTONE
+from connector.engine.assembly import Assembly
+from connector.engine.epoch import Reading, these
+from connector.engine.record_errors import OddRecord, SchemaToAskFor, about_the_records
+from connector.protocol.recover import TopicsHeld
+from connector.source.records import polled
+from sinks.delta.table import COORDINATES
+from sinks.offsets import OffsetRange, Offsets
+from sinks.spark.sql import identifier
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_ROWS = 3
+_GROUPS = 20
+_OLD = 200
+"""Offsets before the end, where nothing new is waiting."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Records of a sample that have the same thing wrong with them."""
+
+    detail: str
+    count: int
+    topic: str
+    partition: int
+    offset: int
+    """The coordinates of the first one: this, and ``topic`` and ``partition``."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A few records of each topic, decoded."""
+
+    records: Mapping[str, int] = field(default_factory=dict)
+    """How many were read of each topic."""
+    faults: Sequence[Fault] = ()
+    rows: Sequence[str] = ()
+    """The first rows for the first sink, as JSON objects."""
+
+
+def ranges_to_sample(next_offsets: Offsets, held: TopicsHeld) -> list[OffsetRange]:
+    """What a run would read next of each partition, or the records before if there are no new ones."""
+    starts = {}
+    for at, end in held.ends.items():
+        start = max(next_offsets.get(at, 0), held.beginnings[at])
+        starts[at] = start if start < end else max(held.beginnings[at], end - _OLD)
+    return [OffsetRange(*at, start, held.ends[at]) for at, start in starts.items() if start < held.ends[at]]
+
+
+def sampled(assembly: Assembly, ranges: Sequence[OffsetRange]) -> Sample:
+    """Decode the first records of these ranges. The pipeline of ``assembly`` has to set bad records aside.
+
+    Raises what the schema registry raises.
+    """
+    records = assembly.source.sample(ranges)
+    if not records:
+        return Sample()
+    frame = polled(assembly.spark, records)
+    reading = replace(assembly.reading({output.label: output for output in assembly.outputs}), read=these(frame))
+    while True:
+        try:
+            with about_the_records():
+                return Sample(Counter(record.topic for record in records), *_judged(reading, frame))
+        except (SchemaToAskFor, OddRecord) as unknown:
+            reading.learn(unknown, ranges)
+
+
+def _judged(reading: Reading, records: DataFrame) -> tuple[list[Fault], list[str]]:
+    faults: list[Fault] = []
+    shown: list[str] = []
+    for name, output in reading.outputs.items():
+        decoder = replace(output.decode.decode, raw=True)
+        decoded = decoder(records)
+        if not faults and not shown:  # decoding gives the same for all sinks
+            faults += _grouped(decoder.explained(decoded.where(f"{PROBLEM} IS NOT NULL")))
+        rows = reading.marked(name, output.decode.shape(decoded))
+        if PROBLEM in rows.columns:
+            faults += _grouped(rows.where(f"{PROBLEM} IS NOT NULL"))
+            rows = rows.where(f"{PROBLEM} IS NULL")
+        if not shown:
+            columns = [identifier(each) for each in rows.columns if each not in (PROBLEM, RAW, TOMBSTONE)]
+            first = rows.selectExpr(f"to_json(struct({', '.join(columns)})) AS shown").limit(_ROWS).collect()
+            shown = [row["shown"] for row in first]
+    return sorted(faults, key=lambda fault: -fault.count), shown
+
+
+def _grouped(bad: DataFrame) -> list[Fault]:
+    from pyspark.sql import functions as F
+
+    first = f"min(struct({', '.join(COORDINATES[:3])})) AS first"
+    grouped = bad.groupBy(f"{PROBLEM}.detail").agg(F.expr("count(1) AS number"), F.expr(first))
+    return [Fault(row["detail"], row["number"], *row["first"]) for row in grouped.limit(_GROUPS).collect()]
