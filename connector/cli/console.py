@@ -56,7 +56,8 @@ Set = Annotated[
         default_factory=list,
         show_default=False,
         metavar="OPTION=VALUE",
-        help="Change an option of the file, for example sinks[0].path=s3a://lake/t; repeatable.",
+        help="Change an option of the file, for example sinks[0].path=s3a://lake/t; repeatable. Relative paths belong "
+        "to the file's folder.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")]

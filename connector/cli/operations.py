@@ -176,7 +176,7 @@ def accept(file: File, set_: Set, debug: Debug = False) -> None:
 def replay(
     file: File,
     set_: Set,
-    into: Annotated[str, typer.Option(help="Path of the new table: a folder or URI.")],
+    into: Annotated[str, typer.Option(help="Path of the new table: a folder, relative to the file, or a URI.")],
     since: Annotated[
         str | None,
         typer.Option("--from", help="Start at this time, by Kafka's timestamps; at the earliest record if left out."),

@@ -49,14 +49,24 @@ def refuse_unwritable(folder: str) -> None:
     path = _local(folder) if folder else None
     if path is None:
         return
-    there = next(each for each in (path, *path.absolute().parents) if each.exists())
-    if not there.is_dir():
-        raise ConfigurationError(f"{folder!r} can't be a folder: {str(there)!r} is a file.")
-    if not os.access(there, os.W_OK | os.X_OK):
+    there, *below = reversed((path.absolute(), *path.absolute().parents))
+    for each in below:
+        if not there.is_dir():
+            raise ConfigurationError(f"{folder!r} can't be a folder: {str(there)!r} is a file.")
+        if not _may(there, os.X_OK):
+            break  # whatever is in it can't even be seen
+        if not each.exists():
+            break
+        there = each
+    if not _may(there, os.W_OK | os.X_OK):
         raise ConfigurationError(
             f"{folder!r} can't be written: no permission to make files in {str(there)!r}.",
             hint="Give this user the permission, or choose another path.",
         )
+
+
+def _may(folder: Path, what: int) -> bool:
+    return os.access(folder, what, effective_ids=os.access in os.supports_effective_ids)
 
 
 def _local(folder: str) -> Path | None:

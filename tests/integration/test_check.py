@@ -1,0 +1,65 @@
+"""`check` decodes a few records: whether a run would work, and what its rows would look like."""
+
+import json
+
+import pytest
+from conftest import Lake, Topic, lakelock
+
+from sinks.errors import ConfigurationError
+
+
+def test_it_shows_three_rows_and_counts_the_records(lake: Lake, topic: Topic) -> None:
+    topic.send_rows(((f"k{number}", number) for number in range(10)), partition=0)
+    checked = lake.pipeline().check()
+    assert dict(checked.sample.records) == {topic.name: 10}
+    assert [json.loads(row)["k"] for row in checked.sample.rows] == ["k0", "k1", "k2"]
+    assert checked.sample.faults == []
+    assert checked.warnings == []
+    assert not lake.path().exists()
+
+
+def test_bad_records_are_grouped_by_field_and_reason(lake: Lake, topic: Topic) -> None:
+    bad = [{"k": "a", "n": text} for text in ("c221", "c222")]
+    topic.send(("a", {"k": "a", "n": 1}), *(("a", each) for each in bad), ("a", b'{"k": "a"'), partition=1)
+    checked = lake.pipeline().check()
+    said = [(fault.detail, fault.count, fault.partition, fault.offset) for fault in checked.sample.faults]
+    assert said == [
+        ("its value: field n: not an INT", 2, 1, 1),
+        ("its value: not one whole JSON object", 1, 1, 3),
+    ]
+    assert len(checked.sample.rows) == 1
+
+
+def test_rows_that_a_sink_would_refuse_are_bad_too(lake: Lake, topic: Topic) -> None:
+    topic.send((None, {"k": None, "n": 1}), partition=0)
+    (fault,) = lake.pipeline("upsert").check().sample.faults
+    assert "null" in fault.detail
+
+
+def test_where_nothing_is_new_the_last_records_are_shown(lake: Lake, topic: Topic) -> None:
+    topic.send_rows([("a", 1)])
+    lake.pipeline().run()
+    assert [json.loads(row)["k"] for row in lake.pipeline().check().sample.rows] == ["a"]
+
+
+def test_the_command_fails_where_a_run_would_stop(lake: Lake, topic: Topic) -> None:
+    topic.send(("a", {"k": "a", "n": 1}), ("a", {"k": "a", "n": "c221"}), partition=0)
+    done = lakelock("check", lake.file())
+    assert done.returncode == 1
+    assert f"table     ok: {lake.path()} will be made" in done.stdout
+    assert f"records   2 of {topic.name}: 1 bad" in done.stdout
+    assert f"bad       1: its value: field n: not an INT (first: {topic.name}-0, offset 1)" in done.stdout
+    assert 'row       {"k":"a","n":1,' in done.stdout
+    assert f"A run would stop at a bad record, as at {topic.name}-0, offset 1" in done.stderr
+    letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.folder / "dead")}}
+    assert lakelock("check", lake.file(**letters)).returncode == 0
+
+
+@pytest.mark.parametrize("option", ["sink", "dead_letters"])
+def test_a_path_that_can_not_be_written_is_found(lake: Lake, option: str) -> None:
+    blocked = lake.folder / "file"
+    blocked.write_text("")
+    where = {"path": str(blocked / "t")}
+    letters = {"on_bad_record": "dead_letter", "dead_letters": where} if option == "dead_letters" else {"sink": where}
+    with pytest.raises(ConfigurationError, match="is a file"):
+        lake.pipeline(**letters).check()

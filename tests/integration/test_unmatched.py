@@ -1,0 +1,104 @@
+"""A field that the schema declares and no record has: said at once, not found months later as a column of nulls."""
+
+import logging
+
+import pytest
+from conftest import Lake, Topic, lakelock
+
+from sinks.errors import SchemaMismatch
+
+WRONG = "k STRING, n INT, custmer STRING"
+
+
+def send(topic: Topic, *customers: str, field: str = "customer") -> None:
+    topic.send(*((name, {"k": name, "n": 1, field: name}) for name in customers))
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.name == "lakelock.decode"]
+
+
+def test_the_first_epoch_stops_before_anything_is_written(lake: Lake, topic: Topic) -> None:
+    send(topic, "a", "b", "c")
+    with pytest.raises(SchemaMismatch) as caught:
+        lake.pipeline(schema=WRONG).run()
+    assert "no record of this epoch has a field custmer; 3 have customer, which the schema lacks. Did you mean" in str(
+        caught.value
+    )
+    assert "unmatched: warn" in caught.value.hint
+    assert lake.metadata() == []
+    assert lake.pipeline(schema=WRONG.replace("custmer", "customer")).run().rows == 3, "the corrected file runs"
+
+
+def test_one_record_that_has_the_field_is_enough(lake: Lake, topic: Topic) -> None:
+    # More than are looked at first, so that Spark has to count.
+    topic.send(*((None, {"k": "x", "n": number}) for number in range(1000)), partition=0)
+    topic.send((None, {"k": "last", "n": 0, "custmer": "c"}), partition=0)
+    assert lake.pipeline(schema=WRONG).run().rows == 1001
+
+
+def test_fields_in_structs_are_counted_too(lake: Lake, topic: Topic) -> None:
+    topic.send(("a", {"k": "a", "n": 1, "to": {"city": "Zug"}}), ("b", {"k": "b", "n": 1, "to": {"city": "Bern"}}))
+    with pytest.raises(SchemaMismatch, match="has a field to.citty; 2 have city"):
+        lake.pipeline(schema="k STRING, n INT, `to` STRUCT<citty: STRING>").run()
+
+
+def test_of_debezium_events_the_rows_are_looked_at(lake: Lake, topic: Topic) -> None:
+    topic.send(("a", {"op": "c", "before": None, "after": {"k": "a", "customer": "c"}, "ts_ms": 1, "source": {}}))
+    value = {"format": "debezium", "schema": "k STRING, custmer STRING"}
+    with pytest.raises(SchemaMismatch, match="has a field custmer; 1 have customer"):
+        lake.pipeline(value=value).run()
+
+
+def test_with_warn_the_run_says_so_and_goes_on(lake: Lake, topic: Topic, caplog: pytest.LogCaptureFixture) -> None:
+    send(topic, "a")
+    with caplog.at_level(logging.WARNING):
+        assert lake.pipeline(schema=WRONG, unmatched="warn").run().rows == 1
+    (said,) = warnings(caplog)
+    assert "no record of the 1 looked at has a field custmer; 1 have customer" in said
+
+
+def test_a_field_that_is_renamed_later_is_a_warning(
+    lake: Lake, topic: Topic, caplog: pytest.LogCaptureFixture
+) -> None:
+    schema = "k STRING, n INT, customer STRING"
+    send(topic, "a")
+    lake.pipeline(schema=schema).run()
+    send(topic, "b", field="customer_")
+    with caplog.at_level(logging.WARNING):
+        assert lake.pipeline(schema=schema).run().rows == 1
+    assert "has a field customer; 1 have customer_" in warnings(caplog)[0]
+
+
+def test_a_field_that_is_merely_absent_later_is_none(
+    lake: Lake, topic: Topic, caplog: pytest.LogCaptureFixture
+) -> None:
+    schema = "k STRING, n INT, customer STRING"
+    send(topic, "a")
+    lake.pipeline(schema=schema).run()
+    topic.send(("b", {"k": "b", "n": 1}))
+    with caplog.at_level(logging.WARNING):
+        lake.pipeline(schema=schema).run()
+        topic.send(("c", {"k": "c", "n": 1}))
+    assert warnings(caplog) == []
+    with pytest.raises(SchemaMismatch, match="customer"):
+        lake.pipeline(schema=schema, unmatched="fail").run()
+
+
+def test_two_phase_commit_stops_before_anything_is_prepared(lake: Lake, topic: Topic) -> None:
+    send(topic, "a")
+    sinks = [{"type": "delta_append", "path": str(lake.path(name))} for name in ("append", "other")]
+    options = lake.options(schema=WRONG) | {"sinks": sinks, "coordinator": {"path": str(lake.folder / "log")}}
+    from connector import Pipeline
+
+    with pytest.raises(SchemaMismatch, match="custmer"):
+        Pipeline.from_options(options).run()
+    assert lake.frame().count() == 0
+    assert Pipeline.from_options(options | {"unmatched": "warn"}).run().epochs == 1
+
+
+def test_check_says_it_too(lake: Lake, topic: Topic) -> None:
+    send(topic, "a")
+    done = lakelock("check", lake.file(schema=WRONG))
+    assert done.returncode == 2
+    assert "Did you mean customer?" in done.stderr
