@@ -16,15 +16,12 @@ from connector.delivery import auto_commit, idempotent, manual_commit, transacti
 from connector.delivery.handover import hand_over
 from connector.delivery.ports import Delivered, GroupWork, Work
 from connector.engine.assembly import Assembly, assembled
-from connector.engine.dead_letters import letters_table, letters_topic
+from connector.engine.dead_letters import letters_table
 from connector.engine.epoch import run_epoch, these
-from connector.engine.one_table import recreated_starts
+from connector.operations.check import checked
 from connector.operations.dead_letters import Retried, refuse_unfit, retry
 from connector.operations.rewind import Rewind, planned, rewind
-from connector.operations.sample import ranges_to_sample, sampled
-from connector.operations.status import Checked, CheckedSink, Status, next_offsets
-from connector.protocol.recover import behind, resume
-from connector.protocol.recreated import recreated, retirement
+from connector.operations.status import Checked, Status, next_offsets
 from connector.protocol.steps import Event, Observer
 from connector.protocol.two_phase import Recovered, Row
 from connector.source.consumer_group import ConsumerGroup, Unpublished
@@ -35,10 +32,9 @@ from connector.telemetry.exporters import monitored
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.restore import Target, before_event_time, before_offsets
-from sinks.errors import ConfigurationError, NotAuthorized
+from sinks.errors import ConfigurationError
 from sinks.offsets import Offsets
 from sinks.s3.hadoop import require_conditional_writes
-from sinks.spark.files import refuse_unwritable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -295,37 +291,7 @@ class Pipeline:
         # As if bad records were set aside, so that all of them are seen.
         config = self.config.model_copy(update={"on_bad_record": "dead_letter"})
         with assembled(config, debug=self._debug, short=True, spark=self._spark) as assembly:
-            held = assembly.source.look()
-            for location in assembly.locations:
-                require_conditional_writes(assembly.spark, location)
-                refuse_unwritable(location)
-            topic = letters_topic(self.config)
-            if topic is not None:
-                topic.check()
-            sinks = [
-                CheckedSink(output.label, output.check(), output.derivation.columns.names)
-                for output in assembly.outputs
-            ]
-            position, offsets, _ = self._stands(assembly)
-            goes_on = self.config.source.takes_recreated
-            if position and goes_on and (names := recreated(position, held)):
-                starts = recreated_starts(self.config, position, held, names)
-                position = retirement(self.config.name, assembly.run, position, held, names, starts).position()
-                offsets = position.offsets
-            resumption = resume(
-                position and position.moved_to(offsets),
-                held,
-                assembly.source.starting(held),
-                assembly.source.remaining(held),
-                continue_on_data_loss=self.config.source.continue_on_data_loss,
-            )
-            ranges = ranges_to_sample(resumption.offsets, held)
-            warnings = [
-                *_no_group(assembly.group, self.config.delivery),
-                *assembly.field_check().look(ranges, first=position is None),
-            ]
-            waiting = behind(resumption.offsets, held)
-            return Checked(sinks, position, resumption.offsets, waiting, sampled(assembly, ranges), warnings)
+            return checked(self.config, assembly, self._stands(assembly)[:2])
 
     def status(self) -> Status:
         """Where the pipeline stands, next to what Kafka holds. Changes nothing. Raises LakelockError."""
@@ -375,17 +341,6 @@ class Pipeline:
                 f"`{what}` is for pipelines with one Delta table: {why}.",
                 hint="Write a pipeline file of another name for the one table, and do it there.",
             )
-
-
-def _no_group(group: ConsumerGroup, delivery: str) -> list[str]:
-    """A warning if the user may not use the consumer group. Raises NotAuthorized if the delivery needs it."""
-    try:
-        group.committed()
-    except NotAuthorized as error:
-        if delivery != "transactional":
-            raise
-        return [f"{error.message} So lag tools won't see the pipeline's offsets."]
-    return []
 
 
 def _all(observers: Sequence[Observer]) -> Observer:

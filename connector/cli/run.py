@@ -26,7 +26,7 @@ from connector.cli.console import (
     watched,
 )
 from connector.config import DeltaPlace
-from connector.operations.sample import Sample
+from connector.operations.status import Sample
 from connector.pipeline import Pipeline
 from connector.telemetry.run_report import RunReport
 from sinks.errors import BadRecord, ConfigurationError, JarsMissing
@@ -90,7 +90,7 @@ def check(file: File, set_: Set, debug: Debug = False) -> None:
             raise BadRecord(
                 f"A run would stop at a bad record, as at {first.topic}-{first.partition}, offset {first.offset}: "
                 f"{first.detail}. Nothing was touched.",
-                hint="Mend the pipeline file or the producer. Or have bad records set aside: on_bad_record: dead_letter.",
+                hint="Mend the pipeline file or the producer, or set bad records aside: on_bad_record: dead_letter.",
             )
 
 

@@ -29,8 +29,8 @@ from connector.config.kinds import OWN_COLUMNS, dotted
 from connector.config.operations import Maintenance, MetricsOptions, Pushgateway
 from connector.config.overrides import overridden
 from connector.config.pacing import EpochBound, EveryRecords, Interval, Retry
-from connector.config.pipeline import DeadLetters, PipelineConfig
-from connector.config.places import DeltaPlace, DeltaSink
+from connector.config.pipeline import PipelineConfig
+from connector.config.places import DeadLetters, DeltaPlace, DeltaSink
 from connector.config.registry import REFERENCED_SECRETS
 from connector.config.relative_paths import beside_file, tables_beside_file
 from connector.config.sinks import (

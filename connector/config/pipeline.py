@@ -17,11 +17,10 @@ from connector.config.kinds import (
     Text,
     in_clear,
     no_literal_secrets,
-    topic_name,
 )
 from connector.config.operations import Maintenance, MetricsOptions
 from connector.config.pacing import EpochBound, EveryRecords, Interval, Latency, Retry, as_commit_every, as_trigger
-from connector.config.places import DeltaPlace
+from connector.config.places import DeadLetters, DeltaPlace
 from connector.config.sinks import (
     IDLE_AFTER,
     DeltaAggregateSink,
@@ -35,29 +34,6 @@ from connector.config.sinks import (
 from connector.config.source import Source, TopicPattern
 from connector.protocol.pacing import Pace
 from sinks.spark.schema_changes import OnNewColumn
-
-
-class DeadLetters(DeltaPlace):
-    """Where to store dead letters: a Delta table, or a topic in the source's Kafka cluster."""
-
-    topic: Annotated[Text, AfterValidator(topic_name)] | None = None
-    """A topic in the source's Kafka cluster, instead of a table. After a crash a dead letter may be there twice."""
-    max_share: Annotated[float, Field(gt=0, le=1)] | None = None
-    """The largest share of bad records in an epoch, above 0 up to 1. Beyond it the run stops. No limit by default."""
-
-    @property
-    def place(self) -> str:
-        """The path, table or ``kafka:<topic>``."""
-        return super().place if self.topic is None else f"kafka:{self.topic}"
-
-    @model_validator(mode="after")
-    def _one_place(self) -> DeadLetters:
-        if [self.path, self.table, self.topic].count(None) != 2:
-            raise ValueError("give one of path (a folder or URI), table (catalog.schema.name) or topic (of Kafka)")
-        if not (self.path or self.table or self.topic):
-            raise ValueError("path or table is empty")
-        return self
-
 
 Delivery: TypeAlias = Literal["auto_commit", "manual_commit", "idempotent", "transactional"]
 
@@ -118,7 +94,7 @@ class PipelineConfig(Options):
     ``fail``. By default a column that ``value`` declares must be in the table. Other fields of the records are then
     ignored, except with a registry's latest schema, where they make a bad record."""
     unmatched: Literal["fail", "warn"] | None = None
-    """What to do if no record of an epoch has a field that the ``schema`` of JSON values declares, as when its name is
+    """What to do if no record of an epoch has a field that the ``schema`` of JSON declares, as when its name is
     misspelled: ``fail`` stops the run before anything is written, ``warn`` says so in the log. By default the first
     epoch of a table fails, and later ones warn if the records have a field of a similar name. The first epoch of a run
     is checked, then one every 10 minutes."""

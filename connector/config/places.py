@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import PrivateAttr, model_validator
+from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
-from connector.config.kinds import Options, Text
+from connector.config.kinds import Options, Text, topic_name
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -75,6 +75,28 @@ class DeltaPlace(Options):
 
 class DeltaSink(ListedSink, DeltaPlace):
     """A sink that is a Delta table."""
+
+
+class DeadLetters(DeltaPlace):
+    """Where to store dead letters: a Delta table, or a topic in the source's Kafka cluster."""
+
+    topic: Annotated[Text, AfterValidator(topic_name)] | None = None
+    """A topic in the source's Kafka cluster, instead of a table. After a crash a dead letter may be there twice."""
+    max_share: Annotated[float, Field(gt=0, le=1)] | None = None
+    """The largest share of bad records in an epoch, above 0 up to 1. Beyond it the run stops. No limit by default."""
+
+    @property
+    def place(self) -> str:
+        """The path, table or ``kafka:<topic>``."""
+        return super().place if self.topic is None else f"kafka:{self.topic}"
+
+    @model_validator(mode="after")
+    def _one_place(self) -> DeadLetters:
+        if [self.path, self.table, self.topic].count(None) != 2:
+            raise ValueError("give one of path (a folder or URI), table (catalog.schema.name) or topic (of Kafka)")
+        if not (self.path or self.table or self.topic):
+            raise ValueError("path or table is empty")
+        return self
 
 
 def absolute(path: str, folder: str) -> str:

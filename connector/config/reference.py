@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from connector.config import formats, operations, pacing, pipeline, registry, sinks, source
+from connector.config import formats, operations, pacing, pipeline, places, registry, sinks, source
 
 _SECTIONS: Mapping[str, type[BaseModel]] = {
     "A pipeline file": pipeline.PipelineConfig,
@@ -40,7 +40,7 @@ _SECTIONS: Mapping[str, type[BaseModel]] = {
     "`type: s3_objects`": sinks.S3ObjectsSink,
     "`type: kafka_topic`": sinks.KafkaTopicSink,
     "`type: custom`": sinks.CustomSink,
-    "`dead_letters`": pipeline.DeadLetters,
+    "`dead_letters`": places.DeadLetters,
     "`metrics`": operations.MetricsOptions,
     "`push` of `metrics`": operations.Pushgateway,
     "`maintain`": operations.Maintenance,

@@ -70,7 +70,7 @@ def _refuse_second(before: DeltaPlace, now: DeltaPlace, option: str) -> None:
         return
     if _is_table(before.folder) and not _is_table(now.folder):
         raise ConfigurationError(
-            f"{option}.path: {before.path!r} is relative to the pipeline file, so it is {now.folder}. There is no table. "
+            f"{option}.path: {before.path!r} is relative to the pipeline file: it is {now.folder}. No table is there. "
             f"But there is one in the working directory, {before.folder}, where earlier versions looked. Nothing was "
             "touched.",
             hint="Write the absolute path of the table that you mean, or move it to the pipeline file.",

@@ -70,7 +70,9 @@ class Json:
         """See ``Format.with_faults``."""
         looked = with_faults(bad, value, self.type, "_look", permissive=self._permissive, options=self._options)
         # Other problems say it all.
-        general = " OR ".join(f"endswith(_problem.detail, {literal(said)})" for said in (_not_one(column), _lossy(column)))
+        general = " OR ".join(
+            f"endswith(_problem.detail, {literal(said)})" for said in (_not_one(column), _lossy(column))
+        )
         return looked.selectExpr("*", f"CASE WHEN {general} THEN _look END AS {into}").drop("_look")
 
     def resolve(self, ids: Iterable[str], records: DataFrame) -> None:

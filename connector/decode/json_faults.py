@@ -38,10 +38,11 @@ def with_faults(
         f"NOT startswith({start}, '{{')": "not a JSON object",
         look.malformed: "not one whole JSON object",
     }
-    whens = [f"WHEN {when} THEN named_struct('fault', {literal(said)}, 'shown', CAST(NULL AS STRING))" for when, said in whole.items()]
-    return look.frame.selectExpr(
-        *map(identifier, names), f"CASE {' '.join([*whens, *found])} END AS {into}"
-    )
+    whens = [
+        f"WHEN {when} THEN named_struct('fault', {literal(said)}, 'shown', CAST(NULL AS STRING))"
+        for when, said in whole.items()
+    ]
+    return look.frame.selectExpr(*map(identifier, names), f"CASE {' '.join([*whens, *found])} END AS {into}")
 
 
 class _Look:
@@ -74,18 +75,28 @@ class _Look:
             how, at = of[field.name], ".".join((*path, field.name))
             there, value = f"{texts}.{identifier(field.name)}", f"{typed}.{identifier(field.name)}"
             shown = f"left({there}, {_SHOWN})"
-            named = sql_type(field.dataType).upper() if len(sql_type(field.dataType)) < _SHOWN else field.dataType.typeName().upper()
+            named = (
+                sql_type(field.dataType).upper()
+                if len(sql_type(field.dataType)) < _SHOWN
+                else field.dataType.typeName().upper()
+            )
             if isinstance(field.dataType, StructType):
                 whens += self.at(there, field.dataType, (*path, field.name))
             if not field.nullable:
-                whens.append(_when(f"{texts} IS NOT NULL AND {there} IS NULL", f"field {at}: is missing or null", shown))
-            whens.append(_when(f"{there} IS NOT NULL AND {value} IS NULL", f"field {at}: not {_article(named)} {named}", shown))
+                whens.append(
+                    _when(f"{texts} IS NOT NULL AND {there} IS NULL", f"field {at}: is missing or null", shown)
+                )
+            whens.append(
+                _when(f"{there} IS NOT NULL AND {value} IS NULL", f"field {at}: not {_article(named)} {named}", shown)
+            )
             lossy = [] if how.sound is None else [f"NOT coalesce({how.sound(value)}, false)"]
             if how.decimals:
                 own = [(field.name if name == "" else name, digits) for name, digits in how.decimals]
                 lossy.append(f"({decimals.huge(text, own)} OR {decimals.rounded(text, own)})")
             whens += [
-                _when(f"{there} IS NOT NULL AND {one}", f"field {at}: not {_article(named)} {named} without loss", shown)
+                _when(
+                    f"{there} IS NOT NULL AND {one}", f"field {at}: not {_article(named)} {named} without loss", shown
+                )
                 for one in lossy
             ]
         return whens

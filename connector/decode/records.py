@@ -87,7 +87,7 @@ class RecordDecoder:
         )  # fmt: skip
 
     def explained(self, bad: DataFrame) -> DataFrame:
-        """Bad records with ``_raw``, whose problem names the field that is wrong. A second look at these alone finds it.
+        """Bad records with ``_raw``. Their problem names the field that is wrong, if a second look at them finds it.
 
         One more column: ``_shown``, the start of the field's value, or null.
         """

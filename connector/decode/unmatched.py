@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from sinks.spark.sql import literal
 
@@ -72,9 +72,11 @@ def in_sample(values: Iterable[bytes | None], schema: StructType, roots: Sequenc
     return list(_missing(schema, objects, (), countable=True)) if objects else []
 
 
-def counted(records: DataFrame, fields: Sequence[Unmatched], roots: Sequence[str]) -> list[Unmatched]:
+def counted(
+    records: DataFrame, part: Literal["value", "key"], fields: Sequence[Unmatched], roots: Sequence[str]
+) -> list[Unmatched]:
     """Those of the fields that are in none of all ``records``, with numbers of all of them. Runs one Spark job."""
-    text = "CAST(value AS STRING)"
+    text = f"CAST({part} AS STRING)"
     if tuple(roots) != WHOLE:
         text = f"coalesce({', '.join(f'get_json_object({text}, {literal(path)})' for path in roots)})"
     sums: dict[str, str] = {}
@@ -161,7 +163,8 @@ def _dicts(kind: DataType, values: Iterable[Any]) -> Iterator[dict[str, Any]]:
 def _keys(text: str, path: Sequence[str]) -> str:
     """SQL of the names beside the field, null if there is no object."""
     for name in path[:-1]:
-        text = f"get_json_object({text}, {literal(f"$['{name}']")})"
+        of_name = f"$['{name}']"
+        text = f"get_json_object({text}, {literal(of_name)})"
     keys = f"json_object_keys({text})"
     return f"transform({keys}, name -> lower(name))" if len(path) == 1 else keys
 

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from connector.config import DeltaAppendSink, DeltaSink, Fold, KafkaTopicSink, PipelineConfig
@@ -31,6 +31,7 @@ from connector.spark.compat import is_connect
 from connector.spark.session import session
 from sinks.contract import Epoch, Prepared
 from sinks.errors import ConfigurationError, LakelockError
+from sinks.offsets import OffsetRange
 from sinks.s3.hadoop import require_conditional_writes
 
 if TYPE_CHECKING:
@@ -78,9 +79,11 @@ class Assembly:
         """Create what is missing, and check that the sinks can take the rows and that two writers can't overwrite each
         other.
 
-        Creates the coordinator log and the tables. Raises ConfigurationError, NotADeltaTable, SchemaMismatch, and what
-        the check of a dead letter topic raises.
+        Creates the coordinator log and the tables. Raises ConfigurationError, NotADeltaTable, SchemaMismatch, also where
+        no record has a declared field, and what the check of a dead letter topic raises.
         """
+        if not all(output.exists for output in self.outputs):
+            self._refuse_unmatched()
         if self.log is not None:
             self.log.create()
             require_conditional_writes(self.spark, self.log.location)
@@ -90,6 +93,14 @@ class Assembly:
         topic = letters_topic(self.config)
         if topic is not None:
             topic.check()
+
+    def _refuse_unmatched(self) -> None:
+        """Compare the first records with the declared fields, before a table gets a column for each of them."""
+        held = self.source.look()
+        share = max(1, self.config.epoch.max_records // max(1, len(held.ends)))
+        starts = self.source.starting(held)()
+        first = [OffsetRange(*at, start, min(start + share, held.ends[at])) for at, start in starts.items()]
+        self.field_check.warn([part for part in first if part.span], first=True)
 
     def look_back(self) -> None:
         """Finish what earlier runs left to this one: dead letters that a RESTORE has reopened, a change log that begins
@@ -162,14 +173,13 @@ class Assembly:
                 with_new_columns, self.config, no_records(self.spark), [output.label for output in self.outputs]
             ),
             refuse_changed=self.source.refuse_changed,
-            refuse_unmatched=self.field_check(),
+            refuse_unmatched=self.field_check,
         )
 
+    @cached_property
     def field_check(self) -> FieldCheck:
         """Checks that the records have the declared fields."""
-        return FieldCheck(
-            self.config, lambda ranges: [each.value for each in self.source.sample(ranges)], self.read or self.of_kafka
-        )
+        return FieldCheck(self.config, self.source.sample, self.read or self.of_kafka)
 
     def folding(self, observe: Observer) -> Folding | None:
         """The folds of this run; None if the table isn't merged on read."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, Protocol
 
-from connector.config import DebeziumFormat, JsonFormat, PipelineConfig
+from connector.config import DebeziumFormat, FormatOptions, JsonFormat, PipelineConfig
 from connector.decode.unmatched import IMAGES, WHOLE, counted, in_sample
 from connector.spark.compat import from_ddl
 from sinks.contract import Epoch
@@ -21,13 +21,25 @@ if TYPE_CHECKING:
 
 _EVERY = 600.0
 """Seconds. A producer may rename a field while a run goes on."""
-_HINT = (
-    "Correct value.schema. If the records may lack the field for now, write unmatched: warn. Then its column is null."
-)
 log = logging.getLogger("lakelock.decode")
 
-Sample = Callable[[Sequence[OffsetRange]], Iterable[bytes | None]]
-"""A few values of each range, from its start."""
+
+class _Record(Protocol):
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+
+
+@dataclass(frozen=True)
+class _Declared:
+    """The fields that the pipeline file declares of JSON keys or values."""
+
+    part: Literal["value", "key"]
+    schema: StructType
+    roots: Sequence[str]
+    """Where they are."""
+    permissive: bool
 
 
 @dataclass
@@ -35,47 +47,62 @@ class FieldCheck:
     """Checks the first epoch of a run, and later ones at intervals."""
 
     config: PipelineConfig
-    sample: Sample
+    sample: Callable[[Sequence[OffsetRange]], Sequence[_Record]]
+    """A few records of each range, from its start."""
     read: Callable[[Sequence[OffsetRange]], DataFrame]
-    """Reads all records of the ranges."""
+    """All records of the ranges."""
     _next: float = field(default=0.0, init=False)
 
     def __call__(self, epoch: Epoch) -> None:
         """Raises SchemaMismatch as the option ``unmatched`` says, else it warns."""
-        if epoch.ranges and time.monotonic() >= self._next:
-            for warning in self.look(epoch.ranges, first=epoch.expected is None):
-                log.warning("%s", warning)
+        if time.monotonic() >= self._next:
+            self.warn(epoch.ranges, first=epoch.expected is None)
+
+    def warn(self, ranges: Sequence[OffsetRange], *, first: bool) -> None:
+        """As ``look``, with the warnings in the log."""
+        for warning in self.look(ranges, first=first):
+            log.warning("%s", warning)
+        if ranges:
             self._next = time.monotonic() + _EVERY
 
     def look(self, ranges: Sequence[OffsetRange], *, first: bool) -> list[str]:
         """Warnings about these records. ``first``: whether the table has none yet. Raises SchemaMismatch."""
         declared = _declared(self.config)
-        if declared is None:
+        if not declared or not ranges:
             return []
-        schema, roots, permissive = declared
-        found = in_sample(self.sample(ranges), schema, roots)
+        records = self.sample(ranges)
+        return [warning for each in declared for warning in self._look_at(each, records, ranges, first=first)]
+
+    def _look_at(
+        self, declared: _Declared, records: Sequence[_Record], ranges: Sequence[OffsetRange], *, first: bool
+    ) -> list[str]:
+        part, roots = declared.part, declared.roots
+        found = in_sample([getattr(each, part) for each in records], declared.schema, roots)
         strict = self.config.unmatched or ("fail" if first else "")
         # Only strict JSON can be searched for the names of all records.
-        fatal = [each for each in found if each.countable and strict == "fail" and not permissive]
-        gone = counted(self.read(ranges), fatal, roots) if fatal else []
+        fatal = [each for each in found if each.countable and strict == "fail" and not declared.permissive]
+        gone = counted(self.read(ranges), part, fatal, roots) if fatal else []
         if gone:
             told = "\n".join(f"  - {each.told('of this epoch')}" for each in gone)
-            raise SchemaMismatch(f"value.schema doesn't fit the records; nothing was written:\n{told}", hint=_HINT)
+            raise SchemaMismatch(
+                f"{part}.schema doesn't fit the records; nothing was written:\n{told}",
+                hint=f"Correct {part}.schema. If the records may lack the field for now, write unmatched: warn. Then "
+                "its column is null.",
+            )
         # A field that is merely rare is no news to a run that comes every hour.
         told_of = [each for each in found if each not in fatal and (strict or each.meant is not None)]
-        return [f"value.schema: {each.told(f'of the {each.among:,} looked at')}" for each in told_of]
+        return [f"{part}.schema: {each.told(f'of the {each.among:,} looked at')}" for each in told_of]
 
 
-def _declared(config: PipelineConfig) -> tuple[StructType, Sequence[str], bool] | None:
-    """The fields that the pipeline file declares of JSON values, where these are, and whether the mode is permissive.
-
-    None if it declares none.
-    """
+def _declared(config: PipelineConfig) -> list[_Declared]:
     from pyspark.sql.types import StructType
 
-    value = config.value
-    if not isinstance(value, JsonFormat | DebeziumFormat) or value.schema_ is None:
-        return None
-    schema = from_ddl(value.schema_)
-    assert isinstance(schema, StructType)
-    return schema, WHOLE if isinstance(value, JsonFormat) else IMAGES, value.mode == "permissive"
+    found = []
+    options_of: dict[Literal["value", "key"], FormatOptions | None] = {"value": config.value, "key": config.key}
+    for part, options in options_of.items():
+        if isinstance(options, JsonFormat | DebeziumFormat) and options.schema_ is not None:
+            schema = from_ddl(options.schema_)
+            assert isinstance(schema, StructType)
+            roots = WHOLE if isinstance(options, JsonFormat) else IMAGES
+            found.append(_Declared(part, schema, roots, options.mode == "permissive"))
+    return found

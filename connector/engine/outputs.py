@@ -60,6 +60,11 @@ class Table:
         """Where the table's files are."""
         return self.table.location
 
+    @property
+    def exists(self) -> bool:
+        """Whether there is a table."""
+        return self.table.detail() is not None
+
     def ready(self) -> None:
         """Make the table, unless it is there. Raises SchemaMismatch, NotADeltaTable."""
         if self.table.detail() is None:
@@ -114,6 +119,11 @@ class Other:
     def location(self) -> str:
         """No table's: such a sink looks after itself."""
         return ""
+
+    @property
+    def exists(self) -> bool:
+        """Nothing has to be made."""
+        return True
 
     def ready(self) -> None:
         """Nothing has to be made."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from connector.decode.records import PROBLEM, RAW, TOMBSTONE
 from connector.engine.assembly import Assembly
 from connector.engine.epoch import Reading, these
 from connector.engine.record_errors import OddRecord, SchemaToAskFor, about_the_records
+from connector.operations.status import Fault, Sample
 from connector.protocol.recover import TopicsHeld
 from connector.source.records import polled
 from sinks.delta.table import COORDINATES
@@ -24,29 +25,6 @@ _ROWS = 3
 _GROUPS = 20
 _OLD = 200
 """Offsets before the end, where nothing new is waiting."""
-
-
-@dataclass(frozen=True)
-class Fault:
-    """Records of a sample that have the same thing wrong with them."""
-
-    detail: str
-    count: int
-    topic: str
-    partition: int
-    offset: int
-    """The coordinates of the first one: this, and ``topic`` and ``partition``."""
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A few records of each topic, decoded."""
-
-    records: Mapping[str, int] = field(default_factory=dict)
-    """How many were read of each topic."""
-    faults: Sequence[Fault] = ()
-    rows: Sequence[str] = ()
-    """The first rows for the first sink, as JSON objects."""
 
 
 def ranges_to_sample(next_offsets: Offsets, held: TopicsHeld) -> list[OffsetRange]:

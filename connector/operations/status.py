@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 
-from connector.operations.sample import Sample
 from connector.protocol.recover import TopicsHeld
 from connector.protocol.recreated import recreated
 from connector.protocol.two_phase import Row
@@ -101,6 +100,29 @@ class CheckedSink:
     place: str
     exists: bool
     columns: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Records of a sample that have the same thing wrong with them."""
+
+    detail: str
+    count: int
+    topic: str
+    partition: int
+    offset: int
+    """The coordinates of the first one: this, and ``topic`` and ``partition``."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A few records of each topic, decoded."""
+
+    records: Mapping[str, int] = field(default_factory=dict)
+    """How many were read of each topic."""
+    faults: Sequence[Fault] = ()
+    rows: Sequence[str] = ()
+    """The first rows for the first sink, as JSON objects."""
 
 
 @dataclass(frozen=True)

@@ -226,7 +226,10 @@ class KafkaSource:
             some.setdefault(each.topic, []).append(each)
         each_has = max(1, _SAMPLED_PARTITIONS // max(1, len(some)))
         chosen = [each for of_topic in some.values() for each in of_topic[:each_has]][:_SAMPLED_PARTITIONS]
-        starts, ends = Offsets({each.at: each.start for each in chosen}), Offsets({each.at: each.end for each in chosen})
+        starts, ends = (
+            Offsets({each.at: each.start for each in chosen}),
+            Offsets({each.at: each.end for each in chosen}),
+        )
         return [
             record
             for at, records in self._peek(starts, ends).items()

@@ -67,7 +67,8 @@ class DeltaTable:
     """A Delta table, which may not exist yet.
 
     ``path``: a folder or URI, relative to the working directory; or ``name``: ``catalog.schema.table``.
-    ``label``: what messages and a coordinator log call it. ``on_new_column``: what happens to columns that the rows have and the table lacks; None: as ``fail``.
+    ``label``: what messages and a coordinator log call it. ``on_new_column``: what happens to columns that the rows
+    have and the table lacks; None: as ``fail``.
     """
 
     def __init__(

@@ -51,13 +51,12 @@ def refuse_unwritable(folder: str) -> None:
         return
     there, *below = reversed((path.absolute(), *path.absolute().parents))
     for each in below:
-        if not there.is_dir():
-            raise ConfigurationError(f"{folder!r} can't be a folder: {str(there)!r} is a file.")
-        if not _may(there, os.X_OK):
-            break  # whatever is in it can't even be seen
-        if not each.exists():
+        # What is in a folder that may not be searched can't even be seen.
+        if not _may(there, os.X_OK) or not each.exists():
             break
         there = each
+    if not there.is_dir():
+        raise ConfigurationError(f"{folder!r} can't be a folder: {str(there)!r} is a file.")
     if not _may(there, os.W_OK | os.X_OK):
         raise ConfigurationError(
             f"{folder!r} can't be written: no permission to make files in {str(there)!r}.",

@@ -56,9 +56,8 @@ def test_what_the_log_and_the_letters_call_a_sink_stays_as_it_is_written(file: P
 
 def test_secrets_in_files_are_found_beside_the_file_too(file: Path) -> None:
     (file.parent / "password").write_text("swordfish\n")
-    kafka = FILE["source"]["kafka"] | {"ssl.key.password": "${file:password}"}  # type: ignore[index]
-    file.write_text(yaml.safe_dump(FILE | {"source": {"topics": ["t"], "kafka": kafka}}))
-    assert load(file).source.kafka_options["ssl.key.password"] == "swordfish"
+    file.write_text(yaml.safe_dump(FILE | {"spark": {"spark.password": "${file:password}"}}))
+    assert load(file).spark_options["spark.password"] == "swordfish"
 
 
 def test_uris_and_names_stay(file: Path) -> None:

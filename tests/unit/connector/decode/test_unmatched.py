@@ -39,7 +39,12 @@ def test_a_field_that_one_record_has_is_there_also_as_null() -> None:
 
 def test_a_misspelled_field_is_found_with_the_one_that_is_meant() -> None:
     (one,) = found(*[order(customer=..., custmer="c", colour="red")] * 3)
-    assert (one.name, one.among, dict(one.unknown), one.meant) == ("customer", 3, {"custmer": 3, "colour": 3}, "custmer")
+    assert (one.name, one.among, dict(one.unknown), one.meant) == (
+        "customer",
+        3,
+        {"custmer": 3, "colour": 3},
+        "custmer",
+    )
     assert one.told("of this epoch") == (
         "no record of this epoch has a field customer; 3 have custmer, which the schema lacks. Did you mean custmer?"
     )
