@@ -291,7 +291,7 @@ class Pipeline:
         # As if bad records were set aside, so that all of them are seen.
         config = self.config.model_copy(update={"on_bad_record": "dead_letter"})
         with assembled(config, debug=self._debug, short=True, spark=self._spark) as assembly:
-            return checked(self.config, assembly, self._stands(assembly)[:2])
+            return checked(self.config, assembly, lambda: self._stands(assembly)[:2])
 
     def status(self) -> Status:
         """Where the pipeline stands, next to what Kafka holds. Changes nothing. Raises LakelockError."""

@@ -79,8 +79,8 @@ class Assembly:
         """Create what is missing, and check that the sinks can take the rows and that two writers can't overwrite each
         other.
 
-        Creates the coordinator log and the tables. Raises ConfigurationError, NotADeltaTable, SchemaMismatch, also where
-        no record has a declared field, and what the check of a dead letter topic raises.
+        Creates the coordinator log and the tables. Raises ConfigurationError, NotADeltaTable, SchemaMismatch (also if
+        no record has a declared field), and what the check of a dead letter topic raises.
         """
         if not all(output.exists for output in self.outputs):
             self._refuse_unmatched()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from connector.config import PipelineConfig
 from connector.engine.assembly import Assembly
 from connector.engine.dead_letters import letters_topic
@@ -18,9 +20,11 @@ from sinks.s3.hadoop import require_conditional_writes
 from sinks.spark.files import refuse_unwritable
 
 
-def checked(config: PipelineConfig, assembly: Assembly, stands: tuple[Position | None, Offsets]) -> Checked:
-    """See ``Pipeline.check``. ``assembly`` is that of the pipeline with bad records set aside; ``stands``: its position
-    and next offsets. Raises LakelockError.
+def checked(
+    config: PipelineConfig, assembly: Assembly, stands: Callable[[], tuple[Position | None, Offsets]]
+) -> Checked:
+    """See ``Pipeline.check``. ``assembly`` is that of the pipeline with bad records set aside; ``stands`` asks
+    its tables for position and next offsets. Raises LakelockError.
     """
     held = assembly.source.look()
     for location in assembly.locations:
@@ -30,7 +34,7 @@ def checked(config: PipelineConfig, assembly: Assembly, stands: tuple[Position |
     if topic is not None:
         topic.check()
     sinks = [CheckedSink(output.label, output.check(), output.derivation.columns.names) for output in assembly.outputs]
-    position, offsets = stands
+    position, offsets = stands()
     if position and config.source.takes_recreated and (names := recreated(position, held)):
         starts = recreated_starts(config, position, held, names)
         position = retirement(config.name, assembly.run, position, held, names, starts).position()
