@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from connector.decode import json_decimals as decimals
+from connector.decode import json_numbers as numbers
 from connector.decode.format import UNKNOWN, problem_of
 from connector.decode.json_lossless import exact
 from connector.decode.json_new_fields import learned
@@ -35,7 +36,8 @@ _LENIENT = (
     "allowComments", "allowSingleQuotes", "allowUnquotedFieldNames", "allowNumericLeadingZeros",
     "allowUnquotedControlChars", "allowBackslashEscapingAnyCharacter",
 )  # fmt: skip
-
+_NEVER = {"allowNonNumericNumbers": "false"}
+"""NaN and Infinity are no JSON. Spark takes them by default, and writes them into a STRING in quotes."""
 
 _MANY = 16
 """The largest number of spellings of the field names. Each new one makes the epoch be read again."""
@@ -86,7 +88,7 @@ class Json:
         from pyspark.sql import functions as F
 
         how = exact(self.type, permissive=self._permissive)
-        text, parsed = f"CAST({column} AS STRING)", f"_parsed{into}"
+        text, parsed, texts = f"CAST({column} AS STRING)", f"_parsed{into}", f"_texts{into}"
         ended = _ended(column)
         if how.decimals:
             ended = f"CASE WHEN NOT ({decimals.huge(text, how.decimals)}) THEN {ended} END"
@@ -101,13 +103,21 @@ class Json:
             **self._new_fields(text, column),
         }
         loss = literal(f"can't be had as {column}.schema says without loss")
+        text_of = texts if how.texts_as is not None else None
         if how.sound is not None:
-            problems[f"NOT coalesce({how.sound(parsed)}, false)"] = loss
+            problems[f"NOT coalesce({how.sound(parsed, text_of)}, false)"] = loss
         if how.decimals:
             problems[decimals.rounded(text, how.decimals)] = loss
         problem = " ".join(f"WHEN {condition} THEN {words}" for condition, words in problems.items())
-        added = records.withColumn(parsed, self._parsed(F.expr(ended), F.expr(self._odd(text)), how.parsed_as))
-        return added.selectExpr("*", f"{how.value(parsed)} AS {into}", f"CASE {problem} END AS {problem_of(into)}")
+        odd = F.expr(self._odd(text))
+        added = records.withColumn(parsed, self._parsed(F.expr(ended), odd, how.parsed_as))
+        if how.texts_as is not None:
+            doubts = (f"({doubt(parsed)}) AND {text} RLIKE {literal(each)}" for each, doubt in how.doubts.items())
+            quoted = F.expr(numbers.in_quotes(ended, permissive=self._permissive))
+            again = F.when(F.expr(" OR ".join(doubts)), self._parsed(quoted, odd, how.texts_as))
+            added = added.withColumn(texts, again)
+        value = how.value(parsed, text_of)
+        return added.selectExpr("*", f"{value} AS {into}", f"CASE {problem} END AS {problem_of(into)}")
 
     def of_plain(self, records: DataFrame, column: str, into: str) -> DataFrame:
         """See ``Format.of_plain``."""
@@ -122,7 +132,7 @@ class Json:
             own = [StructField(_END, BooleanType()), StructField(_MALFORMED, StringType())]
             options = {name: str(self._permissive).lower() for name in _LENIENT}
             schema = StructType([*fields, *own])
-            return F.from_json(ended, schema, {"columnNameOfCorruptRecord": _MALFORMED, **options}), schema
+            return F.from_json(ended, schema, {"columnNameOfCorruptRecord": _MALFORMED, **_NEVER, **options}), schema
 
         assert isinstance(kind, StructType)
         parsed, schema = read(kind.fields)
@@ -194,8 +204,10 @@ def _ended(column: str) -> str:
     unusual = " OR ".join(f"endswith({column}, X'{byte}7D')" for byte in ("7B", "20", "09", "0A", "0D"))
     usual = f"CAST(concat(substring({column}, 1, octet_length({column}) - 1), X'2C{end}') AS STRING)"
     trimmed = f"trim(TRAILING {blanks} FROM CAST({column} AS STRING))"
-    body = f"trim(TRAILING {blanks} FROM left({trimmed}, length({trimmed}) - 1))"
-    other = f"concat({body}, CASE WHEN endswith({body}, '{{') THEN '' ELSE ',' END, CAST(X'{end}' AS STRING))"
+    # With its blanks: a comment may end with the line.
+    body = f"left({trimmed}, length({trimmed}) - 1)"
+    is_empty = f"endswith(trim(TRAILING {blanks} FROM {body}), '{{')"
+    other = f"concat({body}, CASE WHEN {is_empty} THEN '' ELSE ',' END, CAST(X'{end}' AS STRING))"
     return (
         f"CASE WHEN endswith({column}, X'7D') AND NOT ({unusual}) THEN {usual} "
         f"WHEN endswith({trimmed}, '}}') THEN {other} END"
