@@ -34,6 +34,7 @@ class _Read:
     """Null for a number that its type can't hold exactly."""
     readable: Column
     exact: Column
+    """Whether it is readable, and no number of it had to be rounded."""
 
 
 def decoded(records: DataFrame, forms: Forms, key: Sequence[str], *, ruled: bool) -> Records:
@@ -108,7 +109,7 @@ def _read(records: DataFrame, column: str, form: Form) -> tuple[DataFrame, _Read
     if isinstance(form.type, BinaryType):
         return records, _Read(F.col(column), lambda _: F.col(column), F.lit(True), F.lit(True))
     if not isinstance(form.type, StructType):
-        return records, _Read(text, lambda _: text, _is_utf8(column), F.lit(True))
+        return records, _Read(text, lambda _: text, _is_utf8(column), _is_utf8(column))
 
     taken, bad, parsed = {name.lower() for name in form.type.names}, "malformed", f"parsed_{column}"
     while bad in taken:
