@@ -8,16 +8,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from connector.audit.formats import LENIENT, Form, Forms, as_written
+from connector.audit import exact_json
+from connector.audit.formats import Form, Forms
 from connector.audit.records import PROBLEM, TOMBSTONE, Records
 from connector.config import COORDINATES
 from sinks.errors import ConfigurationError
 from sinks.spark.sql import identifier
-from sinks.spark.types import sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import MapType, StructField
+    from pyspark.sql.types import DataType, MapType, StructField
 
 RAW = "_raw"
 """A digest of the whole record as Kafka gave it. Present only if there are dead letters to compare with."""
@@ -31,7 +31,10 @@ class _Read:
     value: Column
     """Only meaningful if ``readable``."""
     field: Callable[[StructField], Column]
+    """Null for a number that its type can't hold exactly."""
     readable: Column
+    exact: Column
+    """Whether it is readable, and no number of it had to be rounded."""
 
 
 def decoded(records: DataFrame, forms: Forms, key: Sequence[str], *, ruled: bool) -> Records:
@@ -47,13 +50,16 @@ def decoded(records: DataFrame, forms: Forms, key: Sequence[str], *, ruled: bool
 
     frame, value = _read(records, "value", forms.value)
     tombstone = F.col("value").isNull()
-    problem = F.when(~tombstone & ~value.readable, "value")
+    # Where all records are rows, a row of a rounded number is a fault, so the record has none of its values.
+    problem = F.when(~tombstone & ~(value.exact if ruled else value.readable), "value")
     if not key:
         problem = F.when(tombstone, "tombstone").otherwise(problem)
     of_key = None
     if forms.key is not None:
         frame, of_key = _read(frame, "key", forms.key)
-        problem = F.coalesce(problem, F.when(F.col("key").isNotNull() & ~of_key.readable, "key"))
+        problem = F.coalesce(
+            problem, F.when(F.col("key").isNotNull() & ~(of_key.exact if ruled else of_key.readable), "key")
+        )
 
     def field(part: StructField) -> Column:
         content = F.when(~tombstone, value.field(part))
@@ -101,41 +107,40 @@ def _read(records: DataFrame, column: str, form: Form) -> tuple[DataFrame, _Read
 
     text = F.col(column).cast("string")
     if isinstance(form.type, BinaryType):
-        return records, _Read(F.col(column), lambda _: F.col(column), F.lit(True))
+        return records, _Read(F.col(column), lambda _: F.col(column), F.lit(True), F.lit(True))
     if not isinstance(form.type, StructType):
-        return records, _Read(text, lambda _: text, _is_utf8(column))
+        return records, _Read(text, lambda _: text, _is_utf8(column), _is_utf8(column))
 
     taken, bad, parsed = {name.lower() for name in form.type.names}, "malformed", f"parsed_{column}"
     while bad in taken:
         bad += "_"
-    fields = as_written(form.type) if form.permissive else form.type
+    fields = exact_json.read_as(form.type, permissive=form.permissive)
     assert isinstance(fields, StructType)
-    options = LENIENT if form.permissive else {"allowSingleQuotes": "false"}
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": bad}
+    options |= exact_json.LENIENT if form.permissive else exact_json.STRICT
     schema = StructType([*fields.fields, StructField(bad, StringType())])
+    marked, as_sent = f"marked_{column}", f"sent_{column}"
     frame = records.withColumn(
-        parsed, F.from_json(text, schema, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": bad, **options})
+        marked, F.expr(exact_json.marked(f"CAST({column} AS STRING)", permissive=form.permissive))
     )
-
-    def written(part: StructField) -> Column:
-        return F.coalesce(F.col(f"{parsed}.{identifier(part.name)}"), _in_another_case(text, fields[part.name]))
-
-    as_they_are = f"written_{column}"
-    if form.permissive:
-        frame = frame.withColumn(as_they_are, F.struct(*(written(part).alias(part.name) for part in form.type)))
+    frame = frame.withColumn(parsed, F.from_json(F.col(marked), schema, options))
+    found = (
+        F.coalesce(F.col(f"{parsed}.{identifier(part.name)}"), _in_another_case(F.col(marked), part)).alias(part.name)
+        for part in fields
+    )
+    frame = frame.withColumn(as_sent, F.struct(*found))
 
     def field(part: StructField) -> Column:
-        if not form.permissive:
-            return written(part)
-        # In SQL, as Spark 3.5 has no Column.try_cast.
-        return F.expr(f"try_cast({as_they_are}.{identifier(part.name)} AS {sql_type(part.dataType)})")
+        return F.expr(exact_json.value(part.dataType, f"{as_sent}.{identifier(part.name)}", permissive=form.permissive))
 
     readable = F.col(parsed).isNotNull() & F.col(f"{parsed}.{identifier(bad)}").isNull() & _is_utf8(column)
-    for part in form.type:
-        if not part.nullable:
-            readable &= field(part).isNotNull()
-        elif form.permissive:
-            readable &= written(part).isNull() | field(part).isNotNull()
-    return frame, _Read(F.struct(*(field(part).alias(part.name) for part in form.type)), field, readable)
+    readable &= F.expr(exact_json.has_only_numbers(marked, permissive=form.permissive))
+    rounded, exact = (
+        F.expr(exact_json.is_exact(form.type, as_sent, permissive=form.permissive, rounded=rounded))
+        for rounded in (True, False)
+    )
+    value = F.struct(*(field(part).alias(part.name) for part in form.type))
+    return frame, _Read(value, field, readable & rounded, readable & exact)
 
 
 def _in_another_case(text: Column, part: StructField) -> Column:
@@ -146,8 +151,8 @@ def _in_another_case(text: Column, part: StructField) -> Column:
     name = json.dumps(part.name, ensure_ascii=False)
     of_name = F.map_filter(F.from_json(text, "MAP<STRING, STRING>"), lambda key, _: F.lower(key) == part.name.lower())
     raw = F.try_element_at(F.map_values(of_name), F.lit(1))
-    quoted = isinstance(part.dataType, DateType | TimestampType | TimestampNTZType)
-    again = F.to_json(F.struct(raw.alias(part.name))) if quoted else F.concat(F.lit("{" + name + ":"), raw, F.lit("}"))
+    is_time = isinstance(part.dataType, DateType | TimestampType | TimestampNTZType)
+    again = F.to_json(F.struct(raw.alias(part.name))) if is_time else F.concat(F.lit("{" + name + ":"), raw, F.lit("}"))
     value = raw if isinstance(part.dataType, StringType) else F.from_json(again, StructType([part]))[part.name]
     return F.when(~text.contains(name) & F.lower(text).contains(name.lower()), value)
 
@@ -240,13 +245,21 @@ def _of_kafkas_key(column: StructField, *, alone: bool) -> Column:
     ``alone``: it is the key's only column, so Kafka's key may also be a JSON string or the text itself.
     """
     from pyspark.sql import functions as F
-    from pyspark.sql.types import ArrayType, AtomicType, StructType
+    from pyspark.sql.types import AtomicType, StructField, StructType
 
-    text = F.col("key").cast("string")
-    of_object = F.from_json(text, StructType([column]))[column.name]
-    value = F.when(text.startswith("{") & text.endswith("}"), of_object)
+    text = "CAST(key AS STRING)"
+    found = f"{exact_json.columns_of(StructType([column]), text)}.{identifier(column.name)}"
+    of_object = F.expr(_exactly(column.dataType, found))
+    value = F.when(F.expr(f"startswith({text}, '{{') AND endswith({text}, '}}')"), of_object)
     if alone and isinstance(column.dataType, AtomicType):
-        quoted = F.from_json(F.concat(F.lit("["), text, F.lit("]")), ArrayType(column.dataType))[0]
-        value = value.when((F.length(text) > 1) & text.startswith('"') & text.endswith('"'), quoted)
-        value = value.otherwise(F.expr(f"try_cast(CAST(key AS STRING) AS {sql_type(column.dataType)})"))
+        as_field = f"concat('{{\"v\":', {text}, '}}')"
+        found = f"{exact_json.columns_of(StructType([StructField('v', column.dataType)]), as_field)}.v"
+        is_quoted = f"length({text}) > 1 AND startswith({text}, '\"') AND endswith({text}, '\"')"
+        value = value.when(F.expr(is_quoted), F.expr(_exactly(column.dataType, found)))
+        value = value.otherwise(F.expr(exact_json.of_text(column.dataType, text)))
     return value
+
+
+def _exactly(kind: DataType, found: str) -> str:
+    is_exact, value = (each(kind, found, permissive=False) for each in (exact_json.is_exact, exact_json.value))
+    return f"IF({is_exact}, {value}, NULL)"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -80,31 +79,3 @@ def _columns(option: str, text: str) -> StructType:
     if not isinstance(schema, StructType):
         raise ConfigurationError(f'{option}.schema: write columns, as in "carrier STRING, flight INT".')
     return schema
-
-
-def as_written(kind: DataType) -> DataType:
-    """The type as which permissive JSON is read before it is cast. Numbers, booleans and times may stand in quotes.
-
-    A number without quotes would keep only 17 digits as text. A decimal keeps them all, and also reads numbers in
-    quotes.
-    """
-    from pyspark.sql import types as T
-
-    if isinstance(kind, T.StructType):
-        return T.StructType([T.StructField(part.name, as_written(part.dataType)) for part in kind])
-    if isinstance(kind, T.ArrayType):
-        return T.ArrayType(as_written(kind.elementType))
-    if isinstance(kind, T.MapType):
-        return T.MapType(kind.keyType, as_written(kind.valueType))
-    if isinstance(kind, T.IntegralType):
-        return T.DecimalType(38, 15)
-    return kind if isinstance(kind, T.DecimalType | T.BinaryType) else T.StringType()
-
-
-LENIENT: Mapping[str, str] = dict.fromkeys(
-    (
-        "allowComments", "allowSingleQuotes", "allowUnquotedFieldNames", "allowNumericLeadingZeros",
-        "allowUnquotedControlChars", "allowBackslashEscapingAnyCharacter",
-    ),
-    "true",
-)  # fmt: skip

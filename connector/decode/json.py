@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from connector.decode import json_decimals as decimals
+from connector.decode import json_numbers as numbers
 from connector.decode.format import UNKNOWN, problem_of
 from connector.decode.json_faults import with_faults
 from connector.decode.json_lossless import exact
@@ -36,7 +37,8 @@ _LENIENT = (
     "allowComments", "allowSingleQuotes", "allowUnquotedFieldNames", "allowNumericLeadingZeros",
     "allowUnquotedControlChars", "allowBackslashEscapingAnyCharacter",
 )  # fmt: skip
-
+_NEVER = {"allowNonNumericNumbers": "false"}
+"""NaN and Infinity are no JSON. Spark takes them by default, and writes them into a STRING in quotes."""
 
 _MANY = 16
 """The largest number of spellings of the field names. Each new one makes the epoch be read again."""
@@ -96,7 +98,7 @@ class Json:
         from pyspark.sql import functions as F
 
         how = exact(self.type, permissive=self._permissive)
-        text, parsed = f"CAST({column} AS STRING)", f"_parsed{into}"
+        text, parsed, texts = f"CAST({column} AS STRING)", f"_parsed{into}", f"_texts{into}"
         ended = _ended(column)
         if how.decimals:
             ended = f"CASE WHEN NOT ({decimals.huge(text, how.decimals)}) THEN {ended} END"
@@ -111,13 +113,21 @@ class Json:
             **self._new_fields(text, column),
         }
         loss = literal(_lossy(column))
+        text_of = texts if how.texts_as is not None else None
         if how.sound is not None:
-            problems[f"NOT coalesce({how.sound(parsed)}, false)"] = loss
+            problems[f"NOT coalesce({how.sound(parsed, text_of)}, false)"] = loss
         if how.decimals:
             problems[decimals.rounded(text, how.decimals)] = loss
         problem = " ".join(f"WHEN {condition} THEN {words}" for condition, words in problems.items())
-        added = records.withColumn(parsed, self._parsed(F.expr(ended), F.expr(self._odd(text)), how.parsed_as))
-        return added.selectExpr("*", f"{how.value(parsed)} AS {into}", f"CASE {problem} END AS {problem_of(into)}")
+        odd = F.expr(self._odd(text))
+        added = records.withColumn(parsed, self._parsed(F.expr(ended), odd, how.parsed_as))
+        if how.texts_as is not None:
+            doubts = (f"({doubt(parsed)}) AND {text} RLIKE {literal(each)}" for each, doubt in how.doubts.items())
+            quoted = F.expr(numbers.in_quotes(ended, permissive=self._permissive))
+            again = F.when(F.expr(" OR ".join(doubts)), self._parsed(quoted, odd, how.texts_as))
+            added = added.withColumn(texts, again)
+        value = how.value(parsed, text_of)
+        return added.selectExpr("*", f"{value} AS {into}", f"CASE {problem} END AS {problem_of(into)}")
 
     def of_plain(self, records: DataFrame, column: str, into: str) -> DataFrame:
         """See ``Format.of_plain``."""
@@ -192,7 +202,7 @@ class Json:
 
     @property
     def _options(self) -> dict[str, str]:
-        return {name: str(self._permissive).lower() for name in _LENIENT}
+        return {**_NEVER, **{name: str(self._permissive).lower() for name in _LENIENT}}
 
     @property
     def _lower(self) -> list[str]:
@@ -215,8 +225,10 @@ def _ended(column: str) -> str:
     unusual = " OR ".join(f"endswith({column}, X'{byte}7D')" for byte in ("7B", "20", "09", "0A", "0D"))
     usual = f"CAST(concat(substring({column}, 1, octet_length({column}) - 1), X'2C{end}') AS STRING)"
     trimmed = f"trim(TRAILING {blanks} FROM CAST({column} AS STRING))"
-    body = f"trim(TRAILING {blanks} FROM left({trimmed}, length({trimmed}) - 1))"
-    other = f"concat({body}, CASE WHEN endswith({body}, '{{') THEN '' ELSE ',' END, CAST(X'{end}' AS STRING))"
+    # With its blanks: a comment may end with the line.
+    body = f"left({trimmed}, length({trimmed}) - 1)"
+    is_empty = f"endswith(trim(TRAILING {blanks} FROM {body}), '{{')"
+    other = f"concat({body}, CASE WHEN {is_empty} THEN '' ELSE ',' END, CAST(X'{end}' AS STRING))"
     return (
         f"CASE WHEN endswith({column}, X'7D') AND NOT ({unusual}) THEN {usual} "
         f"WHEN endswith({trimmed}, '}}') THEN {other} END"

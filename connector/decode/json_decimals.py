@@ -44,10 +44,18 @@ def rounded(text: str, decimals: Decimals) -> str:
 def _rounded(text: str, names: Iterable[str | None], digits: int) -> str:
     wanted = [_before(names), _before([None])]
     numbers = [f"regexp_extract_all({text}, {literal(before + f'({_NUMBER})')}, 1)" for before in wanted]
-    fraction = f"length(trim(TRAILING '0' FROM regexp_extract(_n, {literal(r'[.]([0-9]+)')}, 1)))"
-    exponent = f"coalesce(try_cast(regexp_extract(_n, {literal('[eE]([+-]?[0-9]+)')}, 1) AS INT), 0)"
     chosen = f"IF({_has_escaped_name(text)}, {numbers[1]}, {numbers[0]})"
-    return f"exists({chosen}, _n -> {fraction} - {exponent} > {digits})"
+    return f"exists({chosen}, _n -> {digits_after_point('_n')} > {digits})"
+
+
+def digits_after_point(number: str) -> str:
+    """SQL: how many digits a number needs after the point, if it is written out. Zero needs none."""
+    digits = f"replace(regexp_extract({number}, {literal('^[+-]?([0-9.]+)')}, 1), '.', '')"
+    without_zeros = f"trim(TRAILING '0' FROM {digits})"
+    fraction = f"length(regexp_extract({number}, {literal('[.]([0-9]+)')}, 1))"
+    exponent = f"coalesce(try_cast(regexp_extract({number}, {literal('[eE]([+-]?[0-9]+)')}, 1) AS INT), 0)"
+    needed = f"{fraction} - {exponent} - length({digits}) + length({without_zeros})"
+    return f"IF({without_zeros} = '', 0, {needed})"
 
 
 def _has_escaped_name(text: str) -> str:

@@ -89,7 +89,7 @@ class _Look:
             whens.append(
                 _when(f"{there} IS NOT NULL AND {value} IS NULL", f"field {at}: not {_article(named)} {named}", shown)
             )
-            lossy = [] if how.sound is None else [f"NOT coalesce({how.sound(value)}, false)"]
+            lossy = [] if how.sound is None else [f"NOT coalesce({how.sound(value, None)}, false)"]
             if how.decimals:
                 own = [(field.name if name == "" else name, digits) for name, digits in how.decimals]
                 lossy.append(f"({decimals.huge(text, own)} OR {decimals.rounded(text, own)})")

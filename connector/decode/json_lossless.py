@@ -1,15 +1,17 @@
 """The types as which JSON is parsed, so that nothing is lost silently.
 
 ``from_json`` rounds decimals, cuts timestamps after microseconds, takes a number for seconds and ``10:00`` for a time
-of today, and turns too large a number into infinity. Such values are parsed as a wider type, and checked.
+of today, and turns too large a number into infinity. Such values are parsed as a wider type, and checked. What a number
+has lost before Spark gives it a type is found in its text: see ``json_numbers``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from connector.decode import json_numbers as numbers
 from sinks.spark.sql import identifier, literal
 from sinks.spark.types import sql_type
 
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 Sql = Callable[[str], str]
+SqlOfBoth = Callable[[str, str | None], str]
+"""SQL, from the SQL of a value of type ``parsed_as``, and of one of type ``texts_as``. The second is None, or SQL of
+null, if the parsed value needs no second look."""
 
 _DATE = r"^[+-]?[0-9]{4,6}-[0-9]{1,2}-[0-9]{1,2}"
 _TIMESTAMP = _DATE + r"(?!.*[.][0-9]{6}[0-9]*[1-9])"
@@ -25,16 +30,20 @@ _TIMESTAMP = _DATE + r"(?!.*[.][0-9]{6}[0-9]*[1-9])"
 
 @dataclass(frozen=True)
 class Exact:
-    """How to parse one type. Both functions take the SQL of a value of type ``parsed_as``."""
+    """How to parse one type."""
 
     parsed_as: DataType
-    value: Sql
+    value: SqlOfBoth
     """SQL of the value in the schema's type."""
-    sound: Sql | None = None
+    sound: SqlOfBoth | None = None
     """SQL that tells whether the value is unchanged, and not null where that is forbidden. None if it always is."""
     decimals: frozenset[tuple[str | None, int]] = frozenset()
     """The DECIMALs in it: their field's name, and the number of digits after the point that the parser keeps. It rounds
     all others away. The name is empty if the value is the DECIMAL itself, and None in an ARRAY or a MAP."""
+    texts_as: DataType | None = None
+    """The type as which its text is parsed again, with the numbers in quotes. None if it needs no text."""
+    doubts: Mapping[str, Sql] = field(default_factory=dict)
+    """When its text is needed: a pattern for the whole text, and SQL of the parsed value. Both have to be true."""
 
 
 def exact(kind: DataType, *, permissive: bool = False, depth: int = 0) -> Exact:
@@ -47,6 +56,9 @@ def exact(kind: DataType, *, permissive: bool = False, depth: int = 0) -> Exact:
         return _array(kind, permissive, depth)
     if isinstance(kind, T.MapType):
         return _map(kind, permissive, depth)
+    if isinstance(kind, T.StringType):
+        doubt = numbers.doubt_of_string(binary=kind == T.StringType(), permissive=permissive)
+        return Exact(kind, _text_or_parsed, texts_as=kind, doubts=dict([doubt]))
     if isinstance(kind, T.DecimalType):
         # As many digits before the point, and all the remaining ones after it.
         wide = T.DecimalType(38, 38 - (kind.precision - kind.scale))
@@ -67,35 +79,73 @@ def exact(kind: DataType, *, permissive: bool = False, depth: int = 0) -> Exact:
         return Exact(wide, *_narrowed(kind, wide), frozenset({("", wide.scale)}))
     if permissive and isinstance(kind, T.BooleanType):
         return Exact(T.StringType(), *_read_as(kind, "^(?i:true|false)$"))
-    return Exact(kind, lambda sql: sql)
+    if kind.typeName() == "variant":  # Spark 4's
+        return Exact(
+            kind,
+            lambda parsed, _: parsed,
+            lambda _, text: f"coalesce({numbers.fit_variant(text)}, true)" if text else "true",
+            texts_as=T.StringType(),
+            doubts=dict([numbers.doubt_of_variant(permissive=permissive)]),
+        )
+    return Exact(kind, lambda parsed, _: parsed)
 
 
-def _narrowed(kind: DataType, wide: DataType) -> tuple[Sql, Sql]:
-    def value(sql: str) -> str:
-        return f"try_cast({sql} AS {sql_type(kind)})"
-
-    return value, lambda sql: f"CAST({value(sql)} AS {sql_type(wide)}) <=> {sql}"
+def _text_or_parsed(parsed: str, text: str | None) -> str:
+    return f"coalesce({numbers.without_marks(text)}, {parsed})" if text else parsed
 
 
-def _read_as(kind: DataType, pattern: str) -> tuple[Sql, Sql]:
-    def value(sql: str) -> str:
-        return f"try_cast({sql} AS {sql_type(kind)})"
+def _narrowed(kind: DataType, wide: DataType) -> tuple[SqlOfBoth, SqlOfBoth]:
+    def value(parsed: str, _: str | None = None) -> str:
+        return f"try_cast({parsed} AS {sql_type(kind)})"
 
-    return value, lambda sql: f"({sql} IS NULL OR {sql} RLIKE {literal(pattern)} AND {value(sql)} IS NOT NULL)"
+    return value, lambda parsed, _: f"CAST({value(parsed)} AS {sql_type(wide)}) <=> {parsed}"
+
+
+def _read_as(kind: DataType, pattern: str) -> tuple[SqlOfBoth, SqlOfBoth]:
+    def value(parsed: str, _: str | None = None) -> str:
+        return f"try_cast({parsed} AS {sql_type(kind)})"
+
+    def sound(parsed: str, _: str | None = None) -> str:
+        return f"({parsed} IS NULL OR {parsed} RLIKE {literal(pattern)} AND {value(parsed)} IS NOT NULL)"
+
+    return value, sound
 
 
 def _floating(kind: DataType, permissive: bool) -> Exact:
-    """An infinite value was too large a number, unless it was written as infinity."""
+    """An infinite value was too large a number, unless it was written as infinity. A zero may have been too small."""
     from pyspark.sql.types import StringType
 
-    def finite(sql: str) -> str:
-        return f"(abs({sql}) = 'Infinity') IS NOT TRUE"
+    def finite(value: str) -> str:
+        return f"(abs({value}) = 'Infinity') IS NOT TRUE"
 
     if not permissive:
-        return Exact(kind, lambda sql: sql, finite)
-    value, sound = _read_as(kind, "^.")
+
+        def sound(parsed: str, text: str | None) -> str:
+            return f"({finite(parsed)} AND {numbers.became_zero(parsed, text)} IS NOT TRUE)" if text else finite(parsed)
+
+        return Exact(
+            kind,
+            lambda parsed, _: parsed,
+            sound,
+            texts_as=StringType(),
+            doubts=dict([numbers.doubt_of_floating(lambda parsed: parsed)]),
+        )
+
+    def value(parsed: str, text: str | None = None) -> str:
+        return f"try_cast({_text_or_parsed(parsed, text)} AS {sql_type(kind)})"
+
+    _, readable = _read_as(kind, "^.")
     named = literal("^[+-]?(?i:inf|infinity)$")
-    return Exact(StringType(), value, lambda sql: f"{sound(sql)} AND ({finite(value(sql))} OR {sql} RLIKE {named})")
+    return Exact(
+        StringType(),
+        value,
+        lambda parsed, text: (
+            f"({readable(parsed, text)} AND ({finite(value(parsed))} OR {parsed} RLIKE {named}) "
+            f"AND {numbers.became_zero(value(parsed), _text_or_parsed(parsed, text))} IS NOT TRUE)"
+        ),
+        texts_as=StringType(),
+        doubts=dict([numbers.doubt_of_floating(value)]),
+    )
 
 
 def _struct(kind: DataType, permissive: bool, depth: int) -> Exact:
@@ -104,40 +154,70 @@ def _struct(kind: DataType, permissive: bool, depth: int) -> Exact:
     assert isinstance(kind, StructType)
     fields = {each.name: exact(each.dataType, permissive=permissive, depth=depth) for each in kind}
     parsed_as = StructType([StructField(name, each.parsed_as) for name, each in fields.items()])
+    texts = [StructField(name, each.texts_as) for name, each in fields.items() if each.texts_as is not None]
     required = [each.name for each in kind if not each.nullable]
     same = all(_same(fields[each.name].parsed_as, each.dataType) for each in kind)
 
-    def value(sql: str) -> str:
-        if same:
-            return sql
-        made = ", ".join(f"{literal(name)}, {each.value(f'{sql}.{identifier(name)}')}" for name, each in fields.items())
-        return f"CASE WHEN {sql} IS NOT NULL THEN named_struct({made}) END"
+    def of(name: str, parsed: str, text: str | None) -> tuple[str, str | None]:
+        has_text = text is not None and fields[name].texts_as is not None
+        return f"{parsed}.{identifier(name)}", f"{text}.{identifier(name)}" if has_text else None
 
-    def sound(sql: str) -> str:
-        checks = [f"{sql}.{identifier(name)} IS NOT NULL" for name in required]
-        checks += [each.sound(f"{sql}.{identifier(name)}") for name, each in fields.items() if each.sound is not None]
-        return f"({sql} IS NULL OR {' AND '.join(checks)})"
+    def value(parsed: str, text: str | None) -> str:
+        if same and text is None:
+            return parsed
+        made = ", ".join(f"{literal(name)}, {each.value(*of(name, parsed, text))}" for name, each in fields.items())
+        return f"CASE WHEN {parsed} IS NOT NULL THEN named_struct({made}) END"
+
+    def sound(parsed: str, text: str | None) -> str:
+        checks = [f"{parsed}.{identifier(name)} IS NOT NULL" for name in required]
+        checks += [each.sound(*of(name, parsed, text)) for name, each in fields.items() if each.sound is not None]
+        return f"({parsed} IS NULL OR {' AND '.join(checks)})"
+
+    def doubt(pattern: str) -> Sql:
+        asked = {name: each.doubts[pattern] for name, each in fields.items() if pattern in each.doubts}
+        return lambda parsed: " OR ".join(each(f"{parsed}.{identifier(name)}") for name, each in asked.items())
 
     checked = required or any(each.sound for each in fields.values())
     decimals = {
         (field if name == "" else name, digits) for field, each in fields.items() for name, digits in each.decimals
     }
-    return Exact(parsed_as, value, sound if checked else None, frozenset(decimals))
+    return Exact(
+        parsed_as,
+        value,
+        sound if checked else None,
+        frozenset(decimals),
+        StructType(texts) if texts else None,
+        {pattern: doubt(pattern) for each in fields.values() for pattern in each.doubts},
+    )
 
 
 def _array(kind: DataType, permissive: bool, depth: int) -> Exact:
     from pyspark.sql.types import ArrayType
 
     assert isinstance(kind, ArrayType)
-    each, name = exact(kind.elementType, permissive=permissive, depth=depth + 1), f"each{depth}"
+    each = exact(kind.elementType, permissive=permissive, depth=depth + 1)
+    item, text_of = f"each{depth}", f"text{depth}"
     element = each.sound
+    same = _same(each.parsed_as, kind.elementType)
+
+    def value(parsed: str, text: str | None) -> str:
+        usual = parsed if same else f"transform({parsed}, {item} -> {each.value(item, None)})"
+        both = f"zip_with({parsed}, {text}, ({item}, {text_of}) -> {each.value(item, text_of)})"
+        return usual if text is None else f"coalesce({both}, {usual})"
+
+    def sound(parsed: str, text: str | None) -> str:
+        assert element is not None
+        usual = f"{parsed} IS NULL OR forall({parsed}, {item} -> {element(item, None)})"
+        both = f"forall(zip_with({parsed}, {text}, ({item}, {text_of}) -> {element(item, text_of)}), sound -> sound)"
+        return f"({usual})" if text is None else f"CASE WHEN {text} IS NULL THEN {usual} ELSE {both} END"
+
     return Exact(
         ArrayType(each.parsed_as),
-        lambda sql: (
-            sql if _same(each.parsed_as, kind.elementType) else f"transform({sql}, {name} -> {each.value(name)})"
-        ),
-        (lambda sql: f"({sql} IS NULL OR forall({sql}, {name} -> {element(name)}))") if element else None,
+        value,
+        sound if element else None,
         _nameless(each.decimals),
+        ArrayType(each.texts_as) if each.texts_as is not None else None,
+        _in_any(each.doubts, item, "{0}"),
     )
 
 
@@ -146,23 +226,43 @@ def _map(kind: DataType, permissive: bool, depth: int) -> Exact:
     from pyspark.sql.types import MapType
 
     assert isinstance(kind, MapType)
-    each, name = exact(kind.valueType, permissive=permissive, depth=depth + 1), f"each{depth}"
+    each = exact(kind.valueType, permissive=permissive, depth=depth + 1)
+    name, item, text_of = f"name{depth}", f"each{depth}", f"text{depth}"
     element = each.sound
+    same = _same(each.parsed_as, kind.valueType)
 
-    def sound(sql: str) -> str:
-        of_all = f" AND forall(map_values({sql}), {name} -> {element(name)})" if element else ""
-        return f"({sql} IS NULL OR size(array_distinct(map_keys({sql}))) = size({sql}){of_all})"
+    def both(parsed: str, text: str, made: str) -> str:
+        return f"map_zip_with({parsed}, {text}, ({name}, {item}, {text_of}) -> {made})"
+
+    def value(parsed: str, text: str | None) -> str:
+        usual = parsed if same else f"transform_values({parsed}, ({name}, {item}) -> {each.value(item, None)})"
+        return usual if text is None else f"coalesce({both(parsed, text, each.value(item, text_of))}, {usual})"
+
+    def sound(parsed: str, text: str | None) -> str:
+        of_all = ""
+        if element:
+            of_all = f"forall(map_values({parsed}), {item} -> {element(item, None)})"
+            if text is not None:
+                of_both = f"forall(map_values({both(parsed, text, element(item, text_of))}), sound -> sound)"
+                of_all = f"CASE WHEN {text} IS NULL THEN {of_all} ELSE {of_both} END"
+            of_all = f" AND {of_all}"
+        return f"({parsed} IS NULL OR size(array_distinct(map_keys({parsed}))) = size({parsed}){of_all})"
 
     return Exact(
         MapType(kind.keyType, each.parsed_as),
-        lambda sql: (
-            sql
-            if _same(each.parsed_as, kind.valueType)
-            else f"transform_values({sql}, (name{depth}, {name}) -> {each.value(name)})"
-        ),
+        value,
         sound,
         _nameless(each.decimals),
+        MapType(kind.keyType, each.texts_as) if each.texts_as is not None else None,
+        _in_any(each.doubts, item, "map_values({0})"),
     )
+
+
+def _in_any(doubts: Mapping[str, Sql], item: str, values: str) -> dict[str, Sql]:
+    def of_any(doubt: Sql) -> Sql:
+        return lambda parsed: f"exists({values.format(parsed)}, {item} -> {doubt(item)})"
+
+    return {pattern: of_any(doubt) for pattern, doubt in doubts.items()}
 
 
 def _nameless(decimals: Iterable[tuple[str | None, int]]) -> frozenset[tuple[str | None, int]]:

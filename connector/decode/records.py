@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from connector.decode.format import UNKNOWN, Format, problem_of
+from connector.decode.tombstone_key import of_kafkas_key
 from connector.source.columnar import ODD, PLAIN, PlainValues
 from connector.source.records import HEADER_TYPE
 from sinks.delta.table import COORDINATES
 from sinks.errors import ConfigurationError
 from sinks.spark.row_errors import problem, raise_sql
 from sinks.spark.sql import identifier, literal
-from sinks.spark.types import ddl, sql_type
+from sinks.spark.types import sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -183,7 +184,7 @@ class RecordDecoder:
     def _of_tombstone(self, key: Sequence[str]) -> dict[str, str]:
         """SQL of the key columns in a tombstone's row, from Kafka's key. Columns made by the transform stay null."""
         if self.key is None:
-            return _inferred(self.value, key)
+            return of_kafkas_key(self.value.type, key)
         fields = _fields(self.key)
         if len(key) == 1 and not hasattr(self.key.type, "fields"):
             return {key[0]: "_of_key"}
@@ -229,28 +230,6 @@ def _failing(frame: DataFrame) -> DataFrame:
     return checked.selectExpr(
         *(f"CASE WHEN {_RIGHT} THEN {identifier(name)} END AS {identifier(name)}" for name in columns)
     )
-
-
-def _inferred(value: Format, key: Sequence[str]) -> dict[str, str]:
-    """SQL of key columns from Kafka's key: a JSON object with these columns, or for one column its value as text or
-    as a JSON string. An unreadable key gives nulls."""
-    from pyspark.sql.types import AtomicType, StructType
-
-    if not isinstance(value.type, StructType):
-        return {}
-    text = "CAST(key AS STRING)"
-    kinds = {field.name: field.dataType for field in value.type}
-    wanted = StructType([field for field in value.type if field.name in key])
-    parsed = f"from_json({text}, {literal(ddl(wanted))})"
-    found = {}
-    for name in (name for name in key if name in kinds):
-        kind = sql_type(kinds[name])
-        sql = f"CASE WHEN {text} LIKE '{{%}}' THEN {parsed}.{identifier(name)} "
-        if len(key) == 1 and isinstance(kinds[name], AtomicType):
-            as_json = f"from_json(concat('{{\"v\":', {text}, '}}'), {literal(f'v {kind}')}).v"
-            sql += f"WHEN {text} LIKE '\"%\"' THEN {as_json} ELSE try_cast({text} AS {kind}) "
-        found[name] = sql + "END"
-    return found
 
 
 def refuse_tombstones(rows: DataFrame) -> DataFrame:

@@ -167,13 +167,14 @@ abstract class Field {
       } else {
         value = Double.parseDouble(text.text());
       }
+      boolean isZero = text.digitCount == 0;
       if (!single) {
         to.putDouble(row, value);
-        return !Double.isInfinite(value);
+        return !Double.isInfinite(value) && (value == 0) == isZero;
       }
       float rounded = Float.parseFloat(text.text());
       to.putFloat(row, rounded);
-      return rounded == (float) value && !Float.isInfinite(rounded);
+      return rounded == (float) value && !Float.isInfinite(rounded) && (rounded == 0) == isZero;
     }
   }
 

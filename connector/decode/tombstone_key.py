@@ -1,0 +1,81 @@
+"""The key columns of a tombstone, from Kafka's key. They are null if the key is unreadable, or would lose something."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from connector.decode import json_decimals as decimals
+from connector.decode import json_numbers as numbers
+from connector.decode.json_lossless import exact
+from sinks.spark.sql import identifier, literal
+from sinks.spark.types import ddl, sql_type
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructType
+
+_TEXT = "CAST(key AS STRING)"
+_HUGE_EXPONENT = "[eE][+-]?[0-9]{4,}"
+
+
+def of_kafkas_key(value: DataType, key: Sequence[str]) -> dict[str, str]:
+    """SQL of the columns ``key``, whose types are those of ``value``.
+
+    Kafka's key is a JSON object with these columns, or for one column its value as text or as a JSON string.
+    """
+    from pyspark.sql.types import AtomicType, StructField, StructType
+
+    if not isinstance(value, StructType):
+        return {}
+    wanted = StructType([StructField(field.name, field.dataType) for field in value if field.name in key])
+    found = {}
+    for field in wanted:
+        sql = f"CASE WHEN {_TEXT} LIKE '{{%}}' THEN {_of_json(_TEXT, wanted, field.name)} "
+        if len(key) == 1 and isinstance(field.dataType, AtomicType):
+            as_object = f"concat('{{\"v\":', {_TEXT}, '}}')"
+            of_string = _of_json(as_object, StructType([StructField("v", field.dataType)]), "v")
+            sql += f"WHEN {_TEXT} LIKE '\"%\"' THEN {of_string} ELSE {_of_text(field.dataType)} "
+        found[field.name] = sql + "END"
+    return found
+
+
+def _of_json(text: str, wanted: StructType, name: str) -> str:
+    """SQL of one field of a JSON object."""
+    how = exact(wanted)
+    parsed, texts = _from_json(text, how.parsed_as), None
+    if how.texts_as is not None:
+        texts = _from_json(numbers.in_quotes(text, permissive=False), how.texts_as)
+    field = exact(wanted[name].dataType)
+    value = field.value(f"{parsed}.{identifier(name)}", f"{texts}.{identifier(name)}" if field.texts_as else None)
+    wrong = [decimals.huge(text, how.decimals), decimals.rounded(text, how.decimals)] if how.decimals else []
+    wrong += [f"NOT {how.sound(parsed, texts)}"] if how.sound is not None else []
+    return f"CASE {' '.join(f'WHEN {each} THEN NULL' for each in wrong)} ELSE {value} END" if wrong else value
+
+
+def _from_json(text: str, kind: DataType) -> str:
+    from pyspark.sql.types import StructType
+
+    assert isinstance(kind, StructType)
+    return f"from_json({text}, {literal(ddl(kind))}, map('allowNonNumericNumbers', 'false'))"
+
+
+def _of_text(kind: DataType) -> str:
+    """SQL of a value whose text is Kafka's key."""
+    from pyspark.sql import types as T
+
+    value, how = f"try_cast({_TEXT} AS {sql_type(kind)})", exact(kind)
+    if isinstance(kind, T.DecimalType):
+        ((_, kept),) = how.decimals
+        parsed = f"try_cast({_TEXT} AS {sql_type(how.parsed_as)})"
+        sound = f"{decimals.digits_after_point(_TEXT)} <= {kept} AND {_sound(kind, parsed)}"
+        return f"CASE WHEN {_TEXT} RLIKE '{_HUGE_EXPONENT}' THEN NULL WHEN {sound} THEN {value} END"
+    if isinstance(kind, T.FloatType | T.DoubleType):
+        return f"CASE WHEN {how.sound(value, _TEXT)} THEN {value} END" if how.sound else value
+    if isinstance(kind, T.DateType | T.TimestampType | T.TimestampNTZType):
+        return f"CASE WHEN {_sound(kind, _TEXT)} THEN {value} END"
+    return value
+
+
+def _sound(kind: DataType, parsed: str) -> str:
+    sound = exact(kind).sound
+    return sound(parsed, None) if sound is not None else "true"
