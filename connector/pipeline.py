@@ -300,7 +300,7 @@ class Pipeline:
             if topic is not None:
                 topic.check()
             sinks = [
-                CheckedSink(output.label, output.check(), output.derivation.columns.names)
+                CheckedSink(output.label, output.check(), output.derivation.columns.names, output.rules())
                 for output in assembly.outputs
             ]
             position, offsets, _ = self._stands(assembly)

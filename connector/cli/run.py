@@ -25,6 +25,7 @@ from connector.cli.console import (
     watched,
 )
 from connector.config import DeltaPlace
+from connector.operations.status import CheckedSink
 from connector.pipeline import Pipeline
 from connector.telemetry.run_report import RunReport
 from sinks.errors import ConfigurationError, JarsMissing
@@ -72,12 +73,19 @@ def check(file: File, set_: Set, debug: Debug = False) -> None:
             kind = "table" if isinstance(options, DeltaPlace) else "sink"
             out.print(f"{kind:9} ok: {escape(sink.place)} {'fits' if sink.exists else 'will be made'}", soft_wrap=True)
             out.print(f"columns   {escape(', '.join(sink.columns))}", soft_wrap=True)
+            print_rules(sink)
         if pipeline.config.coordinator is not None:
             needed = "" if pipeline.config.two_phase else ": not needed, one table takes rows and offsets in one commit"
             out.print(f"log       {escape(pipeline.config.coordinator.place)}{needed}", soft_wrap=True)
         where = f"after epoch {checked.position.epoch}" if checked.position else f"at {pipeline.config.source.start}"
         out.print(f"position  {where}: next {checked.next_offsets.to_json()}", soft_wrap=True)
         out.print(f"behind    {checked.behind:,} offsets")
+
+
+def print_rules(sink: CheckedSink) -> None:
+    """Print the rules that the table itself has for its rows, a line each."""
+    for rule in sink.rules:
+        out.print(f"rule      {escape(rule)}", soft_wrap=True)
 
 
 def init(

@@ -21,7 +21,9 @@ from connector.engine.record_errors import OddRecord, SchemaToAskFor, about_the_
 from connector.protocol.steps import Event, Observer, Step
 from connector.source.columnar import PlainValues
 from sinks.contract import Committed, Epoch, Prepared, TwoPhaseSink
+from sinks.errors import BadRecord
 from sinks.spark.cached import kept
+from sinks.spark.limits import Limit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -65,6 +67,8 @@ class Reading:
     """The number of dead letters of the epoch that was read last."""
     _no_rows: DataFrame | None = field(default=None, init=False)
     """An empty frame of decoded records, kept because Spark takes a while to plan it."""
+    _rules: dict[str, tuple[DataFrame, Sequence[Limit]]] = field(default_factory=dict, init=False)
+    """By sink: rows of the epoch that was read last, and the limits that they were compared with."""
 
     @property
     def several(self) -> bool:
@@ -93,7 +97,7 @@ class Reading:
         if self.letters is not None and PROBLEM in leading.columns:
             rows = self._sorted_out(self.letters, leading, rows, epoch)
         else:
-            rows = {name: refuse_values(frame, self.outputs[name].unfit(frame)) for name, frame in rows.items()}
+            rows = {name: refuse_values(frame, self._unfit(name, frame)) for name, frame in rows.items()}
         if self.timing is not None:
             for name, output in self.outputs.items():
                 rows[name] = output.derivation.prepare(timed(rows[name], self.timing.column), epoch)
@@ -149,6 +153,22 @@ class Reading:
         if decoder.resolve(unknown.part, unknown.schema_id, self.read(epoch.ranges)):
             self.outputs, self._no_rows = self.with_new_columns(self.outputs), None
 
+    def _unfit(self, name: str, rows: DataFrame) -> Sequence[Limit]:
+        limits = self.outputs[name].unfit(rows)
+        self._rules[name] = rows, limits
+        return limits
+
+    def learn_rules(self) -> bool:
+        """Read the tables' rules again, after a table has refused a row.
+
+        Returns whether the records of the epoch were compared with other rules: somebody has changed them since. Then
+        the epoch is read again.
+        """
+        self._no_rows = None
+        for output in self.outputs.values():
+            output.forget_rules()
+        return any(list(self.outputs[name].unfit(rows)) != list(limits) for name, (rows, limits) in self._rules.items())
+
     def _sorted_out(
         self, letters: Letters, records: DataFrame, rows: Mapping[str, DataFrame], epoch: Epoch
     ) -> dict[str, DataFrame]:
@@ -164,7 +184,7 @@ class Reading:
         """The rows with the problems that the sink has with them, in ``_problem``, if it can have any."""
         output = self.outputs[name]
         problems = [output.derivation.problem] if output.derivation.problem is not None else []
-        unfit = output.unfit(rows)
+        unfit = self._unfit(name, rows)
         if unfit:
             problems.append(problem_with_values(unfit))
         if not output.decode.takes_tombstones and TOMBSTONE in rows.columns:
@@ -200,7 +220,8 @@ def write_epoch(
 
     Spark is lazy, so ``write`` does all the work in one pass. Only with event time or dead letters there is a small
     query before it, over cached rows. If a record needs a schema that isn't known yet, the run asks the registry and
-    repeats the epoch: a query that fails for an unknown schema has written nothing.
+    repeats the epoch: a query that fails for an unknown schema has written nothing. It also repeats the epoch if a
+    table has refused a row by a rule that somebody has given it since.
 
     ====================  ==============================================================================================
     crash                 what is left
@@ -228,6 +249,9 @@ def write_epoch(
                 return clocked, write(clocked, rows)
         except (SchemaToAskFor, OddRecord) as unknown:
             reading.learn(unknown, epoch)
+        except BadRecord:
+            if not reading.learn_rules():
+                raise
 
 
 def prepare_epoch(
@@ -259,3 +283,6 @@ def prepare_epoch(
                 return clocked, prepared
         except (SchemaToAskFor, OddRecord) as unknown:
             reading.learn(unknown, epoch)
+        except BadRecord:
+            if not reading.learn_rules():
+                raise
