@@ -98,7 +98,8 @@ def as_written(kind: DataType) -> DataType:
         return T.MapType(kind.keyType, as_written(kind.valueType))
     if isinstance(kind, T.IntegralType):
         return T.DecimalType(38, 15)
-    return kind if isinstance(kind, T.DecimalType | T.BinaryType) else T.StringType()
+    as_it_is = isinstance(kind, T.DecimalType | T.BinaryType) or kind.typeName() == "variant"
+    return kind if as_it_is else T.StringType()
 
 
 LENIENT: Mapping[str, str] = dict.fromkeys(
