@@ -192,7 +192,6 @@ class AuditedTable:
         ``first``: the oldest commit of the pipeline in the history; None: there is none, and nothing is known to be
         older than the pipeline.
         """
-        from pyspark.errors import PySparkException
         from pyspark.sql import functions as F
 
         if first is None or first.version == 0:
@@ -203,8 +202,8 @@ class AuditedTable:
             rows = self.rows(first.version - 1)
             if rows.isEmpty():
                 return Earlier()
-        except PySparkException:
-            return Earlier(known=False)  # the version's files or its log are gone
+        except Exception:  # the version's files or its log are gone: classic Spark says so in a Py4JError
+            return Earlier(known=False)
         there = {name.lower(): name for name in rows.columns}
 
         def column(part: StructField) -> Column:
