@@ -28,6 +28,7 @@ from connector.audit.compare import compare
 from connector.audit.formats import Forms, forms
 from connector.audit.letters import no_letters
 from connector.audit.records import kafka_records
+from connector.audit.rows import Earlier
 from connector.audit.table import AuditedTable
 from connector.audit.topics import Topics
 from connector.audit.verdict import Audit, PartitionAudit, Place, partitions, show
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
 __all__ = ["Audit", "Claim", "PartitionAudit", "Place", "Range", "audit", "show"]
 
 log = logging.getLogger("lakelock.audit")
+
+_FILE_IS_GONE = ("FAILED_READ_FILE", "FILE_NOT_EXIST", "FileNotFound", "DELTA_FILE_NOT_FOUND")
+"""What Spark says of a file of an old version that VACUUM has removed."""
 
 
 def audit(
@@ -69,13 +73,20 @@ def audit(
             pinned = _pin(config, table, topics, version, committed)
             foreign = table.foreign(pinned.version)
             say(_plan(table.label, pinned))
-            counts, not_compared = _compared(config, spark, table, pinned, known)
+            try:
+                counts, not_compared = _compared(config, spark, table, pinned, known)
+            except Exception as error:
+                if pinned.earlier.rows is None or not any(sign in str(error) for sign in _FILE_IS_GONE):
+                    raise
+                pinned = replace(pinned, earlier=Earlier(known=False))
+                counts, not_compared = _compared(config, spark, table, pinned, known)
     finally:
         topics.close()
     parts = partitions(counts, pinned.claim)
+    claim = _with_unreadable(pinned, parts)
     notes = [*pinned.notes, *not_compared, *foreign, *_notes(config, pinned, parts)]
     grouped = isinstance(config.sinks[0], DeltaAggregateSink)
-    return Audit(config.name, table.label, pinned.version, pinned.claim, parts, unchecked(pinned.cut), notes, grouped)
+    return Audit(config.name, table.label, pinned.version, claim, parts, unchecked(pinned.cut), notes, grouped)
 
 
 @dataclass(frozen=True)
@@ -93,6 +104,8 @@ class _Pinned:
     """Topics whose rows another pipeline has written, with that pipeline's name. They are not audited."""
     notes: list[str]
     """What had to be assumed about the claim."""
+    earlier: Earlier
+    """What the table held before the pipeline's first epoch."""
 
 
 def _pin(
@@ -121,8 +134,9 @@ def _pin(
     written = table.others(config.name)
     if newest is None:
         claim = _of_another(claim, config.name, {written[topic] for topic in held.ids if topic in written})
+    earlier = Earlier() if isinstance(config.sinks[0], DeltaAggregateSink) else table.earlier(first, number)
     others = {topic: other for topic, other in written.items() if topic not in held.ids}
-    return _Pinned(number, newest.epoch if newest else 0, claim, held, bounds(claim, held), others, notes)
+    return _Pinned(number, newest.epoch if newest else 0, claim, held, bounds(claim, held), others, notes, earlier)
 
 
 def _compared(
@@ -157,7 +171,23 @@ def _compared(
             leave_out=sorted(pinned.others),
             letters=open_letters,
             late=letters.late(config.name) if letters and _keeps_late(config) else None,
+            earlier=pinned.earlier,
         )
+
+
+def _with_unreadable(pinned: _Pinned, parts: Sequence[PartitionAudit]) -> Claim:
+    """The claim, unknown if rows without coordinates can't be compared with what the table held before."""
+    held = sum(part.counts["held_before"] for part in parts)
+    if pinned.earlier.known or not held:
+        return pinned.claim
+    return replace(
+        pinned.claim,
+        unknown=(
+            *pinned.claim.unknown,
+            f"{held:,} rows have no coordinates. They may be from before the pipeline's first epoch, but the table's "
+            "version of then can't be read any more, so nothing shows that they are unchanged.",
+        ),
+    )
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from connector.audit.claim import Bounds
 from connector.audit.counted import RECORD_AT, ROW_AT, counted
 from connector.audit.records import PROBLEM, Records
-from connector.audit.rows import found_rows, without_record
+from connector.audit.rows import Earlier, found_rows, without_record
 from connector.audit.values import comparable_values
 from sinks.spark.sql import identifier
 
@@ -25,12 +25,22 @@ def appended(
     *,
     committed_later: bool,
     leave_out: Sequence[str],
+    earlier: Earlier,
 ) -> list[dict[str, Any]]:
     """Counts per kind and partition of an append table. One record makes one row, or several (``records.several``).
 
     ``committed_later``: rows beyond the claim are no fault. ``leave_out``: topics whose rows another pipeline wrote.
+    ``earlier``: what the table held before the first epoch.
     """
-    in_table = found_rows(rows, records.columns, cut, leave_out=leave_out)
+    from pyspark.sql import functions as F
+
+    in_table = found_rows(rows, records.columns, cut, leave_out=leave_out, earlier=earlier)
+    held = []
+    if earlier.any:
+        held = counted(
+            in_table.where("r_before").withColumn("at", F.expr(ROW_AT)), {"held_before": "1L"}, {"held_before": "at"}
+        )
+        in_table = in_table.where("NOT r_before")
     places = _per_place(_both_sides(records, in_table, committed_later=committed_later))
     # What isn't equal on either side: first another value for the record, then a row too many or too few.
     other = "least(records, rows) - right"
@@ -46,7 +56,7 @@ def appended(
     }
     if not records.several:
         counts["unchecked"] = "IF(records = 0 AND kind = 'unchecked', 1L, 0L)"
-    return counted(places, counts, dict.fromkeys(counts, "at"))
+    return [*held, *counted(places, counts, dict.fromkeys(counts, "at"))]
 
 
 def _both_sides(records: Records, in_table: DataFrame, *, committed_later: bool) -> DataFrame:

@@ -1,8 +1,8 @@
 """The one query that compares records of Kafka with rows of the table, on the executors, counted per partition.
 
-Every row of the table counts as exactly one of found, duplicated, stale, resurrected, altered, unexpected, ahead and
-unchecked. Every expected row counts as exactly one of found, lost, stale and altered, or as resurrected if a deleted
-row stays. Only these counts, and the first coordinates of each, leave the executors.
+Every row of the table counts as exactly one of found, duplicated, stale, resurrected, altered, unexpected, ahead, held
+before and unchecked. Every expected row counts as exactly one of found, lost, stale and altered, or as resurrected if a
+deleted row stays. Only these counts, and the first coordinates of each, leave the executors.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from connector.audit.decode import decoded, transformed
 from connector.audit.formats import Forms
 from connector.audit.history import versions
 from connector.audit.letters import told_apart
+from connector.audit.rows import NOTHING, Earlier
 from connector.audit.upserted import upserted
 from connector.config import DeltaAggregateSink, DeltaHistorySink, DeltaUpsertSink, KeyedSink, PipelineConfig
 from sinks.errors import ConfigurationError
@@ -36,6 +37,7 @@ def compare(
     leave_out: Sequence[str] = (),
     letters: DataFrame | None = None,
     late: DataFrame | None = None,
+    earlier: Earlier = NOTHING,
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """The counts, and notes.
 
@@ -43,7 +45,8 @@ def compare(
 
     ``cut`` is the claim as Kafka can show it. ``committed_later``: rows beyond the claim are no fault. ``leave_out``:
     topics whose rows are another pipeline's. ``letters``: all dead letters, if bad records are set aside. ``late``: the
-    letters of rows that arrived after their window was closed. Topic and partition are None for groups, and for rows
+    letters of rows that arrived after their window was closed. ``earlier``: what the table held before
+    the pipeline's first epoch; groups are compared without it. Topic and partition are None for groups, and for rows
     and letters that lie outside the claim.
 
     Raises ConfigurationError and SchemaMismatch.
@@ -67,9 +70,13 @@ def compare(
     if isinstance(sink, DeltaAggregateSink):
         of_rows, notes = aggregated(made, rows, cut, sink, whole=whole, committed_later=committed_later, late=late)
     elif isinstance(sink, DeltaHistorySink):
-        of_rows = versions(made, rows, cut, sink, whole=whole, committed_later=committed_later, leave_out=leave_out)
+        of_rows = versions(
+            made, rows, cut, sink, whole=whole, committed_later=committed_later, leave_out=leave_out, earlier=earlier
+        )
     elif isinstance(sink, DeltaUpsertSink):
-        of_rows = upserted(made, rows, cut, sink, whole=whole, committed_later=committed_later, leave_out=leave_out)
+        of_rows = upserted(
+            made, rows, cut, sink, whole=whole, committed_later=committed_later, leave_out=leave_out, earlier=earlier
+        )
     else:
-        of_rows = appended(made, rows, cut, committed_later=committed_later, leave_out=leave_out)
+        of_rows = appended(made, rows, cut, committed_later=committed_later, leave_out=leave_out, earlier=earlier)
     return [*judged, *of_rows], notes

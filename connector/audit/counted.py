@@ -16,7 +16,7 @@ _NO_COORDINATES = (
     "struct(false AS claimed, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS `partition`, "
     "CAST(NULL AS BIGINT) AS offset)"
 )
-_KINDS_OF_ROWS = ("right", "altered", "stale", "resurrected", "unexpected", "ahead", "unchecked")
+_KINDS_OF_ROWS = ("right", "altered", "stale", "resurrected", "unexpected", "ahead", "held_before", "unchecked")
 
 
 def one_each(
@@ -56,6 +56,7 @@ def one_each(
         "resurrected": "IF(wanted, CAST(n_right + n_altered = 0 AND n_resurrected > 0 AS BIGINT), n_resurrected)",
         "altered": "CAST(n_right = 0 AND n_altered > 0 AS BIGINT)",
         "unexpected": "n_unexpected",
+        "held_before": "n_held_before",
         "ahead": f"CAST({standing} = 0 AND n_ahead > 0 AS BIGINT)",
         "unchecked": f"CAST({standing} + n_ahead = 0 AND n_unchecked > 0 AS BIGINT)",
     }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from connector.audit.claim import Bounds
 from connector.audit.counted import one_each
 from connector.audit.records import Records, changes, sequence_type, table_columns
-from connector.audit.rows import found_rows, without_record
+from connector.audit.rows import Earlier, found_rows, without_record
 from connector.config import DeltaHistorySink
 
 if TYPE_CHECKING:
@@ -27,18 +27,19 @@ def versions(
     whole: bool,
     committed_later: bool,
     leave_out: Sequence[str],
+    earlier: Earlier,
 ) -> list[dict[str, Any]]:
     """The counts for a delta_history table. A version is identified by its key and the record that started it.
 
     Unless Kafka shows the ``whole`` claim, a version that isn't as expected may be due to a record that is gone, and
-    counts as unchecked. ``committed_later`` and ``leave_out``: as in ``compare``.
+    counts as unchecked. ``committed_later``, ``leave_out`` and ``earlier``: as in ``compare``.
     """
     from pyspark.sql import functions as F
 
     columns = table_columns(records.columns, sink)
     sequence = sequence_type(records, sink)
     more = {"r_start": ("__START_AT", sequence), "r_end": ("__END_AT", sequence)}
-    stored = found_rows(rows, columns, cut, key=sink.key, more=more, leave_out=leave_out)
+    stored = found_rows(rows, columns, cut, key=sink.key, more=more, leave_out=leave_out, earlier=earlier)
     expected = _expected(changes(records, sink, cut), columns, sink)
     keys = [f"k{index}" for index in range(len(sink.key))]
     same = F.expr(" AND ".join(f"e_{name} = r_{name}" for name in (*keys, *_PLACE)))

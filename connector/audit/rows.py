@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from connector.audit.claim import Bounds
@@ -19,6 +20,24 @@ _BOUNDS = (
     "array<struct<topic: string, `partition`: int, since: bigint, begin: bigint, stop: bigint, `end`: bigint, "
     "compacted: boolean, lost: array<struct<start: bigint, `end`: bigint>>>>"
 )
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """What the table held before the pipeline's first epoch."""
+
+    rows: DataFrame | None = None
+    """The rows, with the columns that the table has now. None: there were none, or nobody can read them any more."""
+    known: bool = True
+    """Whether the rows can be read. If not, every row without coordinates may be one of them."""
+
+    @property
+    def any(self) -> bool:
+        """Whether the table held, or may have held, rows."""
+        return self.rows is not None or not self.known
+
+
+NOTHING = Earlier()
 _COORDINATES = {"_topic": "string", "_partition": "int", "_offset": "bigint", "_timestamp": "timestamp"}
 
 
@@ -47,8 +66,10 @@ def found_rows(
     key: Sequence[str] = (),
     more: Mapping[str, tuple[str, str]] | None = None,
     leave_out: Sequence[str] = (),
+    earlier: Earlier = NOTHING,
 ) -> DataFrame:
     """The rows as r_*: the coordinates, comparable values, the key, and where in the claim the coordinates lie.
+    ``r_before``: whether the table held the row as it is before the pipeline's first epoch.
 
     ``more``: new name -> (column of the table, its type), for further columns. ``leave_out``: topics whose rows are
     another pipeline's. Raises SchemaMismatch.
@@ -61,15 +82,39 @@ def found_rows(
     def column(name: str) -> Column:
         return F.col(identifier(name))
 
-    mine = rows.select(
-        *(F.col(name).alias(f"r{name}") for name in ("_topic", "_partition", "_offset")),
-        comparable_values(columns, column, F.col("_timestamp")).alias("r_values"),
-        *(column(name).alias(f"r_k{index}") for index, name in enumerate(key)),
-        *(column(name).alias(ours) for ours, (name, _) in (more or {}).items()),
-    )
+    def shaped(rows: DataFrame) -> DataFrame:
+        return rows.select(
+            *(F.col(name).alias(f"r{name}") for name in ("_topic", "_partition", "_offset")),
+            comparable_values(columns, column, F.col("_timestamp")).alias("r_values"),
+            *(column(name).alias(f"r_k{index}") for index, name in enumerate(key)),
+            *(column(name).alias(ours) for ours, (name, _) in (more or {}).items()),
+        )
+
+    mine = shaped(rows)
     if leave_out:
         mine = mine.where(~F.coalesce(F.col("r_topic").isin(*leave_out), F.lit(False)))
-    return placed(mine, cut)
+    before = shaped(earlier.rows) if earlier.rows is not None else None
+    return _marked(placed(mine, cut), before, known=earlier.known)
+
+
+def _marked(rows: DataFrame, before: DataFrame | None, *, known: bool) -> DataFrame:
+    """The rows with ``r_before``. Of equal rows, as many are from ``before`` as there were then."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    if before is None:
+        none = "r_topic IS NULL AND r_partition IS NULL AND r_offset IS NULL"
+        return rows.withColumn("r_before", F.expr("false" if known else none))
+    same = F.struct("r_topic", "r_partition", "r_offset", "r_values")
+    counts = before.groupBy(same.alias("earlier")).agg(F.count(F.lit(1)).alias("times"))
+    # A row with coordinates of the claim is compared with its record.
+    nowhere = F.col("r_zone") == "nowhere"
+    compared = rows.withColumn("own", F.when(nowhere, same)).join(counts, F.expr("own <=> earlier"), "left")
+    number = F.row_number().over(Window.partitionBy("own").orderBy("own"))
+    found = compared.where(nowhere).withColumn("r_before", F.coalesce(number <= F.col("times"), F.lit(False)))
+    return (
+        compared.where(~nowhere).withColumn("r_before", F.lit(False)).unionByName(found).drop("own", "earlier", "times")
+    )
 
 
 def placed(rows: DataFrame, cut: Sequence[Bounds]) -> DataFrame:
@@ -104,10 +149,12 @@ def placed(rows: DataFrame, cut: Sequence[Bounds]) -> DataFrame:
 
 
 def without_record(committed_later: bool) -> str:
-    """SQL: the kind of a row for which Kafka shows no record. It depends on where its coordinates lie."""
+    """SQL: the kind of a row for which Kafka shows no record. It depends on where its coordinates lie, and on whether
+    the table held it before the pipeline's first epoch."""
     ahead, gone = ("ahead", "unchecked") if committed_later else ("unexpected", "unexpected")
     return (
-        f"CASE WHEN r_zone = 'nowhere' THEN 'unexpected' WHEN r_zone = 'ahead' THEN '{ahead}' "
+        "CASE WHEN r_before THEN 'held_before' WHEN r_zone = 'nowhere' THEN 'unexpected' "
+        f"WHEN r_zone = 'ahead' THEN '{ahead}' "
         f"WHEN r_zone = 'lost' THEN '{gone}' WHEN r_zone = 'unchecked' OR r_compacted THEN 'unchecked' "
         "ELSE 'unexpected' END"
     )

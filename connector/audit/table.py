@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from connector.audit.claim import At, Extent, Metadata, lineage, metadata
+from connector.audit.rows import Earlier
 from connector.config import DeltaPlace
 from sinks.errors import ConfigurationError, NotADeltaTable, SinkError
 from sinks.spark.sql import identifier
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructField
 
 
 class AuditedTable:
@@ -180,6 +182,35 @@ class AuditedTable:
     def rows(self, version: int) -> DataFrame:
         """The rows at this version."""
         return self._spark.sql(f"SELECT * FROM {self._sql} VERSION AS OF {version}")
+
+    def earlier(self, first: Metadata | None, version: int) -> Earlier:
+        """What the table held before the pipeline's first epoch, in the columns of ``version``.
+
+        ``first``: the oldest commit of the pipeline in the history; None: there is none, and nothing is known to be
+        older than the pipeline.
+        """
+        from pyspark.sql import functions as F
+
+        if first is None or first.version == 0:
+            return Earlier()
+        if first.epoch != 1:
+            return Earlier(known=False)
+        try:
+            rows = self.rows(first.version - 1)
+            if rows.isEmpty():
+                return Earlier()
+        except Exception:  # the version's files or its log are gone: classic Spark says so in a Py4JError
+            return Earlier(known=False)
+        there = {name.lower(): name for name in rows.columns}
+
+        def column(part: StructField) -> Column:
+            name = there.get(part.name.lower())
+            value = F.lit(None) if name is None else F.col(identifier(name))
+            return (value if name and rows.schema[name].dataType == part.dataType else value.cast(part.dataType)).alias(
+                part.name
+            )
+
+        return Earlier(rows.select(*map(column, self.rows(version).schema)))
 
     def open_letters(self, epoch: int) -> DataFrame:
         """The dead letters, without those that had gone through by this epoch in a retry."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from connector.audit.claim import Bounds
 from connector.audit.counted import one_each
 from connector.audit.records import Records, changes, sequence_type, table_columns
-from connector.audit.rows import found_rows, without_record
+from connector.audit.rows import Earlier, found_rows, without_record
 from connector.config import DeltaUpsertSink
 
 if TYPE_CHECKING:
@@ -25,11 +25,12 @@ def upserted(
     whole: bool,
     committed_later: bool,
     leave_out: Sequence[str],
+    earlier: Earlier,
 ) -> list[dict[str, Any]]:
     """The counts for a delta_upsert table.
 
     ``whole``: Kafka shows every record of the claim. If it doesn't, rows that only the missing records could decide
-    count as unchecked. ``committed_later`` and ``leave_out``: as in ``compare``. Raises SchemaMismatch,
+    count as unchecked. ``committed_later``, ``leave_out`` and ``earlier``: as in ``compare``. Raises SchemaMismatch,
     ConfigurationError.
     """
     from pyspark.sql import functions as F
@@ -41,7 +42,7 @@ def upserted(
         more["r_marked"] = ("_deleted", "boolean")
     if ordered:
         more["r_sequence"] = ("_sequence", sequence_type(records, sink))
-    stored = found_rows(rows, columns, cut, key=sink.key, more=more, leave_out=leave_out)
+    stored = found_rows(rows, columns, cut, key=sink.key, more=more, leave_out=leave_out, earlier=earlier)
     if not soft:
         stored = stored.withColumn("r_marked", F.lit(False))
     expected = _expected(records, columns, sink, cut)
@@ -50,7 +51,7 @@ def upserted(
     keys = {f"g{index}": F.expr(f"coalesce(e_k{index}, r_k{index})") for index in range(width)}
     joined = expected.join(stored, same, "full").withColumns(
         {
-            "kind": F.expr(_kind(columns, sink, whole=whole, committed_later=committed_later)),
+            "kind": F.expr(_kind(columns, sink, whole=whole and not earlier.any, committed_later=committed_later)),
             "wanted": F.expr("e_state <> 'absent'"),
             # In the order of offsets, missing earlier records can't change the result. In that of a sequence they can.
             "sure": F.expr(f"{'true' if whole or not ordered else 'false'} AND NOT coalesce(e_deleted_later, false)"),
@@ -61,7 +62,11 @@ def upserted(
 
 
 def _kind(columns: StructType, sink: DeltaUpsertSink, *, whole: bool, committed_later: bool) -> str:
-    """SQL of the kind of a row."""
+    """SQL of the kind of a row.
+
+    ``whole``: everything that may have made a row is known. A row that the table held before the first epoch is older
+    than every change.
+    """
     no_key = " OR ".join(f"r_k{index} IS NULL" for index in range(len(sink.key)))
     blank = " AND ".join(
         [
@@ -79,9 +84,10 @@ def _kind(columns: StructType, sink: DeltaUpsertSink, *, whole: bool, committed_
         older, newer, gone = "r_offset < e_offset", "r_offset > e_offset", "'resurrected'"
     other = "altered" if whole or sink.ignore_null_updates is False else "unchecked"
     return (
-        f"CASE WHEN r_zone IS NULL THEN NULL WHEN {no_key} THEN 'unexpected' "
+        f"CASE WHEN r_zone IS NULL THEN NULL WHEN {no_key} THEN IF(r_before, 'held_before', 'unexpected') "
         # Only deletes: there is no update whose coordinates the row could have.
-        f"WHEN e_state = 'blank' AND r_marked THEN IF({blank}, 'right', 'altered') "
+        f"WHEN e_state = 'blank' AND r_marked THEN IF(r_before OR ({blank}), 'right', 'altered') "
+        f"WHEN r_before AND e_state IS NOT NULL THEN IF(e_state = 'alive', 'stale', {gone}) "
         f"WHEN r_zone IN ('nowhere', 'ahead') OR e_state IS NULL THEN {without_record(committed_later)} "
         f"WHEN {elsewhere} THEN 'unexpected' "
         f"WHEN e_state = 'absent' OR (e_state IN ('blank', 'marked') AND NOT coalesce(r_marked, false)) THEN {gone} "

@@ -21,14 +21,15 @@ def comparable_values(schema: StructType, field: Callable[[str], Column], timest
 
 
 def _comparable(value: Column, kind: DataType) -> Column:
-    """Spark compares structs and arrays deeply, and NaN as equal to NaN, but no maps.
+    """Spark compares structs and arrays deeply, and NaN as equal to NaN, but neither maps nor VARIANTs.
 
-    Those become sorted arrays of entries.
+    Maps become sorted arrays of entries. A VARIANT becomes its JSON, which has the names of an object in their order,
+    and every digit of a number.
     """
     from pyspark.sql import functions as F
     from pyspark.sql.types import ArrayType, MapType, StructType
 
-    if not _has_map(kind):
+    if _compares(kind):
         return value
     if isinstance(kind, StructType):
         fields = (_comparable(value[part.name], part.dataType).alias(f"v{index}") for index, part in enumerate(kind))
@@ -45,12 +46,15 @@ def _comparable(value: Column, kind: DataType) -> Column:
             )
 
         return F.array_sort(F.transform(F.map_entries(value), entry))
-    return value
+    return F.to_json(value)
 
 
-def _has_map(kind: DataType) -> bool:
-    from pyspark.sql.types import ArrayType, MapType, StructType
+def _compares(kind: DataType) -> bool:
+    """Whether Spark compares values of this type."""
+    from pyspark.sql.types import ArrayType, StructType
 
     if isinstance(kind, StructType):
-        return any(_has_map(part.dataType) for part in kind)
-    return isinstance(kind, MapType) or (isinstance(kind, ArrayType) and _has_map(kind.elementType))
+        return all(_compares(part.dataType) for part in kind)
+    if isinstance(kind, ArrayType):
+        return _compares(kind.elementType)
+    return kind.typeName() not in ("map", "variant")

@@ -28,6 +28,7 @@ FAULTS = {
 }
 NO_FAULTS = {
     "ahead": "written, but its offset is not committed yet",
+    "held_before": "the table held the row before the pipeline's first epoch",
     "unchecked": "Kafka no longer holds what would confirm or refute the row",
     "letters_unconfirmed": "a dead letter of a record that the auditor, less strict than the pipeline, can read",
     "letters_unchecked": "Kafka no longer holds the dead letter's record",
@@ -101,7 +102,7 @@ class Audit:
     """What a table holds, next to what it claims to hold.
 
     Every expected row is found, lost, stale or altered, or resurrected if deleted rows stay, marked as such. Every row
-    of the table is found, duplicated, stale, resurrected, altered, unexpected, ahead or unchecked.
+    of the table is found, duplicated, stale, resurrected, altered, unexpected, ahead, held before or unchecked.
 
     If bad records are set aside, every one of the ``records`` that Kafka shows is in the table or one of the
     ``letters``, or else it counts as letters_lost, letters_altered or letters_unexpected. Otherwise these counts are 0.
@@ -166,9 +167,10 @@ class Audit:
             unknown     [sentence, ...]: why nothing can be called exact
             ok          whether the verdict is "exact"
             totals      {"expected": rows, "found": ..., "lost", "duplicated", "stale", "resurrected", "altered",
-                        "unexpected", "ahead", "unchecked"; of records that are set aside "records", "letters",
-                        "letters_lost", "letters_duplicated", "letters_altered", "letters_unexpected",
-                        "letters_unconfirmed", "letters_unchecked", "letters_ahead"; else these are 0}
+                        "unexpected", "ahead", "held_before", "unchecked"; of records that are set aside
+                        "records", "letters", "letters_lost", "letters_duplicated", "letters_altered",
+                        "letters_unexpected", "letters_unconfirmed", "letters_unchecked", "letters_ahead"; else these
+                        are 0}
             partitions  [{"topic", "partition", the counts, "first": {kind: {"at": [topic, partition, offset],
                         "key": {column: value} or null}}}]; topic and partition null: groups, or from nowhere in the
                         claim
@@ -200,6 +202,8 @@ class Audit:
             taken = records - letters
             made_of = "," if off else f" = {taken:,} {'rows' if taken == totals['expected'] else 'for the table'} +"
             counted += f"; {records:,} records{made_of} {letters:,} dead letter{'' if letters == 1 else 's'}"
+        if totals["held_before"]:
+            counted += f"; {totals['held_before']:,} held before"
         if off:
             return f"NOT EXACT: {off}; {counted}"
         span = sum(part.end - part.start for part in self.unchecked)

@@ -26,7 +26,7 @@ from connector.cli.console import (
     watched,
 )
 from connector.config import DeltaPlace
-from connector.operations.status import Sample
+from connector.operations.status import CheckedSink, Sample
 from connector.pipeline import Pipeline
 from connector.telemetry.run_report import RunReport
 from sinks.errors import BadRecord, ConfigurationError, JarsMissing
@@ -78,6 +78,7 @@ def check(file: File, set_: Set, debug: Debug = False) -> None:
             kind, place = ("table", options.address) if isinstance(options, DeltaPlace) else ("sink", sink.place)
             out.print(f"{kind:9} ok: {escape(place)} {'fits' if sink.exists else 'will be made'}", soft_wrap=True)
             out.print(f"columns   {escape(', '.join(sink.columns))}", soft_wrap=True)
+            print_rules(sink)
         if pipeline.config.coordinator is not None:
             needed = "" if pipeline.config.two_phase else ": not needed, one table takes rows and offsets in one commit"
             out.print(f"log       {escape(pipeline.config.coordinator.address)}{needed}", soft_wrap=True)
@@ -105,6 +106,12 @@ def _print_sample(sample: Sample, warnings: Sequence[str]) -> None:
         out.print(f"row       {escape(row)}", soft_wrap=True)
     for warning in warnings:
         out.print(f"warning   {escape(warning)}", soft_wrap=True)
+
+
+def print_rules(sink: CheckedSink) -> None:
+    """Print the rules that the table itself has for its rows, a line each."""
+    for rule in sink.rules:
+        out.print(f"rule      {escape(rule)}", soft_wrap=True)
 
 
 def init(

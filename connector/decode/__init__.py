@@ -19,6 +19,7 @@ from connector.decode.avro import AvroFile, AvroOfRegistry
 from connector.decode.debezium import Debezium, envelope
 from connector.decode.format import Format
 from connector.decode.json import Json
+from connector.decode.json_lossless import unreadable
 from connector.decode.registry import opened
 from connector.decode.rows import Rows
 from connector.decode.text import Bytes, Text
@@ -26,6 +27,7 @@ from connector.spark.compat import from_ddl, needs
 from sinks.errors import ConfigurationError
 from sinks.spark.row_errors import problem
 from sinks.spark.schema_changes import OnNewColumn
+from sinks.spark.types import sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,7 +58,7 @@ def record_format(
             # Spark's VARIANT finds the types of new fields.
             instead = "Write new columns into the schema, and add them to the table: ALTER TABLE ... ADD COLUMNS."
             needs(spark, "4.0", "on_new_column: add, of JSON,", instead)
-        return Json(added(_schema(option, options.schema_)), options.mode == "permissive", on_new_column)
+        return Json(added(_json_schema(option, options.schema_)), options.mode == "permissive", on_new_column)
     if isinstance(options, AvroFormat):
         reader = _file(option, options.schema_file) if options.schema_file is not None else None
         if options.registry is not None:
@@ -67,7 +69,7 @@ def record_format(
             return Debezium(
                 AvroOfRegistry(spark, opened(options.registry), topics, option, on_new_column=on_new_column)
             )
-        events = envelope(_schema(option, options.schema_ or ""))
+        events = envelope(_json_schema(option, options.schema_ or ""))
         return Debezium(Json(events, permissive=options.mode == "permissive"))
     if isinstance(options, RowsFormat):
         return Rows(_schema(option, options.schema_))
@@ -79,6 +81,21 @@ def _file(option: str, path: str) -> str:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{option}.schema_file: {path!r} can't be read: {error}.") from None
+
+
+def _json_schema(option: str, text: str) -> StructType:
+    """A schema that JSON can be read by."""
+    schema = _schema(option, text)
+    for field in schema:
+        kind = unreadable(field.dataType)
+        if kind is not None:
+            raise ConfigurationError(
+                f"{option}.schema: column {field.name} has a {sql_type(kind).upper()}, and names in JSON are text: "
+                "Spark reads a MAP with STRING keys only.",
+                hint="Write MAP<STRING, ...>, and change the keys in `transform:`, as in "
+                "transform_keys(m, (k, v) -> CAST(k AS INT)) AS m.",
+            )
+    return schema
 
 
 def _schema(option: str, text: str) -> StructType:

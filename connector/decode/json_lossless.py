@@ -46,6 +46,23 @@ class Exact:
     """When its text is needed: a pattern for the whole text, and SQL of the parsed value. Both have to be true."""
 
 
+def unreadable(kind: DataType) -> DataType | None:
+    """The first MAP in a type whose keys aren't STRING. JSON's names are text, and Spark reads no other keys from it.
+    None: JSON can hold values of this type."""
+    from pyspark.sql import types as T
+
+    if isinstance(kind, T.MapType) and not isinstance(kind.keyType, T.StringType):
+        return kind
+    inner: list[DataType] = []
+    if isinstance(kind, T.StructType):
+        inner = [each.dataType for each in kind]
+    elif isinstance(kind, T.ArrayType):
+        inner = [kind.elementType]
+    elif isinstance(kind, T.MapType):
+        inner = [kind.valueType]
+    return next((found for each in inner if (found := unreadable(each)) is not None), None)
+
+
 def exact(kind: DataType, *, permissive: bool = False, depth: int = 0) -> Exact:
     """How to parse values of type ``kind``. ``depth`` is the number of enclosing arrays and maps."""
     from pyspark.sql import types as T

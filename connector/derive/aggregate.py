@@ -19,6 +19,7 @@ from sinks.contract import Epoch
 from sinks.delta.aggregate import DeltaAggregate, Groups, PlainAggregate
 from sinks.delta.change_log import ChangeLog
 from sinks.delta.commit import PipelineCommits
+from sinks.delta.limits import Records
 from sinks.delta.merge_on_read import MergeOnRead
 from sinks.delta.session_windows import merged
 from sinks.delta.table import DeltaTable
@@ -79,9 +80,11 @@ def aggregates(
             changes=lambda: partials.of(records).schema,
             pipeline=config.name,
         )
+    columns = partials.table_schema(windowed(timed(records, window.time), window, Clock()) if window else records)
     return TableDerivation(
-        columns=partials.table_schema(windowed(timed(records, window.time), window, Clock()) if window else records),
-        carried=sink.group_by,
+        columns=columns,
+        of_records=Records(sink.group_by),
+        required=columns.names,
         reduce=reduce,
         sink=reading if reading is not None and sink.merge == "on_read" else adding,
         log=reading,

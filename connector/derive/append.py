@@ -8,6 +8,7 @@ from connector.derive.derivation import TableDerivation
 from sinks.contract import Epoch
 from sinks.delta.append import DeltaAppend
 from sinks.delta.commit import PipelineCommits
+from sinks.delta.limits import Records
 from sinks.delta.table import DeltaTable
 from sinks.delta.without_offsets import PlainAppend
 
@@ -23,8 +24,8 @@ def append(table: DeltaTable, commits: PipelineCommits, records: DataFrame) -> T
 
     return TableDerivation(
         columns=records.schema,
-        carried=records.columns,
         reduce=as_is,
         sink=DeltaAppend(table, commits),
         plain=PlainAppend(table),
+        of_records=Records(records.columns),
     )

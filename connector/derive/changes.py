@@ -67,6 +67,11 @@ def _deletes(sink: KeyedSink, columns: Sequence[str]) -> str:
     return sink.apply_as_deletes or (f"{OP} = 'd'" if OP in columns else "false")
 
 
+def updates(sink: KeyedSink, columns: Sequence[str]) -> str:
+    """SQL: whether a record's values become those of a row. ``columns``: those of the decoded records."""
+    return f"NOT ({TOMBSTONE} OR coalesce({_deletes(sink, columns)}, false) OR {truncates(sink, columns)})"
+
+
 def truncates(sink: KeyedSink, columns: Sequence[str]) -> str:
     """SQL: whether a record deletes all older rows. ``columns``: those of the decoded records."""
     condition = getattr(sink, "apply_as_truncates", None)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from sinks.contract import Committed, Epoch
+from sinks.delta.limits import Records
 from sinks.delta.merge_on_read import MergeOnRead
 from sinks.delta.two_phase import Rehearsed
 
@@ -31,8 +32,6 @@ class Derivation:
     """Of the sink."""
     reduce: Callable[[DataFrame, Epoch], DataFrame]
     """From the decoded records of an epoch to the rows that its sink takes."""
-    carried: Sequence[str] = ()
-    """Of the columns those that hold values of the records, as they are."""
     problem: str | None = None
     """SQL of ``_problem``: why the sink doesn't take a decoded record; ``reduce`` fails at such a one. None: it takes
     all."""
@@ -53,7 +52,14 @@ class TableDerivation(Derivation):
     """Rows, offsets and epoch number in one commit."""
     plain: Plain
     """Rows alone, for the deliveries whose offsets are in a consumer group."""
+    of_records: Records
+    """What the table's rules on single records depend on."""
     log: MergeOnRead | None = None
     """What is, or was, merged on read; None: a table of this kind never is."""
-    check: Callable[[], None] = lambda: None
-    """What the table's own check can't know. Of a table that is there; raises SchemaMismatch."""
+    required: Sequence[str] = ()
+    """Columns without which the table's rows mean nothing to the sink: a table that lacks them can't get them."""
+    check: Callable[[], Sequence[str]] = lambda: ()
+    """What the table's own check can't know. Of a table that is there: the columns that it gets before the first epoch;
+    raises SchemaMismatch."""
+    prepare_table: Callable[[Sequence[str]], None] = lambda _: None
+    """Before the first epoch, with what ``check`` returned."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from connector.config import DeltaHistorySink
-from connector.derive.changes import changes, check_expressions, problem_with, table_columns
+from connector.derive.changes import changes, check_expressions, problem_with, table_columns, updates
 from connector.derive.derivation import TableDerivation
 from sinks.contract import Epoch
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.history import END, START, STATE, DeltaHistory, PlainHistory, VersionColumns
+from sinks.delta.limits import Records
 from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.errors import ConfigurationError
 
@@ -28,11 +29,12 @@ def history(sink: DeltaHistorySink, table: DeltaTable, commits: PipelineCommits,
     columns = _version_columns(records, sink)
     return TableDerivation(
         columns=columns.table(schema),
-        carried=[*table_columns(records.columns, sink), *COORDINATES],
         reduce=events,
         problem=problem_with(records, sink),
         sink=DeltaHistory(table, commits, columns=columns, tombstone_retention=sink.tombstone_retention),
         plain=PlainHistory(table, columns=columns, tombstone_retention=sink.tombstone_retention),
+        of_records=Records([*table_columns(records.columns, sink), *COORDINATES], updates(sink, records.columns)),
+        required=columns.table(schema).names,
     )
 
 

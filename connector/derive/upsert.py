@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from connector.config import OWN_COLUMNS, DeltaUpsertSink, PipelineConfig
 from connector.decode.debezium import METADATA
 from connector.decode.records import CARRIED, HEADERS, KEY
-from connector.derive.changes import changes, check_expressions, problem_with, table_columns, truncates
+from connector.derive.changes import changes, check_expressions, problem_with, table_columns, truncates, updates
 from connector.derive.derivation import TableDerivation
 from connector.derive.net_change import net_of
 from sinks.delta.change_log import ChangeLog
 from sinks.delta.commit import PipelineCommits
+from sinks.delta.limits import Records
 from sinks.delta.merge_on_read import MergeOnRead
+from sinks.delta.order import check_order, keep_order
 from sinks.delta.table import COORDINATES, DeltaTable
+from sinks.delta.tombstones import Tombstones
 from sinks.delta.upsert import DeltaUpsert
 from sinks.delta.upsert_rule import COLUMNS, DELETED_BY, UpsertRule
 from sinks.delta.without_offsets import PlainUpsert
@@ -22,6 +27,9 @@ from sinks.errors import ConfigurationError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
+
+_OF_ORDER = ("_sequence", COLUMNS)
+"""The columns that only a table ordered by a sequence has."""
 
 
 def upsert(
@@ -53,9 +61,7 @@ def upsert(
             hint="Write merge: on_write, or leave truncates out: apply_as_truncates: 'false'.",
         )
 
-    def check() -> None:
-        table.check_order(columns, sequence_by=sink.sequence_by)
-
+    own = _OwnColumns(table, commits, columns, sink)
     merging = DeltaUpsert(
         table,
         commits,
@@ -69,15 +75,54 @@ def upsert(
     )
     return TableDerivation(
         columns=columns,
-        carried=[*table_columns(records.columns, sink), *COORDINATES],
         reduce=lambda records, _: changes(records, sink) if on_read else net.of(changes(records, sink)),
         problem=problem_with(records, sink),
         latest_by=sink.key if _needs_the_last_only(sink) else (),
         sink=reading if on_read else merging,
         log=reading,
         plain=PlainUpsert(table, rule=rule, tombstone_retention=sink.tombstone_retention),
-        check=check,
+        of_records=Records(
+            [*table_columns(records.columns, sink), *COORDINATES],
+            updates(sink, records.columns),
+            marked=sink.key if rule.soft else (),
+            patched=rule.ignore_nulls,
+        ),
+        required=sink.key,
+        check=own.lacking,
+        prepare_table=own.add,
     )
+
+
+@dataclass(frozen=True)
+class _OwnColumns:
+    """The columns by which the table's rows are compared with changes. A row without them is older than every change,
+    so a table may get them before the pipeline's first epoch."""
+
+    table: DeltaTable
+    commits: PipelineCommits
+    columns: StructType
+    sink: DeltaUpsertSink
+
+    def lacking(self) -> Sequence[str]:
+        """The columns that the table gets: all of them with ``on_new_column: add``, and those of another order if no
+        change used the order so far. Raises SchemaMismatch if one did."""
+        reordered = check_order(
+            self.table,
+            self.columns,
+            sequence_by=self.sink.sequence_by,
+            begun=lambda: self.commits.position() is not None,
+        )
+        there = {name.lower() for name in self.table.schema.names}
+        own = [name for name in self.columns.names if name in (*COORDINATES, *_OF_ORDER, "_deleted", DELETED_BY)]
+        wanted = own if self.table.evolves else _OF_ORDER if reordered else ()
+        return [name for name in own if name in wanted and name not in there]
+
+    def add(self, names: Sequence[str]) -> None:
+        """Add these columns, and keep the order of changes."""
+        self.table.add_columns([self.columns[name] for name in names])
+        keep_order(self.table, sequenced=self.sink.sequence_by is not None)
+        if "_sequence" in names:
+            Tombstones(self.table, self.sink.key).add_sequence(self.columns["_sequence"])
 
 
 def _needs_the_last_only(sink: DeltaUpsertSink) -> bool:

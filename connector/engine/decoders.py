@@ -15,6 +15,7 @@ from connector.config import (
     TopicPattern,
 )
 from connector.decode import as_declared, record_format
+from connector.decode.json_lossless import unreadable
 from connector.decode.records import CARRIED, PROBLEM, RAW, TOMBSTONE, RecordDecoder, refuse_tombstones
 from connector.decode.transform import transform
 from sinks.delta.table import DeltaTable
@@ -103,13 +104,20 @@ def decoders(
 
 
 def _with_columns_of(tables: Iterable[DeltaTable], declared: StructType) -> StructType:
-    """The declared columns, and those that the tables have got since from fields of records."""
+    """The declared columns, and those that the tables have got since from fields of records.
+
+    Columns that Delta generates, and those of a type that JSON can't hold, have another origin.
+    """
     from pyspark.sql.types import StructType
 
     fields = {field.name.lower(): field for field in declared}
     for table in tables:
-        for field in table.schema if table.detail() is not None else ():
-            if field.name.lower() not in OWN_COLUMNS:
+        detail = table.detail()
+        if detail is None:
+            continue
+        others = {*OWN_COLUMNS, *(name.lower() for name in (*detail.generated, *detail.identities))}
+        for field in table.schema:
+            if field.name.lower() not in others and unreadable(field.dataType) is None:
                 fields.setdefault(field.name.lower(), field)
     return StructType(list(fields.values()))
 

@@ -24,6 +24,7 @@ from connector.source.columnar import PlainValues
 from sinks.contract import Committed, Epoch, Prepared, TwoPhaseSink
 from sinks.errors import BadRecord
 from sinks.spark.cached import kept
+from sinks.spark.limits import Limit
 from sinks.spark.sql import literal
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ class Reading:
     """The number of dead letters of the epoch that was read last."""
     _no_rows: DataFrame | None = field(default=None, init=False)
     """An empty frame of decoded records, kept because Spark takes a while to plan it."""
+    _rules: dict[str, tuple[DataFrame, Sequence[Limit]]] = field(default_factory=dict, init=False)
+    """By sink: rows of the epoch that was read last, and the limits that they were compared with."""
 
     @property
     def several(self) -> bool:
@@ -101,7 +104,7 @@ class Reading:
         if self.letters is not None and PROBLEM in leading.columns:
             rows = self._sorted_out(self.letters, leading, rows, epoch)
         else:
-            rows = {name: refuse_values(frame, self.outputs[name].unfit(frame)) for name, frame in rows.items()}
+            rows = {name: refuse_values(frame, self._unfit(name, frame)) for name, frame in rows.items()}
         if self.timing is not None:
             for name, output in self.outputs.items():
                 rows[name] = output.derivation.prepare(timed(rows[name], self.timing.column), epoch)
@@ -175,6 +178,22 @@ class Reading:
             return bad
         return bad if row is None else because(bad, row[PROBLEM], row[SHOWN], row[RAW])
 
+    def _unfit(self, name: str, rows: DataFrame) -> Sequence[Limit]:
+        limits = self.outputs[name].unfit(rows)
+        self._rules[name] = rows, limits
+        return limits
+
+    def learn_rules(self) -> bool:
+        """Read the tables' rules again, after a table has refused a row.
+
+        Returns whether the records of the epoch were compared with other rules: somebody has changed them since. Then
+        the epoch is read again.
+        """
+        self._no_rows = None
+        for output in self.outputs.values():
+            output.forget_rules()
+        return any(list(self.outputs[name].unfit(rows)) != list(limits) for name, (rows, limits) in self._rules.items())
+
     def _sorted_out(
         self, letters: Letters, records: DataFrame, rows: Mapping[str, DataFrame], epoch: Epoch
     ) -> dict[str, DataFrame]:
@@ -190,7 +209,7 @@ class Reading:
         """The rows with the problems that the sink has with them, in ``_problem``, if it can have any."""
         output = self.outputs[name]
         problems = [output.derivation.problem] if output.derivation.problem is not None else []
-        unfit = output.unfit(rows)
+        unfit = self._unfit(name, rows)
         if unfit:
             problems.append(problem_with_values(unfit))
         if not output.decode.takes_tombstones and TOMBSTONE in rows.columns:
@@ -226,7 +245,8 @@ def write_epoch(
 
     Spark is lazy, so ``write`` does all the work in one pass. Only with event time or dead letters there is a small
     query before it, over cached rows. If a record needs a schema that isn't known yet, the run asks the registry and
-    repeats the epoch: a query that fails for an unknown schema has written nothing.
+    repeats the epoch: a query that fails for an unknown schema has written nothing. It also repeats the epoch if a
+    table has refused a row by a rule that somebody has given it since.
 
     ====================  ==============================================================================================
     crash                 what is left
@@ -256,7 +276,8 @@ def write_epoch(
         except (SchemaToAskFor, OddRecord) as unknown:
             reading.learn(unknown, epoch.ranges)
         except BadRecord as bad:
-            raise reading.explained(bad) from None
+            if not reading.learn_rules():
+                raise reading.explained(bad) from None
 
 
 def prepare_epoch(
@@ -290,4 +311,5 @@ def prepare_epoch(
         except (SchemaToAskFor, OddRecord) as unknown:
             reading.learn(unknown, epoch.ranges)
         except BadRecord as bad:
-            raise reading.explained(bad) from None
+            if not reading.learn_rules():
+                raise reading.explained(bad) from None

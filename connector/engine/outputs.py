@@ -27,6 +27,7 @@ from sinks.contract import TwoPhaseSink
 from sinks.delta import limits
 from sinks.delta.append import DeltaAppend
 from sinks.delta.commit import PipelineCommits
+from sinks.delta.merge_on_read import MergeOnRead
 from sinks.delta.table import DeltaTable
 from sinks.delta.two_phase import TwoPhaseDelta
 from sinks.errors import ConfigurationError
@@ -69,27 +70,43 @@ class Table:
         """Make the table, unless it is there. Raises SchemaMismatch, NotADeltaTable."""
         if self.table.detail() is None:
             self.table.create(self.derivation.columns)
-        self.check()
+        self.derivation.prepare_table(self._checked())
         self.table.allow_widening(self.derivation.columns)
 
     def check(self) -> bool:
         """Whether it is there; raises SchemaMismatch where it doesn't take the rows."""
-        detail = self.table.detail()
-        if detail is not None:
-            columns, carried = self.derivation.columns, self.derivation.carried
-            self.derivation.check()
-            merged = not isinstance(self.derivation.sink, DeltaAppend)
-            self.table.check(detail, columns, limits.faults(detail, self._demanding, columns, carried, merged=merged))
-        return detail is not None
+        if self.table.detail() is None:
+            return False
+        self._checked()
+        return True
+
+    def _checked(self) -> Sequence[str]:
+        """The columns that the table gets before the first epoch. Raises SchemaMismatch."""
+        detail, made = self.table.detail(), self.derivation
+        assert detail is not None
+        added = made.check()
+        merged = not isinstance(made.sink, DeltaAppend)
+        faults = limits.faults(detail, self._demanding, made.columns, made.of_records.carried, merged=merged)
+        self.table.check(detail, made.columns, faults, required=made.required, added=added)
+        return added
 
     def unfit(self, rows: DataFrame) -> Sequence[Limit]:
         """What the table can't hold of decoded records."""
+        sink = self.derivation.sink
+        if isinstance(sink, MergeOnRead) and sink.table_changed:
+            self.forget_rules()  # the change log takes rows that the table would refuse at the fold
         detail = self.table.detail()
-        if detail is None:
-            return ()
-        found = limits.of_values(detail, self._demanding, rows.schema, self.derivation.carried)
-        whole = isinstance(self.derivation.sink, DeltaAppend)
-        return [*found, *limits.of_rows(detail, rows, self._demanding)] if whole else found
+        return limits.of_records(detail, self._demanding, rows, self.derivation.of_records) if detail else ()
+
+    def rules(self) -> Sequence[str]:
+        """The table's own rules in words: constraints, lengths, generated columns."""
+        detail = self.table.detail()
+        return limits.told(detail, self._demanding) if detail else ()
+
+    def forget_rules(self) -> None:
+        """Read the table's rules again at their next use: somebody may have changed them."""
+        self.table.forget()
+        self.__dict__.pop("_demanding", None)
 
     @cached_property
     def _demanding(self) -> StructType:
@@ -136,6 +153,13 @@ class Other:
     def unfit(self, rows: DataFrame) -> Sequence[Limit]:
         """What the sink can't hold of decoded records: values of its partition columns."""
         return [limit for name in self.partition_by for limit in of_partition(name, rows.schema[name].dataType)]
+
+    def rules(self) -> Sequence[str]:
+        """A sink that isn't a table has none."""
+        return ()
+
+    def forget_rules(self) -> None:
+        """Nobody changes them."""
 
     def two_phase(self, _: str) -> TwoPhaseSink[DataFrame]:
         """The sink itself."""

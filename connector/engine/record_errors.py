@@ -13,7 +13,7 @@ from typing import Any
 from connector.decode.json_faults import malformed_at
 from connector.source.columnar import FOUND_ODD, PACKAGE
 from connector.spark.jars import READER_JAR
-from sinks.delta.limits import HINT, row_refused
+from sinks.delta.refusals import HINT
 from sinks.errors import BadRecord, ConfigurationError, LakelockError, OffsetsLost, PositionMismatch
 from sinks.kafka import reader_refused
 from sinks.offsets import OffsetRange
@@ -80,7 +80,7 @@ def _explained(error: Exception) -> Exception | None:
             f"The driver has {READER_JAR.name}, and the executors lack it. {_NOTHING}",
             hint="Submit it with --jars (spark.jars): Spark sends it to them. Or write source: {reader: spark}.",
         )
-    return row_refused(error) or reader_refused(error)
+    return reader_refused(error)
 
 
 def _where(fields: Fields) -> str:

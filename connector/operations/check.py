@@ -33,7 +33,10 @@ def checked(
     topic = letters_topic(config)
     if topic is not None:
         topic.check()
-    sinks = [CheckedSink(output.label, output.check(), output.derivation.columns.names) for output in assembly.outputs]
+    sinks = [
+        CheckedSink(output.label, output.check(), output.derivation.columns.names, output.rules())
+        for output in assembly.outputs
+    ]
     position, offsets = stands()
     if position and config.source.takes_recreated and (names := recreated(position, held)):
         starts = recreated_starts(config, position, held, names)

@@ -94,12 +94,14 @@ def next_offsets(position: Position | None, offsets: Offsets, held: TopicsHeld) 
 class CheckedSink:
     """One sink as `check` found it.
 
-    ``exists`` says whether it is there; ``columns`` are those that a run would write.
+    ``exists`` says whether it is there; ``columns`` are those that a run would write; ``rules`` are the table's own, in
+    words.
     """
 
     place: str
     exists: bool
     columns: Sequence[str]
+    rules: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,10 @@ from sinks.contract import Committed, Epoch, Position
 from sinks.delta.commit import PipelineCommits, without_position
 from sinks.delta.conflicts import past_conflicts
 from sinks.delta.fence import merge_epoch
-from sinks.delta.limits import demands, refuse_broken
+from sinks.delta.limits import as_stored, demands, refuse_broken
 from sinks.delta.merge import Change, Merge
 from sinks.delta.proof import Proof
+from sinks.delta.refusals import about_refused_rows
 from sinks.delta.sql_layout import call, case
 from sinks.delta.table import DeltaTable
 from sinks.spark.row_errors import raise_sql
@@ -102,7 +103,7 @@ class DeltaAggregate:
         merge = adding(self._groups, guarded=True)
         groups = self._table.spark.sql(merge.query(target, SOURCE, SOURCE, names, untouched=False))
         groups.write.format("noop").mode("append").save()
-        refuse_broken(groups, limits, self._groups.key)
+        refuse_broken(as_stored(groups, self._table, list(merge.inserts)), limits, self._groups.key)
 
     def merged_sql(self, rows: str, keys: str, at: Position | None, *, hint: str) -> str:
         """See ``sinks.delta.merge_on_read.Merging``."""
@@ -142,7 +143,8 @@ class PlainAggregate:
             self._groups.source(rows, epoch).createOrReplaceTempView(SOURCE)
             self._table.spark.sql(sql).collect()
 
-        past_conflicts(write)
+        with about_refused_rows(self._table.label):
+            past_conflicts(write)
         return without_position(epoch, None)
 
 

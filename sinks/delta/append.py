@@ -7,29 +7,17 @@ from typing import TYPE_CHECKING
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.fence import options
-from sinks.delta.limits import demands, refuse_broken
+from sinks.delta.limits import as_stored, demands, refuse_broken
 from sinks.delta.proof import proven
 from sinks.delta.table import COORDINATES, DeltaTable
-from sinks.spark.sql import identifier
-from sinks.spark.types import sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
 
 
 def evolution(table: DeltaTable) -> dict[str, str]:
     """The options that let a write add and widen columns. Empty if the table doesn't evolve."""
     return {"mergeSchema": "true"} if table.evolves else {}
-
-
-def _filled(rows: DataFrame, table: StructType) -> DataFrame:
-    """The rows, with NULL in the columns of the table that they lack."""
-    given = {name.lower() for name in rows.columns}
-    lacking = (field for field in table if field.name.lower() not in given)
-    return rows.selectExpr(
-        "*", *(f"CAST(NULL AS {sql_type(field.dataType)}) AS {identifier(field.name)}" for field in lacking)
-    )
 
 
 class DeltaAppend:
@@ -49,7 +37,7 @@ class DeltaAppend:
         """Fail if a row breaks a constraint of the table. Nothing else in the table can make an append fail."""
         limits = demands(self._table)
         if limits:
-            refuse_broken(_filled(rows, self._table.schema), limits, COORDINATES[:3])
+            refuse_broken(as_stored(rows, self._table, rows.columns), limits, COORDINATES[:3])
 
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
         """Commit the epoch with its rows. Raises what ``sinks.delta.proof.Proof`` raises."""

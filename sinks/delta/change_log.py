@@ -15,7 +15,7 @@ from sinks.contract import Committed, Epoch, Position
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.fence import options
 from sinks.delta.proof import proven
-from sinks.delta.table import DeltaTable
+from sinks.delta.table import CHANGING, DeltaTable
 from sinks.spark.sql import identifier
 from sinks.spark.types import sql_type
 
@@ -27,6 +27,7 @@ FOLDER = "_lakelock/changes"
 EPOCH = "_epoch"
 _RECORDS_PER_FILE = 100_000
 _PROPERTIES = {
+    **CHANGING,
     # The epoch, which is the first column, is the only one by which a reader can skip files.
     "delta.dataSkippingNumIndexedCols": "1",
     # A checkpoint costs as much as several epochs. Readers mostly need the few commits since the last fold.

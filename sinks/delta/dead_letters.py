@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from sinks.contract import Epoch
 from sinks.delta.conflicts import past_conflicts
-from sinks.delta.table import COORDINATES, DeltaTable
+from sinks.delta.refusals import about_refused_rows
+from sinks.delta.table import CHANGING, COORDINATES, DeltaTable
 from sinks.offsets import Offsets
 from sinks.spark.sql import literal
 
@@ -134,7 +135,8 @@ class DeadLetters:
 
     def _run(self, sql: str) -> int:
         """Run a statement, and return the number of rows that it changed."""
-        counts = past_conflicts(lambda: self.table.spark.sql(sql).first())
+        with about_refused_rows(self.table.label):
+            counts = past_conflicts(lambda: self.table.spark.sql(sql).first())
         return int(counts[0]) if counts else 0
 
     def _make_ready(self) -> None:
@@ -142,7 +144,7 @@ class DeadLetters:
         if self._ready:
             return
         if not self.exists():
-            self.table.create(self.table.spark.createDataFrame([], COLUMNS).schema)
+            self.table.create(self.table.spark.createDataFrame([], COLUMNS).schema, properties=CHANGING)
         there = self.table.spark.table(self.table.sql).columns
         missing = [f"{name} {kind}" for name, kind in _RETRIES.items() if name not in there]
         if missing:

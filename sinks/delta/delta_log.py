@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from sinks.spark.sql import literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 _TXN = "txn STRUCT<appId: STRING, version: BIGINT>"
 _COMMIT_INFO = (
@@ -100,6 +102,32 @@ class DeltaLog:
         commits = if_there(lambda: highest(read.json(f"{folder}/*.json")))
         checkpoints = if_there(lambda: highest(read.parquet(f"{folder}/*.checkpoint*.parquet")))
         return max(commits or 0, checkpoints or 0)
+
+    def columns(self) -> StructType | None:
+        """The table's columns with all their metadata, of which a query shows a part. None: the log doesn't tell.
+
+        Reads the whole log and its checkpoints.
+        """
+        from pyspark.sql.types import StructType
+
+        read = self._spark.read.schema("metaData STRUCT<schemaString: STRING>")
+
+        def newest(actions: DataFrame) -> tuple[str, str] | None:
+            file = "_metadata.file_name"
+            row = (
+                actions.where("metaData IS NOT NULL")
+                .selectExpr(f"{file} AS file", "metaData.schemaString AS columns")
+                .selectExpr("max(struct(file, columns)) AS newest")
+                .first()
+            )
+            return tuple(row["newest"]) if row is not None and row["newest"] is not None else None
+
+        folder = no_glob(self._folder)
+        commits = if_there(lambda: newest(read.json(f"{folder}/*.json")))
+        checkpoints = if_there(lambda: newest(read.parquet(f"{folder}/*.checkpoint*.parquet")))
+        # Names of files begin with the version.
+        found = max((each for each in (commits, checkpoints) if each is not None), default=None)
+        return StructType.fromJson(json.loads(found[1])) if found is not None else None
 
     def _actions(self, version: int) -> DataFrame:
         path = f"{no_glob(self._folder)}/{version:020d}.json"

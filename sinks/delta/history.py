@@ -29,9 +29,10 @@ from sinks.contract import Committed, Epoch, Position
 from sinks.delta.commit import PipelineCommits, without_position
 from sinks.delta.conflicts import past_conflicts
 from sinks.delta.fence import merge_epoch
-from sinks.delta.limits import demands, refuse_broken
+from sinks.delta.limits import as_stored, demands, refuse_broken
 from sinks.delta.moved import about_moved_keys, events_moved_sql, in_one_partition
 from sinks.delta.proof import Proof
+from sinks.delta.refusals import about_refused_rows
 from sinks.delta.sql_layout import indented, listed, parentheses
 from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.delta.tombstones import Tombstones
@@ -139,7 +140,9 @@ class DeltaHistory:
         with about_moved_keys(self._table.label):
             if limits:
                 changed = self._versions.changed(rows, passed, note=False)
-                refuse_broken(changed.where(f"NOT {identifier(_GONE)}"), limits, self._versions.columns.key)
+                stored = changed.where(f"NOT {identifier(_GONE)}").drop(_GONE)
+                stored = as_stored(stored, self._table, stored.columns)
+                refuse_broken(stored, limits, self._versions.columns.key)
             elif "_sequence" not in rows.columns:
                 rows.createOrReplaceTempView(SOURCE)
                 self._table.spark.sql(self._versions.moved_sql(SOURCE, passed)).collect()
@@ -181,7 +184,8 @@ class PlainHistory:
             counts = self._table.spark.sql(merge).first()
             return int(counts["num_affected_rows"]) if counts else 0
 
-        with about_moved_keys(self._table.label), kept(rows) as events:
+        label = self._table.label
+        with about_moved_keys(label), about_refused_rows(label), kept(rows) as events:
             changed = past_conflicts(write)
         return without_position(epoch, changed)
 

@@ -1,31 +1,46 @@
-"""The limits that a table sets to its rows, if a person created or changed it: partitions, lengths, NOT NULL, CHECK.
+"""The limits that a table sets to its rows, if a person created or changed it: partitions, lengths, NOT NULL, CHECK,
+generated columns.
 
-``of_values`` finds limits on values of single records, which are checked before any write. A row that several records
-make is checked later: by Delta, and in two-phase commit by ``refuse_broken`` before the decision, because a decided
-epoch must be committed.
+``of_records`` finds the limits on what single records hold. They are checked before any write. A row that several
+records make is checked later: by Delta, and in two-phase commit by ``refuse_broken`` before the decision, because a
+decided epoch must be committed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sinks.delta.table import DeltaTable, Detail
+from sinks.delta.detail import Detail
+from sinks.delta.table import DeltaTable
 from sinks.delta.upsert_rule import key_sql
-from sinks.errors import BadRecord
 from sinks.spark.limits import Limit, of_length, of_partition
 from sinks.spark.row_errors import raise_sql
 from sinks.spark.sql import identifier, literal
-from sinks.spark.types import needs_column_mapping
+from sinks.spark.types import needs_column_mapping, sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType, StructType
 
-HINT = "Have the producer or `transform:` give another value, or drop the constraint with ALTER TABLE."
 _WRITTEN = "__CHAR_VARCHAR_TYPE_STRING"
 """The metadata in which Spark keeps a column's declared CHAR or VARCHAR type. Queries see a STRING."""
 _CHECK = "delta.constraints."
+
+
+@dataclass(frozen=True)
+class Records:
+    """What a sink makes of its records, as far as the limits on single records depend on it."""
+
+    carried: Sequence[str] = ()
+    """The columns that hold values of the records, as they are."""
+    updates: str = "true"
+    """SQL over the records: whether a record's values become a row's. A delete's don't."""
+    marked: Sequence[str] = ()
+    """Of the carried columns, those that a row holds of a delete too."""
+    patched: Sequence[str] = ()
+    """Of the carried columns, those in which a null keeps the value of an earlier record."""
 
 
 def faults(detail: Detail, table: StructType, rows: StructType, carried: Sequence[str], *, merged: bool) -> list[str]:
@@ -37,13 +52,16 @@ def faults(detail: Detail, table: StructType, rows: StructType, carried: Sequenc
     from pyspark.sql.types import BinaryType, StringType
 
     reasons = []
-    if merged and detail.properties.get("delta.appendOnly", "false").lower() == "true":
+    if merged and detail.append_only:
         reasons.append("it has delta.appendOnly = true, and the pipeline changes rows")
     filled, as_they_are = _by_lower_case(rows.names), _by_lower_case(carried)
     there = _by_lower_case(table.names)
     for name in rows.names:
         if name.lower() not in there and needs_column_mapping(name) and detail.column_mapping == "none":
             reasons.append(f"column {name} has a name that needs delta.columnMapping.mode = 'name'")
+    for name in detail.identities:
+        if name.lower() in filled:
+            reasons.append(f"column {name} is GENERATED ALWAYS AS IDENTITY, and the pipeline has values for it")
     for field in table:
         if field.name.lower() not in filled:
             continue
@@ -59,54 +77,143 @@ def faults(detail: Detail, table: StructType, rows: StructType, carried: Sequenc
     return reasons
 
 
-def of_values(detail: Detail, table: StructType, rows: StructType, carried: Sequence[str]) -> list[Limit]:
-    """The limits on values of records: the lengths and partition values that the table can't hold.
+def of_records(detail: Detail, table: StructType, rows: DataFrame, records: Records) -> list[Limit]:
+    """The limits on single records: those on columns that hold values of one record.
 
-    ``table``: the table's schema; ``rows``: the rows' schema; ``carried``: their columns with values of records.
+    ``table``: the table's schema; ``rows``: the decoded records. Limits on columns that the sink works out, or that the
+    pipeline doesn't fill, aren't among them.
+    """
+    if not detail.partitions and not told(detail, table):
+        return []  # most tables; the rows needn't be analyzed
+    carried = _by_lower_case(records.carried)
+    values = rows.select(*(identifier(name) for name in rows.columns if name.lower() in carried))
+    marked = _by_lower_case(records.marked)
+    limits: list[Limit] = []
+    named = bool(records.marked or records.patched)
+    for limit in [*of_values(detail, table, values), *of_rows(detail, values, table, named=named)]:
+        used = {name.lower() for name in limit.columns}
+        of_deletes_too = bool(used) and used <= marked.keys()
+        conditions = [f"({records.updates})"] if records.updates != "true" and not of_deletes_too else []
+        kept = [name for name in records.patched if name.lower() in used]
+        if kept and limit.of_nulls:
+            continue  # the row may have a value
+        # A null keeps an older value, so the row's may be another.
+        conditions += [f"{identifier(name)} IS NOT NULL" for name in kept]
+        limits.append(replace(limit, broken=f"({' AND '.join([*conditions, f'({limit.broken})'])})"))
+    return limits
+
+
+def of_values(detail: Detail, table: StructType, rows: DataFrame) -> list[Limit]:
+    """The limits on single values: the lengths and partition values that the table can't hold.
+
+    ``table``: the table's schema; ``rows``: rows with those of its columns that are to be checked.
     """
     limits: list[Limit] = []
-    here, partitions = _by_lower_case(carried), _by_lower_case(detail.partitions)
+    here, partitions = _by_lower_case(rows.columns), _by_lower_case(detail.partitions)
     for field in table:
         column = here.get(field.name.lower())
         if column is None:
             continue
+        found: list[Limit] = []
         if field.name.lower() in partitions:
             # With column mapping, Delta names the folder itself, with 40 characters.
             folder = field.name if detail.column_mapping == "none" else max(field.name, "_" * 40, key=len)
-            limits += of_partition(column, rows[column].dataType, folder=folder)
-        limits += of_length(column, field.metadata.get(_WRITTEN, ""))
+            found += of_partition(column, rows.schema[column].dataType, folder=folder)
+        found += of_length(column, field.metadata.get(_WRITTEN, ""))
+        limits += [replace(limit, columns=(column,)) for limit in found]
     return limits
 
 
-def of_rows(detail: Detail, rows: DataFrame, table: StructType | None = None) -> list[Limit]:
-    """The limits on whole rows: NOT NULL and CHECK. A CHECK on columns that ``rows`` lack is left out.
+def of_rows(detail: Detail, rows: DataFrame, table: StructType | None = None, *, named: bool = False) -> list[Limit]:
+    """The limits on whole rows: NOT NULL, CHECK, and what generated columns have to hold. Those on columns that
+    ``rows`` lack are left out.
 
-    ``table``: the schema with NOT NULL, None for that of ``rows``.
+    ``table``: the schema with NOT NULL, None for that of ``rows``; ``named``: whether the limits of conditions name
+    their columns, which takes a few analyses for each.
     """
-    from pyspark.errors import AnalysisException
-
     here = _by_lower_case(rows.columns)
     limits = [
-        Limit(null, f"its {path} is null, and NOT NULL in the table")
+        Limit(null, f"its {path} is null, and NOT NULL in the table", (field.name,), of_nulls=True)
         for field in table or rows.schema
         if field.name.lower() in here
         for path, null in _nulls(here[field.name.lower()], identifier(field.name), field.dataType, field.nullable)
     ]
-    for name, condition in checks(detail).items():
-        try:
-            _ = rows.selectExpr(f"({condition}) AS met").schema
-        except AnalysisException:
-            continue
-        limits.append(
-            Limit(f"NOT coalesce(({condition}), false)", f"breaks the table's constraint {name}: {condition}")
-        )
+    rules = {
+        condition: f"breaks the table's constraint {name}: {condition}" for name, condition in checks(detail).items()
+    }
+    rules |= {
+        f"{identifier(name)} <=> ({made})": f"its {name} isn't what the table generates: {made}"
+        for name, made in detail.generated.items()
+    }
+    for condition, detail_of in rules.items():
+        if _fits(condition, rows):
+            used = _columns_of(condition, rows) if named else ()
+            limits.append(Limit(f"NOT coalesce(({condition}), false)", detail_of, tuple(used)))
     return limits
 
 
+def _fits(condition: str, rows: DataFrame) -> bool:
+    """Whether ``rows`` has the columns that a condition uses."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        _ = rows.selectExpr(f"({condition}) AS met").schema
+    except AnalysisException:
+        return False
+    return True
+
+
+def _columns_of(condition: str, rows: DataFrame) -> Sequence[str]:
+    """The columns of ``rows`` that a condition uses: those that it can't do without. Parses no SQL."""
+    text = condition.lower().replace("``", "`")
+    named = [name for name in rows.columns if name.lower() in text]
+    return [name for name in named if len(rows.columns) == 1 or not _fits(condition, _without(rows, {name}))]
+
+
+def _without(rows: DataFrame, names: Container[str]) -> DataFrame:
+    return rows.select(*(identifier(name) for name in rows.columns if name not in names))
+
+
 def demands(table: DeltaTable) -> list[Limit]:
-    """The table's NOT NULL and CHECK limits. Most tables have none."""
+    """The limits on rows that a write may break: NOT NULL, CHECK, lengths. Most tables have none."""
     detail = table.detail()
-    return of_rows(detail, table.spark.table(table.sql)) if detail is not None else []
+    if detail is None:
+        return []
+    rows = table.spark.table(table.sql)
+    lengths = [limit for field in rows.schema for limit in of_length(field.name, field.metadata.get(_WRITTEN, ""))]
+    return [*of_rows(detail, rows), *lengths]
+
+
+def as_stored(rows: DataFrame, table: DeltaTable, given: Sequence[str]) -> DataFrame:
+    """The rows as the table will hold them: with NULL in columns that they lack, and with what Delta generates.
+
+    ``given``: the columns that the pipeline fills.
+    """
+    detail = table.detail()
+    filled = _by_lower_case(given)
+    made = {name: sql for name, sql in (detail.generated if detail else {}).items() if name.lower() not in filled}
+    base = _without(rows, {name for name in rows.columns if name.lower() in _by_lower_case(list(made))})
+    here = _by_lower_case([*base.columns, *made])
+    lacking = {
+        field.name: f"CAST(NULL AS {sql_type(field.dataType)})"
+        for field in table.schema
+        if field.name.lower() not in here
+    }
+    return base.selectExpr("*", *(f"{sql} AS {identifier(name)}" for name, sql in {**lacking, **made}.items()))
+
+
+def told(detail: Detail, table: StructType) -> list[str]:
+    """The table's own rules in words, a line each. ``table``: its schema."""
+    nulls = [path for field in table for path, _ in _nulls(field.name, "", field.dataType, field.nullable)]
+    lines = [f"CHECK {name}: {condition}" for name, condition in sorted(checks(detail).items())]
+    lines += [f"NOT NULL: {', '.join(nulls)}"] if nulls else []
+    lines += [
+        f"{field.name} is {field.metadata[_WRITTEN].upper()}"
+        for field in table
+        if of_length(field.name, field.metadata.get(_WRITTEN, ""))
+    ]
+    lines += [f"{name} is generated: {made}" for name, made in detail.generated.items()]
+    return lines
 
 
 def checks(detail: Detail) -> Mapping[str, str]:
@@ -138,18 +245,6 @@ def refuse_broken(rows: DataFrame, limits: Sequence[Limit], key: Sequence[str]) 
     )
     if limits:
         rows.selectExpr(f"count(CASE {' '.join(whens)} END)").collect()
-
-
-def row_refused(error: BaseException) -> BadRecord | None:
-    """The BadRecord for an error in which Delta refuses a row. None for other errors."""
-    refusals = ("DELTA_NOT_NULL_CONSTRAINT_VIOLATED", "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES")
-    lines = (line.strip() for line in str(error).splitlines())
-    said = next((line for line in lines if any(refusal in line for refusal in refusals)), None)
-    if said is None:
-        return None
-    return BadRecord(
-        f"A row would break a constraint of its table. Nothing of this epoch was written. Delta says: {said}", hint=HINT
-    )
 
 
 def _by_lower_case(names: Sequence[str]) -> Mapping[str, str]:

@@ -162,6 +162,11 @@ class MergeOnRead:
         """The table's position when it was last read. ``lakelock fold`` may have moved it since."""
         return self._folded
 
+    @property
+    def table_changed(self) -> bool:
+        """Whether somebody may have committed to the table since this run looked last. Needs no Spark job."""
+        return self._folded is not None and self._commits.committed_after(self._folded.version)
+
     def standing(self) -> Standing:
         """The positions of the table and of its log."""
         # The table is read first. After a fold between the two reads, the folded epochs still count as unfolded, and
@@ -205,7 +210,7 @@ class MergeOnRead:
         return replace(committed, position=started.position)
 
     def _refuse_changed(self, epoch: Epoch) -> None:
-        if self._folded is None or not self._commits.committed_after(self._folded.version):
+        if not self.table_changed:
             return
         standing = self.standing()
         position = standing.position

@@ -33,9 +33,11 @@ def about_moved_keys(table: str) -> Iterator[None]:
             f"{moved['stored_partition']} so far, and now from {moved['topic']}-{moved['partition']} (offset "
             f"{moved['offset']}). Offsets of two partitions can't be compared, so which update is the newer can't "
             "be told. Nothing of this epoch was written.",
-            hint="A key changes its partition when partitions were added to the topic, or when producers don't "
-            "use the same key and partitioner. Say what orders the updates with sequence_by (a column that only grows, "
-            "or _timestamp), or write to a new table from a topic where keys keep their partition.",
+            hint="The usual cause: the sink's key isn't Kafka's message key, so that records of one key are in several "
+            "partitions. Say what orders the updates: sequence_by: COLUMN (one that only grows), or sequence_by: "
+            "_timestamp. Or have the producer send the sink's key as the message key. A key also moves when partitions "
+            "are added to the topic, or when producers use different partitioners. A table that has no rows yet takes "
+            "sequence_by as it is. One that has rows keeps its order: write to a new table.",
         ) from None
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from sinks.contract import Committed, Epoch
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.conflicts import Conflicts, first_line
+from sinks.delta.refusals import refused
 from sinks.errors import CommitSkipped, CommitUnknown, LakelockError
 
 
@@ -38,8 +39,8 @@ class Proof:
     A conflict with another writer's commit is followed by another attempt. An epoch that this run has already committed
     isn't written again. ``wanted`` and the block raise Fenced (another run has committed since the epoch was planned),
     PositionMismatch or TableReplaced (the table was restored or replaced since then), CommitSkipped (a higher number is
-    taken), CommitUnknown (the write failed, and the table can't be read to see whether the commit stands), or the
-    block's own error, if nothing was committed.
+    taken), CommitUnknown (the write failed, and the table can't be read to see whether the commit stands), BadRecord
+    or SchemaMismatch (a rule of the table refuses the write), or the block's own error, if nothing was committed.
     """
 
     def __init__(self, commits: PipelineCommits, epoch: Epoch) -> None:
@@ -69,6 +70,9 @@ class Proof:
         if self._stands is not None:
             return True
         if error is not None:
+            rule = None if isinstance(error, LakelockError) else refused(error, self._commits.label)
+            if rule is not None:
+                raise rule from None
             return self._conflicts.passed(error)
         raise CommitSkipped(
             f"Delta reported success for epoch {self._epoch.number}, but no commit of it stands in "

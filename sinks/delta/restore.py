@@ -9,6 +9,7 @@ from datetime import datetime
 from sinks.contract import Position
 from sinks.delta.metadata import CommitMetadata
 from sinks.delta.position import Commit
+from sinks.delta.refusals import refused
 from sinks.delta.table import DeltaTable
 from sinks.errors import SinkError
 from sinks.offsets import Offsets
@@ -71,12 +72,16 @@ def _newest(commits: Commits, wanted: Callable[[CommitMetadata], bool], is_own: 
 
 
 def restore(table: DeltaTable, version: int) -> None:
-    """RESTORE the table to a version. Raises SinkError if files of that version are gone."""
+    """RESTORE the table to a version. Raises SinkError if files of that version are gone, SchemaMismatch if the
+    table has delta.appendOnly."""
     from pyspark.errors import PySparkException
 
     try:
         table.spark.sql(f"RESTORE TABLE {table.sql} TO VERSION AS OF {int(version)}").collect()
     except PySparkException as error:
+        rule = refused(error, table.label)
+        if rule is not None:
+            raise rule from None
         raise SinkError(
             f"{table.label!r} can't be restored to version {version}: {problem(error)}",
             hint="VACUUM, or the cleaning of the log, has removed what that version needs. `lakelock replay` builds a "

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from sinks.delta.delta_log import DeltaLog, utc, written
+from sinks.delta.detail import Detail, name_parts, partitions, with_generated
 from sinks.delta.position import Commit
 from sinks.errors import NotADeltaTable, SchemaMismatch
 from sinks.offsets import Offsets, TopicPartition
@@ -22,45 +20,14 @@ from sinks.spark.types import ddl, names, needs_column_mapping, sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import StructField, StructType
 
 COORDINATES = ("_topic", "_partition", "_offset", "_timestamp")
 """The columns with the coordinates of a row's record, beside the columns of its value."""
 
+CHANGING = {"delta.appendOnly": "false"}
+"""Properties of Lakelock's own tables, whose rows change, whatever is the default of the session."""
 _WIDENING = "delta.enableTypeWidening"
-
-
-@dataclass(frozen=True)
-class Detail:
-    """Details of a table, as Delta describes it."""
-
-    location: str
-    properties: Mapping[str, str]
-    id: str = ""
-    """The table's id in Delta. It changes if the table is replaced, or dropped and recreated."""
-    partitions: Sequence[str] = ()
-    """The partition columns."""
-
-    @property
-    def column_mapping(self) -> str:
-        """Delta's mode of column mapping: none, name or id."""
-        return self.properties.get("delta.columnMapping.mode", "none")
-
-    @property
-    def log_retention(self) -> timedelta:
-        """How long Delta keeps a commit's metadata."""
-        return self._interval("delta.logRetentionDuration", timedelta(days=30))
-
-    @property
-    def file_retention(self) -> timedelta:
-        """How long VACUUM keeps files that are no longer in the newest version."""
-        return self._interval("delta.deletedFileRetentionDuration", timedelta(days=7))
-
-    def _interval(self, name: str, default: timedelta) -> timedelta:
-        """An interval property. ``default``: the value if the property is missing or can't be parsed."""
-        units = {"week": 604800.0, "day": 86400.0, "hour": 3600.0, "minute": 60.0, "second": 1.0}
-        parts = re.findall(r"(\d+)\s*(week|day|hour|minute|second)s?", self.properties.get(name, "").lower())
-        return timedelta(seconds=sum(int(count) * units[unit] for count, unit in parts)) if parts else default
 
 
 class DeltaTable:
@@ -93,7 +60,7 @@ class DeltaTable:
             self.sql = f"delta.{identifier(self.path)}"
             self.label = label or path
         elif name is not None:
-            self.sql = ".".join(identifier(part) for part in _name_parts(name))
+            self.sql = ".".join(identifier(part) for part in name_parts(name))
             self.label = label or name
             self.name = name
         else:
@@ -131,7 +98,7 @@ class DeltaTable:
         """SQL of the name of the view of current rows, for tables merged on read. None: the table has no name."""
         if self.name is None:
             return None
-        *place, name = _name_parts(self.name)
+        *place, name = name_parts(self.name)
         return ".".join(identifier(part) for part in [*place, f"{name}_live"])
 
     @property
@@ -160,11 +127,14 @@ class DeltaTable:
         if information.get("Provider", "").lower() != "delta":
             raise self._not_delta()
         table_id = detail["id"] if detail is not None and detail["format"] == "delta" else None
-        return Detail(
-            information["Location"],
-            {row["key"]: row["value"] for row in properties},
-            table_id or "",
-            _partitions([(row["col_name"], row["data_type"]) for row in described]),
+        return with_generated(
+            Detail(
+                information["Location"],
+                {row["key"]: row["value"] for row in properties},
+                table_id or "",
+                partitions([(row["col_name"], row["data_type"]) for row in described]),
+            ),
+            lambda: DeltaLog(self.spark, information["Location"]).columns(),
         )
 
     def _holds_files(self) -> bool:
@@ -187,6 +157,11 @@ class DeltaTable:
         """Whether this object created the table, and nothing was committed since. Needs no Spark job."""
         log = self.log if self.was_missing else None
         return log is not None and not log.has(1)
+
+    def committed_after(self, version: int | None) -> bool:
+        """Whether the table has a newer version than this one. None: unknown, so it may. Needs no Spark job."""
+        log = self.log
+        return version is None or log is None or log.has(version + 1)
 
     def has_log(self) -> bool:
         """Whether the table's own path has a log. Needs no Spark job."""
@@ -212,10 +187,19 @@ class DeltaTable:
             if self.detail() is None:
                 raise
 
-    def check(self, detail: Detail, wanted: StructType, more: Sequence[str] = ()) -> None:
+    def check(
+        self,
+        detail: Detail,
+        wanted: StructType,
+        more: Sequence[str] = (),
+        *,
+        required: Sequence[str] = (),
+        added: Sequence[str] = (),
+    ) -> None:
         """Raise SchemaMismatch unless the table takes rows of the schema ``wanted`` and keeps its last epoch forever.
 
-        ``more``: further faults for the error.
+        ``more``: further faults for the error; ``required``: columns without which the table's rows mean nothing to the
+        pipeline, so that they can't be added later; ``added``: columns that a run adds before its first epoch.
         """
         retention = detail.properties.get("delta.setTransactionRetentionDuration")
         if retention is not None:
@@ -227,28 +211,35 @@ class DeltaTable:
         there = self.schema
         differing = differences(there, wanted)
         adds = self._on_new_column == "add"
-        faults = [f"column {name} {kind} is missing in the table" for name, kind in differing.new.items() if not adds]
+        lasting = [name for name in differing.new if name in required]
+        new = {name: kind for name, kind in differing.new.items() if name not in (*lasting, *added)}
+        faults = [f"column {name} {differing.new[name]} is missing in the table" for name in lasting]
+        faults += [f"column {name} {kind} is missing in the table" for name, kind in new.items() if not adds]
         faults += [f"column {name} {how}" for name, how in differing.wider.items() if not adds]
         faults += [
             f"column {name} {how}" for name, how in differing.narrower.items() if self._on_new_column in (None, "fail")
         ]
         faults += [f"column {name} {how}" for name, how in differing.others.items()]
         faults += more
-        given = {name.lower() for name in wanted.names}
+        given = {name.lower() for name in (*wanted.names, *detail.generated, *detail.identities)}
         faults += [
             f"column {field.name} of the table is NOT NULL, and the pipeline has no value for it"
             for field in there
             if not field.nullable and field.name.lower() not in given
         ]
-        if faults:
-            evolves = (
-                " Or have it change with the records: on_new_column: add." if differing.new or differing.wider else ""
+        if not faults:
+            return
+        hint = "Change value.schema, or the table with ALTER TABLE, until both agree; or write to another table."
+        if lasting:
+            hint = (
+                f"Write to another table: the pipeline couldn't tell what rows without {', '.join(lasting)} stand for, "
+                "so it adds no such column to a table that exists."
             )
-            raise SchemaMismatch(
-                f"The table {self.label!r} doesn't take the rows of this pipeline: " + "; ".join(faults) + ".",
-                hint="Change value.schema, or the table with ALTER TABLE, until both agree; or write to another table."
-                + ("" if adds else evolves),
-            )
+        elif not adds and (new or any(name not in required for name in differing.wider)):
+            hint += " Or have it change with the records: on_new_column: add."
+        raise SchemaMismatch(
+            f"The table {self.label!r} doesn't take the rows of this pipeline: " + "; ".join(faults) + ".", hint=hint
+        )
 
     @property
     def schema(self) -> StructType:
@@ -279,24 +270,24 @@ class DeltaTable:
             self.spark.sql(f"ALTER TABLE {self.sql} SET TBLPROPERTIES ('{_WIDENING}' = 'true')")
             self._detail = None
 
-    def check_order(self, wanted: StructType, *, sequence_by: str | None) -> None:
-        """Raise SchemaMismatch if the pipeline orders changes in another way than the table's rows were ordered."""
-        there = [name.lower() for name in self.spark.table(self.sql).columns]
-        if sequence_by is not None and "_sequence" not in there:
-            kind = sql_type(wanted["_sequence"].dataType)
-            raise SchemaMismatch(
-                f"The rows of {self.label!r} are ordered by Kafka's offset (the table has no column _sequence), and "
-                f"the pipeline orders changes with sequence_by: {sequence_by}. The two orders can't be mixed.",
-                hint="Replay the topic into a new table; or, where the rows themselves tell their sequence, say so: "
-                f"ALTER TABLE {self.sql} ADD COLUMNS (_sequence {kind}); UPDATE {self.sql} SET _sequence = "
-                f"{sequence_by}. A row without a _sequence is older than every change.",
-            )
-        if sequence_by is None and "_sequence" in there:
-            raise SchemaMismatch(
-                f"The rows of {self.label!r} are ordered by their column _sequence, and the pipeline has no "
-                "sequence_by: it would order changes by Kafka's offset. The two orders can't be mixed.",
-                hint="Give the sink the sequence_by that the table was written with, or write to another table.",
-            )
+    def add_columns(self, columns: Sequence[StructField]) -> None:
+        """Add columns that the table lacks, with NULL in its rows. Two runs may do so at once.
+
+        This is a separate commit, which changes no row. A crash after it does no harm.
+        """
+        lacking = self._lacking(columns)
+        if not lacking:
+            return
+        added = ", ".join(f"{identifier(each.name)} {sql_type(each.dataType)}" for each in lacking)
+        try:
+            self.spark.sql(f"ALTER TABLE {self.sql} ADD COLUMNS ({added})")
+        except Exception:
+            if self._lacking(columns):
+                raise
+
+    def _lacking(self, columns: Sequence[StructField]) -> list[StructField]:
+        there = {name.lower() for name in self.schema.names}
+        return [each for each in columns if each.name.lower() not in there]
 
     def history(self, limit: int) -> list[Commit]:
         """The newest ``limit`` commits, newest first."""
@@ -347,22 +338,3 @@ class DeltaTable:
                 if topic_of(row["_topic"]) in topics
             }
         )
-
-
-def _partitions(described: Sequence[tuple[str, str]]) -> list[str]:
-    """The partition columns in the output of DESCRIBE. Columns have a type there, and titles of sections have none."""
-    start = next((at for at, row in enumerate(described) if row == ("# Partition Information", "")), None)
-    if start is None:
-        return []
-    names = []
-    for name, kind in described[start + 2 :]:  # skips the section's title and header
-        if not kind:
-            break
-        names += _name_parts(name)
-    return names
-
-
-def _name_parts(name: str) -> list[str]:
-    """Split a name at its dots: ``a.`b.c`.d`` -> a, b.c, d."""
-    parts = re.findall(r"`(?:[^`]|``)*`|[^.`]+", name)
-    return [part[1:-1].replace("``", "`") if part.startswith("`") else part for part in parts]

@@ -16,12 +16,13 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from sinks.delta.append import evolution
-from sinks.delta.table import COORDINATES, DeltaTable
+from sinks.delta.table import CHANGING, COORDINATES, DeltaTable
 from sinks.offsets import Offsets
 from sinks.spark.sql import identifier, literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructField
 
 FOLDER = "_lakelock/tombstones"
 _EXPIRE_EVERY = timedelta(hours=1)
@@ -72,9 +73,16 @@ class Tombstones:
         wanted = [*self._key, *(["_sequence"] if "_sequence" in deletes.columns else []), *COORDINATES]
         notes = deletes.selectExpr(*(identifier(name) for name in wanted), "current_timestamp() AS _noted_at")
         if not self._exists(table):
-            table.create(notes.schema)
+            table.create(notes.schema, properties=CHANGING)
         table.allow_widening(notes.schema)
         notes.writeTo(table.sql).options(**evolution(table)).append()
+
+    def add_sequence(self, sequence: StructField) -> None:
+        """Before the table's first epoch, if it is to be ordered by a sequence now: get the column, if there are
+        tombstones of an epoch that failed. They have no sequence, and are older than every change."""
+        table = self._at()
+        if self._exists(table):
+            table.add_columns([sequence])
 
     def expire(self, before: datetime) -> None:
         """Delete the tombstones written before a time. An older update that arrives afterwards brings its row back."""

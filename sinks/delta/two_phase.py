@@ -56,6 +56,8 @@ class TwoPhaseDelta:
     def prepare(self, epoch: Epoch, rows: DataFrame) -> Prepared:
         """Stage the rows. Fails if their commit would fail because of the rows."""
         staging = self._staging
+        if self._last is not None and self._table.committed_after(self._last.version):
+            self._table.forget()  # somebody may have given the table another rule
         with about_moved_keys(self._table.label):
             prepared = staging.put(rows, epoch.attempt)
         self._sink.rehearse(staging.get(prepared), epoch)

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.fence import merge_epoch
-from sinks.delta.limits import demands, refuse_broken
+from sinks.delta.limits import as_stored, demands, refuse_broken
 from sinks.delta.merge import Merge
 from sinks.delta.moved import about_moved_keys
 from sinks.delta.proof import Proof
@@ -88,7 +88,8 @@ class DeltaUpsert:
         limits = demands(self._table)
         if limits:
             with about_moved_keys(self._table.label):
-                refuse_broken(self._merges.merged(rows, epoch.passed), limits, self._rule.key)
+                merged = as_stored(self._merges.merged(rows, epoch.passed), self._table, rows.columns)
+                refuse_broken(merged, limits, self._rule.key)
             return
         moved = moved_sql(self._table.sql, self._rule, rows.columns)
         if moved is not None:

@@ -15,6 +15,7 @@ from sinks.delta.commit import without_position
 from sinks.delta.conflicts import past_conflicts
 from sinks.delta.merge import Merge
 from sinks.delta.moved import about_moved_keys
+from sinks.delta.refusals import about_refused_rows
 from sinks.delta.table import DeltaTable
 from sinks.delta.upsert import Merges, up_to_a_delete
 from sinks.delta.upsert_rule import SOURCE, UpsertRule
@@ -35,7 +36,8 @@ class PlainAppend:
         writer = rows.writeTo(self._table.sql)
         for name, value in evolution(self._table).items():
             writer = writer.option(name, value)
-        past_conflicts(writer.append)
+        with about_refused_rows(self._table.label):
+            past_conflicts(writer.append)
         return without_position(epoch, None)
 
 
@@ -56,7 +58,7 @@ class PlainUpsert:
 
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
         """Merge the rows: net changes, see ``DeltaUpsert``. Conflicts are retried. Raises KeyMoved."""
-        with about_moved_keys(self._table.label):
+        with about_moved_keys(self._table.label), about_refused_rows(self._table.label):
             # Only the consumer group knows the table's position, so all tombstones count.
             stored = self._merges.stored(rows, None)
             if stored is None:

@@ -199,6 +199,12 @@ def test_records_that_are_set_aside_are_counted_beside_the_rows() -> None:
     assert str(lost) == "NOT EXACT: letters lost 1; 990 expected, 990 found; 1,000 records, 9 dead letters"
 
 
+def test_rows_that_the_table_held_before_are_counted_and_no_fault() -> None:
+    exact = verdict(counted("expected", 3), counted("found", 3), counted("held_before", 2, at=None))
+    assert exact.ok
+    assert str(exact) == "exact: 3 expected, 3 found; 2 held before"
+
+
 @pytest.mark.parametrize(
     "form", [{"format": "avro", "schema_file": "a.avsc"}, {"format": "debezium", "schema": "k INT"}]
 )
