@@ -81,6 +81,10 @@ class Debezium:
         """See ``Format.plain``: the envelope's."""
         return self.events.plain
 
+    def begin_epoch(self) -> None:
+        """See ``Format.begin_epoch``."""
+        self.events.begin_epoch()
+
     def resolve(self, ids: Iterable[str], records: DataFrame) -> None:
         """See ``Format.resolve``."""
         self.events.resolve(ids, records)

@@ -35,6 +35,9 @@ class Format(Protocol):
     def of_plain(self, records: DataFrame, column: str, into: str) -> DataFrame:
         """As ``decoded``, of values that the columnar reader has decoded into ``column``: STRUCTs as ``plain`` says."""
 
+    def begin_epoch(self) -> None:
+        """Say that what is decoded from now on is of another epoch."""
+
     def resolve(self, ids: Iterable[str], records: DataFrame) -> None:
         """Request these schemas from the registry, or learn new fields from the column ``bytes`` of ``records``.
 
@@ -65,6 +68,9 @@ class NeverPlain:
 
 class SchemaFixed(NeverPlain):
     """A format whose schema is known from the start, so that nothing is ever requested."""
+
+    def begin_epoch(self) -> None:
+        """Nothing depends on the epoch."""
 
     def resolve(self, ids: Iterable[str], _: DataFrame) -> None:
         """Never called."""

@@ -65,6 +65,9 @@ class Json:
             return None
         return PlainValues(self.type, refuse_unknown=self._on_new_column in ("add", "fail"))
 
+    def begin_epoch(self) -> None:
+        """Nothing depends on the epoch."""
+
     def resolve(self, ids: Iterable[str], records: DataFrame) -> None:
         """Learn new fields, or a spelling of the field names. See ``Format.resolve``."""
         for schema_id in ids:

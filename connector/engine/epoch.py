@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from connector.decode.event_time import LATE, TIME, Timing, clocked, problem_with_time, timed
-from connector.decode.records import PROBLEM, RAW, TOMBSTONE, told
+from connector.decode.records import PROBLEM, RAW, TOMBSTONE, RecordDecoder, told
 from connector.derive.fit import problem_with_values, refuse_values
 from connector.engine.dead_letters import Letters
 from connector.engine.in_parallel import of_each
@@ -132,6 +132,15 @@ class Reading:
             self._no_rows = output.decode(self.read(()))
         return plain if output.unfit(self._no_rows) else replace(plain, latest_by=tuple(key))
 
+    def begin(self) -> None:
+        """Before an epoch is read for the first time. What its records name may be asked for, up to a bound."""
+        self._decoder.begin_epoch()
+
+    @property
+    def _decoder(self) -> RecordDecoder:
+        """Any of the sinks' decoders: they share their formats."""
+        return next(iter(self.outputs.values())).decode.decode
+
     def learn(self, unknown: SchemaToAskFor | OddRecord, epoch: Epoch) -> None:
         """Ask the registry for a schema that turned up in the records of an epoch, or have odd records kept.
 
@@ -144,9 +153,7 @@ class Reading:
                 raise unknown.error
             self.keep_odd = True
             return
-        # The sinks' decoders share their formats.
-        decoder = next(iter(self.outputs.values())).decode.decode
-        if decoder.resolve(unknown.part, unknown.schema_id, self.read(epoch.ranges)):
+        if self._decoder.resolve(unknown.part, unknown.schema_id, self.read(epoch.ranges)):
             self.outputs, self._no_rows = self.with_new_columns(self.outputs), None
 
     def _sorted_out(
@@ -216,6 +223,7 @@ def write_epoch(
     epoch, for the events. Returns the epoch with its event time, and the commit. Raises LakelockError; a problem with a
     record names its coordinates.
     """
+    reading.begin()
     while True:
         try:
             with ExitStack() as stack, about_the_records():
@@ -247,6 +255,7 @@ def prepare_epoch(
     time. Returns the epoch with its event time, and what each sink has prepared. No reader sees any of it; a crash here
     leaves an undecided epoch, see ``protocol.two_phase``. Raises what ``run_epoch`` raises.
     """
+    reading.begin()
     while True:
         try:
             with ExitStack() as stack, about_the_records():
