@@ -15,7 +15,8 @@ from operator import and_
 from typing import TYPE_CHECKING
 
 from connector.decode.avro_evolution import grown, new_fields
-from connector.decode.avro_schema import AvroSchema, misfit, parse
+from connector.decode.avro_resolution import misfit
+from connector.decode.avro_schema import AvroSchema, parse
 from connector.decode.format import UNKNOWN, NeverPlain, SchemaFixed, problem_of
 from connector.decode.registry.registry import Part, Registry
 from sinks.errors import ConfigurationError, JarsMissing, UnknownSchema, UnusableSchema

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import connector
 from connector.audit.claim import metadata
 from connector.config import load, parse
-from connector.decode import avro_evolution, avro_schema
+from connector.decode import avro_evolution, avro_resolution, avro_schema
 from sinks.delta.metadata import CommitMetadata
 from sinks.errors import ConfigurationError, UnsupportedFormat, UnusableSchema
 
@@ -121,7 +121,7 @@ def test_a_spoiled_schema_is_understood_or_refused(document: Any) -> None:
         schema = avro_schema.parse(json.dumps(document))
         assert avro_schema.parse(schema.text).root == schema.root
         for writer, reader in ((schema, right), (right, schema), (schema, schema)):
-            avro_schema.misfit(writer, reader)
+            avro_resolution.misfit(writer, reader)
             avro_evolution.new_fields(reader, writer)
             if writer.recursive is None and reader.recursive is None:
                 with contextlib.suppress(UnusableSchema):

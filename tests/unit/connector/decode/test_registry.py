@@ -367,15 +367,17 @@ def test_a_broken_answer_of_glue_is_an_error_that_names_it(
 ) -> None:
     server.answers["/"] = OF_GLUE
     assert broken_glue(server).latest("t", "value").schema.root == "int"
-    questions: Mapping[str, Callable[[Glue], object]] = {
-        "schema": lambda registry: registry.schema(str(uuid.UUID(int=1))),
-        "schema t": lambda registry: registry.latest("t", "value"),
-    }
-    refused = 0
-    for body in [*spoiled(OF_GLUE), DEEP]:
+    registry, refused = broken_glue(server), 0
+    for number, body in enumerate([*spoiled(OF_GLUE), DEEP]):
         server.answers["/"] = body
+        # Each is asked for once: what it has answered, it isn't asked again.
+        schema_id, topic = str(uuid.UUID(int=number)), f"topic-{number}"
+        questions: Mapping[str, Callable[[Any], object]] = {
+            schema_id: lambda registry, schema_id=schema_id: registry.schema(schema_id),
+            topic: lambda registry, topic=topic: registry.latest(topic, "value"),
+        }
         for named, ask in questions.items():
-            error = refusal(ask, broken_glue(server))
+            error = refusal(ask, registry)
             if error is not None:
                 assert "'shop'" in error.message, error.message
                 assert named in error.message

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from connector.decode.avro_schema import misfit, parse
+from connector.decode.avro_resolution import misfit
+from connector.decode.avro_schema import parse
 from sinks.errors import UnusableSchema
 
 
