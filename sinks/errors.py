@@ -8,7 +8,7 @@
     |   +-- NotADeltaTable          exit 2   the sink's path holds something other than a Delta table
     |   +-- SchemaMismatch          exit 2   the pipeline's rows don't fit the table's columns
     |   +-- JarsMissing             exit 2   jars of Spark or Kafka are missing and can't be downloaded
-    |   +-- UnusableSchema          exit 2   a schema isn't valid Avro, or doesn't fit the reader's schema
+    |   +-- UnusableSchema          exit 2   a schema or a registry's answer is broken, or doesn't fit the reader's
     +-- Fenced                      exit 3   another run of the pipeline has replaced this one
     +-- SourceError                 exit 1   an error of Kafka, the records or the schema registry
     |   +-- BrokerUnreachable       exit 1   no broker answered in time (transient)
@@ -84,7 +84,8 @@ class JarsMissing(ConfigurationError):
 
 
 class UnusableSchema(ConfigurationError):
-    """Raised when a schema of the records is malformed, recursive, not Avro, or doesn't fit the reader's schema."""
+    """Raised when a registry's answer is broken, or a schema is malformed, recursive, not Avro, or doesn't fit the
+    reader's schema."""
 
 
 class Fenced(LakelockError):

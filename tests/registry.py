@@ -11,12 +11,15 @@ from typing import Any
 
 
 class RegistryServer:
-    """``answers``: path -> what is there. ``trouble`` is asked first: a status, or None for the right answer."""
+    """``answers``: path -> what is there, as bytes or as a value to be written as JSON. ``trouble`` is asked first: a
+    status, or None for the right answer."""
 
     def __init__(self, answers: Mapping[str, Any]) -> None:
         self.answers = dict(answers)
         self.asked: list[str] = []
         self.authorizations: set[str | None] = set()
+        self.statuses: dict[str, int] = {}
+        """Path -> the status of its answer, where that isn't 200."""
         self.trouble: Callable[[], int | None] = lambda: None
         outer = self
 
@@ -26,12 +29,17 @@ class RegistryServer:
                 outer.authorizations.add(self.headers["Authorization"])
                 status = outer.trouble()
                 if status is None and self.path in outer.answers:
-                    return self.answer(200, outer.answers[self.path])
+                    return self.answer(outer.statuses.get(self.path, 200), outer.answers[self.path])
                 code = 40403 if "/ids/" in self.path else 40401
                 self.answer(status or 404, {"error_code": code if status is None else status, "message": "no"})
 
+            def do_POST(self) -> None:
+                """As AWS's services are asked."""
+                self.rfile.read(int(self.headers["Content-Length"]))
+                self.do_GET()
+
             def answer(self, status: int, body: object) -> None:
-                content = json.dumps(body).encode()
+                content = body if isinstance(body, bytes) else json.dumps(body).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()

@@ -103,7 +103,7 @@ def metadata(text: str, *, version: int, pipeline: str) -> Metadata | None:
             tuple(Range(*lost) for lost in fields.get("lost") or ()),
             str(fields.get("delivery", "transactional")),
         )
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, zlib.error):
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, zlib.error):
         return None
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING
 
 from connector.decode.avro_evolution import grown, new_fields
-from connector.decode.avro_schema import AvroSchema, misfit, parse
+from connector.decode.avro_resolution import misfit
+from connector.decode.avro_schema import AvroSchema, parse
 from connector.decode.format import UNKNOWN, NeverPlain, SchemaFixed, problem_of
 from connector.decode.registry.registry import Part, Registry
 from sinks.errors import ConfigurationError, JarsMissing, UnknownSchema, UnusableSchema
@@ -31,8 +32,12 @@ MALFORMED = "not exactly one Avro value of its schema, or text in it that isn't 
 _END = bytes.fromhex("4c616b65106f9d3b")
 _END_AS_DOUBLE = struct.unpack("<d", _END)[0]
 _PARSED = "_parsed_avro"
+_OF_FILE = "The Avro schema in the file that schema_file names"
 _MANY = 2_000
 """The number of schemas that are requested from the registry at once."""
+MOST_ABSENT = 16
+"""The number of IDs in one epoch that the registry may not have. After these it is asked for no others. Corrupt bytes
+may name thousands, and each request takes its time."""
 
 
 def enveloped(value: Column, writer: AvroSchema, reader: AvroSchema) -> Column:
@@ -142,7 +147,7 @@ class AvroFile(SchemaFixed):
 
     def __init__(self, spark: SparkSession, schema: str) -> None:
         """``schema`` is JSON text. Raises `UnusableSchema`."""
-        self._schema = parse(schema)
+        self._schema = parse(schema, of=_OF_FILE)
         self.type = _type(spark, self._schema)
 
     def decoded(self, records: DataFrame, column: str, into: str) -> DataFrame:
@@ -157,7 +162,8 @@ class AvroOfRegistry(NeverPlain):
     """Avro bytes after the ID of their schema, read with one reader's schema: a given one, or the subject's latest.
 
     All schemas of the subject are requested at once. A record with another ID has the problem `UNKNOWN`: request such
-    IDs with `resolve`, and run the query again.
+    IDs with `resolve`, and run the query again. Once an epoch has named `MOST_ABSENT` IDs that the registry doesn't
+    have, its other unknown IDs are problems like any other.
     """
 
     def __init__(
@@ -178,22 +184,42 @@ class AvroOfRegistry(NeverPlain):
         """
         self._spark = spark
         self._registry = registry
-        self._reader = parse(reader) if reader is not None else _latest(registry, topics, part)
+        self._topics, self._part = topics, part
+        self._reader = parse(reader, of=_OF_FILE) if reader is not None else _latest(registry, topics, part)
         self._grows = on_new_column == "add" and reader is None
         self._refuses_fields = on_new_column == "fail" or (on_new_column is None and reader is None)
         self._writers: dict[str, AvroSchema] = {}
         self._refused: dict[str, str] = {}
         self._absent: set[str] = set()
-        known = {id: each.schema for topic in topics for id, each in registry.known(topic, part).items()}
-        if self._grows:
-            for writer in known.values():
-                # A field that producers have dropped since stays a column, because older records still have it.
-                self._grow(writer)
+        self._absent_of_epoch = 0
+        self._asks = True
         self.type = _type(spark, self._reader)
-        for schema_id, writer in known.items():
+        # A field that producers have dropped since stays a column, because older records still have it.
+        for schema_id, writer in self._registered().items():
+            self._learn(schema_id, writer, refuse_fields=on_new_column == "fail")
+
+    def _registered(self) -> Mapping[str, AvroSchema]:
+        """The versions that the subject has now, by their ID."""
+        versions = [self._registry.known(topic, self._part) for topic in self._topics]
+        return {schema_id: each.schema for known in versions for schema_id, each in known.items()}
+
+    def _learn(self, schema_id: str, writer: AvroSchema, *, refuse_fields: bool) -> None:
+        """Decode records with this schema from now on, or refuse them with the reason."""
+        before = self._reader
+        try:
+            if self._grows and not writer.recursive:
+                self._grow(writer)
+                if self._reader != before:
+                    self.type = _type(self._spark, self._reader)
             self._take(schema_id, writer)
-            if on_new_column == "fail":
+            if refuse_fields:
                 self._refuse_new_fields(schema_id, writer)
+        except UnusableSchema as error:
+            self._reader = before
+            self._refuse(schema_id, error)
+
+    def _refuse(self, schema_id: str, error: UnusableSchema) -> None:
+        self._refused[schema_id] = f"schema id {schema_id} can't be used: {error.message}"
 
     def _take(self, schema_id: str, writer: AvroSchema) -> None:
         # Avro needs a stack frame for each level of a value, even in a part that nobody reads. A deep value would end
@@ -217,28 +243,38 @@ class AvroOfRegistry(NeverPlain):
         except UnusableSchema:
             return  # ``misfit`` tells whether the writer's records fit all the same
 
+    def begin_epoch(self) -> None:
+        """See `Format.begin_epoch`."""
+        self._absent_of_epoch, self._asks = 0, True
+
     def resolve(self, ids: Iterable[str], records: DataFrame) -> None:
         """Request these schemas, and all others that the records name, each once in a run.
 
-        A schema that the registry doesn't have, or that Avro can't read, makes bad records from now on. Raises
+        A schema that the registry doesn't have, or that Avro can't read, makes bad records from now on. After
+        `MOST_ABSENT` IDs of an epoch that the registry doesn't have, it is asked for no others. Raises
         `RegistryUnreachable`.
         """
         known = self._writers.keys() | self._refused.keys() | self._absent
-        for schema_id in sorted({*ids, *self._named(records)} - known):
-            before = self._reader
+        wanted = [schema_id for schema_id in dict.fromkeys([*self._named(records), *ids]) if schema_id not in known]
+        if len(wanted) > MOST_ABSENT:
+            # A few requests find every new version of the subject, however many other IDs there are.
+            for schema_id, writer in self._registered().items():
+                if schema_id in wanted:
+                    wanted.remove(schema_id)
+                    self._learn(schema_id, writer, refuse_fields=self._refuses_fields)
+        for schema_id in wanted:
+            if self._absent_of_epoch >= MOST_ABSENT:
+                self._asks = False
+                return
             try:
                 writer = self._registry.schema(schema_id).schema
-                if self._grows and not writer.recursive:
-                    self._grow(writer)
-                    self.type = _type(self._spark, self._reader)
-                self._take(schema_id, writer)
-                if self._refuses_fields:
-                    self._refuse_new_fields(schema_id, writer)
             except UnknownSchema:
                 self._absent.add(schema_id)
+                self._absent_of_epoch += 1
             except UnusableSchema as error:
-                self._reader = before
-                self._refused[schema_id] = f"schema id {schema_id} can't be used: {error.message}"
+                self._refuse(schema_id, error)
+            else:
+                self._learn(schema_id, writer, refuse_fields=self._refuses_fields)
 
     def decoded(self, records: DataFrame, column: str, into: str) -> DataFrame:
         """See `Format.decoded`. Don't filter by it: Spark would move the filter down and decode every record twice."""
@@ -258,24 +294,28 @@ class AvroOfRegistry(NeverPlain):
         if parsed is None:
             parsed = F.when(F.lit(False), enveloped(payload, self._reader, self._reader))
         why = F.when(wire.problem(value).isNotNull(), wire.problem(value))
+        named = wire.schema_id(value)
         if self._absent:
-            named = wire.schema_id(value)
             nowhere = F.concat(F.lit("schema id "), named, F.lit(" isn't in the registry"))
             why = why.when(named.isin(*sorted(self._absent)), nowhere)
         for schema_id, refused in self._refused.items():
             why = why.when(self._one_of(value, [schema_id]), refused)
         if self._writers:
             why = why.when(self._one_of(value, self._writers), MALFORMED)
-        why = why.otherwise(F.concat(F.lit(UNKNOWN), wire.schema_id(value)))
+        unasked = f" wasn't looked up, because the registry has none of {MOST_ABSENT} other ids in the same epoch"
+        ask = F.concat(F.lit(UNKNOWN), named) if self._asks else F.concat(F.lit("schema id "), named, F.lit(unasked))
+        why = why.otherwise(ask)
         return _judged(records.withColumn(_PARSED, parsed), value, self.type, why, into)
 
     def _named(self, records: DataFrame) -> list[str]:
-        """All IDs in one query, because each answer makes the epoch be read again. Corrupt data may name any ID."""
+        """IDs in one query, because each answer makes the epoch be read again. Those that most records name come first,
+        because corrupt data may name any ID, and hardly any twice."""
         from pyspark.sql import functions as F
 
         value, wire = F.col("bytes"), self._registry.wire
         named = records.where(wire.problem(value).isNull() & value.isNotNull())
-        return [row["id"] for row in named.select(wire.schema_id(value).alias("id")).distinct().limit(_MANY).collect()]
+        counts = named.groupBy(wire.schema_id(value).alias("id")).count()
+        return [row["id"] for row in counts.orderBy(F.desc("count"), "id").limit(_MANY).collect()]
 
     def _one_of(self, value: Column, ids: Iterable[str]) -> Column:
         from pyspark.sql import functions as F

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from connector.decode.avro_schema import PROMOTED, AvroSchema, Node, full_name, parse
+from connector.decode.avro_resolution import PROMOTED
+from connector.decode.avro_schema import AvroSchema, Node, full_name, parse
 
 _NUMBERS = frozenset(("int", "long", "float", "double"))
 

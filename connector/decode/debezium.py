@@ -85,6 +85,10 @@ class Debezium:
         """See ``Format.with_faults``: the envelope's."""
         return self.events.with_faults(bad, value, column, into)
 
+    def begin_epoch(self) -> None:
+        """See ``Format.begin_epoch``."""
+        self.events.begin_epoch()
+
     def resolve(self, ids: Iterable[str], records: DataFrame) -> None:
         """See ``Format.resolve``."""
         self.events.resolve(ids, records)

@@ -42,6 +42,9 @@ class Format(Protocol):
         wrong, and ``shown`` is the start of that field's value. Null if there is no more to say. None: there never is.
         """
 
+    def begin_epoch(self) -> None:
+        """Say that what is decoded from now on is of another epoch."""
+
     def resolve(self, ids: Iterable[str], records: DataFrame) -> None:
         """Request these schemas from the registry, or learn new fields from the column ``bytes`` of ``records``.
 
@@ -57,16 +60,12 @@ def problem_of(into: str) -> str:
     return f"{into}_problem"
 
 
-class NoFaults:
-    """A format whose problems say everything."""
+class NeverPlain:
+    """A format whose values the columnar reader can't decode, and whose problems say everything."""
 
     def with_faults(self, _: DataFrame, __: str, ___: str, ____: str) -> DataFrame | None:
         """None: there is no more to say."""
         return None
-
-
-class NeverPlain(NoFaults):
-    """A format whose values the columnar reader can't decode."""
 
     @property
     def plain(self) -> PlainValues | None:
@@ -80,6 +79,9 @@ class NeverPlain(NoFaults):
 
 class SchemaFixed(NeverPlain):
     """A format whose schema is known from the start, so that nothing is ever requested."""
+
+    def begin_epoch(self) -> None:
+        """Nothing depends on the epoch."""
 
     def resolve(self, ids: Iterable[str], _: DataFrame) -> None:
         """Never called."""

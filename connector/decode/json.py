@@ -77,6 +77,9 @@ class Json:
         )
         return looked.selectExpr("*", f"CASE WHEN {general} THEN _look END AS {into}").drop("_look")
 
+    def begin_epoch(self) -> None:
+        """Nothing depends on the epoch."""
+
     def resolve(self, ids: Iterable[str], records: DataFrame) -> None:
         """Learn new fields, or a spelling of the field names. See ``Format.resolve``."""
         for schema_id in ids:

@@ -114,6 +114,11 @@ class RecordDecoder:
     def _parts(self) -> Mapping[str, Format]:
         return {"value": self.value, "key": self.key} if self.key is not None else {"value": self.value}
 
+    def begin_epoch(self) -> None:
+        """Say that what is decoded from now on is of another epoch."""
+        for format in self._parts.values():
+            format.begin_epoch()
+
     def resolve(self, part: str, schema_id: str, records: DataFrame) -> bool:
         """Request a schema, or learn it from ``records``. Then the query that failed for it can run again.
 

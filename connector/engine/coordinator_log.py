@@ -18,7 +18,7 @@ from connector.spark.compat import from_ddl
 from sinks.contract import Epoch, Position, Prepared
 from sinks.delta.append import DeltaAppend
 from sinks.delta.commit import PipelineCommits
-from sinks.delta.conflicts import past_conflicts
+from sinks.delta.conflicts import done_or_left
 from sinks.delta.metadata import CommitMetadata
 from sinks.delta.table import DeltaTable
 from sinks.errors import CommitUnknown, Fenced, UnsupportedFormat
@@ -156,7 +156,7 @@ class Log:
     def forget(self, before: datetime, *, rehearse: bool) -> int:
         """Remove the entries that were appended before a time; returns their number.
 
-        With ``rehearse`` only count them.
+        With ``rehearse`` only count them. Returns 0 if others' commits came first again and again, so that they stay.
 
         The last two epochs always stay, as they say where all sinks stand. A run may be at work meanwhile: an append
         doesn't conflict with a removal of other rows.
@@ -171,7 +171,9 @@ class Log:
         counted = self._table.spark.sql(f"SELECT count(*) {old}").first()
         assert counted is not None
         if counted[0] and not rehearse:
-            past_conflicts(lambda: self._table.spark.sql(f"DELETE {old}").collect())
+            entries = f"old entries of the coordinator log {self._table.label!r}"
+            if not done_or_left(lambda: self._table.spark.sql(f"DELETE {old}").collect(), entries):
+                return 0
         return int(counted[0])
 
     def since(self) -> datetime | None:

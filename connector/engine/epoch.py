@@ -143,6 +143,11 @@ class Reading:
             self._no_rows = output.decode(self.read(()))
         return plain if output.unfit(self._no_rows) else replace(plain, latest_by=tuple(key))
 
+    def begin(self, epoch: Epoch) -> None:
+        """Before an epoch is read for the first time. Raises SchemaMismatch if no record has a declared field."""
+        self.refuse_unmatched(epoch)
+        self._decoder.begin_epoch()
+
     def learn(self, unknown: SchemaToAskFor | OddRecord, ranges: Sequence[OffsetRange]) -> None:
         """Ask the registry for a schema that turned up in the records of these ranges, or have odd records kept.
 
@@ -262,7 +267,7 @@ def write_epoch(
     epoch, for the events. Returns the epoch with its event time, and the commit. Raises LakelockError; a problem with a
     record names its coordinates.
     """
-    reading.refuse_unmatched(epoch)
+    reading.begin(epoch)
     while True:
         try:
             with ExitStack() as stack, about_the_records():
@@ -297,7 +302,7 @@ def prepare_epoch(
     time. Returns the epoch with its event time, and what each sink has prepared. No reader sees any of it; a crash here
     leaves an undecided epoch, see ``protocol.two_phase``. Raises what ``run_epoch`` raises.
     """
-    reading.refuse_unmatched(epoch)
+    reading.begin(epoch)
     while True:
         try:
             with ExitStack() as stack, about_the_records():

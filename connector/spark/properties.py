@@ -1,6 +1,9 @@
 """Starts a JVM without its settings on the command line, where every user of the machine could read them.
 
 The settings are in a file that only its owner can read. It is deleted as soon as the JVM has started.
+
+The JVM ignores SIGTERM. Service managers send it to every process of a service, and a run ends after its epoch, for
+which it needs the JVM. The JVM ends when its standard input does, so with this process, however that ends.
 """
 
 from __future__ import annotations
@@ -8,8 +11,11 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import signal
+import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -48,11 +54,37 @@ def start_jvm(settings: Mapping[str, str]) -> None:
         file.write_text(f"{before}\n{as_properties(own)}", encoding="utf-8")
         os.environ[_ARGUMENTS] = shlex.join([_FILE, str(file), *arguments])
         try:
-            # Connecting to the JVM starts it.
-            SparkContext.setSystemProperty("lakelock.connected", "true")
+            with _children_ignore_sigterm():
+                # Connecting to the JVM starts it.
+                SparkContext.setSystemProperty("lakelock.connected", "true")
         finally:
             _put_back(_ARGUMENTS, given)
             _put_back(_REMOTE, remote)
+
+
+_forking = threading.local()
+
+
+def _after_fork() -> None:
+    if getattr(_forking, "ignores_sigterm", False):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+@contextmanager
+def _children_ignore_sigterm() -> Iterator[None]:
+    """Processes that this thread starts within the block ignore SIGTERM, as those that PySpark starts ignore SIGINT.
+
+    This process itself never ignores it: a signal that comes within the block must not get lost.
+    """
+    _forking.ignores_sigterm = True
+    try:
+        yield
+    finally:
+        _forking.ignores_sigterm = False
 
 
 def _put_back(name: str, value: str | None) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta.commit import PipelineCommits
+from sinks.delta.conflicts import done_or_left, past_conflicts
 from sinks.delta.fence import options
 from sinks.delta.proof import proven
 from sinks.delta.table import CHANGING, DeltaTable
@@ -104,6 +105,13 @@ class ChangeLog:
 
     def forget(self, until: int) -> None:
         """Delete the changes of epochs <= ``until``. These are whole files, so no file is rewritten."""
+        past_conflicts(lambda: self._delete(until))
+
+    def clean_up(self, until: int) -> None:
+        """Do the same where it may wait. If others' commits come first again and again, the changes stay for now."""
+        done_or_left(lambda: self._delete(until), f"folded changes of {self._of.label!r}")
+
+    def _delete(self, until: int) -> None:
         table = self.table
         table.spark.sql(f"DELETE FROM {table.sql} WHERE {EPOCH} <= {until}").collect()
 

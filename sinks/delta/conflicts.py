@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable
@@ -10,6 +11,8 @@ from typing import TypeVar
 from sinks.delta.merge import NOT_NEW
 from sinks.errors import LakelockError
 from sinks.spark.row_errors import raised
+
+logger = logging.getLogger("lakelock.delta")
 
 _CONFLICTS = (
     "CONCURRENT_APPEND",
@@ -52,6 +55,25 @@ def past_conflicts(write: Callable[[], Result]) -> Result:
         except Exception as error:
             if not conflicts.passed(error):
                 raise
+
+
+def done_or_left(clean_up: Callable[[], object], what: str) -> bool:
+    """Run ``clean_up``, which removes what nobody needs any more. Repeat it after conflicts: see :class:`Conflicts`.
+
+    If it still conflicts, this is logged, and what it would have removed stays until the next time: no run stops for
+    it. ``what`` names it in the log. Returns whether it was done.
+    """
+    try:
+        past_conflicts(clean_up)
+    except Exception as error:
+        if not is_conflict(error):
+            raise
+        logger.warning(
+            "%s: not removed yet, because other commits came first %d times. The next upkeep removes them.",
+            what, _ATTEMPTS,
+        )  # fmt: skip
+        return False
+    return True
 
 
 def is_conflict(error: BaseException) -> bool:

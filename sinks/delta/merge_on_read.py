@@ -339,7 +339,7 @@ class MergeOnRead:
         before = datetime.now(timezone.utc) - _READERS_TAKE
         for commit, metadata in self._commits.lineage():
             if commit.timestamp < before:
-                self._log.forget(metadata.epoch)
+                self._log.clean_up(metadata.epoch)
                 return
 
 

@@ -129,7 +129,7 @@ class CommitMetadata:
                 leaders=flat(fields.get("leaders", {})),
             )
             return cls(pipeline, position, base=fields.get("base"), table=str(fields.get("table", "")))
-        except (KeyError, TypeError, ValueError, AttributeError, zlib.error):
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, zlib.error):
             return None
 
 

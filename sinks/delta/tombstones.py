@@ -16,6 +16,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from sinks.delta.append import evolution
+from sinks.delta.conflicts import done_or_left, past_conflicts
 from sinks.delta.table import CHANGING, COORDINATES, DeltaTable
 from sinks.offsets import Offsets
 from sinks.spark.sql import identifier, literal
@@ -75,7 +76,8 @@ class Tombstones:
         if not self._exists(table):
             table.create(notes.schema, properties=CHANGING)
         table.allow_widening(notes.schema)
-        notes.writeTo(table.sql).options(**evolution(table)).append()
+        # Written twice, a tombstone counts once.
+        past_conflicts(notes.writeTo(table.sql).options(**evolution(table)).append)
 
     def add_sequence(self, sequence: StructField) -> None:
         """Before the table's first epoch, if it is to be ordered by a sequence now: get the column, if there are
@@ -85,10 +87,14 @@ class Tombstones:
             table.add_columns([sequence])
 
     def expire(self, before: datetime) -> None:
-        """Delete the tombstones written before a time. An older update that arrives afterwards brings its row back."""
+        """Delete the tombstones written before a time. An older update that arrives afterwards brings its row back.
+
+        If another writer's commits come first again and again, the tombstones stay until the next time.
+        """
         table = self._at()
         if self._exists(table):
-            table.spark.sql(f"DELETE FROM {table.sql} WHERE _noted_at < timestamp_micros({_micros(before)})").collect()
+            sql = f"DELETE FROM {table.sql} WHERE _noted_at < timestamp_micros({_micros(before)})"
+            done_or_left(lambda: table.spark.sql(sql).collect(), f"expired tombstones of {self._of.label!r}")
 
     def expire_now_and_then(self, retention: timedelta) -> None:
         """Delete the tombstones older than ``retention``. Does nothing if it did so within the last hour."""

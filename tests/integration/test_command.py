@@ -6,11 +6,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
-from conftest import Lake, Topic, lakelock
+from conftest import Lake, Topic, lakelock, wait_until
 from typer.testing import CliRunner
 
 from connector.cli.app import app
@@ -125,25 +126,42 @@ def test_a_bad_record_is_one_paragraph_without_a_stack_trace(lake: Lake, topic: 
     assert json.loads((lake.folder / "report.json").read_text())["set_aside"] == 1
 
 
+def of_group(group: int) -> bool:
+    """Whether a process of this group is there."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 @pytest.mark.breadth
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_the_run_after_its_epoch(number: signal.Signals, lake: Lake, topic: Topic) -> None:
+@pytest.mark.parametrize("send", [os.kill, os.killpg], ids=["to-the-run", "to-its-group"])
+def test_a_signal_ends_the_run_after_its_epoch(
+    send: Callable[[int, int], None], number: signal.Signals, lake: Lake, topic: Topic
+) -> None:
+    """A terminal sends Ctrl-C to the whole group of processes, and systemd SIGTERM: also to the JVM of Spark."""
     topic.send_rows([("a", number) for number in range(2000)], partition=0)
     file = lake.file(epoch={"max_records": 20}, trigger={"interval": "1 second"})
     command = [sys.executable, "-m", "connector", "run", str(file)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stderr=pipe, stdout=pipe, text=True, start_new_session=True) as process:
         assert process.stderr is not None
         for line in process.stderr:
             if '"epoch": 2' in line:
-                os.kill(process.pid, number)
+                send(process.pid, number)
                 break
         out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     assert "stopping after the running epoch" in err
-    assert "stopped" in out
+    assert out.splitlines()[-1].startswith("append: stopped. ")
     epochs = lake.metadata()[-1]["epoch"]
     assert 2 <= epochs < 100
     assert len(lake.rows()) == epochs * 20
+    wait_until(lambda: not of_group(process.pid), what="the end of the JVM")
+    lake.pipeline(epoch={"max_records": 2000}).run()
+    assert lake.rows() == [("a", number) for number in range(2000)]
 
 
 @pytest.mark.breadth

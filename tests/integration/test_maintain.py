@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -9,13 +10,15 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import Lake, Store, Topic, wait_until
+from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from connector import Pipeline
@@ -26,8 +29,12 @@ from connector.operations.maintain import Cleared, maintain
 from connector.operations.snapshot import snapshot_of
 from connector.protocol.steps import Event, Step
 from connector.protocol.two_phase import Did
+from sinks.delta import conflicts
+from sinks.delta.change_log import EPOCH, ChangeLog
 from sinks.delta.change_log import FOLDER as CHANGES
 from sinks.delta.maintenance import Upkeep
+from sinks.delta.table import DeltaTable
+from sinks.delta.tombstones import Tombstones
 from sinks.errors import ConfigurationError, Fenced
 
 ON_READ = {"sink": {"merge": "on_read"}}
@@ -128,6 +135,73 @@ def test_nothing_is_removed_of_a_table_that_keeps_files_too_shortly(lake: Lake, 
     (done,) = upkeep(lake).values()
     assert done.unused is None
     assert old.exists()
+
+
+@dataclass
+class Cleaned:
+    """What a run removes of its own accord."""
+
+    table: DeltaTable
+    rows: str
+    """A query for a row of the table."""
+    clean_up: Callable[[], None]
+
+    def fill_and_empty(self) -> None:
+        for _ in range(3):
+            self.table.spark.sql(self.rows).writeTo(self.table.sql).append()
+        self.clean_up()
+
+
+def tombstones(of: DeltaTable) -> Cleaned:
+    tombstones = Tombstones(of, ["k"])
+    row = "SELECT 'a' AS k, 't' AS _topic, 0 AS _partition, 0L AS _offset, current_timestamp() AS _timestamp"
+    tombstones.add(of.spark.sql(row))
+    tomorrow = datetime.now(timezone.utc) + timedelta(days=1)
+    return Cleaned(tombstones.table, f"{row}, current_timestamp() AS _noted_at", lambda: tombstones.expire(tomorrow))
+
+
+def changes(of: DeltaTable) -> Cleaned:
+    log, row = ChangeLog(of, pipeline="p", topics=["t"]), f"SELECT 1L AS {EPOCH}, 'a' AS k"
+    log.table.create(of.spark.sql(row).schema)
+    return Cleaned(log.table, row, lambda: log.clean_up(1))
+
+
+@pytest.mark.classic("one session for each thread")
+@pytest.mark.breadth
+@pytest.mark.parametrize("of", [tombstones, changes])
+def test_what_a_run_removes_may_be_compacted_meanwhile(
+    of: Callable[[DeltaTable], Cleaned], spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its DELETE and another's OPTIMIZE of the same files, again and again, until the DELETE has lost once."""
+    table = DeltaTable(spark, path=str(tmp_path / "t"))
+    table.create(spark.sql("SELECT 'a' AS k").schema)
+    cleaned, lost, stop = of(table), [], threading.Event()
+    passed = conflicts.Conflicts.passed
+
+    def seen(self: conflicts.Conflicts, error: BaseException) -> bool:
+        lost.extend([error] if conflicts.is_conflict(error) else [])
+        return passed(self, error)
+
+    def compact() -> None:
+        with_another_session = spark.newSession()
+        while not stop.is_set():
+            with contextlib.suppress(Exception):  # it has lost
+                with_another_session.sql(f"OPTIMIZE {cleaned.table.sql}").collect()
+
+    def removed() -> bool:
+        cleaned.fill_and_empty()
+        return bool(lost)
+
+    monkeypatch.setattr(conflicts.Conflicts, "passed", seen)
+    other = threading.Thread(target=compact)
+    other.start()
+    try:
+        wait_until(removed, seconds=240, what="a conflict")
+    finally:
+        stop.set()
+        other.join()
+    cleaned.fill_and_empty()
+    assert cleaned.table.spark.sql(f"SELECT * FROM {cleaned.table.sql}").isEmpty()
 
 
 @pytest.mark.classic("its runs are processes of their own")

@@ -10,6 +10,7 @@ import pytest
 from conftest import Lake, Topic
 from registry import RegistryServer, registry_server
 
+from connector.decode.avro import MOST_ABSENT
 from sinks.errors import BadRecord, RegistryUnreachable
 
 ONE = {"type": "record", "name": "R", "fields": [{"name": "k", "type": "string"}, {"name": "n", "type": "int"}]}
@@ -102,13 +103,57 @@ def test_an_unknown_schema_is_a_bad_record_and_no_registry_stops_the_run(
     assert lake.rows() == [("a", 1)]
 
 
+def dead_letters(lake: Lake) -> dict[str, Any]:
+    return {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.path("dead"))}}
+
+
 @pytest.mark.breadth
-def test_schemas_that_nobody_knows_are_asked_for_at_once(lake: Lake, topic: Topic, registry: RegistryServer) -> None:
+def test_few_of_the_schemas_that_nobody_knows_are_asked_for(lake: Lake, topic: Topic, registry: RegistryServer) -> None:
     topic.send(*((None, of_schema(n, ONE, {"k": "a", "n": n})) for n in range(1, 200)))
-    dead = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.path("dead"))}}
-    lake.pipeline(**avro(registry, **dead)).run()
+    pipeline = lake.pipeline(**avro(registry, **dead_letters(lake)))
+    pipeline.run()
     assert lake.rows() == [("a", 1)]
-    assert lake.sql("SELECT count(*), min(detail) FROM {t}", "dead") == [
-        (198, "its value: schema id 10 isn't in the registry")
+    kinds = "regexp_replace(detail, '[0-9]+', 'N') AS kind"
+    assert lake.sql(f"SELECT count(*), {kinds} FROM {{t}} GROUP BY kind ORDER BY 1", "dead") == [
+        (MOST_ABSENT, "its value: schema id N isn't in the registry"),
+        (
+            198 - MOST_ABSENT,
+            "its value: schema id N wasn't looked up, because the registry has none of N other ids in the same epoch",
+        ),
     ]
-    assert registry.asked.count("/schemas/ids/10") == 1
+    ids = [path for path in registry.asked if "/ids/" in path]
+    assert len(ids) == len(set(ids)) == MOST_ABSENT
+    # In the next epoch others are.
+    topic.send((None, of_schema(300, ONE, {"k": "a", "n": 300})))
+    registry.answers["/schemas/ids/300"] = {"schema": json.dumps(ONE)}
+    pipeline.run()
+    assert lake.rows() == [("a", 1), ("a", 300)]
+
+
+@pytest.mark.breadth
+def test_schemas_that_the_registry_knows_are_never_too_many(lake: Lake, topic: Topic, registry: RegistryServer) -> None:
+    topic.send((None, of_schema(1, ONE, {"k": "a", "n": 1})))
+    pipeline = lake.pipeline(**avro(registry, epoch={"max_records": 1000}, **dead_letters(lake)))
+
+    def producer_goes_on(_: Any) -> None:
+        if "/schemas/ids/100" not in registry.answers:
+            for number in range(100, 130):
+                registry.register(f"{topic.name}-value", number, {**ONE, "doc": str(number)})
+            # Registered for another subject: only by its ID it is found.
+            registry.answers["/schemas/ids/50"] = {"schema": json.dumps(ONE)}
+
+    topic.send(
+        *((None, of_schema(n, ONE, {"k": "b", "n": n})) for n in range(100, 130)),
+        *((None, of_schema(50, ONE, {"k": "c", "n": n})) for n in range(2)),
+        *((None, of_schema(n, ONE, {"k": "z", "n": n})) for n in range(1000, 1200)),
+    )
+    pipeline.run(observers=[producer_goes_on])
+    assert lake.rows() == [("a", 1), *(("b", n) for n in range(100, 130)), ("c", 0), ("c", 1)]
+    assert lake.frame("dead").count() == 200
+
+
+def test_corrupt_ids_stop_a_run_that_takes_no_bad_records(lake: Lake, topic: Topic, registry: RegistryServer) -> None:
+    topic.send(*((None, of_schema(n, ONE, {"k": "a", "n": n})) for n in range(2, 100)), partition=0)
+    with pytest.raises(BadRecord, match=rf"{topic.name}-0, offset \d+ isn't right: its value: schema id \d+ "):
+        lake.pipeline(**avro(registry)).run()
+    assert not lake.path().joinpath("_delta_log").exists() or lake.rows() == []

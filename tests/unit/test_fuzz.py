@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 import connector
 from connector.audit.claim import metadata
 from connector.config import load, parse
+from connector.decode import avro_evolution, avro_resolution, avro_schema
 from sinks.delta.metadata import CommitMetadata
-from sinks.errors import ConfigurationError, UnsupportedFormat
+from sinks.errors import ConfigurationError, UnsupportedFormat, UnusableSchema
 
 FOLDER = Path(connector.__file__).parent
 FILES = [
@@ -95,3 +96,33 @@ def test_metadata_that_is_nested_without_end_is_nobodys() -> None:
     deep = '{"lakelock": 1, "pipeline": "p", "offsets": ' + "[" * 100_000
     assert CommitMetadata.from_json(deep, pipeline="p") is None
     assert metadata(deep, version=3, pipeline="p") is None
+
+
+CITY = {"type": "enum", "name": "City", "namespace": "geo", "symbols": ["A", "B"], "default": "A", "aliases": ["Town"]}
+FIELDS = [
+    {"name": "a", "type": ["null", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}],
+     "default": None},
+    {"name": "b", "type": {"type": "array", "items": {"type": "map", "values": "long"}}, "aliases": ["c"]},
+    {"name": "d", "type": {"type": "record", "name": "At", "fields": [{"name": "zip", "type": "string"}]}},
+    {"name": "e", "type": ["null", "R", "At"]},
+    {"name": "f", "type": {"type": "fixed", "name": "F", "size": 2}},
+    {"name": "g", "type": CITY, "order": "ignore"},
+]  # fmt: skip
+SCHEMA = {"type": "record", "name": "R", "namespace": "shop", "fields": FIELDS}
+TYPES = ["int", "null", "R", "shop.At", "geo.City", "record", "array", {"type": "int"}, ["null", "int"]]
+OF_SCHEMAS = JSON | st.sampled_from([*TYPES, FIELDS, SCHEMA, CITY]).map(copy.deepcopy)
+
+
+@settings(max_examples=1000, suppress_health_check=list(HealthCheck))
+@given(spoiled([SCHEMA, [CITY, SCHEMA]], OF_SCHEMAS))
+def test_a_spoiled_schema_is_understood_or_refused(document: Any) -> None:
+    right = avro_schema.parse(json.dumps({**SCHEMA, "fields": [field for field in FIELDS if field["name"] != "e"]}))
+    with contextlib.suppress(UnusableSchema):
+        schema = avro_schema.parse(json.dumps(document))
+        assert avro_schema.parse(schema.text).root == schema.root
+        for writer, reader in ((schema, right), (right, schema), (schema, schema)):
+            avro_resolution.misfit(writer, reader)
+            avro_evolution.new_fields(reader, writer)
+            if writer.recursive is None and reader.recursive is None:
+                with contextlib.suppress(UnusableSchema):
+                    avro_evolution.grown(reader, writer)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Literal, TypeAlias
 from urllib.parse import quote
 
 import requests
@@ -14,6 +14,7 @@ from tenacity.wait import wait_base
 
 from connector.config.registry import ConfluentRegistry
 from connector.decode.avro_schema import parse
+from connector.decode.registry.answers import Answer
 from connector.decode.registry.registry import Part, WriterSchema
 from connector.decode.registry.wire_format import ConfluentWire
 from sinks.errors import ConfigurationError, RegistryUnreachable, UnknownSchema, UnusableSchema
@@ -24,6 +25,14 @@ _ATTEMPTS = 5
 _WAIT = wait_random_exponential(multiplier=0.5, max=10)
 _NOT_FOUND = {40401: "subject", 40402: "version", 40403: "schema"}
 _ACCEPTED = "application/vnd.schemaregistry.v1+json, application/json"
+_LONGEST_CHAIN = 50
+"""References of references that are followed. Python needs stack frames for each."""
+_NO_JSON = object()
+_CUT_SHORT = (requests.exceptions.ChunkedEncodingError, requests.exceptions.ContentDecodingError)
+_CHECK_URL = "Check registry.url. Some registries have their API under a path, as in /apis/ccompat/v7."
+
+_Path: TypeAlias = str
+"""What is asked for, as the part of a URL after the registry's own."""
 
 
 class Confluent:
@@ -46,23 +55,26 @@ class Confluent:
         self._session.auth = _auth(options)
         if options.ca is not None:
             self._session.verify = options.ca
-        self._answers: dict[str, Any] = {}
+        self._answers: dict[_Path, Answer] = {}
+        self._schemas: dict[_Path, WriterSchema] = {}
 
     def schema(self, schema_id: str) -> WriterSchema:
         """See ``Registry.schema``."""
-        return self._read(self._get(f"schemas/ids/{schema_id}"), schema_id)
+        return self._read(f"schemas/ids/{schema_id}", schema_id)
 
     def known(self, topic: str, part: Part) -> Mapping[str, WriterSchema]:
         """See ``Registry.known``."""
         subject = self._subject_of(topic, part)
+        listed = f"subjects/{quote(subject, safe='')}/versions"
+        self._answers.pop(listed, None)  # since the last time it may have got more versions
         try:
-            versions = self._get(f"subjects/{quote(subject, safe='')}/versions")
+            versions = self._get(listed).items()
         except UnknownSchema:
             return {}
         found = []
-        for version in versions:
+        for version in [each.whole_number() for each in versions]:
             try:
-                found.append(self._version(subject, str(version)))
+                found.append(self._read(_version(subject, version)))
             except (UnknownSchema, UnusableSchema):
                 # Deleted in the meantime, or not usable: a record with this schema will be reported.
                 continue
@@ -70,36 +82,41 @@ class Confluent:
 
     def latest(self, topic: str, part: Part) -> WriterSchema:
         """See ``Registry.latest``."""
-        return self._version(self._subject_of(topic, part), "latest")
-
-    def _version(self, subject: str, version: str) -> WriterSchema:
-        answer = self._get(f"subjects/{quote(subject, safe='')}/versions/{version}")
-        return self._read(answer, str(answer["id"]))
+        return self._read(_version(self._subject_of(topic, part), "latest"))
 
     def _subject_of(self, topic: str, part: Part) -> str:
         """The subject by TopicNameStrategy, the producers' default."""
         return self._subject or f"{topic}-{part}"
 
-    def _read(self, answer: Mapping[str, Any], schema_id: str) -> WriterSchema:
-        kind = answer.get("schemaType", "AVRO")
-        if kind != "AVRO":
-            raise UnusableSchema(
-                f"The schema {schema_id} of the registry is of type {kind}, not Avro."
-                + (" Protobuf isn't supported yet." if kind == "PROTOBUF" else ""),
-                hint="Use format: json for JSON without a schema." if kind == "JSON" else "",
-            )
-        references = [
-            self._version(reference["subject"], str(reference["version"])).schema
-            for reference in answer.get("references") or ()
-        ]
-        return WriterSchema(schema_id, parse(answer["schema"], references))
+    def _read(self, path: _Path, schema_id: str | None = None, chain: tuple[_Path, ...] = ()) -> WriterSchema:
+        """The schema at a path. ``schema_id``: its ID, if the answer doesn't say it. ``chain``: what refers to it."""
+        if path not in self._schemas:
+            answer = self._get(path)
+            if path in chain:
+                raise answer.unusable(f"its references lead back to it: {' -> '.join([*chain, path])}")
+            if len(chain) > _LONGEST_CHAIN:
+                raise answer.unusable(f"more than {_LONGEST_CHAIN} schemas refer to each other before it")
+            id = str(answer.number("id")) if schema_id is None else schema_id
+            kind = "AVRO" if answer.is_absent("schemaType") else answer.text("schemaType")
+            if kind != "AVRO":
+                raise answer.not_avro(id, kind)
+            try:
+                references = [
+                    self._read(_version(each.text("subject"), each.number("version")), chain=(*chain, path)).schema
+                    for each in ([] if answer.is_absent("references") else answer.items("references"))
+                ]
+            except UnknownSchema as unknown:
+                raise answer.unusable(f"it refers to a schema that isn't there. {unknown.message}") from None
+            schema = parse(answer.text("schema"), references, of=f"The Avro schema in {answer.of}")
+            self._schemas[path] = WriterSchema(id, schema)
+        return self._schemas[path]
 
-    def _get(self, path: str) -> Any:
+    def _get(self, path: _Path) -> Answer:
         if path not in self._answers:
             self._answers[path] = self._retrying(self._get_from_any, path)
         return self._answers[path]
 
-    def _get_from_any(self, path: str) -> Any:
+    def _get_from_any(self, path: _Path) -> Answer:
         said = []
         for url in list(self._urls):
             try:
@@ -109,11 +126,13 @@ class Confluent:
                 # The next request starts with a URL that may answer.
                 self._urls.append(self._urls.pop(0))
         raise RegistryUnreachable(
-            f"The schema registry gave no answer ({'; '.join(said)}). Nothing of this epoch was written.",
+            f"The schema registry gave no answer to GET /{path} ({'; '.join(said)}). "
+            "Nothing of this epoch was written.",
             hint="Check that registry.url is right and reachable from this machine. Then start the run again.",
         )
 
-    def _get_from(self, url: str, path: str) -> Any:
+    def _get_from(self, url: str, path: _Path) -> Answer:
+        of = f"the schema registry's answer to GET {url}/{path}"
         try:
             answer = self._session.get(f"{url}/{path}", timeout=_TIMEOUT)
         except requests.exceptions.SSLError as error:
@@ -121,17 +140,26 @@ class Confluent:
                 f"The schema registry at {url} has a certificate that isn't trusted: {_innermost(error)}.",
                 hint="Give the certificate authority that signed it: registry.ca, the path of a PEM file.",
             ) from None
-        except (requests.ConnectionError, requests.Timeout) as error:
+        except (requests.ConnectionError, requests.Timeout, *_CUT_SHORT) as error:
             raise _Unavailable(_innermost(error)) from None
+        except requests.RequestException as error:
+            raise ConfigurationError(
+                f"The server at {url} isn't a schema registry: GET /{path} failed with {type(error).__name__}: "
+                f"{_innermost(error)}.",
+                hint=_CHECK_URL,
+            ) from None
         status = answer.status_code
         if status >= 500 or status in (408, 429):
             raise _Unavailable(f"HTTP status {status}")
         try:
             body = answer.json()
-        except requests.exceptions.JSONDecodeError:
-            body = None
-        if status == 404 and isinstance(body, dict) and body.get("error_code") in _NOT_FOUND:
-            what = _NOT_FOUND[body["error_code"]]
+        except RecursionError:
+            raise Answer(of, None).unusable("it is nested too deeply") from None
+        except ValueError:
+            body = _NO_JSON
+        code = body.get("error_code") if isinstance(body, dict) else None
+        what = _NOT_FOUND.get(code) if isinstance(code, int) else None
+        if status == 404 and what is not None:
             raise UnknownSchema(
                 f"The schema registry has no such {what}: GET /{path} found nothing.",
                 hint="Check registry.subject. By default the subject is the topic's name with -key or -value."
@@ -143,13 +171,19 @@ class Confluent:
                 f"The schema registry at {url} refuses access (HTTP status {status}).",
                 hint="Check registry.username and registry.password, or registry.token, and their permissions.",
             )
-        if status != 200 or body is None:
+        if isinstance(code, int) and code // 100 == status and status != 200:
+            raise Answer(of, None).unusable(f"it is HTTP status {status}, with the registry's error code {code}")
+        if status != 200 or body is _NO_JSON:
             raise ConfigurationError(
                 f"The server at {url} isn't a schema registry: GET /{path} gave HTTP status {status}"
-                + (" and no JSON." if body is None else "."),
-                hint="Check registry.url. Some registries have their API under a path, as in /apis/ccompat/v7.",
+                + (" and no JSON." if body is _NO_JSON else "."),
+                hint=_CHECK_URL,
             )
-        return body
+        return Answer(of, body)
+
+
+def _version(subject: str, version: int | Literal["latest"]) -> _Path:
+    return f"subjects/{quote(subject, safe='')}/versions/{version}"
 
 
 class _Unavailable(Exception):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
 from connector.config.registry import GlueOptions
 from connector.decode.avro_schema import parse
+from connector.decode.registry.answers import Answer
 from connector.decode.registry.registry import Part, WriterSchema
 from connector.decode.registry.wire_format import GlueWire
 from sinks.errors import ConfigurationError, RegistryUnreachable, UnknownSchema, UnusableSchema
@@ -32,7 +34,7 @@ class Glue:
         )
         self._options = options
         self._client: Any = boto3.session.Session().client("glue", endpoint_url=options.endpoint, config=config)
-        self._answers: dict[tuple[str, str], Mapping[str, Any]] = {}
+        self._answers: dict[tuple[str, str], Answer] = {}
 
     def schema(self, schema_id: str) -> WriterSchema:
         """See ``Registry.schema``."""
@@ -41,7 +43,7 @@ class Glue:
     def known(self, topic: str, part: Part) -> Mapping[str, WriterSchema]:  # noqa: ARG002
         """See ``Registry.known``."""
         try:
-            newest = self._newest(topic)
+            newest = self._newest(topic, again=True)
         except UnknownSchema:
             return {}
         found = []
@@ -57,10 +59,11 @@ class Glue:
         """See ``Registry.latest``."""
         return self._version(topic, self._newest(topic))
 
-    def _newest(self, topic: str) -> int:
+    def _newest(self, topic: str, *, again: bool = False) -> int:
+        """The number of the newest version. ``again``: of now, even if Glue was asked before."""
         name = self._named(topic)
-        answer = self._ask("get_schema", f"schema {name['SchemaName']}", SchemaId=name)
-        return int(answer["LatestSchemaVersion"])
+        answer = self._ask("get_schema", f"schema {name['SchemaName']}", again=again, SchemaId=name)
+        return answer.number("LatestSchemaVersion")
 
     def _version(self, topic: str, number: int) -> WriterSchema:
         name = self._named(topic)
@@ -72,7 +75,7 @@ class Glue:
     def _named(self, topic: str) -> dict[str, str]:
         return {"RegistryName": self._options.registry, "SchemaName": self._options.schema_ or topic}
 
-    def _ask(self, method: str, what: str, **parameters: object) -> Mapping[str, Any]:
+    def _ask(self, method: str, what: str, *, again: bool = False, **parameters: object) -> Answer:
         from botocore.exceptions import (
             BotoCoreError,
             ClientError,
@@ -83,9 +86,10 @@ class Glue:
         )
 
         question = method, repr(parameters)
+        of = f"the answer of AWS Glue's schema registry {self._options.registry!r} for the {what}"
         try:
-            if question not in self._answers:
-                self._answers[question] = getattr(self._client, method)(**parameters)
+            if again or question not in self._answers:
+                self._answers[question] = Answer(of, getattr(self._client, method)(**parameters))
             return self._answers[question]
         except ClientError as error:
             code, status = error.response["Error"]["Code"], error.response["ResponseMetadata"]["HTTPStatusCode"]
@@ -109,6 +113,9 @@ class Glue:
             raise _unreachable(type(error).__name__) from None
         except BotoCoreError as error:
             raise ConfigurationError(f"AWS Glue's schema registry can't be asked: {error}.") from None
+        except Exception as error:
+            # botocore doesn't expect that an answer has another shape than AWS's own: it fails as it happens to.
+            raise Answer(of, None).unusable(f"botocore can't read it ({type(error).__name__}: {error})") from None
 
 
 def _unreachable(reason: str) -> RegistryUnreachable:
@@ -118,11 +125,13 @@ def _unreachable(reason: str) -> RegistryUnreachable:
     )
 
 
-def _read(answer: Mapping[str, Any]) -> WriterSchema:
-    schema_id, kind = answer["SchemaVersionId"], answer["DataFormat"]
+def _read(answer: Answer) -> WriterSchema:
+    schema_id, kind = answer.text("SchemaVersionId"), answer.text("DataFormat")
+    try:
+        # As the header of a record gives it.
+        schema_id = str(UUID(schema_id))
+    except ValueError:
+        raise answer.unusable(f"its 'SchemaVersionId' is {schema_id!r}, which isn't a UUID") from None
     if kind != "AVRO":
-        raise UnusableSchema(
-            f"The schema {schema_id} of AWS Glue's registry is of type {kind}, not Avro."
-            + (" Protobuf isn't supported yet." if kind == "PROTOBUF" else "")
-        )
-    return WriterSchema(schema_id, parse(answer["SchemaDefinition"]))
+        raise answer.not_avro(schema_id, kind)
+    return WriterSchema(schema_id, parse(answer.text("SchemaDefinition"), of=f"The Avro schema in {answer.of}"))

@@ -24,8 +24,8 @@ class WriterSchema:
 class Registry(Protocol):
     """A schema registry. Answers are cached for the run, because a schema never changes under its ID.
 
-    Every method may raise `RegistryUnreachable` after all retries, `UnusableSchema`, and `ConfigurationError` if the
-    registry refuses access.
+    Every method may raise `RegistryUnreachable` after all retries, `UnusableSchema` if an answer or a schema is broken,
+    and `ConfigurationError` if the registry refuses access.
     """
 
     @property
@@ -38,7 +38,7 @@ class Registry(Protocol):
         ...
 
     def known(self, topic: str, part: Part) -> Mapping[str, WriterSchema]:
-        """All usable versions of the topic's subject, by ID. Empty if the subject doesn't exist."""
+        """All usable versions that the topic's subject has now, by ID. Empty if the subject doesn't exist."""
         ...
 
     def latest(self, topic: str, part: Part) -> WriterSchema:

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from connector.decode.avro_evolution import grown, new_fields
-from connector.decode.avro_schema import misfit, parse
+from connector.decode.avro_resolution import misfit
+from connector.decode.avro_schema import parse
 
 
 def record(name: str, **fields: Any) -> dict[str, Any]:

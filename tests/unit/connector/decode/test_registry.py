@@ -1,7 +1,8 @@
 """The registries: Confluent's REST API from a small server of ours, AWS Glue's on moto."""
 
+import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -16,8 +17,9 @@ from tenacity import wait_none
 from connector.config.registry import ConfluentRegistry, GlueOptions
 from connector.decode.registry.confluent import Confluent
 from connector.decode.registry.glue import Glue
+from connector.decode.registry.registry import Registry
 from connector.decode.registry.wire_format import ConfluentWire, GlueWire
-from sinks.errors import ConfigurationError, RegistryUnreachable, UnknownSchema, UnusableSchema
+from sinks.errors import ConfigurationError, LakelockError, RegistryUnreachable, UnknownSchema, UnusableSchema
 
 INT = {"id": 7, "schema": '"int"'}
 LONG = {"id": 9, "schema": '"long"'}
@@ -143,6 +145,157 @@ def test_what_is_no_registry_is_named(server: RegistryServer) -> None:
         confluent(server.url).schema("7")
 
 
+QUESTIONS: dict[str, Callable[[Registry], object]] = {
+    "/schemas/ids/11": lambda registry: registry.schema("11"),
+    "/subjects/t-value/versions": lambda registry: registry.known("t", "value"),
+    "/subjects/t-value/versions/latest": lambda registry: registry.latest("t", "value"),
+    "/subjects/city/versions/1": lambda registry: registry.schema("11"),
+}
+"""One of each kind, by its path. The last one is asked for because another schema refers to it."""
+ANYTHING = (None, True, 5, -1, 1.5, "x", [], [5], {}, {"id": 5}, [None])
+DEEP = b"[" * 10_000 + b"]" * 10_000
+
+
+def spoiled(answer: Any) -> Iterator[Any]:
+    """Something else in its place, and in the place of each of its parts; and the answer without each of its fields."""
+    yield from ANYTHING
+    if isinstance(answer, dict):
+        for name in answer:
+            yield {each: value for each, value in answer.items() if each != name}
+        for name, value in answer.items():
+            yield from ({**answer, name: other} for other in spoiled(value))
+    elif isinstance(answer, list):
+        for at, item in enumerate(answer):
+            yield from ([*answer[:at], other, *answer[at + 1 :]] for other in spoiled(item))
+
+
+def refusal(ask: Callable[[Any], object], registry: Registry) -> LakelockError | None:
+    """None: it answers all the same. Any other exception gets out."""
+    try:
+        ask(registry)
+    except LakelockError as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize("path", QUESTIONS)
+def test_a_broken_answer_is_an_error_that_names_it(path: str, server: RegistryServer) -> None:
+    right = server.answers["/subjects/t-value/versions/latest"] = {**ORDER, "schemaType": "AVRO"}
+    right = right if path.endswith("latest") else server.answers[path]
+    refused = 0
+    for body in [*spoiled(right), DEEP, b'{"schema": ' + DEEP + b"}", b'{"schema": 1' + b"0" * 5000 + b"}", b"no JSON"]:
+        server.answers[path] = body
+        server.asked.clear()
+        error = refusal(QUESTIONS[path], confluent(server.url))
+        if error is not None:
+            assert any(asked in error.message for asked in server.asked), error.message
+            assert server.url in error.message
+            assert error.hint
+            refused += 1
+    # Only a few are as good as the right one: without its `schemaType` and such.
+    assert refused > 10
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (None, "it is null, not an object"),
+        ([1], "it is a list, not an object"),
+        ({"id": 7}, "it has no 'schema'"),
+        ({"schema": '"int"'}, "it has no 'id'"),
+        ({"id": "7", "schema": '"int"'}, "its 'id' is text, not a number"),
+        ({"id": True, "schema": '"int"'}, "its 'id' is true or false, not a number"),
+        ({"id": 2**32, "schema": '"int"'}, "its 'id' is 4294967296, which isn't a number from 0 to 4294967295"),
+        ({"id": 7, "schema": 5}, "its 'schema' is a number, not text"),
+        ({"id": 7, "schema": '"int"', "references": 5}, "its 'references' is a number, not a list"),
+        (
+            {"id": 7, "schema": '"int"', "references": [{"name": "City"}]},
+            "latest can't be used: it has no 'subject'",
+        ),
+        (DEEP, "it is nested too deeply"),
+    ],
+)
+def test_the_error_says_what_is_wrong_with_the_answer(answer: Any, why: str, server: RegistryServer) -> None:
+    server.answers["/subjects/t-value/versions/latest"] = answer
+    with pytest.raises(UnusableSchema, match=re.escape(why)) as caught:
+        confluent(server.url).latest("t", "value")
+    of = f"he schema registry's answer to GET {server.url}/subjects/t-value/versions/latest can't be used: "
+    assert of in caught.value.message
+    assert "Ask the registry for the same yourself" in caught.value.hint
+
+
+def test_a_schema_that_is_not_avro_is_named_by_where_it_is(server: RegistryServer) -> None:
+    server.answers["/schemas/ids/7"] = {"schema": '{"type": "record", "name": "R", "fields": 5}'}
+    with pytest.raises(
+        UnusableSchema, match='/schemas/ids/7 is malformed: the fields of "R" are 5, which isn\'t a list'
+    ):
+        confluent(server.url).schema("7")
+
+
+def refers(subject: str, schema_id: int = 1) -> Mapping[str, Any]:
+    return {"id": schema_id, "schema": '"int"', "references": [{"name": "R", "subject": subject, "version": 1}]}
+
+
+def test_references_that_lead_back_are_found(server: RegistryServer) -> None:
+    server.answers |= {f"/subjects/{name}/versions/1": refers(to) for name, to in (("a", "b"), ("b", "a"))}
+    server.answers["/schemas/ids/7"] = refers("a")
+    with pytest.raises(
+        UnusableSchema, match="its references lead back to it: schemas/ids/7 -> subjects/a/versions/1 -> "
+    ):
+        confluent(server.url).schema("7")
+    assert len(server.asked) == 3
+
+
+def test_a_chain_of_references_has_an_end(server: RegistryServer) -> None:
+    server.answers |= {f"/subjects/{at}/versions/1": refers(str(at + 1)) for at in range(2000)}
+    server.answers["/schemas/ids/7"] = refers("0")
+    with pytest.raises(UnusableSchema, match="more than 50 schemas refer to each other"):
+        confluent(server.url).schema("7")
+
+
+def test_a_schema_that_many_refer_to_is_read_once(server: RegistryServer) -> None:
+    for at in range(30):
+        twice = [{"name": "R", "subject": str(at + 1), "version": 1}] * 2
+        server.answers[f"/subjects/{at}/versions/1"] = {"id": 1, "schema": '"int"', "references": twice}
+    server.answers |= {"/subjects/30/versions/1": INT, "/schemas/ids/7": refers("0")}
+    assert confluent(server.url).schema("7").schema.root == "int"
+    assert len(server.asked) == 32
+
+
+def test_a_reference_that_is_not_there_is_said_to_be_one(server: RegistryServer) -> None:
+    server.answers["/schemas/ids/7"] = refers("gone")
+    with pytest.raises(UnusableSchema, match="/schemas/ids/7 can't be used: it refers to a schema that isn't there"):
+        confluent(server.url).schema("7")
+
+
+@pytest.mark.parametrize("path", ["1", "2"])
+def test_a_broken_old_version_is_left_out(path: str, server: RegistryServer) -> None:
+    right = server.answers[f"/subjects/t-value/versions/{path}"]
+    others = {"7", "9"} - {str(right["id"])}
+    for body in [*spoiled(right), DEEP]:
+        server.answers[f"/subjects/t-value/versions/{path}"] = body
+        registry = confluent(server.url)
+        assert others <= registry.known("t", "value").keys()
+        assert registry.latest("t", "value").id == "9"
+
+
+def test_a_version_that_the_registry_refuses_is_left_out_too(server: RegistryServer) -> None:
+    refused = {"error_code": 42202, "message": "no"}
+    server.statuses["/subjects/t-value/versions/1"] = 422
+    server.answers["/subjects/t-value/versions/1"] = refused
+    assert confluent(server.url).known("t", "value").keys() == {"9"}
+
+
+def test_the_versions_of_a_subject_are_asked_for_again_but_each_only_once(server: RegistryServer) -> None:
+    registry = confluent(server.url)
+    registry.known("t", "value")
+    server.answers["/subjects/t-value/versions"] = [1, 2, 4, 5]
+    server.answers["/subjects/t-value/versions/5"] = {"id": 14, "schema": '"double"'}
+    server.asked.clear()
+    assert registry.known("t", "value").keys() == {"7", "9", "14"}
+    assert server.asked == ["/subjects/t-value/versions", "/subjects/t-value/versions/5"]
+
+
 @contextmanager
 def glue() -> Iterator[tuple[Any, Glue]]:
     with mock_aws():
@@ -187,6 +340,50 @@ def test_what_glue_does_not_have_is_unknown_and_what_is_not_avro_refused() -> No
         of_json = registered(client, '{"$schema": "http://json-schema.org/draft-07/schema#"}', "j", "JSON")
         with pytest.raises(UnusableSchema, match="JSON, not Avro"):
             registry.schema(of_json)
+
+
+@pytest.fixture
+def broken_glue(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], Glue]:
+    """Glue behind an endpoint that gives these answers, whatever it is asked."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
+
+    def opened(server: RegistryServer) -> Glue:
+        return Glue(GlueOptions(registry="shop", region="us-east-1", endpoint=server.url), attempts=1)
+
+    return opened
+
+
+OF_GLUE = {
+    "LatestSchemaVersion": 1,
+    "SchemaVersionId": str(uuid.UUID(int=1)),
+    "DataFormat": "AVRO",
+    "SchemaDefinition": '"int"',
+}
+
+
+def test_a_broken_answer_of_glue_is_an_error_that_names_it(
+    server: RegistryServer, broken_glue: Callable[[Any], Glue]
+) -> None:
+    server.answers["/"] = OF_GLUE
+    assert broken_glue(server).latest("t", "value").schema.root == "int"
+    registry, refused = broken_glue(server), 0
+    for number, body in enumerate([*spoiled(OF_GLUE), DEEP]):
+        server.answers["/"] = body
+        # Each is asked for once: what it has answered, it isn't asked again.
+        schema_id, topic = str(uuid.UUID(int=number)), f"topic-{number}"
+        questions: Mapping[str, Callable[[Any], object]] = {
+            schema_id: lambda registry, schema_id=schema_id: registry.schema(schema_id),
+            topic: lambda registry, topic=topic: registry.latest(topic, "value"),
+        }
+        for named, ask in questions.items():
+            error = refusal(ask, registry)
+            if error is not None:
+                assert "'shop'" in error.message, error.message
+                assert named in error.message
+                assert error.hint
+                refused += 1
+    assert refused > 20
 
 
 def test_a_glue_that_does_not_answer_is_unreachable() -> None:

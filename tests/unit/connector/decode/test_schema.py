@@ -1,11 +1,13 @@
 """Avro schemas: references filled in, and what can be read as what."""
 
 import json
+import re
 from typing import Any
 
 import pytest
 
-from connector.decode.avro_schema import misfit, parse
+from connector.decode.avro_resolution import misfit
+from connector.decode.avro_schema import parse
 from sinks.errors import UnusableSchema
 
 
@@ -70,11 +72,87 @@ def test_a_primitive_may_stand_alone(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "nonsense", "{}", "[1]", '{"type": "record", "name": "R"}', '{"type": "array"}', '{"type": "what"}']
+    ("text", "why"),
+    [
+        ("", '"" isn\'t JSON'),
+        ("{", '"{" isn\'t JSON'),
+        ('{"type": "int", "x": NaN}', "NaN isn't a number of JSON"),
+        ("nonsense", 'it names the type "nonsense", which nothing defines'),
+        ("5", "5 isn't a type"),
+        ("{}", "{} isn't a type"),
+        ("[1]", "1 isn't a type"),
+        ("[]", "the union [] has to hold at least one type"),
+        ('["int", "int"]', "each type once"),
+        ('["int", ["string"]]', "and no other union"),
+        ('["int", {"type": ["string"]}]', "and no other union"),
+        ('{"type": "record", "name": "R"}', "has no 'fields'"),
+        ('{"type": "record", "name": "R", "fields": 5}', 'the fields of "R" are 5, which isn\'t a list'),
+        ('{"type": "record", "name": "R", "fields": [5]}', "5 has no 'name'"),
+        ('{"type": "record", "name": "R", "fields": [{"name": "a"}]}', "has no 'type'"),
+        ('{"type": "record", "name": "R", "fields": [{"name": 5, "type": "int"}]}', "the name of"),
+        ('{"type": "record", "name": "R", "fields": [{"name": "a-b", "type": "int"}]}', '"a-b" can\'t be the name'),
+        (json.dumps({**record(a="int"), "fields": record(a="int")["fields"] * 2}), 'has the field "a" twice'),
+        ('{"type": "record", "name": 5, "fields": []}', "the name of"),
+        ('{"type": "record", "name": "int", "fields": []}', '"int" can\'t be the name of a type'),
+        ('{"type": "record", "name": "R", "namespace": 5, "fields": []}', 'the namespace of "R" is 5'),
+        ('{"type": "record", "name": "R", "aliases": "A", "fields": []}', 'the aliases of "R" are "A"'),
+        ('{"type": "enum", "name": "E"}', "has no 'symbols'"),
+        ('{"type": "enum", "name": "E", "symbols": ["A", "A"]}', 'the symbols of "E"'),
+        ('{"type": "enum", "name": "E", "symbols": [5]}', 'the symbols of "E"'),
+        ('{"type": "enum", "name": "E", "symbols": ["A"], "default": "B"}', 'the default of "E" is "B"'),
+        ('{"type": "fixed", "name": "F", "size": "2"}', 'the size of "F" is "2", which isn\'t a number of bytes'),
+        ('{"type": "array"}', "has no 'items'"),
+        ('{"type": "map", "values": null}', "null isn't a type"),
+        ('{"type": "what"}', 'it names the type "what", which nothing defines'),
+    ],
 )
-def test_what_is_no_schema_is_refused(text: str) -> None:
-    with pytest.raises(UnusableSchema, match="malformed"):
+def test_what_is_no_schema_is_refused(text: str, why: str) -> None:
+    with pytest.raises(UnusableSchema, match=f"^The Avro schema is malformed: .*{re.escape(why)}") as caught:
         parse(text)
+    assert caught.value.hint
+
+
+def within(kind: Any, levels: int) -> Any:
+    for _ in range(levels):
+        kind = {"type": "array", "items": kind}
+    return kind
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 10_000 + "]" * 10_000,
+        '{"type": ' * 10_000 + '"int"' + "}" * 10_000,
+        '{"type": ' * 450 + '"int"' + "}" * 450,
+        json.dumps(within("int", 101)),
+        json.dumps({**record(a="int"), "fields": [{"name": "a", "type": "int", "default": within(0, 600)}]}),
+        # A chain of names is as deep as it would be if each type were written in its place.
+        json.dumps(record(**{f"f{n}": record(f"R{n}", of=f"R{n - 1}" if n else "int") for n in range(300)})),
+    ],
+)
+def test_what_is_nested_too_deeply_is_refused(text: str) -> None:
+    with pytest.raises(UnusableSchema, match="The Avro schema is nested too deeply: more than 100 levels of types"):
+        parse(text)
+
+
+def test_a_hundred_levels_are_read() -> None:
+    deep = json.dumps(within("int", 99))
+    assert misfit(parse(deep), parse(deep)) is None
+    assert parse(parse(deep).text) == parse(deep)
+
+
+@pytest.mark.parametrize(
+    "logical",
+    [
+        {"logicalType": 5},
+        {"logicalType": "decimal"},
+        {"logicalType": "decimal", "precision": "10", "scale": 2},
+        {"logicalType": "decimal", "precision": 2, "scale": 3},
+        {"logicalType": "decimal", "precision": True},
+    ],
+)
+def test_an_invalid_logical_type_has_no_effect(logical: dict[str, Any]) -> None:
+    assert parse(json.dumps({"type": "bytes", **logical})).root == {"type": "bytes"}
 
 
 def test_a_type_that_holds_itself_is_recognised() -> None:

@@ -1,0 +1,123 @@
+"""Whether values with one Avro schema can be read with another.
+
+Spark resolves a writer's schema to a reader's schema record by record. This module checks what Spark can't tell, on the
+driver and before the first record: that two schemas never fit, or that they fit by their bytes only. For example Avro
+would read an amount with two decimals as one with four, because its resolution ignores logical types.
+"""
+
+from __future__ import annotations
+
+from connector.decode.avro_schema import AvroSchema, Node, full_name, kind_of
+
+PROMOTED = {
+    "int": ("long", "float", "double"),
+    "long": ("float", "double"),
+    "float": ("double",),
+    "string": ("bytes",),
+    "bytes": ("string",),
+}
+_UNITS = ("millis", "micros", "nanos")
+_MEANINGFUL = {
+    "decimal",
+    "date",
+    *(f"{kind}-{unit}" for kind in ("time", "timestamp", "local-timestamp") for unit in _UNITS),
+}
+
+
+def misfit(writer: AvroSchema, reader: AvroSchema) -> str | None:
+    """Why values with the writer's schema can't be read with the reader's. None if they can.
+
+    If only some can, as those of one branch of a union, the others are found record by record.
+    """
+    try:
+        return _Resolution(writer, reader).misfit(writer.root, reader.root, "the value", frozenset())
+    except _Clash as clash:
+        return str(clash)
+
+
+class _Clash(Exception):
+    """Raised where Avro would read a value wrongly."""
+
+
+class _Resolution:
+    def __init__(self, writer: AvroSchema, reader: AvroSchema) -> None:
+        self._writer, self._reader = writer, reader
+
+    def misfit(self, written: Node, read: Node, where: str, above: frozenset[tuple[str, str]]) -> str | None:
+        written, read = self._writer.definition(written), self._reader.definition(read)
+        if isinstance(written, list):
+            found = [self.misfit(branch, read, where, above) for branch in written]
+            return None if not found or None in found else found[0]
+        if isinstance(read, list):
+            return self._one_of(written, read, where, above)
+        kind, wanted = kind_of(written), kind_of(read)
+        if kind != wanted and wanted not in PROMOTED.get(kind, ()):
+            return f"{where} is {kind}, which can't be read as {wanted}"
+        _same_meaning(written, read, where)
+        if kind in ("enum", "fixed"):
+            if full_name(written) not in (full_name(read), *_aliases(read)):
+                return f"{where} is the {kind} {full_name(written)}, which can't be read as {full_name(read)}"
+            if written.get("size") != read.get("size"):
+                return f"{where} has {written['size']} bytes, which can't be read as {read['size']}"
+        if kind == "array":
+            return self.misfit(written["items"], read["items"], f"an item of {where}", above)
+        if kind == "map":
+            return self.misfit(written["values"], read["values"], f"a value of {where}", above)
+        pair = (full_name(written), full_name(read))
+        if kind == "record" and pair not in above:
+            return self._record(written, read, where, above | {pair})
+        return None
+
+    def _one_of(self, written: Node, read: Node, where: str, above: frozenset[tuple[str, str]]) -> str | None:
+        """Choose a branch as Avro does: one of the same type, by name if it has one, else one it can be promoted to."""
+        branches = [self._reader.definition(branch) for branch in read]
+        same = [branch for branch in branches if kind_of(branch) == kind_of(written)]
+        same.sort(key=lambda branch: full_name(branch) != full_name(written))
+        others = [branch for branch in branches if branch not in same]
+        found = None
+        for branch in (*same, *others):
+            problem = self.misfit(written, branch, where, above)
+            if problem is None:
+                return None
+            found = found or problem
+        return found or f"{where} is {kind_of(written)}, and the reader's union is empty"
+
+    def _record(self, written: Node, read: Node, where: str, above: frozenset[tuple[str, str]]) -> str | None:
+        there = {field["name"]: field for field in written["fields"]}
+        for field in read["fields"]:
+            name = field["name"]
+            path = name if where == "the value" else f"{where}.{name}"
+            source = next((there[known] for known in (name, *_aliases(field)) if known in there), None)
+            if source is None:
+                if "default" not in field:
+                    return f"{path} isn't in it, and has no default in the reader's schema"
+                continue
+            problem = self.misfit(source["type"], field["type"], path, above)
+            if problem is not None:
+                return problem
+        return None
+
+
+def _aliases(node: Node) -> tuple[str, ...]:
+    """The aliases: full names for a type, as they are for a field."""
+    space = node.get("namespace") or ""
+    return tuple(alias if "." in alias or not space else f"{space}.{alias}" for alias in node.get("aliases", ()))
+
+
+def _same_meaning(written: Node, read: Node, where: str) -> None:
+    of_writer, of_reader = (node.get("logicalType") if isinstance(node, dict) else None for node in (written, read))
+    if not {of_writer, of_reader} <= _MEANINGFUL:
+        return
+    if of_writer == of_reader == "decimal":
+        exact = written.get("scale", 0) == read.get("scale", 0) and written.get("precision", 0) <= read.get(
+            "precision", 0
+        )
+    else:
+        exact = of_writer == of_reader
+    if not exact:
+        raise _Clash(f"{where} is {_meaning(written)}, which Avro would misread as {_meaning(read)}")
+
+
+def _meaning(node: Node) -> str:
+    kind = str(node["logicalType"])
+    return f"decimal({node.get('precision')},{node.get('scale', 0)})" if kind == "decimal" else kind
