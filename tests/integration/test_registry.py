@@ -157,3 +157,30 @@ def test_corrupt_ids_stop_a_run_that_takes_no_bad_records(lake: Lake, topic: Top
     with pytest.raises(BadRecord, match=rf"{topic.name}-0, offset \d+ isn't right: its value: schema id \d+ "):
         lake.pipeline(**avro(registry)).run()
     assert not lake.path().joinpath("_delta_log").exists() or lake.rows() == []
+
+
+@pytest.mark.breadth
+@pytest.mark.parametrize("added", ["add", "ignore"])
+def test_a_broken_old_version_stops_only_the_records_that_name_it(
+    added: str, lake: Lake, topic: Topic, registry: RegistryServer
+) -> None:
+    too_long = {"type": "bytes", "logicalType": "decimal", "precision": 50, "scale": 2}
+    broken = {2: {**ONE, "fields": 5}, 3: {**ONE, "fields": [*ONE["fields"], {"name": "sum", "type": too_long}]}}  # type: ignore[misc]
+    for schema_id, schema in broken.items():
+        registry.register(f"{topic.name}-value", schema_id, schema)
+    registry.register(f"{topic.name}-value", 4, ONE)
+    registry.answers[f"/subjects/{topic.name}-value/versions/1"] = None
+    pipeline = lake.pipeline(**avro(registry, on_new_column=added, **dead_letters(lake)))
+    (checked,) = pipeline.check().sinks
+    assert [name for name in checked.columns if not name.startswith("_")] == ["k", "n"]
+    topic.send(
+        *((None, of_schema(schema_id, ONE, {"k": "a", "n": schema_id})) for schema_id in (1, 4)),
+        (None, b"\0\0\0\0\2"), partition=0,
+    )  # fmt: skip
+    pipeline.run()
+    assert lake.rows() == [("a", 1), ("a", 4)]
+    ((detail,),) = lake.sql("SELECT detail FROM {t}", "dead")
+    assert detail == (
+        f"its value: schema id 2 can't be used: The Avro schema in the schema registry's answer to GET {registry.url}"
+        '/schemas/ids/2 is malformed: the fields of "R" are 5, which isn\'t a list.'
+    )
