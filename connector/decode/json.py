@@ -125,7 +125,9 @@ class Json:
         odd = F.expr(self._odd(text))
         added = records.withColumn(parsed, self._parsed(F.expr(ended), odd, how.parsed_as))
         if how.texts_as is not None:
-            doubts = (f"({doubt(parsed)}) AND {text} RLIKE {literal(each)}" for each, doubt in how.doubts.items())
+            doubts = (
+                f"({doubt(parsed)}) AND {of_text.replace(numbers.TEXT, text)}" for of_text, doubt in how.doubts.items()
+            )
             quoted = F.expr(numbers.in_quotes(ended, permissive=self._permissive))
             again = F.when(F.expr(" OR ".join(doubts)), self._parsed(quoted, odd, how.texts_as))
             added = added.withColumn(texts, again)

@@ -43,7 +43,7 @@ class Exact:
     texts_as: DataType | None = None
     """The type as which its text is parsed again, with the numbers in quotes. None if it needs no text."""
     doubts: Mapping[str, Sql] = field(default_factory=dict)
-    """When its text is needed: a pattern for the whole text, and SQL of the parsed value. Both have to be true."""
+    """When its text is needed. See ``json_numbers.Doubt``."""
 
 
 def unreadable(kind: DataType) -> DataType | None:
@@ -190,8 +190,8 @@ def _struct(kind: DataType, permissive: bool, depth: int) -> Exact:
         checks += [each.sound(*of(name, parsed, text)) for name, each in fields.items() if each.sound is not None]
         return f"({parsed} IS NULL OR {' AND '.join(checks)})"
 
-    def doubt(pattern: str) -> Sql:
-        asked = {name: each.doubts[pattern] for name, each in fields.items() if pattern in each.doubts}
+    def doubt(of_text: str) -> Sql:
+        asked = {name: each.doubts[of_text] for name, each in fields.items() if of_text in each.doubts}
         return lambda parsed: " OR ".join(each(f"{parsed}.{identifier(name)}") for name, each in asked.items())
 
     checked = required or any(each.sound for each in fields.values())
@@ -204,7 +204,7 @@ def _struct(kind: DataType, permissive: bool, depth: int) -> Exact:
         sound if checked else None,
         frozenset(decimals),
         StructType(texts) if texts else None,
-        {pattern: doubt(pattern) for each in fields.values() for pattern in each.doubts},
+        {of_text: doubt(of_text) for each in fields.values() for of_text in each.doubts},
     )
 
 
@@ -279,7 +279,7 @@ def _in_any(doubts: Mapping[str, Sql], item: str, values: str) -> dict[str, Sql]
     def of_any(doubt: Sql) -> Sql:
         return lambda parsed: f"exists({values.format(parsed)}, {item} -> {doubt(item)})"
 
-    return {pattern: of_any(doubt) for pattern, doubt in doubts.items()}
+    return {of_text: of_any(doubt) for of_text, doubt in doubts.items()}
 
 
 def _nameless(decimals: Iterable[tuple[str | None, int]]) -> frozenset[tuple[str | None, int]]:

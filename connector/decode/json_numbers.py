@@ -31,8 +31,10 @@ _NOT_ZERO = r"-?[0.]*[1-9]"
 _DIGITS_OF_A_DOUBLE = 17
 _DIGITS_OF_A_DECIMAL = 38
 
+TEXT = "{text}"
+"""Stands for the SQL of the JSON text in a ``Doubt``."""
 Doubt = tuple[str, Callable[[str], str]]
-"""A pattern for the JSON text, and SQL of a parsed value. If both are true, the parser may have changed the value."""
+"""SQL of the JSON text ``TEXT``, and of a parsed value. If both are true, the parser may have changed the value."""
 
 
 def in_quotes(text: str, *, permissive: bool) -> str:
@@ -52,20 +54,22 @@ def doubt_of_string(*, binary: bool, permissive: bool) -> Doubt:
     ``binary``: strings of this type are compared byte by byte.
     """
     if not binary or permissive:
-        return "[0-9]", lambda parsed: f"{parsed} IS NOT NULL"
+        return f"{TEXT} RLIKE '[0-9]'", lambda parsed: f"{parsed} IS NOT NULL"
     changed = literal(r'^(?:-?[0-9]+[.]|0$|"-?Infinity"$)')
 
     def asked(parsed: str) -> str:
-        # Most strings begin with a letter, so the first comparison says no.
-        number = f"{parsed} < ':' AND {parsed} RLIKE {changed}"
+        # Most strings begin with a letter, or have no point, so that a comparison of bytes says no.
+        like_a_number = f"(contains({parsed}, '.') OR {parsed} = '0' OR startswith({parsed}, '\"'))"
+        number = f"{parsed} < ':' AND {like_a_number} AND {parsed} RLIKE {changed}"
         return f"({number} OR startswith({parsed}, '{{') OR startswith({parsed}, '['))"
 
-    return rf"{_VALUE}(?:-0|-?[0-9]++[.eE])", asked
+    return f"{TEXT} RLIKE {literal(rf'{_VALUE}(?:-0|-?[0-9]++[.eE])')}", asked
 
 
 def doubt_of_floating(value: Callable[[str], str]) -> Doubt:
     """A zero may have been a very small number. ``value``: SQL of the number from SQL of what was parsed."""
-    return r"[0-9.][eE]-[0-9]{2}|0{30}", lambda parsed: f"{value(parsed)} = 0"
+    small = " OR ".join(f"contains({TEXT}, '{each}')" for each in ("e-", "E-", "0" * 30))
+    return f"({small})", lambda parsed: f"{value(parsed)} = 0"
 
 
 def became_zero(value: str, found: str) -> str:
@@ -76,7 +80,8 @@ def became_zero(value: str, found: str) -> str:
 def doubt_of_variant(*, permissive: bool) -> Doubt:
     """A VARIANT holds a number with an exponent, or with more digits than a DECIMAL, as a DOUBLE."""
     before = "" if permissive else f"{_VALUE}-?"
-    return rf"{before}(?:[0-9.]++[eE]|[0-9.]{{{_DIGITS_OF_A_DECIMAL}}})", lambda parsed: f"{parsed} IS NOT NULL"
+    pattern = literal(rf"{before}(?:[0-9.]++[eE]|[0-9.]{{{_DIGITS_OF_A_DECIMAL}}})")
+    return f"{TEXT} RLIKE {pattern}", lambda parsed: f"{parsed} IS NOT NULL"
 
 
 def fit_variant(found: str) -> str:
