@@ -56,7 +56,8 @@ class FieldCheck:
     def __call__(self, epoch: Epoch) -> None:
         """Raises SchemaMismatch as the option ``unmatched`` says, else it warns."""
         if time.monotonic() >= self._next:
-            self.warn(epoch.ranges, first=epoch.expected is None)
+            # The batches of a consumer group don't know what came before.
+            self.warn(epoch.ranges, first=epoch.expected is None and epoch.delivery == "transactional")
 
     def warn(self, ranges: Sequence[OffsetRange], *, first: bool) -> None:
         """As ``look``, with the warnings in the log."""
@@ -86,8 +87,9 @@ class FieldCheck:
             told = "\n".join(f"  - {each.told('of this epoch')}" for each in gone)
             raise SchemaMismatch(
                 f"{part}.schema doesn't fit the records; nothing was written:\n{told}",
-                hint=f"Correct {part}.schema. If the records may lack the field for now, write unmatched: warn. Then "
-                "its column is null.",
+                hint=f"Correct {part}.schema. A table that was made before its first record has the wrong column, and "
+                "no rows: drop it. If the records may lack the field for now, write unmatched: warn. Then its column "
+                "is null.",
             )
         # A field that is merely rare is no news to a run that comes every hour.
         told_of = [each for each in found if each not in fatal and (strict or each.meant is not None)]

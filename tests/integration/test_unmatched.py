@@ -89,6 +89,14 @@ def test_a_field_that_is_merely_absent_later_is_none(
         lake.pipeline(schema=schema, unmatched="fail").run()
 
 
+def test_a_batch_of_a_consumer_group_is_not_taken_for_the_first(lake: Lake, topic: Topic) -> None:
+    pipeline = lake.pipeline(schema="k STRING, n INT, customer STRING", delivery="manual_commit")
+    send(topic, "a")
+    pipeline.run()
+    topic.send(("b", {"k": "b", "n": 1}))
+    assert pipeline.run().rows == 1
+
+
 def test_two_phase_commit_stops_before_anything_is_prepared(lake: Lake, topic: Topic) -> None:
     send(topic, "a")
     sinks = [{"type": "delta_append", "path": str(lake.path(name))} for name in ("append", "other")]
