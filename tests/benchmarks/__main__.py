@@ -26,7 +26,7 @@ def main() -> int:
     options = _arguments()
     works = [work for work in WORKS if not options.only or work.name in options.only]
     sizes = Sizes.at(options.scale)
-    settings = {"scale": options.scale, "repetitions": options.repetitions, "merge": options.merge}
+    settings = {"scale": options.scale, "merge": options.merge}
     with tempfile.TemporaryDirectory(prefix="lakelock-bench-") as folder, Broker() as broker:
         stage = Stage(broker, Path(folder), sizes, options.repetitions, options.merge, options.all_peers)
         file = options.results.with_suffix(".json")

@@ -52,6 +52,7 @@ def _work(measured: Measured) -> dict[str, object]:
         "about": measured.work.about,
         "date": measured.date,
         "failed": measured.failed or None,
+        "repetitions": len({run.repetition for run in measured.runs}),
         "ratios": [
             {
                 "name": judged.ratio.name,
@@ -77,7 +78,7 @@ def earlier(file: Path, works: Sequence[Work], like: Mapping[str, object]) -> li
     if not file.is_file():
         return []
     kept = json.loads(file.read_text(encoding="utf-8"))
-    for name in ("machine", "scale", "repetitions", "merge", "sizes"):
+    for name in ("machine", "scale", "merge", "sizes"):
         if kept[name] != like[name]:
             raise ValueError(f"{file} was measured with another {name}: {kept[name]}, not {like[name]}")
     by_name = {result["name"]: result for result in kept["works"]}
@@ -108,9 +109,11 @@ def write(file: Path, found: Mapping[str, object]) -> None:
 
 def headline(found: Mapping[str, Any]) -> str:
     """The conditions under which the results of a `document` were measured."""
-    machine = found["machine"]
+    machine, repetitions = found["machine"], [result["repetitions"] for result in found["works"]]
+    few, many = min(repetitions), max(repetitions)
     return (
-        f"scale {found['scale']:g}, repetitions {found['repetitions']}, small epochs merged {found['merge']}, "
+        f"scale {found['scale']:g}, repetitions {few if few == many else f'{few} to {many}'}, "
+        f"small epochs merged {found['merge']}, "
         f"{machine['cores']} cores, {machine['memory_GiB']} GiB, pyspark {machine['pyspark']}, "
         f"{min(result['date'] for result in found['works'])[:10]}"
     )

@@ -65,7 +65,7 @@ def test_at_every_scale_there_are_several_triggers_and_two_folds() -> None:
 
 
 def test_works_that_were_measured_before_are_kept_as_they_were(tmp_path: Path) -> None:
-    file, settings = tmp_path / "results.json", {"scale": 1.0, "repetitions": 2, "merge": "on_read"}
+    file, settings = tmp_path / "results.json", {"scale": 1.0, "merge": "on_read"}
     one, other = (Measured(work, runs(lakelock=[1.0, 2.0], peer=[3.0, 4.0])) for work in WORKS[:2])
     found = report.document([one, other], Sizes(), settings)
     report.write(file, found)
@@ -76,7 +76,7 @@ def test_works_that_were_measured_before_are_kept_as_they_were(tmp_path: Path) -
 
 
 def test_works_that_were_measured_in_another_way_are_refused(tmp_path: Path) -> None:
-    file, settings = tmp_path / "results.json", {"scale": 1.0, "repetitions": 2, "merge": "on_read"}
+    file, settings = tmp_path / "results.json", {"scale": 1.0, "merge": "on_read"}
     report.write(file, report.document((), Sizes(), settings))
     with pytest.raises(ValueError, match="another scale"):
         report.earlier(file, WORKS, report.document((), Sizes(), {**settings, "scale": 0.1}))
