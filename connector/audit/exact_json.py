@@ -70,7 +70,7 @@ def read_as(kind: DataType, *, permissive: bool) -> DataType:
         return T.ArrayType(read_as(kind.elementType, permissive=permissive))
     if isinstance(kind, T.MapType):
         return T.MapType(kind.keyType, read_as(kind.valueType, permissive=permissive))
-    if isinstance(kind, T.StringType | T.BinaryType):
+    if isinstance(kind, T.StringType | T.BinaryType) or _is_variant(kind):
         return kind
     return T.StringType() if permissive or isinstance(kind, T.NumericType) else kind
 
@@ -94,6 +94,8 @@ def value(kind: DataType, found: str, *, permissive: bool, depth: int = 0) -> st
         return f"transform_values({found}, (name{depth}, {item}) -> {content})"
     if isinstance(kind, T.StringType):
         return _sent(found)
+    if _is_variant(kind):
+        return f"parse_json({_sent(f'to_json({found})')})"
     if isinstance(kind, T.NumericType):
         return _number(kind, found, permissive)
     if isinstance(kind, T.BooleanType) and permissive:
@@ -124,7 +126,11 @@ def is_exact(kind: DataType, found: str, *, permissive: bool, rounded: bool = Fa
             items = f"map_values({found})"
         exact = is_exact(element, item, permissive=permissive, rounded=rounded, depth=depth + 1)
         return f"({found} IS NULL OR forall({items}, {item} -> {exact}))"
-    if isinstance(kind, T.StringType | T.BinaryType) or (not permissive and not isinstance(kind, T.NumericType)):
+    if (
+        isinstance(kind, T.StringType | T.BinaryType)
+        or _is_variant(kind)
+        or (not permissive and not isinstance(kind, T.NumericType))
+    ):
         return "true"
     if rounded and isinstance(kind, T.FractionalType):
         return f"({found} IS NULL OR {_sent(found)} RLIKE {literal(_LIKE_A_DECIMAL)})"
@@ -149,6 +155,10 @@ def columns_of(kind: StructType, text: str, *, permissive: bool = False) -> str:
     schema = sql_type(read_as(kind, permissive=permissive))
     options = ", ".join(f"'{name}', '{is_on}'" for name, is_on in (LENIENT if permissive else STRICT).items())
     return f"from_json({marked(text, permissive=permissive)}, {literal(schema)}, map({options}))"
+
+
+def _is_variant(kind: DataType) -> bool:
+    return kind.typeName() == "variant"  # Spark 4's
 
 
 def _sent(found: str) -> str:
