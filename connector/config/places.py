@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
 from connector.config.kinds import Options, Text, topic_name
+from sinks.spark.files import absolute
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -97,9 +97,3 @@ class DeadLetters(DeltaPlace):
         if not (self.path or self.table or self.topic):
             raise ValueError("path or table is empty")
         return self
-
-
-def absolute(path: str, folder: str) -> str:
-    """The path, which belongs to ``folder`` if it is relative. A URI stays as it is."""
-    # Spark's working directory may differ from that of this process.
-    return path if ":" in path else os.path.abspath(os.path.join(folder, path))  # noqa: PTH100, PTH118

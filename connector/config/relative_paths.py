@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from connector.config.places import DeltaPlace, absolute
+from connector.config.places import DeltaPlace
 from sinks.errors import ConfigurationError
+from sinks.spark.files import absolute
 
 if TYPE_CHECKING:
     from connector.config.pipeline import PipelineConfig

@@ -82,7 +82,7 @@ class Assembly:
         Creates the coordinator log and the tables. Raises ConfigurationError, NotADeltaTable, SchemaMismatch (also if
         no record has a declared field), and what the check of a dead letter topic raises.
         """
-        if not all(output.exists for output in self.outputs):
+        if self.field_check.declared and not all(output.exists for output in self.outputs):
             self._refuse_unmatched()
         if self.log is not None:
             self.log.create()

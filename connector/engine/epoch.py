@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from connector.decode.event_time import LATE, TIME, Timing, clocked, problem_with_time, timed
 from connector.decode.records import PROBLEM, RAW, SHOWN, TOMBSTONE, RecordDecoder, told
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("lakelock.decode")
+
+Result = TypeVar("Result")
 
 
 class Read(Protocol):
@@ -143,10 +145,21 @@ class Reading:
             self._no_rows = output.decode(self.read(()))
         return plain if output.unfit(self._no_rows) else replace(plain, latest_by=tuple(key))
 
-    def begin(self, epoch: Epoch) -> None:
-        """Before an epoch is read for the first time. Raises SchemaMismatch if no record has a declared field."""
-        self.refuse_unmatched(epoch)
+    def until_learned(self, ranges: Sequence[OffsetRange], attempt: Callable[[], Result]) -> Result:
+        """Call ``attempt``, which reads these ranges, again after each failure that teaches something about records.
+
+        Raises what it raises otherwise; a problem with a record names its coordinates.
+        """
         self._decoder.begin_epoch()
+        while True:
+            try:
+                with about_the_records():
+                    return attempt()
+            except (SchemaToAskFor, OddRecord) as unknown:
+                self.learn(unknown, ranges)
+            except BadRecord as bad:
+                if not self.learn_rules():
+                    raise self.explained(bad) from None
 
     def learn(self, unknown: SchemaToAskFor | OddRecord, ranges: Sequence[OffsetRange]) -> None:
         """Ask the registry for a schema that turned up in the records of these ranges, or have odd records kept.
@@ -267,22 +280,19 @@ def write_epoch(
     epoch, for the events. Returns the epoch with its event time, and the commit. Raises LakelockError; a problem with a
     record names its coordinates.
     """
-    reading.begin(epoch)
-    while True:
-        try:
-            with ExitStack() as stack, about_the_records():
-                clocked, reduced = reading.reduced(epoch, stack)
-                (rows,) = reduced.values()
-                # Polled records are in memory already. If their topic has changed since, nothing is written.
-                reading.refuse_changed(clocked)
-                observe(Event(Step.READ, clocked, behind=behind, letters=reading.set_aside))
-                observe(Event(Step.WRITING, clocked, behind=behind))
-                return clocked, write(clocked, rows)
-        except (SchemaToAskFor, OddRecord) as unknown:
-            reading.learn(unknown, epoch.ranges)
-        except BadRecord as bad:
-            if not reading.learn_rules():
-                raise reading.explained(bad) from None
+    reading.refuse_unmatched(epoch)
+
+    def attempt() -> tuple[Epoch, Committed]:
+        with ExitStack() as stack:
+            clocked, reduced = reading.reduced(epoch, stack)
+            (rows,) = reduced.values()
+            # Polled records are in memory already. If their topic has changed since, nothing is written.
+            reading.refuse_changed(clocked)
+            observe(Event(Step.READ, clocked, behind=behind, letters=reading.set_aside))
+            observe(Event(Step.WRITING, clocked, behind=behind))
+            return clocked, write(clocked, rows)
+
+    return reading.until_learned(epoch.ranges, attempt)
 
 
 def prepare_epoch(
@@ -302,19 +312,17 @@ def prepare_epoch(
     time. Returns the epoch with its event time, and what each sink has prepared. No reader sees any of it; a crash here
     leaves an undecided epoch, see ``protocol.two_phase``. Raises what ``run_epoch`` raises.
     """
-    reading.begin(epoch)
-    while True:
-        try:
-            with ExitStack() as stack, about_the_records():
-                clocked, reduced = reading.reduced(epoch, stack, again=again)
-                observe(Event(Step.READ, clocked, behind=behind, letters=reading.set_aside))
-                observe(Event(Step.WRITING, clocked, behind=behind))
-                prepare = {name: partial(sink.prepare, clocked, reduced[name]) for name, sink in sinks.items()}
-                prepared = of_each(prepare, at_once=at_once)
-                reading.refuse_changed(clocked)
-                return clocked, prepared
-        except (SchemaToAskFor, OddRecord) as unknown:
-            reading.learn(unknown, epoch.ranges)
-        except BadRecord as bad:
-            if not reading.learn_rules():
-                raise reading.explained(bad) from None
+    if not again:  # a decided epoch is committed whatever is in it
+        reading.refuse_unmatched(epoch)
+
+    def attempt() -> tuple[Epoch, dict[str, Prepared]]:
+        with ExitStack() as stack:
+            clocked, reduced = reading.reduced(epoch, stack, again=again)
+            observe(Event(Step.READ, clocked, behind=behind, letters=reading.set_aside))
+            observe(Event(Step.WRITING, clocked, behind=behind))
+            prepare = {name: partial(sink.prepare, clocked, reduced[name]) for name, sink in sinks.items()}
+            prepared = of_each(prepare, at_once=at_once)
+            reading.refuse_changed(clocked)
+            return clocked, prepared
+
+    return reading.until_learned(epoch.ranges, attempt)

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from connector.config import DebeziumFormat, FormatOptions, JsonFormat, PipelineConfig
@@ -60,19 +61,24 @@ class FieldCheck:
             self.warn(epoch.ranges, first=epoch.expected is None and epoch.delivery == "transactional")
 
     def warn(self, ranges: Sequence[OffsetRange], *, first: bool) -> None:
-        """As ``look``, with the warnings in the log."""
-        for warning in self.look(ranges, first=first):
+        """As ``look`` at a sample of the ranges, with the warnings in the log."""
+        if not ranges or not self.declared:
+            return
+        for warning in self.look(self.sample(ranges), ranges, first=first):
             log.warning("%s", warning)
-        if ranges:
-            self._next = time.monotonic() + _EVERY
+        self._next = time.monotonic() + _EVERY
 
-    def look(self, ranges: Sequence[OffsetRange], *, first: bool) -> list[str]:
-        """Warnings about these records. ``first``: whether the table has none yet. Raises SchemaMismatch."""
-        declared = _declared(self.config)
-        if not declared or not ranges:
-            return []
-        records = self.sample(ranges)
-        return [warning for each in declared for warning in self._look_at(each, records, ranges, first=first)]
+    def look(self, records: Sequence[_Record], ranges: Sequence[OffsetRange], *, first: bool) -> list[str]:
+        """Warnings about the ranges, of which ``records`` are a sample. ``first``: whether the table has none yet.
+
+        Raises SchemaMismatch.
+        """
+        return [warning for each in self.declared for warning in self._look_at(each, records, ranges, first=first)]
+
+    @cached_property
+    def declared(self) -> Sequence[_Declared]:
+        """What the pipeline file declares. Empty for formats that declare no fields of JSON."""
+        return _declared(self.config)
 
     def _look_at(
         self, declared: _Declared, records: Sequence[_Record], ranges: Sequence[OffsetRange], *, first: bool

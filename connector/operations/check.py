@@ -50,11 +50,13 @@ def checked(
         continue_on_data_loss=config.source.continue_on_data_loss,
     ).offsets
     ranges = ranges_to_sample(next_offsets, held)
+    records = assembly.source.sample(ranges)
     warnings = [
         *_about_the_group(assembly.group, config.delivery),
-        *assembly.field_check.look(ranges, first=position is None),
+        *assembly.field_check.look(records, ranges, first=position is None),
     ]
-    return Checked(sinks, position, next_offsets, behind(next_offsets, held), sampled(assembly, ranges), warnings)
+    sample = sampled(assembly, records, ranges)
+    return Checked(sinks, position, next_offsets, behind(next_offsets, held), sample, warnings)
 
 
 def _about_the_group(group: ConsumerGroup, delivery: str) -> list[str]:

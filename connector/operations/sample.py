@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from connector.decode.records import PROBLEM, RAW, TOMBSTONE
 from connector.engine.assembly import Assembly
 from connector.engine.epoch import Reading, these
-from connector.engine.record_errors import OddRecord, SchemaToAskFor, about_the_records
 from connector.operations.status import Fault, Sample
 from connector.protocol.recover import TopicsHeld
 from connector.source.records import polled
@@ -36,22 +35,17 @@ def ranges_to_sample(next_offsets: Offsets, held: TopicsHeld) -> list[OffsetRang
     return [OffsetRange(*at, start, held.ends[at]) for at, start in starts.items() if start < held.ends[at]]
 
 
-def sampled(assembly: Assembly, ranges: Sequence[OffsetRange]) -> Sample:
-    """Decode the first records of these ranges. The pipeline of ``assembly`` has to set bad records aside.
+def sampled(assembly: Assembly, records: Sequence[Any], ranges: Sequence[OffsetRange]) -> Sample:
+    """Decode kafka-python's records of these ranges. The pipeline of ``assembly`` has to set bad records aside.
 
     Raises what the schema registry raises.
     """
-    records = assembly.source.sample(ranges)
     if not records:
         return Sample()
     frame = polled(assembly.spark, records)
     reading = replace(assembly.reading({output.label: output for output in assembly.outputs}), read=these(frame))
-    while True:
-        try:
-            with about_the_records():
-                return Sample(Counter(record.topic for record in records), *_judged(reading, frame))
-        except (SchemaToAskFor, OddRecord) as unknown:
-            reading.learn(unknown, ranges)
+    faults, rows = reading.until_learned(ranges, lambda: _judged(reading, frame))
+    return Sample(Counter(record.topic for record in records), faults, rows)
 
 
 def _judged(reading: Reading, records: DataFrame) -> tuple[list[Fault], list[str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Container, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ from sinks.delta.position import Commit
 from sinks.errors import NotADeltaTable, SchemaMismatch
 from sinks.offsets import Offsets, TopicPartition
 from sinks.recreated import topic_of
-from sinks.spark.files import if_there, no_glob
+from sinks.spark.files import absolute, if_there, no_glob
 from sinks.spark.schema_changes import OnNewColumn, differences
 from sinks.spark.sql import identifier, literal
 from sinks.spark.types import ddl, names, needs_column_mapping, sql_type
@@ -55,8 +54,7 @@ class DeltaTable:
         self.path: str | None = None
         self.name: str | None = None
         if path is not None:
-            # Made absolute, because Spark's working directory may differ from that of this process.
-            self.path = path if ":" in path else os.path.abspath(path)  # noqa: PTH100
+            self.path = absolute(path)
             self.sql = f"delta.{identifier(self.path)}"
             self.label = label or path
         elif name is not None:

@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 
+def absolute(path: str, folder: str = "") -> str:
+    """The path, which belongs to ``folder`` if it is relative, by default to the working directory. A URI stays.
+
+    Spark's working directory may differ from that of this process.
+    """
+    return path if ":" in path else os.path.abspath(os.path.join(folder, path))  # noqa: PTH100, PTH118
+
+
 def folders(spark: SparkSession, parent: str) -> list[str]:
     """The names of the folders in ``parent``. Empty if it doesn't exist, or its kind of store can't be listed."""
     at = s3a.place(parent)

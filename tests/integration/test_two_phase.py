@@ -210,6 +210,15 @@ def test_an_epoch_whose_staged_rows_are_gone_is_read_again(lake: Lake) -> None:
     assert [state for _, state, _ in log(lake)][-3:] == ["decided", "decided", "done"]
 
 
+def test_a_decided_epoch_is_read_again_whatever_fields_its_records_lack(lake: Lake) -> None:
+    lake.topic.send_rows(ROWS, partition=0)
+    options = two_tables(lake, schema="k STRING, n INT, custmer STRING", unmatched="warn", epoch={"max_records": 2})
+    stopped_at(Step.DECIDED, options)
+    shutil.rmtree(lake.path("upsert") / "_lakelock/staging")
+    assert Pipeline.from_options({**options, "unmatched": "fail"}).recover().did == Did.READ_AGAIN
+    assert (lake.rows("append"), lake.rows("upsert")) == (sorted(ROWS), NEWEST)
+
+
 def test_a_transform_gives_each_sink_its_own_rows(lake: Lake) -> None:
     """A tombstone is a row for the upsert only: the append has to refuse it, also where both share a session."""
     lake.topic.send(("a", {"k": "a", "n": 1}), ("a", None), partition=0)
