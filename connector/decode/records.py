@@ -30,6 +30,7 @@ TOMBSTONE = "_tombstone"
 PROBLEM = "_problem"
 """STRUCT<reason: STRING, detail: STRING>, null for a good record. The column exists only with dead letters."""
 SHOWN = "_shown"
+"""The start of the value of the field that is wrong, where a second look at a bad record has found it; else null."""
 RAW = "_raw"
 """STRUCT<key: BINARY, value: BINARY, headers: ARRAY<STRUCT<key, value>>>: the record itself, with dead letters."""
 
