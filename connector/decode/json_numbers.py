@@ -31,7 +31,7 @@ _NOT_ZERO = r"-?[0.]*[1-9]"
 _DIGITS_OF_A_DOUBLE = 17
 _DIGITS_OF_A_DECIMAL = 38
 
-TEXT = "{text}"
+TEXT = "<text>"
 """Stands for the SQL of the JSON text in a ``Doubt``."""
 Doubt = tuple[str, Callable[[str], str]]
 """SQL of the JSON text ``TEXT``, and of a parsed value. If both are true, the parser may have changed the value."""
