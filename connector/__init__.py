@@ -12,6 +12,7 @@ if not hasattr(sinks, "LAKELOCK"):
         "Rename that folder, or run from another one."
     )
 
+from connector.fleet.run import PipelinesFailed, run_all
 from connector.operations.read import read
 from connector.operations.snapshot import Snapshot, snapshot
 from connector.operations.status import Status
@@ -27,9 +28,11 @@ __all__ = [
     "Fenced",
     "LakelockError",
     "Pipeline",
+    "PipelinesFailed",
     "Snapshot",
     "Status",
     "foreach_batch",
     "read",
+    "run_all",
     "snapshot",
 ]

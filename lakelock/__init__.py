@@ -21,10 +21,12 @@ from connector import (  # noqa: E402  (only now is it known to be ours)
     Fenced,
     LakelockError,
     Pipeline,
+    PipelinesFailed,
     Snapshot,
     Status,
     foreach_batch,
     read,
+    run_all,
     snapshot,
 )
 
@@ -33,9 +35,11 @@ __all__ = [
     "Fenced",
     "LakelockError",
     "Pipeline",
+    "PipelinesFailed",
     "Snapshot",
     "Status",
     "foreach_batch",
     "read",
+    "run_all",
     "snapshot",
 ]

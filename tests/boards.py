@@ -5,13 +5,14 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
+from connector.fleet.files import Fault
 from connector.operations.dead_letters import LetterGroup
 from connector.operations.history import PastEpoch
 from connector.operations.status import Status
 from connector.protocol.recover import TopicsHeld
 from connector.protocol.two_phase import Row, State
 from connector.ui.board import Board
-from connector.watch.poll import Fault, Look
+from connector.watch.poll import Look
 from sinks.contract import Epoch, Position, Prepared
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
@@ -57,7 +58,7 @@ def board() -> Board:
         LetterGroup("schema", NASTY, None, 41, 2, 9, "flights", 1, 17, NOW),
         LetterGroup("late", "came after its window was closed", "lake/flights", 3, 4, 4, "flights", 0, 3, NOW),
     ]
-    made.saw(0, Look("flights.yaml", "flights", NOW, status("flights", behind=120), epochs, letters))
-    made.saw(1, Look("both.yaml", "both", NOW, status("both", in_doubt=True), [past(9, state="done")]))
-    made.saw(2, Look(NASTY, NASTY, NOW, faults=[Fault(NASTY, "Mend it.", 2)]))
+    made.saw(Look("flights.yaml", "flights", NOW, status("flights", behind=120), epochs, letters))
+    made.saw(Look("both.yaml", "both", NOW, status("both", in_doubt=True), [past(9, state="done")]))
+    made.saw(Look(f"{NASTY}.yaml", NASTY, NOW, faults=[Fault(NASTY, "Mend it.", 2)]))
     return made

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -19,7 +20,7 @@ from rich.markup import escape
 
 from connector.protocol.steps import Observer
 from connector.telemetry.json_lines import configure, json_lines
-from connector.telemetry.progress import progress
+from connector.telemetry.progress import Watch, progress
 from sinks.errors import LakelockError
 
 
@@ -41,6 +42,10 @@ class LogLevel(str, Enum):
 
 
 File = Annotated[Path, typer.Argument(help="The pipeline file (YAML); `lakelock init` writes one.")]
+Files = Annotated[
+    list[Path],
+    typer.Argument(metavar="FILE|FOLDER...", help="Pipeline files (YAML), and folders with pipeline files."),
+]
 Format = Annotated[
     LogFormat, typer.Option("--log-format", help="How progress is printed; auto: text on a terminal, else JSON lines.")
 ]
@@ -84,7 +89,7 @@ def reported(debug: bool) -> Iterator[None]:
     except LakelockError as error:
         if debug:
             err.print_exception()
-        _say("error", error.message, error.hint)
+        say_error(error)
         raise typer.Exit(error.exit_code) from None
     except _Abandoned:
         _say(
@@ -98,15 +103,24 @@ def reported(debug: bool) -> Iterator[None]:
     except Exception as error:
         if debug:
             err.print_exception()
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        causes = [line for line in lines if line.startswith("Caused by:")]
-        _say(
-            "error",
-            " ".join([f"{type(error).__name__}:", *lines[:2], *causes[-1:]])[:1000],
-            "Lakelock doesn't know this error. Run the command again with --debug to see all of it. The table holds "
-            "whole epochs only: the next run goes on where the table stands.",
-        )
+        say_error(error)
         raise typer.Exit(1) from None
+
+
+def say_error(error: BaseException, pipeline: str = "") -> None:
+    """Print an error as one paragraph, and what to do. ``pipeline``: of which of several pipelines it is."""
+    of = f"{pipeline}: " if pipeline else ""
+    if isinstance(error, LakelockError):
+        _say("error", f"{of}{error.message}", error.hint)
+        return
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith("Caused by:")]
+    _say(
+        "error",
+        of + " ".join([f"{type(error).__name__}:", *lines[:2], *causes[-1:]])[:1000],
+        "Lakelock doesn't know this error. Run the command again with --debug to see all of it. The table holds "
+        "whole epochs only: the next run goes on where the table stands.",
+    )
 
 
 def _say(what: str, message: str, hint: str) -> None:
@@ -122,6 +136,13 @@ class _Abandoned(KeyboardInterrupt):
 @contextmanager
 def watched(pipeline: str, format_: LogFormat, level: LogLevel) -> Iterator[Observer]:
     """An observer that shows a run within the ``with`` block: to a person, or as JSON lines for a program."""
+    with watched_together(format_, level) as watch, watch(pipeline) as observer:
+        yield observer
+
+
+@contextmanager
+def watched_together(format_: LogFormat, level: LogLevel) -> Iterator[Watch]:
+    """The same for several pipelines at once."""
     as_json = format_ is LogFormat.JSON or (format_ is LogFormat.AUTO and not err.is_terminal)
 
     def say(line: str) -> None:
@@ -131,8 +152,11 @@ def watched(pipeline: str, format_: LogFormat, level: LogLevel) -> Iterator[Obse
             err.print(escape(line), soft_wrap=True)
 
     configure(level.value, as_json=as_json, say=say)
-    with json_lines(say, pipeline) if as_json else progress(err, pipeline) as observer:
-        yield observer
+    if as_json:
+        yield partial(json_lines, say)
+        return
+    with progress(err) as watch:
+        yield watch
 
 
 @contextmanager

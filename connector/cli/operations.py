@@ -14,6 +14,7 @@ from rich.markup import escape
 from connector.cli.console import (
     Debug,
     File,
+    Files,
     Format,
     Json,
     Level,
@@ -25,6 +26,7 @@ from connector.cli.console import (
     stop_on_signal,
     watched,
 )
+from connector.cli.several import each, is_one
 from connector.cli.tables import (
     letters_fields,
     print_letters,
@@ -34,7 +36,7 @@ from connector.cli.tables import (
     print_upkeep,
     recovered_fields,
 )
-from connector.config import load
+from connector.config import PipelineConfig, load
 from connector.operations.dead_letters import letter_groups, letters_place
 from connector.operations.maintain import maintain as maintained
 from connector.operations.rewind import Rewind
@@ -58,13 +60,13 @@ def fold(file: File, set_: Set, debug: Debug = False) -> None:
 
 
 def maintain(
-    file: File,
+    files: Files,
     set_: Set,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done; change nothing.")] = False,
     json_: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Compact small files of the pipeline's Delta tables (OPTIMIZE), and remove unused files (VACUUM).
+    """Compact small files of pipelines' Delta tables (OPTIMIZE), and remove unused files (VACUUM).
 
     A run may go on meanwhile; rows and position stay as they are. A file is unused when only versions older than the
     table's delta.deletedFileRetentionDuration need it (7 days if not set), or when a killed run left it. `rewind` can't
@@ -73,12 +75,18 @@ def maintain(
     `--set maintain.vacuum=false`. Schedule the command once a day, or after some hundred epochs.
     """
     with reported(debug):
-        config = load(file, set_)
-        done = list(maintained(config, dry_run=dry_run, debug=debug))
-        if json_:
-            sys.stdout.write(json.dumps([asdict(each) for each in done]) + "\n")
+
+        def act(config: PipelineConfig) -> None:
+            done = list(maintained(config, dry_run=dry_run, debug=debug))
+            if json_:
+                sys.stdout.write(json.dumps([asdict(one) for one in done]) + "\n")
+            else:
+                print_upkeep(config, done, dry_run=dry_run)
+
+        if is_one(files):
+            act(load(files[0], set_))
         else:
-            print_upkeep(config, done, dry_run=dry_run)
+            each(files, set_, act, name="maintain", debug=debug, heading=not json_)
 
 
 def recover(file: File, set_: Set, json_: Json = False, debug: Debug = False) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from connector.cli.console import (
     Debug,
-    File,
+    Files,
     Format,
     Level,
     LogFormat,
@@ -25,7 +25,8 @@ from connector.cli.console import (
     stop_on_signal,
     watched,
 )
-from connector.config import DeltaPlace
+from connector.cli.several import each, is_one, run_several
+from connector.config import DeltaPlace, PipelineConfig, load
 from connector.operations.status import CheckedSink, Sample
 from connector.pipeline import Pipeline
 from connector.telemetry.run_report import RunReport
@@ -33,8 +34,12 @@ from sinks.errors import BadRecord, ConfigurationError, JarsMissing
 
 
 def run(
-    file: File,
+    files: Files,
     set_: Set,
+    at_once: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Of several pipelines: how many work at once. One per core if left out."),
+    ] = None,
     report: Annotated[
         Path | None,
         typer.Option(help="Write how the run ended to this file, as JSON. It is written however the run ends."),
@@ -43,18 +48,46 @@ def run(
     log_level: Level = LogLevel.WARNING,
     debug: Debug = False,
 ) -> None:
-    """Run a pipeline: up to what Kafka holds now, or again and again with `trigger: {interval: ...}`.
+    """Run pipelines: up to what Kafka holds now, or again and again with `trigger: {interval: ...}`.
 
     SIGTERM or Ctrl-C ends the run after the running epoch. A second one abandons that epoch, and nothing of it is kept.
     However a run ends, the next run goes on exactly where the table stands.
 
     The last line says how the run ended: done, stopped, failed, refused (a wrong configuration) or fenced.
+
+    Several pipelines share this process and its Spark session, and otherwise each is for itself: one that fails stops
+    no other. The exit code is then that of the worst end: 1 before 2, 2 before 3.
     """
 
     def say(line: str) -> None:
         out.print(escape(line), soft_wrap=True)
 
-    with reported(debug), RunReport(file.name, say, report) as ran:
+    with reported(debug):
+        if is_one(files):
+            _run_one(files[0], set_, report, say, log_format, log_level, debug)
+            return
+        run_several(
+            files,
+            set_,
+            at_once=at_once,
+            report=report,
+            say=say,
+            log_format=log_format,
+            log_level=log_level,
+            debug=debug,
+        )
+
+
+def _run_one(
+    file: Path,
+    set_: list[str],
+    report: Path | None,
+    say: Callable[[str], None],
+    log_format: LogFormat,
+    log_level: LogLevel,
+    debug: bool,
+) -> None:
+    with RunReport(file.name, say, report) as ran:
         pipeline = Pipeline.from_file(file, set_, debug=debug)
         ran.pipeline = pipeline.config.name
         with stop_on_signal() as stop, watched(pipeline.config.name, log_format, log_level) as observer:
@@ -63,36 +96,43 @@ def run(
         ran.ended(delivered, table=table, stopped=stop.is_set())
 
 
-def check(file: File, set_: Set, debug: Debug = False) -> None:
+def check(files: Files, set_: Set, debug: Debug = False) -> None:
     """Find out whether a run would work, without touching anything: file, Kafka, table, columns, position.
 
     Decodes a few records of each topic, and shows three rows and what is wrong with bad records. Exit code 1 if a run
     would stop at one of them.
     """
     with reported(debug):
-        pipeline = Pipeline.from_file(file, set_, debug=debug)
-        checked = pipeline.check()
-        out.print(f"file      ok: pipeline {pipeline.config.name}")
-        out.print(f"kafka     ok: {', '.join(sorted(checked.next_offsets.topics))}")
-        for sink, options in zip(checked.sinks, pipeline.config.sinks, strict=True):
-            kind, place = ("table", options.address) if isinstance(options, DeltaPlace) else ("sink", sink.place)
-            out.print(f"{kind:9} ok: {escape(place)} {'fits' if sink.exists else 'will be made'}", soft_wrap=True)
-            out.print(f"columns   {escape(', '.join(sink.columns))}", soft_wrap=True)
-            print_rules(sink)
-        if pipeline.config.coordinator is not None:
-            needed = "" if pipeline.config.two_phase else ": not needed, one table takes rows and offsets in one commit"
-            out.print(f"log       {escape(pipeline.config.coordinator.address)}{needed}", soft_wrap=True)
-        where = f"after epoch {checked.position.epoch}" if checked.position else f"at {pipeline.config.source.start}"
-        out.print(f"position  {where}: next {checked.next_offsets.to_json()}", soft_wrap=True)
-        out.print(f"behind    {checked.behind:,} offsets")
-        _print_sample(checked.sample, checked.warnings)
-        if checked.sample.faults and pipeline.config.on_bad_record == "fail":
-            first = min(checked.sample.faults, key=lambda fault: (fault.topic, fault.partition, fault.offset))
-            raise BadRecord(
-                f"A run would stop at a bad record, as at {first.topic}-{first.partition}, offset {first.offset}: "
-                f"{first.detail}. Nothing was touched.",
-                hint="Mend the pipeline file or the producer, or set bad records aside: on_bad_record: dead_letter.",
-            )
+        if is_one(files):
+            _check_one(load(files[0], set_), debug)
+        else:
+            each(files, set_, lambda config: _check_one(config, debug), name="check", debug=debug)
+
+
+def _check_one(config: PipelineConfig, debug: bool) -> None:
+    pipeline = Pipeline(config, debug=debug)
+    checked = pipeline.check()
+    out.print(f"file      ok: pipeline {pipeline.config.name}")
+    out.print(f"kafka     ok: {', '.join(sorted(checked.next_offsets.topics))}")
+    for sink, options in zip(checked.sinks, pipeline.config.sinks, strict=True):
+        kind, place = ("table", options.address) if isinstance(options, DeltaPlace) else ("sink", sink.place)
+        out.print(f"{kind:9} ok: {escape(place)} {'fits' if sink.exists else 'will be made'}", soft_wrap=True)
+        out.print(f"columns   {escape(', '.join(sink.columns))}", soft_wrap=True)
+        print_rules(sink)
+    if pipeline.config.coordinator is not None:
+        needed = "" if pipeline.config.two_phase else ": not needed, one table takes rows and offsets in one commit"
+        out.print(f"log       {escape(pipeline.config.coordinator.address)}{needed}", soft_wrap=True)
+    where = f"after epoch {checked.position.epoch}" if checked.position else f"at {pipeline.config.source.start}"
+    out.print(f"position  {where}: next {checked.next_offsets.to_json()}", soft_wrap=True)
+    out.print(f"behind    {checked.behind:,} offsets")
+    _print_sample(checked.sample, checked.warnings)
+    if checked.sample.faults and pipeline.config.on_bad_record == "fail":
+        first = min(checked.sample.faults, key=lambda fault: (fault.topic, fault.partition, fault.offset))
+        raise BadRecord(
+            f"A run would stop at a bad record, as at {first.topic}-{first.partition}, offset {first.offset}: "
+            f"{first.detail}. Nothing was touched.",
+            hint="Mend the pipeline file or the producer, or set bad records aside: on_bad_record: dead_letter.",
+        )
 
 
 def _print_sample(sample: Sample, warnings: Sequence[str]) -> None:

@@ -9,15 +9,16 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from connector.cli.console import Debug, File, Json, Set, err, out, reported
-from connector.config import DeltaPlace, load
+from connector.cli.console import Debug, File, Files, Json, Set, err, out, reported
+from connector.cli.several import each, is_one
+from connector.config import DeltaPlace, PipelineConfig, load
 from connector.operations.snapshot import snapshot_of
 from connector.spark.session import session
 from sinks.errors import ConfigurationError
 
 
 def verify(
-    file: File,
+    files: Files,
     set_: Set,
     json_: Json = False,
     version: Annotated[
@@ -25,39 +26,50 @@ def verify(
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Audit the table: read Kafka again and compare every row with the record that it came from. Changes nothing.
+    """Audit tables: read Kafka again and compare every row with the record that it came from. Changes nothing.
 
-    Ends with 0 if the table holds exactly what it claims to hold, and with 1 if it doesn't. Ends with 4 if nobody can
+    Ends with 0 if a table holds exactly what it claims to hold, and with 1 if it doesn't. Ends with 4 if nobody can
     know: nothing is wrong, but what Kafka and the table's history still hold can't show that nothing is missing.
     """
     with reported(debug):
-        from connector.audit import audit, show
+        if is_one(files):
+            _verify_one(load(files[0], set_), version, json_=json_, debug=debug)
+            return
+        if version is not None:
+            raise ConfigurationError("--version is for one pipeline: each table has versions of its own.")
+        each(
+            files, set_, lambda config: _verify_one(config, None, json_=json_, debug=debug),
+            name="verify", debug=debug, heading=not json_,
+        )  # fmt: skip
 
-        config = load(file, set_)
-        tables = [index for index, sink in enumerate(config.sinks) if isinstance(sink, DeltaPlace)]
-        if version is not None and len(tables) > 1:
-            raise ConfigurationError("--version is for pipelines with one table: each table has versions of its own.")
-        if not tables:
-            raise ConfigurationError("The auditor compares Delta tables with Kafka; this pipeline has none.")
-        audits = [
-            audit(config.alone(index), version, say=lambda text: err.print(escape(text), soft_wrap=True), debug=debug)
-            for index in tables
-        ]
-        not_audited = [sink.place for sink in config.sinks if not isinstance(sink, DeltaPlace)]
-        if not json_:
-            for table_audit in audits:
-                show(table_audit, out)
-        if not_audited:
-            err.print(f"not audited, because they are no tables: {escape(', '.join(not_audited))}", soft_wrap=True)
-        if json_:
-            fields = [table_audit.to_dict() for table_audit in audits]
-            ok = all(table_audit.ok for table_audit in audits)
-            whole = {"ok": ok, "tables": fields, "not_audited": not_audited}
-            sys.stdout.write(json.dumps(whole if config.two_phase else fields[0]) + "\n")
-        # The worst of them: what is wrong counts more than what isn't known.
-        codes = {table_audit.verdict.exit_code for table_audit in audits}
-        if codes != {0}:
-            raise typer.Exit(1 if 1 in codes else max(codes))
+
+def _verify_one(config: PipelineConfig, version: int | None, *, json_: bool, debug: bool) -> None:
+    from connector.audit import audit, show
+
+    tables = [index for index, sink in enumerate(config.sinks) if isinstance(sink, DeltaPlace)]
+    if version is not None and len(tables) > 1:
+        raise ConfigurationError("--version is for pipelines with one table: each table has versions of its own.")
+    if not tables:
+        raise ConfigurationError("The auditor compares Delta tables with Kafka; this pipeline has none.")
+    audits = [
+        audit(config.alone(index), version, say=lambda text: err.print(escape(text), soft_wrap=True), debug=debug)
+        for index in tables
+    ]
+    not_audited = [sink.place for sink in config.sinks if not isinstance(sink, DeltaPlace)]
+    if not json_:
+        for table_audit in audits:
+            show(table_audit, out)
+    if not_audited:
+        err.print(f"not audited, because they are no tables: {escape(', '.join(not_audited))}", soft_wrap=True)
+    if json_:
+        fields = [table_audit.to_dict() for table_audit in audits]
+        ok = all(table_audit.ok for table_audit in audits)
+        whole = {"ok": ok, "tables": fields, "not_audited": not_audited}
+        sys.stdout.write(json.dumps(whole if config.two_phase else fields[0]) + "\n")
+    # The worst of them: what is wrong counts more than what isn't known.
+    codes = {table_audit.verdict.exit_code for table_audit in audits}
+    if codes != {0}:
+        raise typer.Exit(1 if 1 in codes else max(codes))
 
 
 def snapshot(

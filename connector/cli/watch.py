@@ -13,19 +13,17 @@ from typing import Annotated
 import typer
 from rich.live import Live
 
-from connector.cli.console import Debug, Json, Set, err, out, reported
+from connector.cli.console import Debug, Files, Json, Set, err, out, reported
+from connector.cli.several import is_one
 from connector.cli.tables import print_status, status_fields
 from connector.cli.watch_tables import past_fields, past_table, statuses_fields, statuses_table
 from connector.config import load
+from connector.fleet.files import Fault, one_session, pipeline_files, read
 from connector.operations.history import LAST, past
 from connector.pipeline import Pipeline
 from connector.spark.session import session
-from connector.watch.poll import Fault, one_session, pipeline_files, read, status_of
+from connector.watch.poll import status_of
 from sinks.errors import ConfigurationError
-
-Files = Annotated[
-    list[Path], typer.Argument(metavar="FILE|FOLDER...", help="Pipeline files, and folders with pipeline files.")
-]
 
 
 def status(
@@ -38,7 +36,7 @@ def status(
 ) -> None:
     """Show where a pipeline stands: epoch, offsets and lag per partition, last commit. One line each for several."""
     with reported(debug):
-        if len(files) == 1 and not files[0].is_dir() and not watch:
+        if is_one(files) and not watch:
             state = Pipeline.from_file(files[0], set_, debug=debug).status()
             if json_:
                 sys.stdout.write(json.dumps(status_fields(state)) + "\n")
@@ -48,7 +46,7 @@ def status(
         watched = read(pipeline_files(files), set_)
         codes: list[int] = []
         with suppress(KeyboardInterrupt) if watch else nullcontext():
-            with one_session(watched, debug=debug) as spark:
+            with one_session(watched, name="status", debug=debug) as spark:
                 live = Live(console=out, auto_refresh=False) if watch and out.is_terminal and not json_ else None
                 with live or nullcontext():
                     while True:

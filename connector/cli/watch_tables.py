@@ -11,16 +11,16 @@ from rich.markup import escape
 from rich.table import Table
 
 from connector.cli.tables import status_fields
+from connector.fleet.files import Fault, PipelineFile
 from connector.operations.history import PastEpoch, short
 from connector.operations.status import Status
 from connector.telemetry.progress import span
-from connector.watch.poll import Fault, Watched
 from connector.watch.state_words import count, ranges, standing
 
 _COLOURS = {"good": "green", "waiting": "yellow", "bad": "red", "unknown": "dim"}
 
 
-def statuses_table(statuses: Sequence[tuple[Watched, Status | Fault]], now: datetime) -> RenderableType:
+def statuses_table(statuses: Sequence[tuple[PipelineFile, Status | Fault]], now: datetime) -> RenderableType:
     """A line per pipeline, with the time ``now`` above, and below it why pipelines can't be read."""
     table = Table(box=None, pad_edge=False)
     for heading in ("pipeline", "state", "epoch", "behind", "oldest waits", "last commit"):
@@ -48,7 +48,7 @@ def statuses_table(statuses: Sequence[tuple[Watched, Status | Fault]], now: date
     return Group(f"{now:%Y-%m-%d %H:%M:%S} UTC", table, *faults)
 
 
-def statuses_fields(statuses: Sequence[tuple[Watched, Status | Fault]]) -> list[dict[str, object]]:
+def statuses_fields(statuses: Sequence[tuple[PipelineFile, Status | Fault]]) -> list[dict[str, object]]:
     """Where several pipelines stand, as plain JSON values. A pipeline that can't be read has ``error`` and ``hint``."""
     return [
         {"file": pipeline.file, "error": status.message, "hint": status.hint}

@@ -47,6 +47,8 @@ from connector.config.sinks import (
     Window,
 )
 from connector.config.source import FromOffsets, FromTimestamp, Source, Start, TopicPattern, Translated
+from connector.config.table_per_topic import OPTION as TABLES
+from connector.config.table_per_topic import TablePerTopic, Template
 from sinks.delta.table import COORDINATES
 from sinks.errors import ConfigurationError
 
@@ -81,11 +83,15 @@ __all__ = [
     "Source",
     "Start",
     "StringFormat",
+    "TablePerTopic",
+    "Template",
     "TopicPattern",
     "Translated",
     "Window",
     "checked_elsewhere",
+    "has_tables",
     "load",
+    "load_or_template",
     "parse",
 ]
 
@@ -93,11 +99,43 @@ __all__ = [
 def load(path: str | Path, overrides: Sequence[str] = ()) -> PipelineConfig:
     """Read and check a pipeline file. Relative paths belong to its folder.
 
-    ``overrides`` are options to change, such as ``sinks[0].path=s3a://lake/flights``. Raises one ConfigurationError
-    that lists all errors of the file.
+    ``overrides`` are options to change, such as ``sinks[0].path=s3a://lake/flights``. Of a file with ``tables``,
+    ``FILE#TOPIC`` is the pipeline of a topic. Raises one ConfigurationError that lists all errors of the file.
     """
+    file, _, topic = str(path).partition("#") if not Path(path).exists() else (str(path), "", "")
+    found = load_or_template(file, overrides)
+    if isinstance(found, Template):
+        if topic:
+            return found.pipeline(topic)
+        raise ConfigurationError(
+            f"{path} has one pipeline per topic, and this is for one pipeline.",
+            hint=f"Name one: '{path}#TOPIC'. All of them: lakelock run, check, status, verify, maintain.",
+        )
+    if topic:
+        raise ConfigurationError(f"{file} has no tables, so there is no pipeline of topic {topic!r} in it.")
+    return found
+
+
+def load_or_template(path: str | Path, overrides: Sequence[str] = ()) -> PipelineConfig | Template:
+    """The same of any pipeline file: the pipeline, or, of a file with ``tables``, the template of one per topic."""
     folder = str(Path(path).absolute().parent)
-    return tables_beside_file(parse(_document(Path(path), overrides), origin=str(path), folder=folder), folder)
+
+    def parsed(document: object, origin: str) -> PipelineConfig:
+        return tables_beside_file(parse(document, origin=origin, folder=folder), folder)
+
+    document = _document(Path(path), overrides)
+    if isinstance(document, dict) and TABLES in document:
+        return Template(str(path), document, parsed)
+    return parsed(document, str(path))
+
+
+def has_tables(path: Path) -> bool:
+    """Whether the file is a template of one pipeline per topic. False if it can't be read: reading it says why."""
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, OSError, UnicodeDecodeError, RecursionError):
+        return False
+    return isinstance(document, dict) and TABLES in document
 
 
 def checked_elsewhere(path: str | Path, overrides: Sequence[str] = ()) -> str:
@@ -157,6 +195,11 @@ def parse(document: object, *, origin: str = "pipeline", folder: str = "") -> Pi
             f"{origin}: a pipeline file is a mapping of options (`name: ...`), this one is "
             f"{'empty' if document is None else f'a {type(document).__name__}'}.",
             hint="`lakelock init FILE` writes one to start from.",
+        )
+    if TABLES in document:
+        raise ConfigurationError(
+            f"{origin}: {TABLES} makes a pipeline per topic, and this is one pipeline.",
+            hint="Write it into a file, and run the file: `lakelock run FILE`, or connector.run_all([FILE]).",
         )
     faults: list[str] = []
     resolved = {key: _resolve(value, (key,), faults, folder=folder) for key, value in document.items()}

@@ -56,6 +56,9 @@ class Retry(Options):
     The run fails with the last of them. A committed epoch resets the count. 1: the first failure stops the run."""
     longest_wait: Annotated[Duration, Field(gt=timedelta(0))] = timedelta(minutes=1)
     """The longest wait between two attempts. The wait starts at 1 second and doubles with each failure."""
+    restart_after: Annotated[Duration, Field(gt=timedelta(0))] | None = None
+    """In a run of several pipelines with an interval: how long after it has failed the pipeline is started again. By
+    default it stays stopped, and the others go on."""
 
 
 class EveryRecords(Options):

@@ -94,6 +94,18 @@ class KafkaSource:
             consumer.close(autocommit=False)
             admin.close()
 
+    def topics(self) -> list[str]:
+        """The topics: those of a list, or those that match the pattern now. Raises TopicMissing, BrokerUnreachable."""
+        pattern = self._options.topics
+        if not isinstance(pattern, TopicPattern):
+            return list(pattern)
+
+        def matching() -> list[str]:
+            with answering(self._servers):
+                return self._matching(pattern)
+
+        return _patiently(matching)
+
     def look(self) -> TopicsHeld:
         """What Kafka holds now: the beginnings and ends of all partitions. Raises TopicMissing or BrokerUnreachable."""
         return _patiently(self._look)

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 
-from prometheus_client import CollectorRegistry, push_to_gateway, start_http_server
+from prometheus_client import CollectorRegistry, push_to_gateway
 from prometheus_client.exposition import basic_auth_handler, default_handler
 
 from connector.config import MetricsOptions, PipelineConfig, Pushgateway
 from connector.config.kinds import in_clear
 from connector.protocol.steps import Observer, told_its_end
+from connector.telemetry.endpoint import served
 from connector.telemetry.lineage import lineage
 from connector.telemetry.metrics import Metrics
 from connector.telemetry.traces import traced
@@ -55,21 +56,15 @@ def _measured(config: PipelineConfig, options: MetricsOptions) -> Iterator[Metri
 @contextmanager
 def _served(host: str, port: int, registry: CollectorRegistry) -> Iterator[None]:
     """Serve metrics within the block. A port in use stops no run: the run to be replaced may still be using it."""
-    try:
-        server, thread = start_http_server(port, host, registry)
-    except OSError as error:
-        log.warning(
-            "no metrics of this run: can't listen on %s:%s: %s. Each pipeline on a machine needs its own port.",
-            host, port, error.strerror or error,
-        )  # fmt: skip
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(served(host, port, registry))
+        except OSError as error:
+            log.warning(
+                "no metrics of this run: can't listen on %s:%s: %s. Each process on a machine needs its own port.",
+                host, port, error.strerror or error,
+            )  # fmt: skip
         yield
-        return
-    try:
-        yield
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 @contextmanager

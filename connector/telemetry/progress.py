@@ -1,11 +1,11 @@
-"""A run's output for a person: a line per epoch and, on a terminal, a live line below them."""
+"""The output for a person: a line per epoch and, on a terminal, a live line per working pipeline below them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.markup import escape
 from rich.text import Text
@@ -14,26 +14,48 @@ from connector.protocol.steps import Event, Observer
 from connector.telemetry.tracker import Done, Observed
 
 _PER_SECOND = 4
+_LINES = 10
+"""The most pipelines with a live line."""
+
+Watch = Callable[[str], AbstractContextManager[Observer]]
+"""Gives an observer for one run of the pipeline with this name, within the block."""
 
 
 @contextmanager
-def progress(console: Console, pipeline: str) -> Iterator[Observer]:
-    """An observer that shows the progress within the block."""
+def progress(console: Console) -> Iterator[Watch]:
+    """Observers that show the progress of one pipeline, or of several at once, within the block."""
     lines = _Lines(console)
-    observed = Observed(lines.done)
+    running: dict[str, Observed] = {}
+    live = Live(
+        get_renderable=lambda: _now(dict(running)), console=console, refresh_per_second=_PER_SECOND, transient=True
+    )
 
-    def observe(event: Event) -> None:
-        if event.note:
-            lines.say(f"{pipeline}  {escape(event.note)}")
-        observed(event)
+    @contextmanager
+    def watch(pipeline: str) -> Iterator[Observer]:
+        observed = running[pipeline] = Observed(lines.done)
+        if live.is_started:
+            live.refresh()
 
-    if not console.is_terminal:
-        yield observe
-        return
-    with Live(
-        get_renderable=lambda: now(pipeline, observed), console=console, refresh_per_second=_PER_SECOND, transient=True
-    ):
-        yield observe
+        def observe(event: Event) -> None:
+            if event.note:
+                lines.say(f"{pipeline}  {escape(event.note)}")
+            observed(event)
+
+        try:
+            yield observe
+        finally:
+            del running[pipeline]
+
+    with live if console.is_terminal else nullcontext():
+        yield watch
+
+
+def _now(running: Mapping[str, Observed]) -> Group:
+    """A line for each pipeline; of many, for those that are at work."""
+    at_work = {name: each for name, each in running.items() if len(running) == 1 or each.doing != "waiting"}
+    shown = [now(name, observed) for name, observed in list(at_work.items())[:_LINES]]
+    waiting = len(running) - len(shown)
+    return Group(*shown, *([Text(f"{waiting} more are waiting", style="dim")] if waiting else []))
 
 
 def now(pipeline: str, observed: Observed) -> Text:

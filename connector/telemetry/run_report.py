@@ -9,7 +9,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -105,10 +105,14 @@ class RunReport:
         if table is not None and self.position is not None:
             self._saw(table, self.position)
 
+    def stopped(self) -> None:
+        """Record that the run was stopped before it began anything."""
+        self.state, self.exit_code = "stopped", 0
+
     def line(self) -> str:
         """The last line of the run's output. Programs may rely on its first two words."""
         state = self.state if not self.exit_code else f"{self.state}, exit code {self.exit_code}"
-        if self.exit_code and self.run is None:
+        if self.run is None and self.position is None and (self.exit_code or self.state == "stopped"):
             return f"{self.pipeline}: {state}. Nothing was begun."
         batches = self.position is not None and self.position.delivery != "transactional"
         where = f"; the table is at epoch {self.position.epoch}" if self.position and not batches else ""
@@ -149,9 +153,14 @@ class RunReport:
     def _write(self) -> None:
         if self.file is None:
             return
-        new = self.file.with_name(f".{self.file.name}.{os.getpid()}")
-        try:
-            new.write_text(json.dumps(self.to_dict(), indent=2) + "\n", encoding="utf-8")
-            new.replace(self.file)
-        except OSError as error:
-            raise ConfigurationError(f"--report: {str(self.file)!r} can't be written: {error.strerror}.") from None
+        write(self.file, self.to_dict())
+
+
+def write(file: Path, report: Mapping[str, object]) -> None:
+    """Write a report as a whole: a reader never sees a half of it. Raises ConfigurationError."""
+    new = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        new.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        new.replace(file)
+    except OSError as error:
+        raise ConfigurationError(f"--report: {str(file)!r} can't be written: {error.strerror}.") from None

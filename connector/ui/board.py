@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from connector.watch.poll import Fault, Look, fault_of, look, one_session, read
+from connector.fleet.files import Fault, fault_of, one_session, read
+from connector.watch.poll import Look, look
 
 
 @dataclass(frozen=True)
 class Seen:
     """One state of the board. It is replaced as a whole, so that a page never mixes two states."""
 
-    looks: tuple[Look | None, ...]
-    """In the order of the files. None: not looked at yet."""
+    looks: Mapping[str, Look | None]
+    """By file, in the order of the files. None: not looked at yet."""
     fault: Fault | None = None
     """What failed for all pipelines in the last round, for example that Spark didn't start."""
 
@@ -25,13 +26,15 @@ class Board:
 
     def __init__(self, files: Sequence[Path]) -> None:
         self.files = tuple(files)
-        self.seen = Seen((None,) * len(self.files))
+        self.seen = Seen({str(file): None for file in self.files})
 
-    def saw(self, number: int, look: Look) -> None:
-        """Take in a new look at the pipeline with this number, counted from 0."""
-        looks = list(self.seen.looks)
-        looks[number] = kept(looks[number], look)
-        self.seen = Seen(tuple(looks))
+    def expects(self, files: Sequence[str]) -> None:
+        """Show these from now on. A file with ``tables`` is one for each of its topics, which come and go."""
+        self.seen = replace(self.seen, looks={file: self.seen.looks.get(file) for file in files})
+
+    def saw(self, look: Look) -> None:
+        """Take in a new look at a pipeline."""
+        self.seen = Seen({**self.seen.looks, look.file: kept(self.seen.looks[look.file], look)})
 
     def failed(self, error: Exception) -> None:
         """Take in what ended a whole round. Every look stays as it was."""
@@ -65,11 +68,13 @@ class Refresher:
     def _run(self) -> None:
         while not self._stop.is_set():
             try:
-                with one_session(read(self._board.files, self._overrides), debug=self._debug) as spark:
+                with one_session(read(self._board.files, self._overrides), name="ui", debug=self._debug) as spark:
                     while not self._stop.is_set():
                         # Read the files again, so that a corrected file shows.
-                        for number, pipeline in enumerate(read(self._board.files, self._overrides)):
-                            self._board.saw(number, look(pipeline, spark, debug=self._debug))
+                        found = read(self._board.files, self._overrides)
+                        self._board.expects([pipeline.file for pipeline in found])
+                        for pipeline in found:
+                            self._board.saw(look(pipeline, spark, debug=self._debug))
                             if self._stop.is_set():
                                 break
                         self._stop.wait(self._every)

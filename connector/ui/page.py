@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from ipaddress import ip_address
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from flask import Flask, Response, abort, render_template, request
@@ -57,7 +58,7 @@ def page(board: Board, *, host: str = "127.0.0.1", now: Callable[[], datetime] |
     @app.get("/")
     def pipelines() -> str:
         seen = board.seen
-        shown = [(file, look, stands(look, clock())) for file, look in zip(board.files, seen.looks, strict=True)]
+        shown = [(Path(file), look, stands(look, clock())) for file, look in seen.looks.items()]
         bad = sum(kind == "bad" for _, _, (kind, _) in shown)
         return render_template("pipelines.html", shown=shown, fault=seen.fault, bad=bad)
 
@@ -66,11 +67,11 @@ def page(board: Board, *, host: str = "127.0.0.1", now: Callable[[], datetime] |
         seen = board.seen
         if not 1 <= number <= len(seen.looks):
             abort(404)
-        look = seen.looks[number - 1]
+        file, look = list(seen.looks.items())[number - 1]
         kind, word = stands(look, clock())
         return render_template(
             "pipeline.html",
-            file=board.files[number - 1],
+            file=Path(file),
             look=look,
             kind=kind,
             word=word,

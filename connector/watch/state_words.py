@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from connector.fleet.files import Fault
 from connector.operations.status import Status
-from connector.watch.poll import Fault, Look
+from connector.watch.poll import Look
 from sinks.offsets import OffsetRange
 
 Kind = Literal["good", "waiting", "bad", "unknown"]

@@ -17,6 +17,7 @@ ORDER = (
     "connector.cli",
     "connector.ui",
     "connector.watch",
+    "connector.fleet",
     "connector.mirror",
     "connector.emr",
     "connector.lab",

@@ -104,13 +104,13 @@ def test_a_person_sees_a_line_that_lives_only_on_a_terminal() -> None:
     told.step(Step.WAITING, 2, at=7)
     assert "and 12 min" not in now("flights", told.observed).plain, "nothing waits"
     piped = io.StringIO()
-    with progress(Console(file=piped), "flights") as observe:
+    with progress(Console(file=piped)) as watch, watch("flights") as observe:
         observe(Event(Step.PLANNED, epoch(1), behind=900))
         observe(Event(Step.COMMITTED, epoch(1), Committed(epoch(1).position(), rows=90), 900))
     assert piped.getvalue().startswith("flights  epoch 1  offsets +100  rows 90  0.0 s")
     assert piped.getvalue().count("\n") == 1
     seen = io.StringIO()
-    with progress(Console(file=seen, force_terminal=True, width=200), "flights"):
+    with progress(Console(file=seen, force_terminal=True, width=200)) as watch, watch("flights"):
         pass
     assert "flights  starting" in seen.getvalue()
 

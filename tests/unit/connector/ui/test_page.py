@@ -13,9 +13,10 @@ from flask.testing import FlaskClient
 from typer.testing import CliRunner
 
 from connector.cli.app import app
+from connector.fleet.files import Fault
 from connector.ui.board import Board, kept
 from connector.ui.page import page
-from connector.watch.poll import Fault, Look
+from connector.watch.poll import Look
 
 
 def client(of: Board | None = None, host: str = "127.0.0.1") -> FlaskClient:
@@ -99,7 +100,7 @@ def test_a_failed_round_is_shown_above_what_was_seen_before() -> None:
 
 
 def test_what_can_not_be_seen_this_time_stays_with_its_age() -> None:
-    before = board().seen.looks[0]
+    before = board().seen.looks["flights.yaml"]
     assert before is not None
     failed = Look("flights.yaml", "flights", NOW + timedelta(minutes=1), faults=[Fault("no broker answered")])
     after = kept(before, failed)
@@ -107,7 +108,7 @@ def test_what_can_not_be_seen_this_time_stays_with_its_age() -> None:
     mended = Look("flights.yaml", "flights", NOW + timedelta(minutes=2), before.status)
     assert kept(after, mended) is mended
     of = Board([Path("flights.yaml")])
-    of.saw(0, after)
+    of.saw(after)
     said = words(text("/p/1", of))
     assert "no broker answered" in said
     assert "seen 30 s ago" in said

@@ -1,0 +1,99 @@
+"""What the commands do when they are given several pipelines: files, or folders with files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import typer
+from rich.markup import escape
+
+from connector.cli.console import LogFormat, LogLevel, err, out, say_error, stop_on_signal, watched_together
+from connector.config import PipelineConfig, has_tables
+from connector.fleet.files import PipelineFile, one_session, pipeline_files, read
+from connector.fleet.run import Fleet, exit_code, state
+from connector.telemetry.run_report import RunReport, write
+
+
+def is_one(files: Sequence[Path]) -> bool:
+    """Whether the arguments of a command name one file."""
+    return (
+        len(files) == 1 and not files[0].is_dir() and not set("*?[") & set(str(files[0])) and not has_tables(files[0])
+    )
+
+
+def run_several(
+    files: Sequence[Path],
+    overrides: Sequence[str],
+    *,
+    at_once: int | None,
+    report: Path | None,
+    say: Callable[[str], None],
+    log_format: LogFormat,
+    log_level: LogLevel,
+    debug: bool,
+) -> None:
+    """Run all pipelines in this process. Raises typer.Exit with the exit code of the worst end."""
+
+    def ended(of: RunReport) -> None:
+        if of.error is not None:
+            say_error(of.error, of.pipeline)
+        note()
+
+    def note() -> None:
+        if report is not None:
+            word = state(fleet.reports)
+            code = None if word == "running" else exit_code(fleet.reports)
+            told = [each.to_dict() for each in fleet.reports]
+            write(report, {"state": word, "exit_code": code, "pipelines": told})
+
+    def look(places: Sequence[Path]) -> Sequence[PipelineFile]:
+        return read(places, overrides)
+
+    found = look(pipeline_files(files))
+    with stop_on_signal() as stop, watched_together(log_format, log_level) as watch:
+        fleet = Fleet(
+            found, lambda file: watch(file.name), at_once, stop, debug=debug, look=look, say=say, ended=ended
+        )  # fmt: skip
+        note()
+        fleet.run()
+    note()
+    words = [each.state for each in fleet.reports]
+    counts = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
+    code = exit_code(fleet.reports)
+    say(f"{len(words)} pipelines: {counts}" + (f"; exit code {code}." if code else "."))
+    if code:
+        raise typer.Exit(code)
+
+
+def each(
+    files: Sequence[Path],
+    overrides: Sequence[str],
+    act: Callable[[PipelineConfig], None],
+    *,
+    name: str,
+    debug: bool,
+    heading: bool = True,
+) -> None:
+    """Do something with each pipeline, one after the other, with one Spark session. A fault stops only its own.
+
+    Raises typer.Exit with the highest exit code at the end, unless all are 0.
+    """
+    found, codes = read(pipeline_files(files), overrides), []
+    with one_session(found, name=name, debug=debug):
+        for number, file in enumerate(found):
+            if heading:
+                out.print(
+                    ("\n" if number else "") + f"[bold]{escape(file.name)}[/]  {escape(file.file)}", soft_wrap=True
+                )
+            try:
+                act(file.usable())
+            except typer.Exit as end:
+                codes.append(end.exit_code)
+            except Exception as error:
+                if debug:
+                    err.print_exception()
+                say_error(error, file.name if heading else "")
+                codes.append(getattr(error, "exit_code", 1))
+    if any(codes):
+        raise typer.Exit(1 if 1 in codes else max(codes))

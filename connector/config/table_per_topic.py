@@ -1,0 +1,136 @@
+"""``tables:``, one table per topic from one file: each topic is a pipeline of its own, made from a template."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field, ValidationError
+
+from connector.config.kinds import Options
+from connector.config.source import Source
+from sinks.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from connector.config.pipeline import PipelineConfig
+
+OPTION = "tables"
+_EACH = "topic"
+TOPIC = f"{{{_EACH}}}"
+"""What stands for the topic in a path or a table's name."""
+_PLACEHOLDER = re.compile(r"\{(\w*)\}")
+_SAFE = {
+    "path": re.compile(r"[a-z0-9][a-z0-9._-]*"),
+    "table": re.compile(r"[a-z0-9_]+"),
+    "name": re.compile("[a-z0-9_-]+"),
+}
+"""The topics that can be a part of a folder, of a table's name, and of a pipeline's, as they are."""
+_ANY_TOPIC = "topic"
+
+
+class TablePerTopic(Options):
+    """One table for each topic of ``source.topics``, instead of ``sinks``. Each has a position of its own."""
+
+    for_each: Literal["topic"]
+    """What gets a table of its own: each topic, also one that appears later."""
+    sink: Mapping[str, Any]
+    """The options of a sink. ``{topic}`` in its path or table stands for the topic."""
+    overrides: Mapping[str, Mapping[str, Any]] = Field(default_factory=dict)
+    """What is different for a topic: topic -> options, such as {orders: {value: {schema: ...}, sink: {key: id}}}."""
+
+
+def safe(topic: str, of: str) -> str:
+    """The topic as a part of a ``path``, a ``table`` or a pipeline's ``name``: the same always, and of no other topic.
+
+    A name that would be unsafe there, or the same as another without its capitals, gets a part of its hash.
+    """
+    if _SAFE[of].fullmatch(topic):
+        return topic
+    digest = hashlib.sha256(topic.encode()).hexdigest()[:8]
+    return "_".join(filter(None, [re.sub("[^a-z0-9]+", "_", topic.lower()).strip("_")[:100], digest]))
+
+
+@dataclass(frozen=True)
+class Template:
+    """A pipeline file with ``tables``."""
+
+    origin: str
+    document: Mapping[str, Any]
+    parse: Callable[[Mapping[str, Any], str], PipelineConfig]
+    """Reads the options of one pipeline; the text names it in errors."""
+
+    def pipeline(self, topic: str) -> PipelineConfig:
+        """The pipeline of one topic. Raises ConfigurationError."""
+        tables = self._tables()
+        changed = tables.overrides.get(topic, {})
+        others = {name: value for name, value in self.document.items() if name != OPTION}
+        merged = _merged(others, {name: value for name, value in changed.items() if name != "sink"})
+        merged["name"] = f"{merged.get('name', '')}-{safe(topic, 'name')}"
+        merged["source"] = {**merged["source"], "topics": [topic]} if isinstance(merged.get("source"), dict) else None
+        merged["sinks"] = [_filled(_merged(tables.sink, changed.get("sink", {})), topic)]
+        if isinstance(merged.get("dead_letters"), dict):
+            merged["dead_letters"] = _filled(merged["dead_letters"], topic)
+        try:
+            return self.parse(merged, f"{self.origin}#{topic}")
+        except ConfigurationError as error:
+            raise type(error)(error.message.replace("sinks[0]", f"{OPTION}.sink"), hint=error.hint) from None
+
+    @property
+    def source(self) -> Source:
+        """Which topics there may be, and how to ask Kafka for them. Raises ConfigurationError."""
+        some = self.document.get("source")
+        given = some.get("topics") if isinstance(some, dict) else None
+        some_topic = given[0] if isinstance(given, list) and given and isinstance(given[0], str) else _ANY_TOPIC
+        one = self.pipeline(some_topic).source  # whatever is wrong with the file shows here
+        try:
+            topics = Source.model_validate({"topics": given, "kafka": one.kafka}).topics
+        except ValidationError as error:
+            raise ConfigurationError(f"{self.origin}: source.topics: {error.errors()[0]['msg']}.") from None
+        for topic in self._tables().overrides:
+            if topic not in topics:
+                raise ConfigurationError(f"{self.origin}: {OPTION}.overrides: {topic} is no topic of source.topics.")
+        return one.model_copy(update={"topics": topics})
+
+    def _tables(self) -> TablePerTopic:
+        where = f"{self.origin}: {OPTION}"
+        if "sinks" in self.document:
+            raise ConfigurationError(f"{where}: give either sinks or {OPTION}, not both.")
+        try:
+            tables = TablePerTopic.model_validate(self.document[OPTION])
+        except ValidationError as error:
+            fault = error.errors(include_url=False)[0]
+            option = ".".join(map(str, fault["loc"]))
+            raise ConfigurationError(
+                f"{where}.{option}: {fault['msg'].lower()}.",
+                hint="Write tables: {for_each: topic, sink: {type: ..., path: lake/{topic}}}.",
+            ) from None
+        place = str(tables.sink.get("path") or tables.sink.get("table") or "")
+        found = _PLACEHOLDER.findall(place)
+        if set(found) != {_EACH}:
+            wrong = f"{place!r} has {{{found[0]}}}" if found else f"{place!r} has no {TOPIC}"
+            raise ConfigurationError(
+                f"{where}.sink: {wrong}: all topics would have one table.",
+                hint=f"Write {TOPIC} where the topic is to stand, as in path: lake/{TOPIC}.",
+            )
+        return tables
+
+
+def _filled(place: Mapping[str, Any], topic: str) -> dict[str, Any]:
+    """The options with the topic for ``{topic}``."""
+    return {
+        name: value.replace(TOPIC, safe(topic, name) if name in _SAFE else topic) if isinstance(value, str) else value
+        for name, value in place.items()
+    }
+
+
+def _merged(options: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with the changes, mapping by mapping."""
+    merged = dict(options)
+    for name, value in changes.items():
+        before = merged.get(name)
+        both = isinstance(before, Mapping) and isinstance(value, Mapping)
+        merged[name] = _merged(before, value) if both else value  # type: ignore[arg-type]
+    return merged

@@ -1,0 +1,1 @@
+"""Several pipelines in one process: one Spark session, a few epochs at once, and otherwise each pipeline for itself."""

@@ -1,0 +1,171 @@
+"""Pipeline files, several at once: those of a folder, read so that a fault in one hides none of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+
+from connector.config import DeltaPlace, PipelineConfig, Template, load_or_template
+from connector.source.topics import KafkaSource
+from connector.spark.session import session
+from sinks.errors import ConfigurationError, LakelockError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why something couldn't be done or seen, as a command would say it."""
+
+    message: str
+    hint: str = ""
+    exit_code: int = 1
+
+
+@dataclass(frozen=True)
+class PipelineFile:
+    """A pipeline file, read once. It has a ``config``, or a ``fault`` if it can't be used."""
+
+    file: str
+    """Its path; with ``#TOPIC`` the pipeline of one topic in it."""
+    config: PipelineConfig | None = None
+    fault: Fault | None = None
+    template: Path | None = None
+    """The file with ``tables`` that it was made from. Another topic may appear there at any time."""
+
+    @property
+    def name(self) -> str:
+        """The pipeline's name, or the file's if it can't be read."""
+        return self.config.name if self.config else Path(self.file).name
+
+    def usable(self) -> PipelineConfig:
+        """The ``config``. Raises the ``fault`` as ConfigurationError."""
+        if self.config is None:
+            fault = self.fault or Fault("The file can't be read.")
+            raise ConfigurationError(fault.message, hint=fault.hint)
+        return self.config
+
+
+def pipeline_files(places: Sequence[Path]) -> list[Path]:
+    """The given files, those that a pattern such as ``pipelines/*.yaml`` names, and those in the given folders.
+
+    In a folder a pipeline file is YAML with a ``source``, or a file that isn't YAML. Raises ConfigurationError if there
+    is none.
+    """
+    files: list[Path] = []
+    for place in places:
+        if place.is_dir():
+            files += (file for file in sorted([*place.glob("*.yaml"), *place.glob("*.yml")]) if _is_pipeline(file))
+        elif any(sign in str(place) for sign in "*?[") and not place.exists():
+            files += sorted(Path(place.anchor).glob(str(place.relative_to(place.anchor))))
+        else:
+            files.append(place)
+    if not files:
+        raise ConfigurationError(
+            f"There is no pipeline file in {', '.join(map(str, places))}.",
+            hint="Give pipeline files, or a folder that has some (*.yaml).",
+        )
+    return list(dict.fromkeys(files))
+
+
+def _is_pipeline(file: Path) -> bool:
+    """Whether a YAML file is meant as a pipeline file. A broken file counts as one, so that it shows."""
+    try:
+        document = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, OSError, UnicodeDecodeError, RecursionError):
+        return True
+    return isinstance(document, dict) and "source" in document
+
+
+def read(files: Sequence[Path], overrides: Sequence[str] = ()) -> list[PipelineFile]:
+    """Read pipeline files, with the same ``--set`` overrides. A file that can't be read has a fault.
+
+    A file with ``tables`` gives one for each of its topics: Kafka is asked which there are.
+    """
+    found: list[PipelineFile] = []
+    for file in files:
+        try:
+            one = load_or_template(file, overrides)
+            found += _per_topic(one) if isinstance(one, Template) else [PipelineFile(str(file), one)]
+        except LakelockError as error:
+            found.append(PipelineFile(str(file), fault=fault_of(error)))
+    return found
+
+
+def _per_topic(template: Template) -> list[PipelineFile]:
+    """One for each topic that there is. A topic whose pipeline would be wrong has a fault. Raises LakelockError."""
+    source = KafkaSource(template.source)
+    try:
+        topics = source.topics()
+    finally:
+        source.close()
+    found = []
+    for topic in topics:
+        file = f"{template.origin}#{topic}"
+        try:
+            found.append(PipelineFile(file, template.pipeline(topic), template=Path(template.origin)))
+        except LakelockError as error:
+            found.append(PipelineFile(file, fault=fault_of(error)))
+    return found
+
+
+def fault_of(error: BaseException) -> Fault:
+    """An error as a fault. Of an error that isn't Lakelock's own, only the first line."""
+    if isinstance(error, LakelockError):
+        return Fault(error.message, error.hint, error.exit_code)
+    first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    return Fault(f"{type(error).__name__}: {first}"[:500])
+
+
+def without_clashes(files: Sequence[PipelineFile]) -> list[PipelineFile]:
+    """The same files. Those that would get in each other's way in one process have a fault instead of a ``config``.
+
+    Two pipelines clash if they have one name, write to one place, or want different values of one setting of Spark's,
+    because all share a session. Nobody can say which of them is right, so all that clash are refused.
+    """
+    claims: dict[tuple[str, str], list[PipelineFile]] = {}
+    settings: dict[str, dict[str, list[PipelineFile]]] = {}
+    for file in files:
+        if file.config is not None:
+            claims.setdefault(("are both called", file.config.name), []).append(file)
+            for sink in file.config.sinks:
+                place = sink.address if isinstance(sink, DeltaPlace) else sink.place
+                claims.setdefault(("both write to", place), []).append(file)
+            for setting, value in file.config.spark_options.items():
+                settings.setdefault(setting, {}).setdefault(value, []).append(file)
+    clashes: dict[str, str] = {}
+    for (how, what), claimed in claims.items():
+        if len(claimed) > 1:
+            said = f"{' and '.join(file.file for file in claimed)} {how} {what}."
+            clashes |= {file.file: said for file in claimed}
+    for setting, values in settings.items():
+        if len(values) > 1:
+            claimed = [file for wanting in values.values() for file in wanting]
+            said = f"{' and '.join(file.file for file in claimed)} give spark.{setting!r} different values."
+            clashes |= {file.file: said for file in claimed}
+    hint = (
+        "Pipelines of one process share a Spark session, and each has a name and sinks of its own. Correct the files."
+    )
+    return [
+        replace(file, config=None, fault=Fault(clashes[file.file], hint, 2)) if file.file in clashes else file
+        for file in files
+    ]
+
+
+@contextmanager
+def one_session(files: Sequence[PipelineFile], *, name: str, debug: bool, short: bool = True) -> Iterator[SparkSession]:
+    """One Spark session for all pipelines, with the options of all files. Where files differ, the first file counts.
+
+    ``short`` says whether there is little to do.
+    """
+    configs = [file.config for file in files if file.config is not None]
+    options = {name: value for config in reversed(configs) for name, value in config.spark_options.items()}
+    on_s3 = any(config.on_s3 for config in configs)
+    with session(options, name=name, s3=on_s3, debug=debug, short=lambda: short) as spark:
+        yield spark

@@ -1,0 +1,198 @@
+"""Runs several pipelines in one process. A pipeline that fails or is fenced stops none of the others."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from connector.fleet.files import PipelineFile, fault_of, one_session, pipeline_files, read, without_clashes
+from connector.fleet.turns import Turn, Turns
+from connector.pipeline import Pipeline
+from connector.protocol.steps import Event, Observer
+from connector.spark.session import isolated
+from connector.telemetry.run_report import EXIT_CODES, RunReport
+from sinks.errors import ConfigurationError, LakelockError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Watch = Callable[[PipelineFile], AbstractContextManager[Observer]]
+"""Makes what observes one run of a pipeline, within the block."""
+
+_WAKE_SECONDS = 0.1
+_LOOK_SECONDS = 5.0
+"""Between two looks for new topics."""
+_WORST_FIRST = ("failed", "refused", "fenced")
+"""A failed run may be helped by a retry, a refused one can't be; a fenced one was replaced, and nothing is missing."""
+
+
+class PipelinesFailed(LakelockError):
+    """Raised after several pipelines have run, when some didn't end well. ``reports`` says how each ended."""
+
+    def __init__(self, reports: Sequence[RunReport]) -> None:
+        bad = [report for report in reports if report.exit_code]
+        told = [(report, fault_of(report.error).message if report.error else "") for report in bad]
+        listed = "\n".join(f"  - {report.pipeline}: {report.state}. {message}" for report, message in told)
+        super().__init__(
+            f"{len(bad)} of {len(reports)} pipelines didn't end well:\n{listed}",
+            hint="The others are done. Mend these, and run all again: those that are done have nothing to do.",
+        )
+        self.reports = reports
+
+
+def default_at_once() -> int:
+    """How many pipelines work at the same time, by default: one for each core of this machine, two at least."""
+    return max(2, os.cpu_count() or 2)
+
+
+def state(reports: Sequence[RunReport]) -> str:
+    """The state of a run of several pipelines: running, or that of the worst end."""
+    states = [report.state for report in reports]
+    return next((word for word in ("running", *_WORST_FIRST, "stopped") if word in states), "done")
+
+
+def exit_code(reports: Sequence[RunReport]) -> int:
+    """The exit code of a run of several pipelines: that of the worst end."""
+    states = {report.state for report in reports}
+    return next((EXIT_CODES[word] for word in _WORST_FIRST if word in states), 0)
+
+
+def run_all(
+    pipelines: Sequence[Pipeline | str | Path],
+    *,
+    at_once: int | None = None,
+    stop: threading.Event | None = None,
+    observers: Sequence[Observer] = (),
+    debug: bool = False,
+) -> list[RunReport]:
+    """Run several pipelines in this process, with one Spark session, and return how each ended.
+
+    ``pipelines``: pipelines, files, or folders with files. ``at_once``: how many work at the same time; by default one
+    for each core of this machine. ``stop`` ends all of them after their running epoch. ``observers`` hear every step of
+    every pipeline, from several threads: ``event.epoch.pipeline`` tells which it is.
+
+    A pipeline that fails stops none of the others. Raises PipelinesFailed at the end if any of them didn't end well;
+    its ``reports`` say how each ended. Raises ConfigurationError if there is no pipeline at all.
+    """
+    files: list[PipelineFile] = []
+    for each in pipelines:
+        files += [PipelineFile(each.config.name, each.config)] if isinstance(each, Pipeline) else _files(each)
+    if not files:
+        raise ConfigurationError("There is no pipeline to run.", hint="Give pipelines, pipeline files, or a folder.")
+
+    def observe(event: Event) -> None:
+        for observer in observers:
+            observer(event)
+
+    fleet = Fleet(files, lambda _: nullcontext(observe), at_once=at_once, stop=stop, debug=debug)
+    reports = fleet.run()
+    if exit_code(reports):
+        raise PipelinesFailed(reports)
+    return reports
+
+
+def _files(place: str | Path) -> list[PipelineFile]:
+    return read(pipeline_files([Path(place)]))
+
+
+def _refused(file: PipelineFile) -> Callable[[RunReport], object]:
+    return lambda _: file.usable()
+
+
+@dataclass
+class Fleet:
+    """Several pipelines, and how they are run together."""
+
+    files: Sequence[PipelineFile]
+    watch: Watch
+    at_once: int | None = None
+    stop: threading.Event | None = None
+    debug: bool = False
+    look: Callable[[Sequence[Path]], Sequence[PipelineFile]] = read
+    """Reads the files with ``tables`` again, which may have new topics."""
+    say: Callable[[str], None] = lambda _: None
+    """Gets the last line of each pipeline."""
+    ended: Callable[[RunReport], None] = lambda _: None
+    """Told of each end: also of one that is followed by another start. May be called from several threads."""
+    reports: list[RunReport] = field(default_factory=list)
+    """How each pipeline stands, in the order of ``files``."""
+
+    def __post_init__(self) -> None:
+        self.files = without_clashes(self.files)
+        self.reports = [RunReport(file.name, self.say) for file in self.files]
+        self._stop = self.stop or threading.Event()
+        self._turns = Turns(self.at_once or default_at_once())
+
+    def run(self) -> list[RunReport]:
+        """Run all pipelines to their end, and return the last report of each. Raises what the Spark session raises."""
+        for number, file in enumerate(self.files):
+            if file.config is None:
+                self._reported(number, file, _refused(file))
+        if not any(file.config for file in self.files):
+            return self.reports
+        with one_session(self.files, name=f"{len(self.files)} pipelines", debug=self.debug, short=False) as spark:
+            threads = [self._started(number, file, spark) for number, file in enumerate(self.files) if file.config]
+            looked = time.monotonic()
+            while any(thread.is_alive() for thread in threads):
+                time.sleep(_WAKE_SECONDS)  # in between, the process can take a signal
+                if time.monotonic() - looked >= _LOOK_SECONDS and not self._stop.is_set():
+                    threads += [self._started(number, file, spark) for number, file in self._appeared()]
+                    looked = time.monotonic()
+        return self.reports
+
+    def _started(self, number: int, file: PipelineFile, spark: SparkSession) -> threading.Thread:
+        # A second signal ends the process, whatever the threads do.
+        thread = threading.Thread(target=self._keep, args=(number, file, spark), name=file.name, daemon=True)
+        thread.start()
+        return thread
+
+    def _appeared(self) -> list[tuple[int, PipelineFile]]:
+        """The pipelines of topics that have appeared since, with their places in the list."""
+        again = {
+            file.template: None
+            for file in self.files
+            if file.template is not None and file.config is not None and file.config.interval is not None
+        }
+        known = {file.file for file in self.files}
+        new = [file for file in (self.look(list(again)) if again else []) if file.template and file.file not in known]
+        first = len(self.files)
+        self.files = [*self.files, *without_clashes([*self.files, *new])[first:]]
+        self.reports += [RunReport(file.name, self.say) for file in self.files[first:]]
+        return [(number, file) for number, file in enumerate(self.files) if number >= first and file.config]
+
+    def _keep(self, number: int, file: PipelineFile, spark: SparkSession) -> None:
+        """Run one pipeline, and start it again after a failure if its file says so."""
+        config = file.usable()
+        again = config.retry.restart_after if config.interval is not None else None
+        while True:
+            self._reported(number, file, lambda report: self._once(file, spark, report))
+            if self.reports[number].state != "failed" or again is None or self._stop.wait(again.total_seconds()):
+                return
+
+    def _reported(self, number: int, file: PipelineFile, act: Callable[[RunReport], object]) -> None:
+        report = self.reports[number] = RunReport(file.name, self.say)
+        with suppress(Exception), report:
+            act(report)
+        self.ended(report)
+
+    def _once(self, file: PipelineFile, spark: SparkSession, report: RunReport) -> None:
+        config = file.usable()
+        turn = Turn(self._turns, self._stop)
+        # A member of a consumer group has to poll all the time: one that waits for a turn loses its partitions.
+        in_turn = config.delivery == "transactional"
+        with turn.taken() if in_turn else nullcontext():
+            if self._stop.is_set():
+                report.stopped()
+                return
+            with self.watch(file) as observer, isolated(spark) as own:
+                stop: threading.Event = turn if in_turn else self._stop
+                observers: list[Observer] = [observer, report, *([turn] if in_turn else [])]
+                delivered = Pipeline(config, debug=self.debug, spark=own).run(stop=stop, observers=observers)
+            table = None if config.two_phase else config.sinks[0].place
+            report.ended(delivered, table=table, stopped=self._stop.is_set())

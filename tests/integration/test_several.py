@@ -1,0 +1,244 @@
+"""Several pipelines in one process: each for itself, whatever becomes of the others."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from another_engine import query
+from conftest import Lake, Topic, wait_until
+from typer.testing import CliRunner, Result
+
+from connector import Pipeline, PipelinesFailed, run_all
+from connector.cli.app import app
+from connector.config.table_per_topic import safe
+from connector.lab.bench.pipelines import SHORT_LIVED
+from connector.protocol.steps import Event, Step
+
+
+@pytest.fixture
+def made(lake: Lake, topic: Topic) -> Callable[..., dict[str, Any]]:
+    """The options of a pipeline with a topic of its own, which has ten records."""
+
+    def options(name: str, **changes: Any) -> dict[str, Any]:
+        own = Topic(topic.broker, f"{name}-{uuid.uuid4().hex[:8]}")
+        topic.broker.create_topic(own.name, 2)
+        own.send_rows(((f"k{number}", number) for number in range(10)), partition=0)
+        kind = changes.pop("kind", "append")
+        sink = {"path": str(lake.path(name)), **changes.pop("sink", {})}
+        return {**Lake(lake.folder, own).options(kind, sink=sink, **changes), "name": name}
+
+    return options
+
+
+def committed(lake: Lake, name: str) -> bool:
+    return (lake.path(name) / "_delta_log" / f"{0:020}.json").exists()
+
+
+def rows(lake: Lake, name: str) -> list[tuple[str, int]]:
+    return sorted(query(lake.path(name), "SELECT k, n FROM t"))
+
+
+TEN = sorted((f"k{number}", number) for number in range(10))
+
+
+def test_one_that_fails_stops_no_other(lake: Lake, made: Callable[..., dict[str, Any]]) -> None:
+    good, bad, upserted = made("good"), made("bad", schema="k STRING, n INT, no_such STRING"), made("u", kind="upsert")
+    letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.path("letters"))}}
+    with pytest.raises(PipelinesFailed) as caught:
+        run_all([Pipeline.from_options(each) for each in (good, bad, {**upserted, **letters})], at_once=2)
+    states = {report.pipeline: (report.state, report.exit_code) for report in caught.value.reports}
+    assert states == {"good": ("done", 0), "bad": ("refused", 2), "u": ("done", 0)}
+    assert "1 of 3 pipelines didn't end well:\n  - bad: refused. value.schema doesn't fit" in str(caught.value)
+    assert rows(lake, "good") == rows(lake, "u") == TEN
+    assert not lake.path("bad").exists()
+
+
+def test_each_has_a_session_of_its_own(lake: Lake, made: Callable[..., dict[str, Any]]) -> None:
+    """A MERGE takes its epoch and its offsets from the session's settings: in one session they would mix."""
+    pipelines = [
+        Pipeline.from_options(made(f"p{number}", kind="upsert", epoch={"max_records": 3})) for number in range(3)
+    ]
+    reports = run_all(pipelines, at_once=3)
+    assert [(report.state, report.rows) for report in reports] == [("done", 10)] * 3
+    for number in range(3):
+        assert rows(lake, f"p{number}") == TEN
+        commits = [(each["pipeline"], each["epoch"]) for each in lake.metadata(f"p{number}")]
+        assert commits == [(f"p{number}", epoch) for epoch in (1, 2, 3, 4)]
+
+
+def test_a_stop_ends_all_after_their_epoch(lake: Lake, made: Callable[..., dict[str, Any]]) -> None:
+    stop, seen = threading.Event(), set()
+
+    def observe(event: Event) -> None:
+        if event.step is Step.COMMITTED:
+            seen.add(event.epoch.pipeline)
+        if len(seen) == 2:
+            stop.set()
+
+    endless = {"trigger": {"interval": "100 milliseconds"}}
+    pipelines = [Pipeline.from_options(made(name, **endless)) for name in ("a", "b")]
+    reports = run_all(pipelines, at_once=1, stop=stop, observers=[observe])
+    assert [report.state for report in reports] == ["stopped", "stopped"]
+    assert rows(lake, "a") == rows(lake, "b") == TEN
+
+
+@pytest.mark.breadth
+def test_one_that_fails_is_started_again_if_its_file_says_so(lake: Lake, made: Callable[..., dict[str, Any]]) -> None:
+    options = made("a", trigger={"interval": "100 milliseconds"}, retry={"restart_after": "200 milliseconds"})
+    own = Topic(lake.topic.broker, options["source"]["topics"][0])
+    own.send(("x", b"broken"), partition=1)
+    stop = threading.Event()
+
+    def mend() -> None:
+        # Retention removes the bad record; the pipeline may then go on.
+        wait_until(lambda: committed(lake, "a"), what="the first start")
+        time.sleep(1)
+        own.delete_before(1, 1)
+        own.send_rows([("later", 11)], partition=1)
+        wait_until(lambda: len(rows(lake, "a")) == 11, 60, "the row after the restart")
+        stop.set()
+
+    thread = threading.Thread(target=mend)
+    thread.start()
+    options["source"]["on_data_loss"] = "continue"
+    try:
+        reports = run_all([Pipeline.from_options(options)], stop=stop)
+    finally:
+        stop.set()
+        thread.join()
+    assert reports[0].state == "stopped"
+    assert rows(lake, "a") == sorted([*TEN, ("later", 11)])
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    found = tmp_path / "pipelines"
+    found.mkdir()
+    return found
+
+
+def command(*arguments: object) -> Result:
+    return CliRunner().invoke(app, list(map(str, arguments)))
+
+
+def write(folder: Path, options: dict[str, Any]) -> None:
+    (folder / f"{options['name']}.yaml").write_text(yaml.safe_dump({**options, "spark": SHORT_LIVED}))
+
+
+def test_the_commands_take_a_folder(lake: Lake, made: Callable[..., dict[str, Any]], folder: Path) -> None:
+    for name in ("a", "b"):
+        write(folder, made(name, kind="upsert"))
+    (folder / "broken.yaml").write_text("source: [")
+    report = lake.folder / "report.json"
+    done = command("run", folder, "--report", report)
+    assert done.exit_code == 2, done.stderr
+    said = done.stdout.splitlines()
+    assert said[-1] == "3 pipelines: 2 done, 1 refused; exit code 2."
+    assert any(line.startswith("a: done. 1 epochs, 10 rows written") for line in said)
+    assert "error: broken.yaml: " in done.stderr
+    told = json.loads(report.read_text())
+    assert (told["state"], told["exit_code"]) == ("refused", 2)
+    assert [(each["pipeline"], each["state"]) for each in told["pipelines"]] == [
+        ("a", "done"), ("b", "done"), ("broken.yaml", "refused"),
+    ]  # fmt: skip
+    (folder / "broken.yaml").unlink()
+    verified = command("verify", folder, "--json")
+    assert verified.exit_code == 0, verified.stderr
+    assert [json.loads(line)["ok"] for line in verified.stdout.splitlines()] == [True, True]
+    checked = command("check", folder)
+    assert checked.exit_code == 0, checked.stderr
+    assert checked.stdout.count("behind    0 offsets") == 2
+
+
+def test_a_signal_ends_all_and_one_port_has_the_metrics_of_all(
+    lake: Lake, made: Callable[..., dict[str, Any]], folder: Path, port: int
+) -> None:
+    endless = {"trigger": {"interval": "200 milliseconds"}, "metrics": {"port": port}}
+    for name in ("a", "b", "c"):
+        write(folder, made(name, **endless))
+    line = [sys.executable, "-m", "connector", "run", str(folder), "--at-once", "1"]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        try:
+            wait_until(
+                lambda: all(committed(lake, name) and rows(lake, name) == TEN for name in "abc"), 120, "all rows"
+            )
+            wait_until(lambda: scraped(port).count("lakelock_epochs_total{") == 3, 20, "the metrics of all three")
+            assert scraped(port).count("# HELP lakelock_epochs_total") == 1
+            run.send_signal(signal.SIGTERM)
+            out, err = run.communicate(timeout=60)
+        finally:
+            run.kill()
+    assert run.returncode == 0, err
+    assert out.splitlines()[-1] == "3 pipelines: 3 stopped."
+
+
+def scraped(port: int) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        return str(answer.read().decode())
+
+
+def test_each_topic_has_a_table_also_one_that_appears_during_the_run(lake: Lake, topic: Topic) -> None:
+    start = f"shop-{uuid.uuid4().hex[:6]}."
+
+    def sent(name: str, number: int) -> None:
+        topic.broker.create_topic(start + name, 1)
+        Topic(topic.broker, start + name).send_rows([("a", number)])
+
+    sent("orders", 1)
+    sent("Odd_Name", 2)
+    sent("broken", 3)
+    file = lake.folder / "shop.yaml"
+    options = {
+        **lake.options(source={"topics": f"{start}.*"}, trigger={"interval": "100 milliseconds"}),
+        "name": "shop",
+        "tables": {
+            "for_each": "topic",
+            "sink": {"type": "delta_upsert", "path": str(lake.folder / "t-{topic}"), "key": "k"},
+            "overrides": {f"{start}broken": {"value": {"schema": "k STRING, no_such INT"}}},
+        },
+    }
+    del options["sinks"]
+    file.write_text(yaml.safe_dump(options))
+    stop = threading.Event()
+    places = {name: f"t-{safe(start + name, 'path')}" for name in ("orders", "Odd_Name", "late")}
+
+    def late() -> None:
+        wait_until(lambda: all(committed(lake, places[name]) for name in ("orders", "Odd_Name")), 60, "two tables")
+        sent("late", 4)
+        wait_until(lambda: committed(lake, places["late"]) and rows(lake, places["late"]), 60, "the third")
+        stop.set()
+
+    thread = threading.Thread(target=late)
+    thread.start()
+    try:
+        with pytest.raises(PipelinesFailed) as caught:
+            run_all([file], stop=stop)
+    finally:
+        stop.set()
+        thread.join()
+    assert sorted(report.state for report in caught.value.reports) == ["refused", "stopped", "stopped", "stopped"]
+    assert "no record of this epoch has a field no_such" in str(caught.value)
+    for name, number in (("orders", 1), ("Odd_Name", 2), ("late", 4)):
+        assert rows(lake, places[name]) == [("a", number)]
+    done = command("verify", f"{file}#{start}late")
+    assert done.exit_code == 0, done.stderr
+    assert command("status", file, "--json").stdout.count('"epoch": 1') == 3

@@ -1,0 +1,138 @@
+"""One table per topic: from a file with ``tables``, a pipeline for each topic."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from connector.config import (
+    DeltaUpsertSink,
+    JsonFormat,
+    Template,
+    TopicPattern,
+    has_tables,
+    load,
+    load_or_template,
+    parse,
+)
+from connector.config.table_per_topic import safe
+from sinks.errors import ConfigurationError
+
+FILE: dict[str, Any] = {
+    "name": "shop",
+    "source": {"topics": ["shop.orders", "shop.returns"], "kafka": {"bootstrap.servers": "127.0.0.1:9092"}},
+    "value": {"format": "json", "schema": "id INT, n INT"},
+    "on_bad_record": "dead_letter",
+    "dead_letters": {"path": "lake/dead"},
+    "tables": {
+        "for_each": "topic",
+        "sink": {"type": "delta_upsert", "path": "lake/{topic}", "key": "id"},
+        "overrides": {"shop.returns": {"value": {"schema": "id INT, reason STRING"}, "sink": {"sequence_by": "id"}}},
+    },
+}
+
+
+def file_of(folder: Path, **changes: Any) -> Path:
+    file = folder / "shop.yaml"
+    file.write_text(yaml.safe_dump({**FILE, **changes}))
+    return file
+
+
+def template(folder: Path, **changes: Any) -> Template:
+    found = load_or_template(file_of(folder, **changes))
+    assert isinstance(found, Template)
+    return found
+
+
+def tables(**changes: Any) -> dict[str, Any]:
+    return {"tables": {**FILE["tables"], **changes}}
+
+
+def test_each_topic_has_a_pipeline(tmp_path: Path) -> None:
+    orders = load(f"{file_of(tmp_path)}#shop.orders")
+    assert orders.source.topics == ("shop.orders",)
+    assert orders.name == f"shop-{safe('shop.orders', 'name')}"
+    (sink,) = orders.sinks
+    assert isinstance(sink, DeltaUpsertSink)
+    assert sink.folder == str(tmp_path / "lake" / "shop.orders")
+    assert sink.sequence_by is None
+    assert orders.dead_letters is not None
+    assert orders.dead_letters.folder == str(tmp_path / "lake" / "dead"), "all may share a table of dead letters"
+
+
+def test_a_topic_may_differ(tmp_path: Path) -> None:
+    returns = load(f"{file_of(tmp_path)}#shop.returns")
+    assert isinstance(returns.value, JsonFormat)
+    assert returns.value.schema_ == "id INT, reason STRING"
+    (sink,) = returns.sinks
+    assert isinstance(sink, DeltaUpsertSink)
+    assert (sink.sequence_by, sink.key) == ("id", ("id",))
+
+
+def test_the_source_has_the_topics_or_their_pattern(tmp_path: Path) -> None:
+    assert template(tmp_path).source.topics == ("shop.orders", "shop.returns")
+    by_pattern = template(tmp_path, source={**FILE["source"], "topics": r"shop\..*"})
+    assert by_pattern.source.topics == TopicPattern(pattern=r"shop\..*")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (tables(sink={"type": "delta_append", "path": "lake/all"}), "'lake/all' has no {topic}: all topics would have"),
+        (tables(sink={"type": "delta_append", "path": "lake/{name}"}), "'lake/{name}' has {name}"),
+        (tables(sink={"type": "delta_append"}), "'' has no {topic}"),
+        (tables(sink={"type": "delta_uppsert", "path": "lake/{topic}"}), "tables.sink: type is one of delta_append"),
+        (tables(sink={"type": "delta_append", "path": "lake/{topic}", "kee": 1}), "tables.sink.kee: unknown option"),
+        (tables(for_each="record"), "tables.for_each: input should be 'topic'"),
+        (tables(other=1), "tables.other: "),
+        ({"tables": None}, "tables"),
+        (tables(overrides={"orders": {}}), "tables.overrides: orders is no topic of source.topics"),
+        ({"sinks": []}, "give either sinks or tables, not both"),
+        ({"source": {**FILE["source"], "topics": 5}}, "write a list of topics"),
+        ({"source": None}, "source"),
+        ({"name": None}, "name"),
+    ],
+)
+def test_what_is_wrong_is_named_before_kafka_is_asked(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        _ = template(tmp_path, **changes).source
+    assert said in str(caught.value)
+
+
+def test_what_is_for_one_pipeline_asks_for_a_topic(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="has one pipeline per topic") as caught:
+        load(file_of(tmp_path))
+    assert "#TOPIC" in caught.value.hint
+    with pytest.raises(ConfigurationError, match="makes a pipeline per topic"):
+        parse(FILE)
+    plain = tmp_path / "plain.yaml"
+    sinks = [{"type": "delta_append", "path": "lake/t"}]
+    plain.write_text(yaml.safe_dump({**{key: each for key, each in FILE.items() if key != "tables"}, "sinks": sinks}))
+    with pytest.raises(ConfigurationError, match=r"plain\.yaml has no tables"):
+        load(f"{plain}#orders")
+
+
+def test_a_file_that_has_tables_is_known(tmp_path: Path) -> None:
+    assert has_tables(file_of(tmp_path))
+    for text in ("name: p", "[", "- tables"):
+        (tmp_path / "other.yaml").write_text(text)
+        assert not has_tables(tmp_path / "other.yaml")
+    assert not has_tables(tmp_path / "missing.yaml")
+
+
+TOPICS = ("orders", "Orders", "ORDERS", "a.b", "a_b", "a-b", ".a", "_a", "..", ".", "a" * 249, "__consumer_offsets")
+
+
+@pytest.mark.parametrize("of", ["path", "table", "name"])
+def test_names_are_safe_and_no_two_are_the_same(of: str) -> None:
+    names = [safe(topic, of) for topic in TOPICS]
+    assert len({name.lower() for name in names}) == len(TOPICS)
+    assert safe("orders", of) == "orders"
+    for name in names:
+        assert re.fullmatch("[a-z0-9_.-]+", name)
+        # Spark reads no file below a folder whose name begins so.
+        assert of != "path" or not name.startswith((".", "_"))

@@ -1,0 +1,71 @@
+"""The pipeline files of a folder, and those that can't share a process."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from connector.fleet.files import pipeline_files, read, without_clashes
+from sinks.errors import ConfigurationError
+
+
+def written(folder: Path, called: str, **changes: object) -> Path:
+    options = {
+        "name": called,
+        "source": {"topics": ["t"], "kafka": {"bootstrap.servers": "127.0.0.1:9092"}},
+        "value": {"format": "json", "schema": "a INT"},
+        "sinks": [{"type": "delta_append", "path": f"lake/{called}"}],
+        **changes,
+    }
+    file = folder / f"{called}.yaml"
+    file.write_text(yaml.safe_dump(options))
+    return file
+
+
+def test_a_folder_a_pattern_and_files_may_be_given_together(tmp_path: Path) -> None:
+    a, b = written(tmp_path, "a"), written(tmp_path, "b")
+    (tmp_path / "dashboard.yaml").write_text("panels: []")
+    assert pipeline_files([tmp_path]) == [a, b]
+    assert pipeline_files([tmp_path / "[a]*.yaml"]) == [a]
+    assert pipeline_files([b, tmp_path]) == [b, a]
+    with pytest.raises(ConfigurationError, match=r"no pipeline file in .*nothing\*"):
+        pipeline_files([tmp_path / "nothing*.yaml"])
+
+
+def test_a_pattern_may_be_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path, "a")
+    monkeypatch.chdir(tmp_path)
+    assert pipeline_files([Path("*.yaml")]) == [Path("a.yaml")]
+
+
+def test_a_broken_file_hides_no_other(tmp_path: Path) -> None:
+    written(tmp_path, "a")
+    (tmp_path / "b.yaml").write_text("source: [")
+    a, b = read(pipeline_files([tmp_path]))
+    assert (a.name, a.fault, b.name) == ("a", None, "b.yaml")
+    with pytest.raises(ConfigurationError, match="not valid YAML"):
+        b.usable()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"name": "a"}, "are both called a"),
+        ({"sinks": [{"type": "delta_upsert", "path": "lake/a", "key": "a"}]}, "both write to"),
+        ({"spark": {"spark.sql.shuffle.partitions": "9"}}, "spark.'spark.sql.shuffle.partitions' different values"),
+    ],
+)
+def test_files_that_get_in_each_others_way_are_refused_and_no_others(
+    tmp_path: Path, changes: dict[str, object], said: str
+) -> None:
+    written(tmp_path, "a", spark={"spark.sql.shuffle.partitions": "2"})
+    written(tmp_path, "b", **changes)
+    written(tmp_path, "c", spark={"spark.sql.shuffle.partitions": "2"} if "spark" not in changes else {})
+    a, b, c = without_clashes(read(pipeline_files([tmp_path])))
+    for refused in (a, b):
+        assert refused.fault is not None
+        assert said in refused.fault.message
+        assert "a.yaml" in refused.fault.message
+        assert "b.yaml" in refused.fault.message
+        assert refused.fault.exit_code == 2
+    assert c.config is not None
