@@ -28,6 +28,7 @@ from sinks.delta import limits
 from sinks.delta.append import DeltaAppend
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.merge_on_read import MergeOnRead
+from sinks.delta.refusals import append_only
 from sinks.delta.table import DeltaTable
 from sinks.delta.two_phase import TwoPhaseDelta
 from sinks.errors import ConfigurationError
@@ -85,8 +86,9 @@ class Table:
         detail, made = self.table.detail(), self.derivation
         assert detail is not None
         added = made.check()
-        merged = not isinstance(made.sink, DeltaAppend)
-        faults = limits.faults(detail, self._demanding, made.columns, made.of_records.carried, merged=merged)
+        if detail.append_only and not isinstance(made.sink, DeltaAppend):
+            raise append_only(self.label, "the pipeline changes rows")
+        faults = limits.faults(detail, self._demanding, made.columns, made.of_records.carried)
         self.table.check(detail, made.columns, faults, required=made.required, added=added)
         return added
 

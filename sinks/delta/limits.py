@@ -43,17 +43,15 @@ class Records:
     """Of the carried columns, those in which a null keeps the value of an earlier record."""
 
 
-def faults(detail: Detail, table: StructType, rows: StructType, carried: Sequence[str], *, merged: bool) -> list[str]:
+def faults(detail: Detail, table: StructType, rows: StructType, carried: Sequence[str]) -> list[str]:
     """The reasons why the table can't hold some rows of the pipeline as they are.
 
     ``table``: the table's schema; ``rows``: the columns that the pipeline fills; ``carried``: those of them that hold
-    values of records; ``merged``: whether the pipeline changes existing rows.
+    values of records.
     """
     from pyspark.sql.types import BinaryType, StringType
 
     reasons = []
-    if merged and detail.append_only:
-        reasons.append("it has delta.appendOnly = true, and the pipeline changes rows")
     filled, as_they_are = _by_lower_case(rows.names), _by_lower_case(carried)
     there = _by_lower_case(table.names)
     for name in rows.names:

@@ -64,7 +64,9 @@ def refuse_unwritable(folder: str) -> None:
             break
         there = each
     if not there.is_dir():
-        raise ConfigurationError(f"{folder!r} can't be a folder: {str(there)!r} is a file.")
+        raise ConfigurationError(
+            f"{folder!r} can't be a folder: {str(there)!r} is a file.", hint="Choose another path, or move that file."
+        )
     if not _may(there, os.W_OK | os.X_OK):
         raise ConfigurationError(
             f"{folder!r} can't be written: no permission to make files in {str(there)!r}.",

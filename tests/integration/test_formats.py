@@ -173,7 +173,7 @@ def test_a_key_of_its_own_format_names_the_row_that_a_tombstone_deletes(lake: La
     assert lake.sql("SELECT id, n, _key.id FROM {t}", "upsert") == [(2, 2, 2)]
     assert lake.frame("upsert").schema["_key"].dataType.simpleString() == "struct<id:int>"
     send(topic, (b"two", None))
-    with pytest.raises(BadRecord, match=r"its key: not one JSON object that fits key\.schema"):
+    with pytest.raises(BadRecord, match="its key: not a JSON object"):
         lake.pipeline("upsert", **options).run()
 
 

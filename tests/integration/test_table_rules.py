@@ -8,6 +8,7 @@ import pytest
 from another_engine import query
 from audits import counts, verify
 from conftest import Lake
+from golden_files import assert_told
 from typer.testing import CliRunner
 
 from connector import Pipeline
@@ -70,8 +71,9 @@ def test_records_that_break_a_rule_of_the_table_are_set_aside_with_its_name(lake
         # A delete brings no values into the table.
         lake.topic.send(("b", {**RIGHT, "k": "b"}), ("b", {"k": "b", "n": 1000, "v": "long", "op": "d"}), partition=0)
     if kind != "upsert":
-        with pytest.raises(BadRecord, match="offset 1 isn't right: breaks the table's constraint small: n < 100"):
+        with pytest.raises(BadRecord) as refused:
             Pipeline.from_options(options).run()
+        assert_told("a_record_breaks_a_rule_of_the_table", refused.value, topic=lake.topic.name)
     Pipeline.from_options({**options, **setting_aside(lake)}).run()
     assert letters(lake) == [(1 + at, "unfit", detail) for at, (_, detail) in enumerate(BROKEN)]
     if kind == "on_read":
@@ -117,10 +119,7 @@ def test_a_rule_on_a_value_of_several_records_stops_the_run_and_is_named(lake: L
         pipeline.run()
     with pytest.raises(BadRecord) as caught:
         pipeline.fold() if merge == "on_read" else pipeline.run()
-    said = str(caught.value)
-    assert f"A row would be refused by the table {str(lake.path('sums'))!r}" in said
-    assert "constraint low" in said
-    assert "DROP CONSTRAINT" in caught.value.hint
+    assert_told("an_aggregate_breaks_a_rule_of_the_table", caught.value, folder=lake.folder)
     # What one record holds is set aside all the same.
     assert letters(lake) == [(2, "unfit", "breaks the table's constraint named: k <> 'test'")]
     lake.sql("ALTER TABLE {t} DROP CONSTRAINT low", "sums")
@@ -174,8 +173,9 @@ def test_a_table_that_only_takes_appends_is_refused_before_a_run(lake: Lake, kin
     Pipeline.from_options(options).run()
     lake.sql("ALTER TABLE {t} SET TBLPROPERTIES ('delta.appendOnly' = 'true')", kind)
     for act in (Pipeline.from_options(options).run, Pipeline.from_options(options).check):
-        with pytest.raises(SchemaMismatch, match=r"it has delta\.appendOnly = true, and the pipeline changes rows"):
+        with pytest.raises(SchemaMismatch) as caught:
             act()
+        assert_told("append_only", caught.value, table=lake.path(kind))
 
 
 @breadth
@@ -214,9 +214,10 @@ def test_an_upsert_may_go_on_in_a_table_that_held_rows_before(lake: Lake, sink: 
     lake.sql("CREATE TABLE {t} (k STRING, n INT) USING delta", "upsert")
     lake.sql("INSERT INTO {t} VALUES ('a', 1), ('b', 2), ('c', 3)", "upsert")
     lake.topic.send_rows([("a", 10), ("d", 4)], partition=0)
-    with pytest.raises(SchemaMismatch, match="column _offset bigint is missing in the table") as caught:
+    with pytest.raises(SchemaMismatch) as caught:
         lake.pipeline("upsert", sink=sink).run()
-    assert "on_new_column: add" in caught.value.hint
+    if not sink:
+        assert_told("an_upsert_without_coordinates", caught.value, folder=lake.folder)
     options = {"on_new_column": "add", "sink": sink}
     lake.pipeline("upsert", **options).check()
     lake.pipeline("upsert", **options).run()
@@ -234,15 +235,14 @@ def test_an_upsert_may_go_on_in_a_table_that_held_rows_before(lake: Lake, sink: 
 @pytest.mark.spark4("on_new_column: add, of JSON, goes by VARIANT")
 def test_what_would_say_nothing_of_old_rows_is_not_added(lake: Lake) -> None:
     lake.sql("CREATE TABLE {t} (n INT) USING delta", "upsert")
-    with pytest.raises(SchemaMismatch, match="column k string is missing in the table") as caught:
+    with pytest.raises(SchemaMismatch) as caught:
         lake.pipeline("upsert", on_new_column="add").check()
-    assert "on_new_column" not in caught.value.hint
+    assert_told("a_key_that_the_table_lacks", caught.value, folder=lake.folder)
     lake.sql("CREATE TABLE {t} (k STRING, total BIGINT) USING delta", "sums")
     sums = {**lake.options(), "name": "sums", "sinks": [{**SUM, "path": str(lake.path("sums"))}]}
-    with pytest.raises(SchemaMismatch, match=r"column _state .* is missing in the table") as caught:
+    with pytest.raises(SchemaMismatch) as caught:
         Pipeline.from_options(sums).check()
-    assert "on_new_column" not in caught.value.hint
-    assert "Write to another table" in caught.value.hint
+    assert_told("an_aggregate_into_a_table_that_was_there", caught.value, folder=lake.folder)
 
 
 @pytest.mark.parametrize("kind", ["append", pytest.param("upsert", marks=breadth)])
@@ -298,10 +298,12 @@ def test_a_map_with_keys_that_json_does_not_have_stays_out_of_the_way(lake: Lake
     lake.pipeline(on_new_column="add").run()
     assert lake.sql("SELECT k, n, m, more FROM {t}") == [("a", 1, None, "x")]
     lake.topic.send(("a", {"k": "a", "n": 1, "m": {"1": "x"}}))
-    with pytest.raises(SchemaMismatch, match="column m is MAP<int, string> in the table"):
+    with pytest.raises(SchemaMismatch) as a_record:
         lake.pipeline(on_new_column="add").run()
-    with pytest.raises(ConfigurationError, match=r"value\.schema: column m has a MAP<INT, STRING>"):
+    assert_told("records_for_a_map_with_int_keys", a_record.value, folder=lake.folder)
+    with pytest.raises(ConfigurationError) as the_schema:
         lake.pipeline(schema="k STRING, n INT, m MAP<INT, STRING>").check()
+    assert_told("a_schema_with_int_keys", the_schema.value)
 
 
 @pytest.mark.spark4("on_new_column: add, of JSON, goes by VARIANT")
@@ -323,14 +325,14 @@ def test_a_table_without_rows_takes_the_order_that_the_hint_names(lake: Lake, le
     lake.topic.send_rows([("a", 2)], partition=1)
     with pytest.raises(KeyMoved) as caught:
         lake.pipeline("upsert", **changes).run()
-    assert "sequence_by: _timestamp" in caught.value.hint
-    assert "message key" in caught.value.hint
+    assert_told("a_key_in_two_partitions", caught.value, topic=lake.topic.name, folder=lake.folder)
     changes = {**changes, "sink": {"sequence_by": "_timestamp"}}
     lake.pipeline("upsert", **changes).check()
     lake.pipeline("upsert", **changes).run()
     assert lake.rows("upsert") == [("a", 2)]
-    with pytest.raises(SchemaMismatch, match="two orders can't be mixed"):
+    with pytest.raises(SchemaMismatch) as mixed:
         lake.pipeline("upsert").check()
+    assert_told("another_order", mixed.value, folder=lake.folder)
 
 
 @breadth
@@ -356,9 +358,9 @@ def test_an_order_that_was_never_used_may_be_taken_back(lake: Lake) -> None:
 def test_epochs_without_rows_may_have_brought_deletes(lake: Lake) -> None:
     lake.topic.send(("a", None), partition=0)
     lake.pipeline("upsert").run()
-    with pytest.raises(SchemaMismatch, match="two orders can't be mixed") as caught:
+    with pytest.raises(SchemaMismatch) as caught:
         lake.pipeline("upsert", sink={"sequence_by": "n"}).check()
-    assert "The table has no rows. Drop it" in caught.value.hint
+    assert_told("another_order_of_a_table_without_rows", caught.value, folder=lake.folder)
 
 
 @breadth

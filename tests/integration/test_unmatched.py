@@ -4,6 +4,7 @@ import logging
 
 import pytest
 from conftest import Lake, Topic, lakelock
+from golden_files import assert_told
 
 from sinks.errors import SchemaMismatch
 
@@ -22,10 +23,7 @@ def test_the_first_epoch_stops_before_anything_is_written(lake: Lake, topic: Top
     send(topic, "a", "b", "c")
     with pytest.raises(SchemaMismatch) as caught:
         lake.pipeline(schema=WRONG).run()
-    assert "no record of this epoch has a field custmer; 3 have customer, which the schema lacks. Did you mean" in str(
-        caught.value
-    )
-    assert "unmatched: warn" in caught.value.hint
+    assert_told("misspelled_column", caught.value, topic=topic.name)
     assert not lake.path().exists(), "a table would have kept the wrong column"
     assert lake.pipeline(schema=WRONG.replace("custmer", "customer")).run().rows == 3, "the corrected file runs"
 
@@ -39,21 +37,24 @@ def test_one_record_that_has_the_field_is_enough(lake: Lake, topic: Topic) -> No
 
 def test_fields_in_structs_are_counted_too(lake: Lake, topic: Topic) -> None:
     topic.send(("a", {"k": "a", "n": 1, "to": {"city": "Zug"}}), ("b", {"k": "b", "n": 1, "to": {"city": "Bern"}}))
-    with pytest.raises(SchemaMismatch, match=r"has a field to\.citty; 2 have city"):
+    with pytest.raises(SchemaMismatch) as caught:
         lake.pipeline(schema="k STRING, n INT, `to` STRUCT<citty: STRING>").run()
+    assert_told("misspelled_in_a_struct", caught.value, topic=topic.name)
 
 
 def test_the_fields_of_keys_are_looked_for_in_keys(lake: Lake, topic: Topic) -> None:
     topic.send(('{"id": 1}', {"k": "a", "n": 1}))
-    with pytest.raises(SchemaMismatch, match=r"key\.schema doesn't fit.*\n.*has a field ids; 1 have id"):
+    with pytest.raises(SchemaMismatch) as caught:
         lake.pipeline(key={"format": "json", "schema": "ids INT"}).run()
+    assert_told("misspelled_in_keys", caught.value, topic=topic.name)
 
 
 def test_of_debezium_events_the_rows_are_looked_at(lake: Lake, topic: Topic) -> None:
     topic.send(("a", {"op": "c", "before": None, "after": {"k": "a", "customer": "c"}, "ts_ms": 1, "source": {}}))
     value = {"format": "debezium", "schema": "k STRING, custmer STRING"}
-    with pytest.raises(SchemaMismatch, match="has a field custmer; 1 have customer"):
+    with pytest.raises(SchemaMismatch) as caught:
         lake.pipeline(value=value).run()
+    assert_told("misspelled_in_debezium", caught.value, topic=topic.name)
 
 
 def test_with_warn_the_run_says_so_and_goes_on(lake: Lake, topic: Topic, caplog: pytest.LogCaptureFixture) -> None:
@@ -61,7 +62,7 @@ def test_with_warn_the_run_says_so_and_goes_on(lake: Lake, topic: Topic, caplog:
     with caplog.at_level(logging.WARNING):
         assert lake.pipeline(schema=WRONG, unmatched="warn").run().rows == 1
     (said,) = warnings(caplog)
-    assert "no record of the 1 looked at has a field custmer; 1 have customer" in said
+    assert_told("misspelled_with_warn", said, topic=topic.name)
 
 
 def test_a_field_that_is_renamed_later_is_a_warning(lake: Lake, topic: Topic, caplog: pytest.LogCaptureFixture) -> None:
@@ -71,7 +72,7 @@ def test_a_field_that_is_renamed_later_is_a_warning(lake: Lake, topic: Topic, ca
     send(topic, "b", field="customer_")
     with caplog.at_level(logging.WARNING):
         assert lake.pipeline(schema=schema).run().rows == 1
-    assert "has a field customer; 1 have customer_" in warnings(caplog)[0]
+    assert_told("renamed_later", warnings(caplog)[0], topic=topic.name)
 
 
 def test_a_field_that_is_merely_absent_later_is_none(

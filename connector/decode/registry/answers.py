@@ -7,7 +7,9 @@ from typing import Any, TypeVar
 
 from sinks.errors import UnusableSchema
 
-_NAMES = {dict: "an object", list: "a list", str: "text", bool: "true or false", int: "a number", float: "a number"}
+_NAMES = {
+    dict: "an object", list: "a list", str: "text", bool: "true or false", int: "a whole number", float: "a fraction",
+}  # fmt: skip
 
 Kind = TypeVar("Kind", bound=object)
 
@@ -31,7 +33,7 @@ class Answer:
         """The whole number in a field of the answer: 0, or any up to four bytes."""
         found = self._field(name, int)
         if not 0 <= found < 2**32:
-            raise self.unusable(f"its {name!r} is {found}, which isn't a number from 0 to {2**32 - 1}")
+            raise self.unusable(f"its {name!r} is {found}, which isn't a whole number from 0 to {2**32 - 1}")
         return found
 
     def is_absent(self, name: str) -> bool:
@@ -41,7 +43,8 @@ class Answer:
     def items(self, name: str | None = None) -> list[Answer]:
         """The items of the list in a field of the answer; None: the answer is the list."""
         found = self._typed(self.body, list, "it") if name is None else self._field(name, list)
-        return [Answer(f"item {number} of {self.of}", item) for number, item in enumerate(found, 1)]
+        of = self.of if name is None else f"{name!r} in {self.of}"
+        return [Answer(f"item {number} of {of}", item) for number, item in enumerate(found, 1)]
 
     def whole_number(self) -> int:
         """The answer itself, where it is a whole number."""

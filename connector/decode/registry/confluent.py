@@ -106,7 +106,9 @@ class Confluent:
                     for each in ([] if answer.is_absent("references") else answer.items("references"))
                 ]
             except UnknownSchema as unknown:
-                raise answer.unusable(f"it refers to a schema that isn't there. {unknown.message}") from None
+                raise answer.unusable(
+                    f"it refers to a schema that isn't there. {unknown.message.rstrip('.')}"
+                ) from None
             schema = parse(answer.text("schema"), references, of=f"The Avro schema in {answer.of}")
             self._schemas[path] = WriterSchema(id, schema)
         return self._schemas[path]

@@ -1,5 +1,6 @@
 """The registries: Confluent's REST API from a small server of ours, AWS Glue's on moto."""
 
+import json
 import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -9,6 +10,7 @@ from typing import Any
 
 import boto3
 import pytest
+from golden_files import assert_told
 from moto import mock_aws
 from pydantic import SecretStr
 from registry import RegistryServer, registry_server
@@ -196,6 +198,16 @@ def test_a_broken_answer_is_an_error_that_names_it(path: str, server: RegistrySe
     assert refused > 10
 
 
+def test_what_is_said_of_each_broken_answer(server: RegistryServer) -> None:
+    told: dict[str, str] = {}
+    for body in spoiled(server.answers["/schemas/ids/11"]):
+        server.answers["/schemas/ids/11"] = body
+        if error := refusal(QUESTIONS["/schemas/ids/11"], confluent(server.url)):
+            told.setdefault(error.message, json.dumps(body))
+    text = "\n\n".join(f"{body}\n{message}" for message, body in told.items()) + "\n"
+    assert_told("broken_answers_of_a_registry", text, url=server.url)
+
+
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
@@ -203,11 +215,11 @@ def test_a_broken_answer_is_an_error_that_names_it(path: str, server: RegistrySe
         ([1], "it is a list, not an object"),
         ({"id": 7}, "it has no 'schema'"),
         ({"schema": '"int"'}, "it has no 'id'"),
-        ({"id": "7", "schema": '"int"'}, "its 'id' is text, not a number"),
-        ({"id": True, "schema": '"int"'}, "its 'id' is true or false, not a number"),
-        ({"id": 2**32, "schema": '"int"'}, "its 'id' is 4294967296, which isn't a number from 0 to 4294967295"),
-        ({"id": 7, "schema": 5}, "its 'schema' is a number, not text"),
-        ({"id": 7, "schema": '"int"', "references": 5}, "its 'references' is a number, not a list"),
+        ({"id": "7", "schema": '"int"'}, "its 'id' is text, not a whole number"),
+        ({"id": True, "schema": '"int"'}, "its 'id' is true or false, not a whole number"),
+        ({"id": 2**32, "schema": '"int"'}, "its 'id' is 4294967296, which isn't a whole number from 0 to 4294967295"),
+        ({"id": 7, "schema": 5}, "its 'schema' is a whole number, not text"),
+        ({"id": 7, "schema": '"int"', "references": 5}, "its 'references' is a whole number, not a list"),
         (
             {"id": 7, "schema": '"int"', "references": [{"name": "City"}]},
             "latest can't be used: it has no 'subject'",

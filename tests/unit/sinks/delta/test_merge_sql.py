@@ -1,17 +1,12 @@
-"""Each MERGE of the Delta sinks, pinned as a golden file: a change of a guard shows as a change of SQL, to be reviewed.
-
-After an intended change run this file with ``LAKELOCK_WRITE_GOLDEN=1``, and review the diff of the files.
-"""
+"""Each MERGE of the Delta sinks, pinned as a golden file: a change of a guard shows as a change of SQL."""
 
 from __future__ import annotations
 
-import difflib
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from golden_files import GOLDEN, assert_golden
 from pyspark.sql.types import (
     BooleanType,
     IntegerType,
@@ -34,9 +29,6 @@ from sinks.delta.sql_layout import indented
 from sinks.delta.upsert_rule import COLUMNS, DELETED_BY, UpsertRule, moved_sql, upserting
 from sinks.delta.upsert_source import source_sql
 
-WRITE = "LAKELOCK_WRITE_GOLDEN"
-ROOT = Path(__file__).parents[4]
-GOLDEN = ROOT / "tests" / "golden" / "merge"
 OFFSETS = ["k", "v", "_topic", "_partition", "_offset"]
 SEQUENCED = [*OFFSETS, "_sequence"]
 TRUNCATE = "named_struct('sequence', 9)"
@@ -124,26 +116,13 @@ def sections(texts_by_name: Mapping[str, str]) -> str:
     return "\n\n".join(f"-- {name}\n{sql}" for name, sql in texts_by_name.items()) + "\n"
 
 
-def assert_golden(name: str, text: str) -> None:
-    file = GOLDEN / f"{name}.sql"
-    if os.environ.get(WRITE):
-        file.write_text(text, encoding="utf-8")
-    reviewed = file.read_text(encoding="utf-8") if file.exists() else ""
-    if text == reviewed:
-        return
-    path = file.relative_to(ROOT)
-    diff = difflib.unified_diff(reviewed.splitlines(), text.splitlines(), f"{path} (reviewed)", "produced", lineterm="")
-    pytest.fail(
-        "\n".join(diff)
-        + f"\n\nThe SQL of {name} is not the SQL that was reviewed. If it is meant to change, write the "
-        f"files again and review their diff:\n  {WRITE}=1 python -m pytest {Path(__file__).relative_to(ROOT)}",
-        pytrace=False,
-    )
+def assert_reviewed(name: str, sql: str) -> None:
+    assert_golden(f"merge/{name}.sql", sql)
 
 
 @pytest.mark.parametrize("name", MERGES)
 def test_a_merge_is_the_one_that_was_reviewed(name: str) -> None:
-    assert_golden(name, texts(MERGES[name]()))
+    assert_reviewed(name, texts(MERGES[name]()))
 
 
 def test_the_source_of_an_upsert_is_the_one_that_was_reviewed() -> None:
@@ -157,7 +136,7 @@ def test_the_source_of_an_upsert_is_the_one_that_was_reviewed() -> None:
         ),
         "by sequence, ignoring nulls": source_sql(PARTS, "net", parts, "tombstones", None),
     }
-    assert_golden("source", sections(queries))
+    assert_reviewed("source", sections(queries))
 
 
 def test_the_merge_of_a_history_is_the_one_that_was_reviewed() -> None:
@@ -171,12 +150,12 @@ def test_the_merge_of_a_history_is_the_one_that_was_reviewed() -> None:
         "keys in two partitions": events_moved_sql("events", "target", None, ["k"]),
         "keys in two partitions, with tombstones": events_moved_sql("events", "target", "tombstones", ["k"]),
     }
-    assert_golden("history", sections(queries))
+    assert_reviewed("history", sections(queries))
 
 
 def test_the_merges_of_dead_letters_are_the_ones_that_were_reviewed() -> None:
     merges = {"added": adding_sql("target"), "kept open after a retry": keeping_sql("target", "pipeline", "a run")}
-    assert_golden("dead_letters", sections(merges))
+    assert_reviewed("dead_letters", sections(merges))
 
 
 def test_the_merge_that_renames_a_deleted_topic_is_the_one_that_was_reviewed() -> None:
@@ -188,7 +167,7 @@ def test_the_merge_that_renames_a_deleted_topic_is_the_one_that_was_reviewed() -
         "aggregate": StructType([StructField("_applied", MapType(StringType(), LongType()))]),
     }
     merges = {name: retiring_sql("target", schema, {"t": "#id/t"}) for name, schema in tables.items()}
-    assert_golden("retired_topics", sections(merges))
+    assert_reviewed("retired_topics", sections(merges))
 
 
 def test_a_fold_names_the_range_of_its_keys() -> None:
@@ -198,7 +177,7 @@ def test_a_fold_names_the_range_of_its_keys() -> None:
         "both columns have ends": within_sql(kinds, digits),
         "one has none": within_sql(kinds, [*digits[:2], None, None]),
     }
-    assert_golden("fold_within", sections(queries))
+    assert_reviewed("fold_within", sections(queries))
     assert within_sql(kinds, ()) == "", "no changes"
     assert within_sql({}, ()) == "", "no column whose text is exact"
 
@@ -210,7 +189,7 @@ def test_a_key_that_left_its_partition_is_looked_for_as_the_merge_does() -> None
         "deletes": moved_sql("target", BY_OFFSET, deletes),
         "rows that stay": moved_sql("target", UpsertRule(["k"], soft=True), deletes),
     }
-    assert_golden("moved", sections({name: sql or "" for name, sql in queries.items()}))
+    assert_reviewed("moved", sections({name: sql or "" for name, sql in queries.items()}))
 
 
 def test_by_a_sequence_or_without_the_guard_a_key_may_be_anywhere() -> None:
@@ -220,7 +199,7 @@ def test_by_a_sequence_or_without_the_guard_a_key_may_be_anywhere() -> None:
 
 def test_there_is_no_file_without_its_merge() -> None:
     others = {"moved", "source", "history", "dead_letters", "retired_topics", "fold_within"}
-    assert {file.stem for file in GOLDEN.glob("*.sql")} == {*MERGES, *others}
+    assert {file.stem for file in (GOLDEN / "merge").glob("*.sql")} == {*MERGES, *others}
 
 
 def test_a_line_end_within_a_name_stays_as_it_is() -> None:
