@@ -48,7 +48,8 @@ def appended(
     twice = "0L" if records.several else "IF(records = 0 AND kind = 'unchecked', rows - 1, 0L)"
     counts = {
         "expected": "records",
-        "found": "right",
+        "found": "IF(unreadable > 0, 0L, right)",
+        "unreadable": "IF(unreadable > 0, right, 0L)",
         "lost": "greatest(records - rows, 0L)",
         "duplicated": f"IF(records > 0, greatest(rows - records, 0L), {twice})",
         "altered": other,
@@ -69,7 +70,7 @@ def _both_sides(records: Records, in_table: DataFrame, *, committed_later: bool)
 
     expected = records.frame.select(
         *(F.col(f"_{name}").alias(f"e_{name}") for name in _PLACE),
-        # If a record can't be decoded, any row is right.
+        # If a record can't be decoded, nobody knows its row's values: NULL.
         F.when(
             F.col(PROBLEM).isNull(),
             comparable_values(records.columns, lambda name: F.col(identifier(name)), F.col("_timestamp")),

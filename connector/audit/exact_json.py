@@ -133,7 +133,8 @@ def is_exact(kind: DataType, found: str, *, permissive: bool, rounded: bool = Fa
     ):
         return "true"
     if rounded and isinstance(kind, T.FractionalType):
-        return f"({found} IS NULL OR {_sent(found)} RLIKE {literal(_LIKE_A_DECIMAL)})"
+        near = f"{_sent(found)} RLIKE {literal(_LIKE_A_DECIMAL)}"
+        return f"({found} IS NULL OR {near} OR {value(kind, found, permissive=permissive)} IS NOT NULL)"
     return f"({found} IS NULL OR {value(kind, found, permissive=permissive)} IS NOT NULL)"
 
 

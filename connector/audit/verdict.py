@@ -29,6 +29,7 @@ FAULTS = {
 NO_FAULTS = {
     "ahead": "written, but its offset is not committed yet",
     "held_before": "the table held the row before the pipeline's first epoch",
+    "unreadable": "the auditor can't read the row's record as the file says, so the values weren't compared",
     "unchecked": "Kafka no longer holds what would confirm or refute the row",
     "letters_unconfirmed": "a dead letter of a record that the auditor, less strict than the pipeline, can read",
     "letters_unchecked": "Kafka no longer holds the dead letter's record",
@@ -101,8 +102,9 @@ class Verdict(Enum):
 class Audit:
     """What a table holds, next to what it claims to hold.
 
-    Every expected row is found, lost, stale or altered, or resurrected if deleted rows stay, marked as such. Every row
-    of the table is found, duplicated, stale, resurrected, altered, unexpected, ahead, held before or unchecked.
+    Every expected row is found, lost, stale, altered or unreadable, or resurrected if deleted rows stay, marked as
+    such. Every row of the table is found, duplicated, stale, resurrected, altered, unexpected, ahead, held before,
+    unreadable or unchecked.
 
     If bad records are set aside, every one of the ``records`` that Kafka shows is in the table or one of the
     ``letters``, or else it counts as letters_lost, letters_altered or letters_unexpected. Otherwise these counts are 0.
@@ -143,9 +145,15 @@ class Audit:
         claimed = sum(end - self.claim.since[at] for at, end in self.claim.offsets.items())
         gone = sum(part.end - part.start for part in self.unchecked)
         left = sum(part.end - part.start for part in self.claim.lost)
+        sentences = list(self.claim.unknown)
         if claimed and claimed <= gone + left:
-            return (*self.claim.unknown, "Kafka no longer holds any of the records that the table claims to hold.")
-        return self.claim.unknown
+            sentences.append("Kafka no longer holds any of the records that the table claims to hold.")
+        if unreadable := self.totals["unreadable"]:
+            sentences.append(
+                f"{unreadable:,} records can't be read as the pipeline file says, so the values of their rows weren't "
+                "compared. Was the file changed since they were written?"
+            )
+        return sentences
 
     @property
     def first(self) -> dict[str, Place]:
@@ -167,7 +175,7 @@ class Audit:
             unknown     [sentence, ...]: why nothing can be called exact
             ok          whether the verdict is "exact"
             totals      {"expected": rows, "found": ..., "lost", "duplicated", "stale", "resurrected", "altered",
-                        "unexpected", "ahead", "held_before", "unchecked"; of records that are set aside
+                        "unexpected", "ahead", "held_before", "unreadable", "unchecked"; of records that are set aside
                         "records", "letters", "letters_lost", "letters_duplicated", "letters_altered",
                         "letters_unexpected", "letters_unconfirmed", "letters_unchecked", "letters_ahead"; else these
                         are 0}
@@ -204,6 +212,8 @@ class Audit:
             counted += f"; {records:,} records{made_of} {letters:,} dead letter{'' if letters == 1 else 's'}"
         if totals["held_before"]:
             counted += f"; {totals['held_before']:,} held before"
+        if totals["unreadable"]:
+            counted += f"; {totals['unreadable']:,} unreadable"
         if off:
             return f"NOT EXACT: {off}; {counted}"
         span = sum(part.end - part.start for part in self.unchecked)
