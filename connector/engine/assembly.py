@@ -29,6 +29,7 @@ from connector.source.records import no_records
 from connector.source.topics import KafkaSource
 from connector.spark.compat import is_connect
 from connector.spark.session import session
+from connector.spark.tuning import for_few
 from sinks.contract import Epoch, Prepared
 from sinks.errors import ConfigurationError, LakelockError
 from sinks.offsets import OffsetRange
@@ -41,7 +42,8 @@ _SHORT = 100_000
 """Up to this many records, a JVM with quick-start options appends about two seconds sooner. At three times as many
 records it no longer does. See docs/spark.md."""
 _SMALL = 3_000_000
-"""Up to this many rows, it also merges them sooner: by seven seconds into 500,000 rows, by two into 3,000,000."""
+"""Up to this many rows, it also merges them sooner: by seven seconds into 500,000 rows, by two into 3,000,000. And
+questions about the table are answered sooner by queries that aren't compiled."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,8 @@ class Assembly:
     """The coordinator log. None without two-phase commit."""
     read: Read | None = None
     """Reads them from elsewhere. None: from Kafka."""
+    small: bool = False
+    """Whether the topics have had few records so far: then the tables are small, and so are their logs."""
 
     @property
     def table(self) -> Table:
@@ -82,6 +86,10 @@ class Assembly:
         Creates the coordinator log and the tables. Raises ConfigurationError, NotADeltaTable, SchemaMismatch (also if
         no record has a declared field), and what the check of a dead letter topic raises.
         """
+        with for_few(self.spark, self.config.spark_options, few=self.small):
+            self._make_ready()
+
+    def _make_ready(self) -> None:
         if self.field_check.declared and not all(output.exists for output in self.outputs):
             self._refuse_unmatched()
         if self.log is not None:
@@ -151,7 +159,9 @@ class Assembly:
         """The destination of a pipeline with one Delta table."""
         reading = self.reading({self.table.label: self.table})
         folding = self.folding(observe)
-        return OneTable(self.config, self.run, self.spark, self.source, self.table, reading, folding, observe)
+        return OneTable(
+            self.config, self.run, self.spark, self.source, self.table, reading, folding, observe, small=self.small
+        )
 
     def reading(self, outputs: Mapping[str, Output]) -> Reading:
         """How this run turns Kafka's records into the rows of ``outputs``, which are keyed by the name of their sink.
@@ -257,7 +267,8 @@ def assembled(
                 log = Log(spark, path=place.folder, name=place.table, pipeline=config.name, run=run)
             made = stack.enter_context(outputs(config, spark, no_records(spark), log.staging if log else ""))
             of_kafka = partial(Reader(config.source).read, spark, headers=config.reads_headers)
-            yield Assembly(config, run, spark, source, of_kafka, group, made, log)
+            small = sum(held.ends.values()) <= _SMALL
+            yield Assembly(config, run, spark, source, of_kafka, group, made, log, small=small)
     finally:
         group.close()
         source.close()

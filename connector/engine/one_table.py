@@ -17,7 +17,7 @@ from connector.protocol.recover import TopicsHeld
 from connector.protocol.steps import Event, Observer, Step
 from connector.source.topics import KafkaSource
 from connector.source.translated_offsets import translated
-from connector.spark.tuning import tuned
+from connector.spark.tuning import for_few, tuned
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta.recreated import retire
 from sinks.delta.table import DeltaTable
@@ -42,6 +42,8 @@ class OneTable(Destination):
     folding: Folding | None
     """None without ``merge: on_read``."""
     observe: Observer
+    small: bool = False
+    """Whether the table and its log are small."""
 
     @property
     def takes_recreated(self) -> bool:
@@ -50,7 +52,8 @@ class OneTable(Destination):
 
     def position(self) -> Position | None:
         """Where the pipeline stands, from the table's own history. None: the table holds no epoch yet."""
-        return self.table.derivation.sink.position()
+        with for_few(self.spark, self.config.spark_options, few=self.small):
+            return self.table.derivation.sink.position()
 
     def run_epoch(self, epoch: Epoch, behind: int) -> Committed:
         """Commit one epoch: rows and next offsets in one commit. See ``epoch.write_epoch`` for what a crash leaves.

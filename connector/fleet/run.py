@@ -187,6 +187,7 @@ class Fleet:
         # A member of a consumer group has to poll all the time: one that waits for a turn loses its partitions.
         in_turn = config.delivery == "transactional"
         with turn.taken() if in_turn else nullcontext():
+            report.begin()
             if self._stop.is_set():
                 report.stopped()
                 return

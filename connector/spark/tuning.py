@@ -25,14 +25,22 @@ _FOR_FEW = {
 
 
 @contextmanager
+def for_few(spark: SparkSession, options: Container[str], *, few: bool = True) -> Iterator[None]:
+    """Tune the session for queries on few rows within the block. ``options`` are settings chosen by the user, which
+    stay. ``few`` False: change nothing."""
+    changed: dict[str, str] = {}
+    if few and spark.conf.get(TUNING, "false") == "true":
+        changed = {name: value for name, value in _FOR_FEW.items() if name not in options}
+    with with_settings(spark, changed):
+        yield
+
+
+@contextmanager
 def tuned(spark: SparkSession, options: Container[str], *, appended: int | None) -> Iterator[None]:
     """Tune the session for the block. ``options`` are settings chosen by the user, which stay.
 
     ``appended`` is the number of the epoch's records, or None if they are merged into a table: then the table's size
     matters more.
     """
-    changed: dict[str, str] = {}
-    if appended is not None and appended <= _FEW and spark.conf.get(TUNING, "false") == "true":
-        changed = {name: value for name, value in _FOR_FEW.items() if name not in options}
-    with with_settings(spark, changed):
+    with for_few(spark, options, few=appended is not None and appended <= _FEW):
         yield

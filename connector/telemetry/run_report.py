@@ -95,6 +95,10 @@ class RunReport:
         except ConfigurationError as missing:  # the last line says how the run ended, which matters more
             log.warning("%s", missing.message)
 
+    def begin(self) -> None:
+        """Measure from now on: until then the run has waited for its turn."""
+        self.started, self._clock = datetime.now(timezone.utc), time.monotonic()
+
     def ended(self, delivered: Delivered, *, table: str | None, stopped: bool) -> None:
         """Record the end of a run without error. ``table`` is the place of the only table, None with several sinks."""
         self.state, self.exit_code = "stopped" if stopped else "done", 0
