@@ -1,7 +1,7 @@
 """Whose turn it is: at most so many pipelines of a process work at the same time, the others wait for their turn.
 
-A pipeline has its turn from its start to its end, except while it sleeps between two rounds. After each epoch it hands
-the turn on if others wait, so a large backlog delays nobody for longer than an epoch.
+A pipeline has its turn from its start to its end, except while it sleeps between two rounds. After an epoch that
+leaves it behind it hands the turn on if others wait, so a large backlog delays nobody for longer than an epoch.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Turn(threading.Event):
         """Take a step of the run."""
         if event.step is not Step.RETRYING:
             self.behind = event.behind
-        # Published: the epoch is over, and its time has been measured.
-        if event.step is Step.OFFSETS_COMMITTED and self._turns.wanted():
+        # Published: the epoch is over, and its time has been measured. Who has caught up ends its turn soon anyway.
+        if event.step is Step.OFFSETS_COMMITTED and event.behind and self._turns.wanted():
             self._turns.give_back()
             self._turns.take(self)

@@ -86,7 +86,8 @@ def test_after_an_epoch_the_turn_goes_to_who_waits(stop: threading.Event) -> Non
         thread.start()
         wait_until(turns.wanted)
         first(Event(Step.PLANNED, NOTHING, behind=5))
-        assert order == ["first"], "never in the middle of an epoch"
+        first(Event(Step.OFFSETS_COMMITTED, NOTHING, behind=0))
+        assert order == ["first"], "neither in the middle of an epoch, nor with nothing left to do"
         first(Event(Step.OFFSETS_COMMITTED, NOTHING, behind=5))
         order.append("first again")
     thread.join(10)
