@@ -19,6 +19,7 @@ CAMPAIGNS = {
     "overlap": "of twenty scheduled runs that overlap and are killed at random, every record counts once",
     "matrix": "every delivery into every sink, killed at every crash point, keeps its promise and no more",
     "chaos": "killed and paused runs, a dead broker, cut connections and second writers leave every table exact",
+    "fleet": "a folder of pipelines, killed at random, with broken files and a dead broker, leaves every table exact",
     "steps": "four sinks, killed at every step of two-phase commit and of its recovery, are exact and at one epoch",
     "cluster": "on a standalone cluster a killed driver and a killed worker leave four sinks exact",
     "watched": "a disturbed run's metrics name every fault, and no other",

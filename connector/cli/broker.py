@@ -19,7 +19,7 @@ def broker(
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Run a real Kafka broker on this machine, for trials, until Ctrl-C."""
+    """Run a real Kafka broker on this machine, for trials, until Ctrl-C. Producers don't create topics: see --topic."""
     with reported(debug), stop_on_signal() as stop:
         from connector.lab.bench.broker import Broker
 
@@ -28,6 +28,8 @@ def broker(
             for name, partitions in topics:
                 started.create_topic(name, partitions)
             out.print(f"bootstrap.servers: {started.bootstrap}   (Ctrl-C stops it)")
+            if not topics and data is None:
+                out.print("It has no topics, and makes none by itself: --topic NAME:PARTITIONS does.")
             stop.wait()
 
 

@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from connector.cli.console import LogFormat, LogLevel, err, out, say_error, stop_on_signal, watched_together
-from connector.config import PipelineConfig, has_tables
+from connector.config import PipelineConfig, has_several
 from connector.fleet.files import PipelineFile, one_session, pipeline_files, read
 from connector.fleet.run import Fleet, exit_code, state
 from connector.telemetry.run_report import RunReport, write
@@ -18,7 +18,7 @@ from connector.telemetry.run_report import RunReport, write
 def is_one(files: Sequence[Path]) -> bool:
     """Whether the arguments of a command name one file."""
     return (
-        len(files) == 1 and not files[0].is_dir() and not set("*?[") & set(str(files[0])) and not has_tables(files[0])
+        len(files) == 1 and not files[0].is_dir() and not set("*?[") & set(str(files[0])) and not has_several(files[0])
     )
 
 

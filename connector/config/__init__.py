@@ -33,6 +33,8 @@ from connector.config.pipeline import PipelineConfig
 from connector.config.places import DeadLetters, DeltaPlace, DeltaSink
 from connector.config.registry import REFERENCED_SECRETS
 from connector.config.relative_paths import beside_file, tables_beside_file
+from connector.config.sink_by_sink import EVENTUAL, SinkBySink
+from connector.config.sink_by_sink import OPTION as TOGETHER
 from connector.config.sinks import (
     SINK_TYPES,
     CustomSink,
@@ -80,6 +82,7 @@ __all__ = [
     "Pushgateway",
     "RowsFormat",
     "S3ObjectsSink",
+    "SinkBySink",
     "Source",
     "Start",
     "StringFormat",
@@ -89,9 +92,9 @@ __all__ = [
     "Translated",
     "Window",
     "checked_elsewhere",
-    "has_tables",
+    "has_several",
     "load",
-    "load_or_template",
+    "load_any",
     "parse",
 ]
 
@@ -99,25 +102,26 @@ __all__ = [
 def load(path: str | Path, overrides: Sequence[str] = ()) -> PipelineConfig:
     """Read and check a pipeline file. Relative paths belong to its folder.
 
-    ``overrides`` are options to change, such as ``sinks[0].path=s3a://lake/flights``. Of a file with ``tables``,
-    ``FILE#TOPIC`` is the pipeline of a topic. Raises one ConfigurationError that lists all errors of the file.
+    ``overrides`` are options to change, such as ``sinks[0].path=s3a://lake/flights``. Of a file that has several
+    pipelines, ``FILE#PART`` is one: that of a topic (``tables``), or of a sink (``together: eventual``). Raises one
+    ConfigurationError that lists all errors of the file.
     """
-    file, _, topic = str(path).partition("#") if not Path(path).exists() else (str(path), "", "")
-    found = load_or_template(file, overrides)
-    if isinstance(found, Template):
-        if topic:
-            return found.pipeline(topic)
+    file, _, part = str(path).partition("#") if not Path(path).exists() else (str(path), "", "")
+    found = load_any(file, overrides)
+    if not isinstance(found, Template | SinkBySink):
+        if part:
+            raise ConfigurationError(f"{file} has one pipeline, and no part {part!r}.")
+        return found
+    if not part:
         raise ConfigurationError(
-            f"{path} has one pipeline per topic, and this is for one pipeline.",
-            hint=f"Name one: '{path}#TOPIC'. All of them: lakelock run, check, status, verify, maintain.",
+            f"{path} has a pipeline of each {'topic' if isinstance(found, Template) else 'sink'}, and this is for one.",
+            hint=f"Name one: '{path}#PART'. All of them: lakelock run, check, status, verify, maintain.",
         )
-    if topic:
-        raise ConfigurationError(f"{file} has no tables, so there is no pipeline of topic {topic!r} in it.")
-    return found
+    return found.pipeline(part)
 
 
-def load_or_template(path: str | Path, overrides: Sequence[str] = ()) -> PipelineConfig | Template:
-    """The same of any pipeline file: the pipeline, or, of a file with ``tables``, the template of one per topic."""
+def load_any(path: str | Path, overrides: Sequence[str] = ()) -> PipelineConfig | Template | SinkBySink:
+    """The same of any pipeline file: its pipeline, or what makes one of each topic or sink."""
     folder = str(Path(path).absolute().parent)
 
     def parsed(document: object, origin: str) -> PipelineConfig:
@@ -126,16 +130,18 @@ def load_or_template(path: str | Path, overrides: Sequence[str] = ()) -> Pipelin
     document = _document(Path(path), overrides)
     if isinstance(document, dict) and TABLES in document:
         return Template(str(path), document, parsed)
+    if isinstance(document, dict) and document.get(TOGETHER) == EVENTUAL:
+        return SinkBySink(str(path), document, parsed)
     return parsed(document, str(path))
 
 
-def has_tables(path: Path) -> bool:
-    """Whether the file is a template of one pipeline per topic. False if it can't be read: reading it says why."""
+def has_several(path: Path) -> bool:
+    """Whether the file has several pipelines. False if it can't be read: reading it says why."""
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, OSError, UnicodeDecodeError, RecursionError):
         return False
-    return isinstance(document, dict) and TABLES in document
+    return isinstance(document, dict) and (TABLES in document or document.get(TOGETHER) == EVENTUAL)
 
 
 def checked_elsewhere(path: str | Path, overrides: Sequence[str] = ()) -> str:
@@ -196,9 +202,10 @@ def parse(document: object, *, origin: str = "pipeline", folder: str = "") -> Pi
             f"{'empty' if document is None else f'a {type(document).__name__}'}.",
             hint="`lakelock init FILE` writes one to start from.",
         )
-    if TABLES in document:
+    if TABLES in document or document.get(TOGETHER) == EVENTUAL:
+        what = f"{TABLES} makes a pipeline of each topic" if TABLES in document else "each sink is a pipeline"
         raise ConfigurationError(
-            f"{origin}: {TABLES} makes a pipeline per topic, and this is one pipeline.",
+            f"{origin}: {what}, and this is for one pipeline.",
             hint="Write it into a file, and run the file: `lakelock run FILE`, or connector.run_all([FILE]).",
         )
     faults: list[str] = []

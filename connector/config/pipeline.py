@@ -112,6 +112,9 @@ class PipelineConfig(Options):
     """One SELECT ... FROM records that is applied row by row, before the sinks."""
     sinks: tuple[SinkOptions, ...]
     """The tables, objects and topics to write. See below. Several sinks commit together, and need a ``coordinator``."""
+    together: Literal["atomic", "eventual"] = "atomic"
+    """Of several sinks: whether every epoch is in all of them or in none (``atomic``, two-phase commit), or each moves
+    by itself, as a pipeline of its own (``eventual``): docs/many-tables.md."""
     coordinator: DeltaPlace | None = None
     """Where the coordinator log is: {path: ...} or {table: ...}. Required unless the only sink is a Delta table."""
     dead_letters: DeadLetters | None = None

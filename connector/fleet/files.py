@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from connector.config import DeltaPlace, PipelineConfig, Template, load_or_template
+from connector.config import DeltaPlace, PipelineConfig, SinkBySink, Template, load_any
 from connector.source.topics import KafkaSource
 from connector.spark.session import session
 from sinks.errors import ConfigurationError, LakelockError
@@ -86,33 +86,38 @@ def _is_pipeline(file: Path) -> bool:
 def read(files: Sequence[Path], overrides: Sequence[str] = ()) -> list[PipelineFile]:
     """Read pipeline files, with the same ``--set`` overrides. A file that can't be read has a fault.
 
-    A file with ``tables`` gives one for each of its topics: Kafka is asked which there are.
+    A file with ``tables`` gives one for each of its topics: Kafka is asked which there are. A file with ``together:
+    eventual`` gives one for each sink.
     """
     found: list[PipelineFile] = []
     for file in files:
         try:
-            one = load_or_template(file, overrides)
-            found += _per_topic(one) if isinstance(one, Template) else [PipelineFile(str(file), one)]
+            one = load_any(file, overrides)
+            found += _parts(one) if isinstance(one, Template | SinkBySink) else [PipelineFile(str(file), one)]
         except LakelockError as error:
             found.append(PipelineFile(str(file), fault=fault_of(error)))
     return found
 
 
-def _per_topic(template: Template) -> list[PipelineFile]:
-    """One for each topic that there is. A topic whose pipeline would be wrong has a fault. Raises LakelockError."""
-    source = KafkaSource(template.source)
-    try:
-        topics = source.topics()
-    finally:
-        source.close()
+def _parts(several: Template | SinkBySink) -> list[PipelineFile]:
+    """One for each topic that there is, or for each sink. One that would be wrong has a fault. Raises LakelockError."""
+    grows = Path(several.origin) if isinstance(several, Template) else None
     found = []
-    for topic in topics:
-        file = f"{template.origin}#{topic}"
+    for part in _topics(several) if isinstance(several, Template) else several.parts:
+        file = f"{several.origin}#{part}"
         try:
-            found.append(PipelineFile(file, template.pipeline(topic), template=Path(template.origin)))
+            found.append(PipelineFile(file, several.pipeline(part), template=grows))
         except LakelockError as error:
             found.append(PipelineFile(file, fault=fault_of(error)))
     return found
+
+
+def _topics(template: Template) -> list[str]:
+    source = KafkaSource(template.source)
+    try:
+        return source.topics()
+    finally:
+        source.close()
 
 
 def fault_of(error: BaseException) -> Fault:

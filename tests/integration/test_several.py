@@ -242,3 +242,41 @@ def test_each_topic_has_a_table_also_one_that_appears_during_the_run(lake: Lake,
     done = command("verify", f"{file}#{start}late")
     assert done.exit_code == 0, done.stderr
     assert command("status", file, "--json").stdout.count('"epoch": 1') == 3
+
+
+def both(lake: Lake, **changes: Any) -> dict[str, Any]:
+    sinks = [
+        {"type": "delta_append", "path": str(lake.path("every"))},
+        {"type": "delta_upsert", "path": str(lake.path("latest")), "key": "k"},
+    ]
+    log = {"path": str(lake.path("log"))}
+    return {**lake.options(), "name": "shop", "sinks": sinks, "coordinator": log, **changes}
+
+
+def test_sinks_that_move_by_themselves_go_on_from_where_each_stands(lake: Lake, topic: Topic) -> None:
+    file = lake.folder / "shop.yaml"
+    topic.send_rows([("a", 1), ("b", 2), ("a", 3)], partition=0)
+    Pipeline.from_options(both(lake)).run()
+    file.write_text(yaml.safe_dump(both(lake, together="eventual")))
+    topic.send_rows([("b", 4)], partition=0)
+    assert [report.state for report in run_all([file])] == ["done", "done"]
+    assert rows(lake, "every") == [("a", 1), ("a", 3), ("b", 2), ("b", 4)]
+    assert rows(lake, "latest") == [("a", 3), ("b", 4)]
+
+    # One that can't go on stops no other; one that is added later catches up.
+    lake.sql("ALTER TABLE {t} SET TBLPROPERTIES ('delta.appendOnly' = 'true')", "latest")
+    options = both(lake, together="eventual")
+    options["sinks"].append({"type": "delta_append", "path": str(lake.path("late"))})
+    file.write_text(yaml.safe_dump(options))
+    topic.send_rows([("c", 5)], partition=0)
+    with pytest.raises(PipelinesFailed) as caught:
+        run_all([file])
+    assert {report.pipeline: report.state for report in caught.value.reports} == {
+        "shop-every": "done", "shop-latest": "refused", "shop-late": "done",
+    }  # fmt: skip
+    assert rows(lake, "every") == rows(lake, "late") == [("a", 1), ("a", 3), ("b", 2), ("b", 4), ("c", 5)]
+    lake.sql("ALTER TABLE {t} SET TBLPROPERTIES ('delta.appendOnly' = 'false')", "latest")
+    run_all([file])
+    assert rows(lake, "latest") == [("a", 3), ("b", 4), ("c", 5)]
+    verified = command("verify", "--json", f"{file}#late")
+    assert (verified.exit_code, json.loads(verified.stdout)["ok"]) == (0, True)

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from pages import ROOT, Block, blocks
 
-from connector.config import Template, parse
+from connector.config import SinkBySink, Template, parse
 
 PAGES = [file.relative_to(ROOT).as_posix() for file in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]]
 EXAMPLES = [
@@ -49,5 +49,8 @@ def test_an_example_is_a_valid_pipeline(example: Block, tmp_path: Path, monkeypa
     if "tables" in options:
         del options["sinks"]
         assert Template("page", options, lambda document, origin: parse(document, origin=origin)).source
+    elif options.get("together") == "eventual":
+        several = SinkBySink("page", options, lambda document, origin: parse(document, origin=origin))
+        assert all(several.pipeline(part) for part in several.parts)
     else:
         parse(options)

@@ -14,9 +14,9 @@ from connector.config import (
     JsonFormat,
     Template,
     TopicPattern,
-    has_tables,
+    has_several,
     load,
-    load_or_template,
+    load_any,
     parse,
 )
 from connector.config.table_per_topic import safe
@@ -43,7 +43,7 @@ def file_of(folder: Path, **changes: Any) -> Path:
 
 
 def template(folder: Path, **changes: Any) -> Template:
-    found = load_or_template(file_of(folder, **changes))
+    found = load_any(file_of(folder, **changes))
     assert isinstance(found, Template)
     return found
 
@@ -104,24 +104,24 @@ def test_what_is_wrong_is_named_before_kafka_is_asked(tmp_path: Path, changes: d
 
 
 def test_what_is_for_one_pipeline_asks_for_a_topic(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="has one pipeline per topic") as caught:
+    with pytest.raises(ConfigurationError, match="has a pipeline of each topic") as caught:
         load(file_of(tmp_path))
-    assert "#TOPIC" in caught.value.hint
-    with pytest.raises(ConfigurationError, match="makes a pipeline per topic"):
+    assert "#PART" in caught.value.hint
+    with pytest.raises(ConfigurationError, match="tables makes a pipeline of each topic"):
         parse(FILE)
     plain = tmp_path / "plain.yaml"
     sinks = [{"type": "delta_append", "path": "lake/t"}]
     plain.write_text(yaml.safe_dump({**{key: each for key, each in FILE.items() if key != "tables"}, "sinks": sinks}))
-    with pytest.raises(ConfigurationError, match=r"plain\.yaml has no tables"):
+    with pytest.raises(ConfigurationError, match=r"plain\.yaml has one pipeline, and no part 'orders'"):
         load(f"{plain}#orders")
 
 
-def test_a_file_that_has_tables_is_known(tmp_path: Path) -> None:
-    assert has_tables(file_of(tmp_path))
+def test_a_file_that_has_several_is_known(tmp_path: Path) -> None:
+    assert has_several(file_of(tmp_path))
     for text in ("name: p", "[", "- tables"):
         (tmp_path / "other.yaml").write_text(text)
-        assert not has_tables(tmp_path / "other.yaml")
-    assert not has_tables(tmp_path / "missing.yaml")
+        assert not has_several(tmp_path / "other.yaml")
+    assert not has_several(tmp_path / "missing.yaml")
 
 
 TOPICS = ("orders", "Orders", "ORDERS", "a.b", "a_b", "a-b", ".a", "_a", "..", ".", "a" * 249, "__consumer_offsets")

@@ -1,0 +1,65 @@
+"""``together: eventual``: each of several sinks moves by itself, as a pipeline of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sinks.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from connector.config.pipeline import PipelineConfig
+
+OPTION, EVENTUAL = "together", "eventual"
+
+
+@dataclass(frozen=True)
+class SinkBySink:
+    """A pipeline file whose sinks don't wait for each other."""
+
+    origin: str
+    document: Mapping[str, Any]
+    parse: Callable[[Mapping[str, Any], str], PipelineConfig]
+    """Reads the options of one pipeline; the text names it in errors."""
+
+    @property
+    def parts(self) -> list[str]:
+        """What each sink is called: the last part of its place. Raises ConfigurationError."""
+        sinks = self.document.get("sinks")
+        if not isinstance(sinks, list) or not sinks or not all(isinstance(sink, Mapping) for sink in sinks):
+            raise ConfigurationError(f"{self.origin}: sinks: write a list of sinks.")
+        places = [_place(sink) for sink in sinks]
+        last = [re.sub("[^a-z0-9]+", "_", re.split(r"[/.]", place.rstrip("/"))[-1].lower()) for place in places]
+        taken = Counter(last)
+        return [
+            name if name and taken[name] == 1 else f"{name}_{hashlib.sha256(place.encode()).hexdigest()[:8]}"
+            for name, place in zip(last, places, strict=True)
+        ]
+
+    def pipeline(self, part: str) -> PipelineConfig:
+        """The pipeline of one sink. Raises ConfigurationError."""
+        parts = self.parts
+        if part not in parts:
+            raise ConfigurationError(f"{self.origin} has no sink {part}.", hint=f"Its sinks are {', '.join(parts)}.")
+        index = parts.index(part)
+        options = {name: value for name, value in self.document.items() if name != OPTION}
+        options["name"] = f"{options.get('name', '')}-{part}"
+        options["sinks"] = [self.document["sinks"][index]]
+        source = options.get("source")
+        kafka = source.get("kafka") if isinstance(source, Mapping) else None
+        if isinstance(source, Mapping) and isinstance(kafka, Mapping) and "group.id" in kafka:
+            # Each publishes how far it is; in one group the last one would count.
+            options["source"] = {**source, "kafka": {**kafka, "group.id": f"{kafka['group.id']}-{part}"}}
+        try:
+            return self.parse(options, f"{self.origin}#{part}")
+        except ConfigurationError as error:
+            raise type(error)(error.message.replace("sinks[0]", f"sinks[{index}]"), hint=error.hint) from None
+
+
+def _place(sink: Mapping[str, Any]) -> str:
+    """Where a sink is, or its name."""
+    return str(next((sink[name] for name in ("path", "table", "url", "topic", "name") if sink.get(name)), ""))
