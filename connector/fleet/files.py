@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from connector.config import DeltaPlace, PipelineConfig, SinkBySink, Template, load_any
+from connector.config import DeltaPlace, PipelineConfig, SinkBySink, Template, load, load_any
 from connector.source.topics import KafkaSource
 from connector.spark.session import session
 from sinks.errors import ConfigurationError, LakelockError
@@ -30,12 +30,12 @@ class Fault:
 
 @dataclass(frozen=True)
 class PipelineFile:
-    """A pipeline file, read once. It has a ``config``, or a ``fault`` if it can't be used."""
+    """A pipeline file, read once. It has a ``config``, or an ``error`` if it can't be used."""
 
     file: str
     """Its path; with ``#TOPIC`` the pipeline of one topic in it."""
     config: PipelineConfig | None = None
-    fault: Fault | None = None
+    error: LakelockError | None = None
     template: Path | None = None
     """The file with ``tables`` that it was made from. Another topic may appear there at any time."""
 
@@ -44,11 +44,16 @@ class PipelineFile:
         """The pipeline's name, or the file's if it can't be read."""
         return self.config.name if self.config else Path(self.file).name
 
+    @property
+    def fault(self) -> Fault | None:
+        """The ``error``, as a command would say it."""
+        return fault_of(self.error) if self.error else None
+
     def usable(self) -> PipelineConfig:
-        """The ``config``. Raises the ``fault`` as ConfigurationError."""
-        if self.config is None:
-            fault = self.fault or Fault("The file can't be read.")
-            raise ConfigurationError(fault.message, hint=fault.hint)
+        """The ``config``. Raises the ``error``."""
+        if self.error is not None:
+            raise self.error
+        assert self.config is not None
         return self.config
 
 
@@ -84,7 +89,7 @@ def _is_pipeline(file: Path) -> bool:
 
 
 def read(files: Sequence[Path], overrides: Sequence[str] = ()) -> list[PipelineFile]:
-    """Read pipeline files, with the same ``--set`` overrides. A file that can't be read has a fault.
+    """Read pipeline files, with the same ``--set`` overrides. A file that can't be read has an error.
 
     A file with ``tables`` gives one for each of its topics: Kafka is asked which there are. A file with ``together:
     eventual`` gives one for each sink.
@@ -92,15 +97,15 @@ def read(files: Sequence[Path], overrides: Sequence[str] = ()) -> list[PipelineF
     found: list[PipelineFile] = []
     for file in files:
         try:
-            one = load_any(file, overrides)
+            one = load_any(file, overrides) if file.exists() else load(file, overrides)  # it may be FILE#PART
             found += _parts(one) if isinstance(one, Template | SinkBySink) else [PipelineFile(str(file), one)]
         except LakelockError as error:
-            found.append(PipelineFile(str(file), fault=fault_of(error)))
+            found.append(PipelineFile(str(file), error=error))
     return found
 
 
 def _parts(several: Template | SinkBySink) -> list[PipelineFile]:
-    """One for each topic that there is, or for each sink. One that would be wrong has a fault. Raises LakelockError."""
+    """One for each topic that there is, or for each sink. Raises LakelockError; one that is wrong has its error."""
     grows = Path(several.origin) if isinstance(several, Template) else None
     found = []
     for part in _topics(several) if isinstance(several, Template) else several.parts:
@@ -108,7 +113,7 @@ def _parts(several: Template | SinkBySink) -> list[PipelineFile]:
         try:
             found.append(PipelineFile(file, several.pipeline(part), template=grows))
         except LakelockError as error:
-            found.append(PipelineFile(file, fault=fault_of(error)))
+            found.append(PipelineFile(file, error=error))
     return found
 
 
@@ -129,7 +134,7 @@ def fault_of(error: BaseException) -> Fault:
 
 
 def without_clashes(files: Sequence[PipelineFile]) -> list[PipelineFile]:
-    """The same files. Those that would get in each other's way in one process have a fault instead of a ``config``.
+    """The same files. Those that would get in each other's way in one process have an error instead of a ``config``.
 
     Two pipelines clash if they have one name, write to one place, or want different values of one setting of Spark's,
     because all share a session. Nobody can say which of them is right, so all that clash are refused.
@@ -158,7 +163,9 @@ def without_clashes(files: Sequence[PipelineFile]) -> list[PipelineFile]:
         "Pipelines of one process share a Spark session, and each has a name and sinks of its own. Correct the files."
     )
     return [
-        replace(file, config=None, fault=Fault(clashes[file.file], hint, 2)) if file.file in clashes else file
+        replace(file, config=None, error=ConfigurationError(clashes[file.file], hint=hint))
+        if file.file in clashes
+        else file
         for file in files
     ]
 

@@ -33,6 +33,12 @@ def streaming(kind: str, topic: Topic, folder: Path, *, endless: bool = False) -
     return _script("streaming.py", _jars(), topic.bootstrap, topic.name, SCHEMA, str(folder), kind, trigger)
 
 
+def many(kind: str, topics: Sequence[Topic], folder: Path) -> list[str]:
+    """``kind``: queries or loop."""
+    names = ",".join(topic.name for topic in topics)
+    return _script("many.py", _jars(), topics[0].bootstrap, names, SCHEMA, str(folder), kind)
+
+
 def delta_rs(kind: str, topic: Topic, folder: Path) -> list[str]:
     """``kind``: append or upsert."""
     require_delta_rs()

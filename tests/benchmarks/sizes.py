@@ -33,6 +33,10 @@ class Sizes:
     decoded: int = 1_000_000
     job_rows: int = 500_000
     job_records: int = 10_000
+    many: int = 40
+    """Topics of the workload of this name, with a table each."""
+    many_records: int = 5_000
+    """New records of each."""
     fresh_keys: int = 200_000
     fresh_rate: int = 2_000
     """Records per second."""
@@ -66,6 +70,8 @@ class Sizes:
             decoded=scaled(whole.decoded, 20_000),
             job_rows=scaled(whole.job_rows, 5_000),
             job_records=scaled(whole.job_records, 1_000),
+            many=scaled(whole.many, 3),
+            many_records=scaled(whole.many_records, 1_000),
             fresh_keys=scaled(whole.fresh_keys, 2_000),
             fresh_seconds=scaled(whole.fresh_seconds, 10),
             fresh_warm_up=scaled(whole.fresh_warm_up, 5),

@@ -38,6 +38,14 @@ def test_a_pattern_may_be_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert pipeline_files([Path("*.yaml")]) == [Path("a.yaml")]
 
 
+def test_one_part_of_a_file_may_be_given(tmp_path: Path) -> None:
+    file = written(tmp_path, "a", together="eventual")
+    assert [each.name for each in read([Path(f"{file}#a"), file])] == ["a-a", "a-a"]
+    (missing,) = read([tmp_path / "missing.yaml"])
+    assert missing.fault is not None
+    assert "can't be read" in missing.fault.message
+
+
 def test_a_broken_file_hides_no_other(tmp_path: Path) -> None:
     written(tmp_path, "a")
     (tmp_path / "b.yaml").write_text("source: [")
