@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from threading import Lock
 
 import typer
 from rich.markup import escape
@@ -13,6 +15,9 @@ from connector.config import PipelineConfig, has_several
 from connector.fleet.files import PipelineFile, one_session, pipeline_files, read
 from connector.fleet.run import Fleet, exit_code, state
 from connector.telemetry.run_report import RunReport, write
+from sinks.errors import ConfigurationError
+
+log = logging.getLogger("lakelock.report")
 
 
 def is_one(files: Sequence[Path]) -> bool:
@@ -35,13 +40,20 @@ def run_several(
 ) -> None:
     """Run all pipelines in this process. Raises typer.Exit with the exit code of the worst end."""
 
+    writing = Lock()
+
     def ended(of: RunReport) -> None:
         if of.error is not None:
             say_error(of.error, of.pipeline)
-        note()
+        try:
+            note()
+        except ConfigurationError as missing:  # how the others go on matters more
+            log.warning("%s", missing.message)
 
     def note() -> None:
-        if report is not None:
+        if report is None:
+            return
+        with writing:
             word = state(fleet.reports)
             code = None if word == "running" else exit_code(fleet.reports)
             told = [each.to_dict() for each in fleet.reports]

@@ -101,6 +101,14 @@ def _files(place: str | Path) -> list[PipelineFile]:
     return read(pipeline_files([Path(place)]))
 
 
+def _answers(spark: SparkSession) -> bool:
+    try:
+        spark.sql("SELECT 1").collect()
+    except Exception:
+        return False
+    return True
+
+
 def _refused(file: PipelineFile) -> Callable[[RunReport], object]:
     return lambda _: file.usable()
 
@@ -174,6 +182,8 @@ class Fleet:
             self._reported(number, file, lambda report: self._once(file, spark, report))
             if self.reports[number].state != "failed" or again is None or self._stop.wait(again.total_seconds()):
                 return
+            if not _answers(spark):
+                return  # nothing runs any more: the process is to end, so that another one is started
 
     def _reported(self, number: int, file: PipelineFile, act: Callable[[RunReport], object]) -> None:
         report = self.reports[number] = RunReport(file.name, self.say)
