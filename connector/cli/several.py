@@ -14,7 +14,7 @@ from connector.cli.console import LogFormat, LogLevel, err, out, say_error, stop
 from connector.config import PipelineConfig, has_several
 from connector.fleet.files import PipelineFile, one_session, pipeline_files, read
 from connector.fleet.run import Fleet, exit_code, state
-from connector.telemetry.run_report import RunReport, write
+from connector.telemetry.run_report import EXIT_CODES, RunReport, write
 from sinks.errors import ConfigurationError
 
 log = logging.getLogger("lakelock.report")
@@ -71,7 +71,7 @@ def run_several(
         fleet.run()
     note()
     words = [each.state for each in fleet.reports]
-    counts = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
+    counts = ", ".join(f"{words.count(word)} {word}" for word in EXIT_CODES if word in words)
     code = exit_code(fleet.reports)
     say(f"{len(words)} pipelines: {counts}" + (f"; exit code {code}." if code else "."))
     if code:
