@@ -59,6 +59,7 @@ def started(folder: Path) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.fleet
+@pytest.mark.classic("its runs are processes of their own")
 @pytest.mark.timeout(900)
 def test_a_folder_of_pipelines_is_exact_after_kills_and_a_dead_broker(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "pipelines"

@@ -169,6 +169,7 @@ def test_the_commands_take_a_folder(lake: Lake, made: Callable[..., dict[str, An
     assert checked.stdout.count("behind    0 offsets") == 2
 
 
+@pytest.mark.classic("its run is a process of its own")
 def test_a_signal_ends_all_and_one_port_has_the_metrics_of_all(
     lake: Lake, made: Callable[..., dict[str, Any]], folder: Path, port: int
 ) -> None:
