@@ -22,7 +22,7 @@ from connector.operations.check import checked
 from connector.operations.dead_letters import Retried, refuse_unfit, retry
 from connector.operations.rewind import Rewind, planned, rewind
 from connector.operations.status import Checked, Status, next_offsets
-from connector.protocol.steps import Event, Observer
+from connector.protocol.steps import Observer, all_of
 from connector.protocol.two_phase import Recovered, Row
 from connector.source.consumer_group import ConsumerGroup, Unpublished
 from connector.source.group_member import GroupMember
@@ -119,7 +119,7 @@ class Pipeline:
             )
             if confirm(plan):
                 require_conditional_writes(assembly.spark, assembly.table.table.location)
-                work = assembly.work(_all(observers), topics=assembly.source)
+                work = assembly.work(all_of(observers), topics=assembly.source)
                 rewind(plan, assembly.table.table, work, restored=assembly.look_back)
             return plan
 
@@ -142,7 +142,7 @@ class Pipeline:
                 position = assembly.table.derivation.sink.position() or position
             if position.replaced:
                 nothing = Epoch.of_no_records(position, pipeline=self.config.name, owner=assembly.run)
-                work = assembly.work(_all(observers), topics=assembly.source)
+                work = assembly.work(all_of(observers), topics=assembly.source)
                 position = work.destination.run_epoch(replace(nothing, delivery=position.delivery), 0).position
             return position
 
@@ -188,7 +188,7 @@ class Pipeline:
             assembly.make_ready()
             assembly.look_back()
             topics = assembly.source if until is None else Until(assembly.source, until)
-            work = assembly.work(_all([*observers, *told]), topics=topics)
+            work = assembly.work(all_of([*observers, *told]), topics=topics)
             if not publish:
                 work = replace(work, group=Unpublished())
             log.info("run %s of pipeline %s, %s", work.owner, self.config.name, self.config.delivery)
@@ -211,7 +211,7 @@ class Pipeline:
         with self._assembled() as assembly:
             assembly.make_ready()
             position = assembly.table.derivation.sink.position()
-            folding = assembly.folding(_all(observers))
+            folding = assembly.folding(all_of(observers))
             return folding.now(position) if position is not None and folding is not None else None
 
     def retry_dead_letters(self, *, observers: Sequence[Observer] = ()) -> Retried:
@@ -234,7 +234,7 @@ class Pipeline:
                 assembly.reading({assembly.table.label: assembly.table}),
                 run=assembly.run,
                 held=assembly.source.look(),
-                observe=_all(observers),
+                observe=all_of(observers),
             )
 
     def recover(self, *, observers: Sequence[Observer] = ()) -> Recovered:
@@ -249,7 +249,7 @@ class Pipeline:
             )
         with self._assembled() as assembly:
             assembly.make_ready()
-            return assembly.coordinator(_all(observers)).recover()
+            return assembly.coordinator(all_of(observers)).recover()
 
     def _run_in_group(self, work: Work, assembly: Assembly, stop: threading.Event) -> Delivered:
         position = hand_over(work, self.config.delivery)
@@ -341,14 +341,6 @@ class Pipeline:
                 f"`{what}` is for pipelines with one Delta table: {why}.",
                 hint="Write a pipeline file of another name for the one table, and do it there.",
             )
-
-
-def _all(observers: Sequence[Observer]) -> Observer:
-    def observe(event: Event) -> None:
-        for observer in observers:
-            observer(event)
-
-    return observe
 
 
 def _next_offsets(position: Position | None, group: ConsumerGroup) -> Offsets:

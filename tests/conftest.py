@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -302,6 +303,13 @@ def send(broker: Broker) -> Iterator[Send]:
     yield sent
     for name in there:
         broker.delete_topic(name)
+
+
+@pytest.fixture
+def port() -> int:
+    """One at which nothing listens."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
 
 
 @pytest.fixture

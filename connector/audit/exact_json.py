@@ -132,10 +132,10 @@ def is_exact(kind: DataType, found: str, *, permissive: bool, rounded: bool = Fa
         or (not permissive and not isinstance(kind, T.NumericType))
     ):
         return "true"
+    right = f"{found} IS NULL OR {value(kind, found, permissive=permissive)} IS NOT NULL"
     if rounded and isinstance(kind, T.FractionalType):
-        near = f"{_sent(found)} RLIKE {literal(_LIKE_A_DECIMAL)}"
-        return f"({found} IS NULL OR {near} OR {value(kind, found, permissive=permissive)} IS NOT NULL)"
-    return f"({found} IS NULL OR {value(kind, found, permissive=permissive)} IS NOT NULL)"
+        right += f" OR {_sent(found)} RLIKE {literal(_LIKE_A_DECIMAL)}"
+    return f"({right})"
 
 
 def of_text(kind: DataType, text: str) -> str:

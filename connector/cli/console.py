@@ -6,8 +6,8 @@ import logging
 import signal
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -52,6 +52,9 @@ Format = Annotated[
 Level = Annotated[
     LogLevel, typer.Option("--log-level", help="Level of Lakelock's own log; Spark's log is silent without --debug.")
 ]
+Shown = Callable[[], AbstractContextManager[Watch]]
+"""Begins to show runs as the command's options say."""
+
 Debug = Annotated[bool, typer.Option("--debug", help="Show stack traces, and Spark's own log.")]
 
 Set = Annotated[
@@ -105,6 +108,17 @@ def reported(debug: bool) -> Iterator[None]:
             err.print_exception()
         say_error(error)
         raise typer.Exit(1) from None
+
+
+def say_line(line: str) -> None:
+    """Print a line of the command's own output, as it is."""
+    out.print(escape(line), soft_wrap=True)
+
+
+def worst(codes: Iterable[int]) -> int:
+    """The exit code of several: 1 before all others, what is wrong before what isn't known. 0 if there is none."""
+    found = set(codes)
+    return 1 if 1 in found else max(found, default=0)
 
 
 def say_error(error: BaseException, pipeline: str = "") -> None:

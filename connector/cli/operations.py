@@ -26,7 +26,7 @@ from connector.cli.console import (
     stop_on_signal,
     watched,
 )
-from connector.cli.several import each, is_one
+from connector.cli.several import each
 from connector.cli.tables import (
     letters_fields,
     print_letters,
@@ -83,10 +83,7 @@ def maintain(
             else:
                 print_upkeep(config, done, dry_run=dry_run)
 
-        if is_one(files):
-            act(load(files[0], set_))
-        else:
-            each(files, set_, act, name="maintain", debug=debug, heading=not json_)
+        each(files, set_, act, name="maintain", debug=debug, heading=not json_)
 
 
 def recover(file: File, set_: Set, json_: Json = False, debug: Debug = False) -> None:

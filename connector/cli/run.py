@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
@@ -19,14 +20,16 @@ from connector.cli.console import (
     LogFormat,
     LogLevel,
     Set,
+    Shown,
     err,
     out,
     reported,
+    say_line,
     stop_on_signal,
-    watched,
+    watched_together,
 )
 from connector.cli.several import each, is_one, run_several
-from connector.config import DeltaPlace, PipelineConfig, load
+from connector.config import DeltaPlace, PipelineConfig
 from connector.operations.status import CheckedSink, Sample
 from connector.pipeline import Pipeline
 from connector.telemetry.run_report import RunReport
@@ -59,41 +62,21 @@ def run(
     no other. The exit code is then that of the worst end: 1 before 2, 2 before 3.
     """
 
-    def say(line: str) -> None:
-        out.print(escape(line), soft_wrap=True)
-
     with reported(debug):
+        shown = partial(watched_together, log_format, log_level)
         if is_one(files):
-            _run_one(files[0], set_, report, say, log_format, log_level, debug)
-            return
-        run_several(
-            files,
-            set_,
-            at_once=at_once,
-            report=report,
-            say=say,
-            log_format=log_format,
-            log_level=log_level,
-            debug=debug,
-        )
+            _run_one(files[0], set_, report, shown, debug)
+        else:
+            run_several(files, set_, at_once, report, shown, debug)
 
 
-def _run_one(
-    file: Path,
-    set_: list[str],
-    report: Path | None,
-    say: Callable[[str], None],
-    log_format: LogFormat,
-    log_level: LogLevel,
-    debug: bool,
-) -> None:
-    with RunReport(file.name, say, report) as ran:
+def _run_one(file: Path, set_: list[str], report: Path | None, shown: Shown, debug: bool) -> None:
+    with RunReport(file.name, say_line, report) as ran:
         pipeline = Pipeline.from_file(file, set_, debug=debug)
         ran.pipeline = pipeline.config.name
-        with stop_on_signal() as stop, watched(pipeline.config.name, log_format, log_level) as observer:
+        with stop_on_signal() as stop, shown() as watch, watch(pipeline.config.name) as observer:
             delivered = pipeline.run(stop=stop, observers=[observer, ran])
-        table = None if pipeline.config.two_phase else pipeline.config.sinks[0].place
-        ran.ended(delivered, table=table, stopped=stop.is_set())
+        ran.ended(delivered, table=pipeline.config.only_table, stopped=stop.is_set())
 
 
 def check(files: Files, set_: Set, debug: Debug = False) -> None:
@@ -103,10 +86,7 @@ def check(files: Files, set_: Set, debug: Debug = False) -> None:
     would stop at one of them.
     """
     with reported(debug):
-        if is_one(files):
-            _check_one(load(files[0], set_), debug)
-        else:
-            each(files, set_, lambda config: _check_one(config, debug), name="check", debug=debug)
+        each(files, set_, lambda config: _check_one(config, debug), name="check", debug=debug)
 
 
 def _check_one(config: PipelineConfig, debug: bool) -> None:

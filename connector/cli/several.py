@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from threading import Lock
 
 import typer
 from rich.markup import escape
 
-from connector.cli.console import LogFormat, LogLevel, err, out, say_error, stop_on_signal, watched_together
-from connector.config import PipelineConfig, has_several
-from connector.fleet.files import PipelineFile, one_session, pipeline_files, read
+from connector.cli.console import Shown, err, out, say_error, say_line, stop_on_signal, worst
+from connector.config import PipelineConfig, has_several, load
+from connector.fleet.files import one_session, pipeline_files, read
 from connector.fleet.run import Fleet, exit_code, state
 from connector.telemetry.run_report import EXIT_CODES, RunReport, write
 from sinks.errors import ConfigurationError
@@ -28,15 +29,7 @@ def is_one(files: Sequence[Path]) -> bool:
 
 
 def run_several(
-    files: Sequence[Path],
-    overrides: Sequence[str],
-    *,
-    at_once: int | None,
-    report: Path | None,
-    say: Callable[[str], None],
-    log_format: LogFormat,
-    log_level: LogLevel,
-    debug: bool,
+    files: Sequence[Path], overrides: Sequence[str], at_once: int | None, report: Path | None, shown: Shown, debug: bool
 ) -> None:
     """Run all pipelines in this process. Raises typer.Exit with the exit code of the worst end."""
 
@@ -59,21 +52,17 @@ def run_several(
             told = [each.to_dict() for each in fleet.reports]
             write(report, {"state": word, "exit_code": code, "pipelines": told})
 
-    def look(places: Sequence[Path]) -> Sequence[PipelineFile]:
-        return read(places, overrides)
-
+    look = partial(read, overrides=overrides)
     found = look(pipeline_files(files))
-    with stop_on_signal() as stop, watched_together(log_format, log_level) as watch:
-        fleet = Fleet(
-            found, lambda file: watch(file.name), at_once, stop, debug=debug, look=look, say=say, ended=ended
-        )  # fmt: skip
+    with stop_on_signal() as stop, shown() as watch:
+        fleet = Fleet(found, watch, at_once, stop, debug=debug, look=look, say=say_line, ended=ended)
         note()
         fleet.run()
     note()
     words = [each.state for each in fleet.reports]
     counts = ", ".join(f"{words.count(word)} {word}" for word in EXIT_CODES if word in words)
     code = exit_code(fleet.reports)
-    say(f"{len(words)} pipelines: {counts}" + (f"; exit code {code}." if code else "."))
+    say_line(f"{len(words)} pipelines: {counts}" + (f"; exit code {code}." if code else "."))
     if code:
         raise typer.Exit(code)
 
@@ -87,10 +76,13 @@ def each(
     debug: bool,
     heading: bool = True,
 ) -> None:
-    """Do something with each pipeline, one after the other, with one Spark session. A fault stops only its own.
+    """Do something with each pipeline: of several one after the other, with one Spark session, each under a heading.
 
-    Raises typer.Exit with the highest exit code at the end, unless all are 0.
+    A fault stops only its own. Raises typer.Exit with the worst exit code at the end, unless all are 0.
     """
+    if is_one(files):
+        act(load(files[0], overrides))
+        return
     found, codes = read(pipeline_files(files), overrides), []
     with one_session(found, name=name, debug=debug):
         for number, file in enumerate(found):
@@ -107,5 +99,5 @@ def each(
                     err.print_exception()
                 say_error(error, file.name if heading else "")
                 codes.append(getattr(error, "exit_code", 1))
-    if any(codes):
-        raise typer.Exit(1 if 1 in codes else max(codes))
+    if code := worst(codes):
+        raise typer.Exit(code)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from connector.cli.console import Debug, File, Files, Json, Set, err, out, reported
+from connector.cli.console import Debug, File, Files, Json, Set, err, out, reported, worst
 from connector.cli.several import each, is_one
 from connector.config import DeltaPlace, PipelineConfig, load
 from connector.operations.snapshot import snapshot_of
@@ -32,13 +32,10 @@ def verify(
     know: nothing is wrong, but what Kafka and the table's history still hold can't show that nothing is missing.
     """
     with reported(debug):
-        if is_one(files):
-            _verify_one(load(files[0], set_), version, json_=json_, debug=debug)
-            return
-        if version is not None:
+        if version is not None and not is_one(files):
             raise ConfigurationError("--version is for one pipeline: each table has versions of its own.")
         each(
-            files, set_, lambda config: _verify_one(config, None, json_=json_, debug=debug),
+            files, set_, lambda config: _verify_one(config, version, json_=json_, debug=debug),
             name="verify", debug=debug, heading=not json_,
         )  # fmt: skip
 
@@ -67,9 +64,8 @@ def _verify_one(config: PipelineConfig, version: int | None, *, json_: bool, deb
         whole = {"ok": ok, "tables": fields, "not_audited": not_audited}
         sys.stdout.write(json.dumps(whole if config.two_phase else fields[0]) + "\n")
     # The worst of them: what is wrong counts more than what isn't known.
-    codes = {table_audit.verdict.exit_code for table_audit in audits}
-    if codes != {0}:
-        raise typer.Exit(1 if 1 in codes else max(codes))
+    if code := worst(table_audit.verdict.exit_code for table_audit in audits):
+        raise typer.Exit(code)
 
 
 def snapshot(

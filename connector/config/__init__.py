@@ -33,6 +33,7 @@ from connector.config.pipeline import PipelineConfig
 from connector.config.places import DeadLetters, DeltaPlace, DeltaSink
 from connector.config.registry import REFERENCED_SECRETS
 from connector.config.relative_paths import beside_file, tables_beside_file
+from connector.config.several import Several
 from connector.config.sink_by_sink import EVENTUAL, SinkBySink
 from connector.config.sink_by_sink import OPTION as TOGETHER
 from connector.config.sinks import (
@@ -82,6 +83,7 @@ __all__ = [
     "Pushgateway",
     "RowsFormat",
     "S3ObjectsSink",
+    "Several",
     "SinkBySink",
     "Source",
     "Start",
@@ -96,6 +98,7 @@ __all__ = [
     "load",
     "load_any",
     "parse",
+    "peek",
 ]
 
 
@@ -106,42 +109,54 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> PipelineConfig:
     pipelines, ``FILE#PART`` is one: that of a topic (``tables``), or of a sink (``together: eventual``). Raises one
     ConfigurationError that lists all errors of the file.
     """
-    file, _, part = str(path).partition("#") if not Path(path).exists() else (str(path), "", "")
-    found = load_any(file, overrides)
-    if not isinstance(found, Template | SinkBySink):
-        if part:
-            raise ConfigurationError(f"{file} has one pipeline, and no part {part!r}.")
-        return found
-    if not part:
+    found = load_any(path, overrides)
+    if isinstance(found, Several):
         raise ConfigurationError(
-            f"{path} has a pipeline of each {'topic' if isinstance(found, Template) else 'sink'}, and this is for one.",
+            f"{path} has a pipeline of each {found.of}, and this is for one.",
             hint=f"Name one: '{path}#PART'. All of them: lakelock run, check, status, verify, maintain.",
         )
-    return found.pipeline(part)
+    return found
 
 
 def load_any(path: str | Path, overrides: Sequence[str] = ()) -> PipelineConfig | Template | SinkBySink:
     """The same of any pipeline file: its pipeline, or what makes one of each topic or sink."""
-    folder = str(Path(path).absolute().parent)
+    file, _, part = str(path).partition("#") if not Path(path).exists() else (str(path), "", "")
+    folder = str(Path(file).absolute().parent)
 
     def parsed(document: object, origin: str) -> PipelineConfig:
         return tables_beside_file(parse(document, origin=origin, folder=folder), folder)
 
-    document = _document(Path(path), overrides)
-    if isinstance(document, dict) and TABLES in document:
-        return Template(str(path), document, parsed)
-    if isinstance(document, dict) and document.get(TOGETHER) == EVENTUAL:
-        return SinkBySink(str(path), document, parsed)
-    return parsed(document, str(path))
+    document = _document(Path(file), overrides)
+    kind = _several(document)
+    if kind is not None:
+        several = kind(file, document, parsed)  # type: ignore[arg-type]
+        return several.pipeline(part) if part else several
+    if part:
+        raise ConfigurationError(f"{file} has one pipeline, and no part {part!r}.")
+    return parsed(document, file)
 
 
-def has_several(path: Path) -> bool:
-    """Whether the file has several pipelines. False if it can't be read: reading it says why."""
+def _several(document: object) -> type[Template | SinkBySink] | None:
+    """What makes several pipelines of the document; None: it is one."""
+    if not isinstance(document, Mapping):
+        return None
+    if TABLES in document:
+        return Template
+    return SinkBySink if document.get(TOGETHER) == EVENTUAL else None
+
+
+def peek(path: Path) -> Mapping[object, object] | None:
+    """The options of a file, unchecked: empty if it isn't a mapping, None if it can't be read. Reading it says why."""
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, OSError, UnicodeDecodeError, RecursionError):
-        return False
-    return isinstance(document, dict) and (TABLES in document or document.get(TOGETHER) == EVENTUAL)
+        return None
+    return document if isinstance(document, Mapping) else {}
+
+
+def has_several(path: Path) -> bool:
+    """Whether the file has several pipelines. False if it can't be read."""
+    return _several(peek(path)) is not None
 
 
 def checked_elsewhere(path: str | Path, overrides: Sequence[str] = ()) -> str:
@@ -202,10 +217,10 @@ def parse(document: object, *, origin: str = "pipeline", folder: str = "") -> Pi
             f"{'empty' if document is None else f'a {type(document).__name__}'}.",
             hint="`lakelock init FILE` writes one to start from.",
         )
-    if TABLES in document or document.get(TOGETHER) == EVENTUAL:
-        what = f"{TABLES} makes a pipeline of each topic" if TABLES in document else "each sink is a pipeline"
+    kind = _several(document)
+    if kind is not None:
         raise ConfigurationError(
-            f"{origin}: {what}, and this is for one pipeline.",
+            f"{origin}: {kind.makes}, and this is for one pipeline.",
             hint="Write it into a file, and run the file: `lakelock run FILE`, or connector.run_all([FILE]).",
         )
     faults: list[str] = []

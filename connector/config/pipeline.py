@@ -318,6 +318,11 @@ class PipelineConfig(Options):
         return len(self.sinks) > 1 or not isinstance(self.sinks[0], DeltaPlace)
 
     @property
+    def only_table(self) -> str | None:
+        """The place of the only table, as the file has it. None with two-phase commit."""
+        return None if self.two_phase else self.sinks[0].place
+
+    @property
     def reads_headers(self) -> bool:
         """Whether to read the Kafka headers: for the table, or because dead letters store them."""
         return self.headers or self.dead_letters is not None

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from connector.config.several import Several, digest
 from sinks.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -17,14 +16,10 @@ if TYPE_CHECKING:
 OPTION, EVENTUAL = "together", "eventual"
 
 
-@dataclass(frozen=True)
-class SinkBySink:
+class SinkBySink(Several):
     """A pipeline file whose sinks don't wait for each other."""
 
-    origin: str
-    document: Mapping[str, Any]
-    parse: Callable[[Mapping[str, Any], str], PipelineConfig]
-    """Reads the options of one pipeline; the text names it in errors."""
+    of, makes = "sink", "each sink is a pipeline"
 
     @property
     def parts(self) -> list[str]:
@@ -36,7 +31,7 @@ class SinkBySink:
         last = [re.sub("[^a-z0-9]+", "_", re.split(r"[/.]", place.rstrip("/"))[-1].lower()) for place in places]
         taken = Counter(last)
         return [
-            name if name and taken[name] == 1 else f"{name}_{hashlib.sha256(place.encode()).hexdigest()[:8]}"
+            name if name and taken[name] == 1 else f"{name}_{digest(place)}"
             for name, place in zip(last, places, strict=True)
         ]
 
@@ -54,10 +49,7 @@ class SinkBySink:
         if isinstance(source, Mapping) and isinstance(kafka, Mapping) and "group.id" in kafka:
             # Each publishes how far it is; in one group the last one would count.
             options["source"] = {**source, "kafka": {**kafka, "group.id": f"{kafka['group.id']}-{part}"}}
-        try:
-            return self.parse(options, f"{self.origin}#{part}")
-        except ConfigurationError as error:
-            raise type(error)(error.message.replace("sinks[0]", f"sinks[{index}]"), hint=error.hint) from None
+        return self._parsed(options, part, f"sinks[{index}]")
 
 
 def _place(sink: Mapping[str, Any]) -> str:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, ValidationError
 
 from connector.config.kinds import Options
+from connector.config.several import Several, digest
 from connector.config.source import Source
 from sinks.errors import ConfigurationError
 
@@ -49,34 +48,26 @@ def safe(topic: str, of: str) -> str:
     """
     if _SAFE[of].fullmatch(topic):
         return topic
-    digest = hashlib.sha256(topic.encode()).hexdigest()[:8]
-    return "_".join(filter(None, [re.sub("[^a-z0-9]+", "_", topic.lower()).strip("_")[:100], digest]))
+    return "_".join(filter(None, [re.sub("[^a-z0-9]+", "_", topic.lower()).strip("_")[:100], digest(topic)]))
 
 
-@dataclass(frozen=True)
-class Template:
+class Template(Several):
     """A pipeline file with ``tables``."""
 
-    origin: str
-    document: Mapping[str, Any]
-    parse: Callable[[Mapping[str, Any], str], PipelineConfig]
-    """Reads the options of one pipeline; the text names it in errors."""
+    of, makes = _EACH, f"{OPTION} makes a pipeline of each {_EACH}"
 
-    def pipeline(self, topic: str) -> PipelineConfig:
+    def pipeline(self, part: str) -> PipelineConfig:
         """The pipeline of one topic. Raises ConfigurationError."""
         tables = self._tables()
-        changed = tables.overrides.get(topic, {})
+        changed = tables.overrides.get(part, {})
         others = {name: value for name, value in self.document.items() if name != OPTION}
         merged = _merged(others, {name: value for name, value in changed.items() if name != "sink"})
-        merged["name"] = f"{merged.get('name', '')}-{safe(topic, 'name')}"
-        merged["source"] = {**merged["source"], "topics": [topic]} if isinstance(merged.get("source"), dict) else None
-        merged["sinks"] = [_filled(_merged(tables.sink, changed.get("sink", {})), topic)]
+        merged["name"] = f"{merged.get('name', '')}-{safe(part, 'name')}"
+        merged["source"] = {**merged["source"], "topics": [part]} if isinstance(merged.get("source"), dict) else None
+        merged["sinks"] = [_filled(_merged(tables.sink, changed.get("sink", {})), part)]
         if isinstance(merged.get("dead_letters"), dict):
-            merged["dead_letters"] = _filled(merged["dead_letters"], topic)
-        try:
-            return self.parse(merged, f"{self.origin}#{topic}")
-        except ConfigurationError as error:
-            raise type(error)(error.message.replace("sinks[0]", f"{OPTION}.sink"), hint=error.hint) from None
+            merged["dead_letters"] = _filled(merged["dead_letters"], part)
+        return self._parsed(merged, part, f"{OPTION}.sink")
 
     @property
     def source(self) -> Source:

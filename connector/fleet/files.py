@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import yaml
-
-from connector.config import DeltaPlace, PipelineConfig, SinkBySink, Template, load, load_any
+from connector.config import DeltaPlace, PipelineConfig, Several, SinkBySink, Template, load_any, peek
 from connector.source.topics import KafkaSource
 from connector.spark.session import session
 from sinks.errors import ConfigurationError, LakelockError
@@ -81,35 +79,34 @@ def pipeline_files(places: Sequence[Path]) -> list[Path]:
 
 def _is_pipeline(file: Path) -> bool:
     """Whether a YAML file is meant as a pipeline file. A broken file counts as one, so that it shows."""
-    try:
-        document = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, OSError, UnicodeDecodeError, RecursionError):
-        return True
-    return isinstance(document, dict) and "source" in document
+    document = peek(file)
+    return document is None or "source" in document
 
 
-def read(files: Sequence[Path], overrides: Sequence[str] = ()) -> list[PipelineFile]:
+def read(files: Sequence[Path], overrides: Sequence[str] = (), *, known: Collection[str] = ()) -> list[PipelineFile]:
     """Read pipeline files, with the same ``--set`` overrides. A file that can't be read has an error.
 
     A file with ``tables`` gives one for each of its topics: Kafka is asked which there are. A file with ``together:
-    eventual`` gives one for each sink.
+    eventual`` gives one for each sink. ``known``: leave out these parts of files (``FILE#PART``).
     """
     found: list[PipelineFile] = []
     for file in files:
         try:
-            one = load_any(file, overrides) if file.exists() else load(file, overrides)  # it may be FILE#PART
-            found += _parts(one) if isinstance(one, Template | SinkBySink) else [PipelineFile(str(file), one)]
+            one = load_any(file, overrides)
+            found += _parts(one, known) if isinstance(one, Several) else [PipelineFile(str(file), one)]
         except LakelockError as error:
             found.append(PipelineFile(str(file), error=error))
     return found
 
 
-def _parts(several: Template | SinkBySink) -> list[PipelineFile]:
+def _parts(several: Template | SinkBySink, known: Collection[str]) -> list[PipelineFile]:
     """One for each topic that there is, or for each sink. Raises LakelockError; one that is wrong has its error."""
     grows = Path(several.origin) if isinstance(several, Template) else None
     found = []
     for part in _topics(several) if isinstance(several, Template) else several.parts:
         file = f"{several.origin}#{part}"
+        if file in known:
+            continue
         try:
             found.append(PipelineFile(file, several.pipeline(part), template=grows))
         except LakelockError as error:
@@ -149,16 +146,16 @@ def without_clashes(files: Sequence[PipelineFile]) -> list[PipelineFile]:
                 claims.setdefault(("both write to", place), []).append(file)
             for setting, value in file.config.spark_options.items():
                 settings.setdefault(setting, {}).setdefault(value, []).append(file)
+    clashing = [(claimed, f"{how} {what}") for (how, what), claimed in claims.items() if len(claimed) > 1]
+    clashing += [
+        ([file for wanting in values.values() for file in wanting], f"give spark.{setting!r} different values")
+        for setting, values in settings.items()
+        if len(values) > 1
+    ]
     clashes: dict[str, str] = {}
-    for (how, what), claimed in claims.items():
-        if len(claimed) > 1:
-            said = f"{' and '.join(file.file for file in claimed)} {how} {what}."
-            clashes |= {file.file: said for file in claimed}
-    for setting, values in settings.items():
-        if len(values) > 1:
-            claimed = [file for wanting in values.values() for file in wanting]
-            said = f"{' and '.join(file.file for file in claimed)} give spark.{setting!r} different values."
-            clashes |= {file.file: said for file in claimed}
+    for claimed, how in clashing:
+        said = f"{' and '.join(file.file for file in claimed)} {how}."
+        clashes |= {file.file: said for file in claimed}
     hint = (
         "Pipelines of one process share a Spark session, and each has a name and sinks of its own. Correct the files."
     )

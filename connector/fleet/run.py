@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,16 +14,14 @@ from typing import TYPE_CHECKING
 from connector.fleet.files import PipelineFile, fault_of, one_session, pipeline_files, read, without_clashes
 from connector.fleet.turns import Turn, Turns
 from connector.pipeline import Pipeline
-from connector.protocol.steps import Event, Observer
+from connector.protocol.steps import Observer, all_of
 from connector.spark.session import isolated
+from connector.telemetry.progress import Watch
 from connector.telemetry.run_report import EXIT_CODES, RunReport
 from sinks.errors import ConfigurationError, LakelockError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-Watch = Callable[[PipelineFile], AbstractContextManager[Observer]]
-"""Makes what observes one run of a pipeline, within the block."""
 
 _WAKE_SECONDS = 0.1
 _LOOK_SECONDS = 5.0
@@ -59,8 +57,7 @@ def state(reports: Sequence[RunReport]) -> str:
 
 def exit_code(reports: Sequence[RunReport]) -> int:
     """The exit code of a run of several pipelines: that of the worst end."""
-    states = {report.state for report in reports}
-    return next((EXIT_CODES[word] for word in _WORST_FIRST if word in states), 0)
+    return EXIT_CODES.get(state(reports), 1)
 
 
 def run_all(
@@ -86,11 +83,7 @@ def run_all(
     if not files:
         raise ConfigurationError("There is no pipeline to run.", hint="Give pipelines, pipeline files, or a folder.")
 
-    def observe(event: Event) -> None:
-        for observer in observers:
-            observer(event)
-
-    fleet = Fleet(files, lambda _: nullcontext(observe), at_once=at_once, stop=stop, debug=debug)
+    fleet = Fleet(files, lambda _: nullcontext(all_of(observers)), at_once=at_once, stop=stop, debug=debug)
     reports = fleet.run()
     if exit_code(reports):
         raise PipelinesFailed(reports)
@@ -109,10 +102,6 @@ def _answers(spark: SparkSession) -> bool:
     return True
 
 
-def _refused(file: PipelineFile) -> Callable[[RunReport], object]:
-    return lambda _: file.usable()
-
-
 @dataclass
 class Fleet:
     """Several pipelines, and how they are run together."""
@@ -122,8 +111,8 @@ class Fleet:
     at_once: int | None = None
     stop: threading.Event | None = None
     debug: bool = False
-    look: Callable[[Sequence[Path]], Sequence[PipelineFile]] = read
-    """Reads the files with ``tables`` again, which may have new topics."""
+    look: Callable[..., Sequence[PipelineFile]] = read
+    """Reads the files with ``tables`` again, but for the topics that are ``known``: ``files.read``."""
     say: Callable[[str], None] = lambda _: None
     """Gets the last line of each pipeline."""
     ended: Callable[[RunReport], None] = lambda _: None
@@ -141,7 +130,7 @@ class Fleet:
         """Run all pipelines to their end, and return the last report of each. Raises what the Spark session raises."""
         for number, file in enumerate(self.files):
             if file.config is None:
-                self._reported(number, file, _refused(file))
+                self._refuse(number, file)
         if not any(file.config for file in self.files):
             return self.reports
         with one_session(self.files, name=f"{len(self.files)} pipelines", debug=self.debug, short=False) as spark:
@@ -153,6 +142,9 @@ class Fleet:
                     threads += [self._started(number, file, spark) for number, file in self._appeared()]
                     looked = time.monotonic()
         return self.reports
+
+    def _refuse(self, number: int, file: PipelineFile) -> None:
+        self._reported(number, file, lambda _: file.usable())
 
     def _started(self, number: int, file: PipelineFile, spark: SparkSession) -> threading.Thread:
         # A second signal ends the process, whatever the threads do.
@@ -167,8 +159,10 @@ class Fleet:
             for file in self.files
             if file.template is not None and file.config is not None and file.config.interval is not None
         }
-        known = {file.file for file in self.files}
-        new = [file for file in (self.look(list(again)) if again else []) if file.template and file.file not in known]
+        found = self.look(list(again), known={file.file for file in self.files}) if again else []
+        new = [file for file in found if file.template is not None]
+        if not new:
+            return []
         first = len(self.files)
         self.files = [*self.files, *without_clashes([*self.files, *new])[first:]]
         self.reports += [RunReport(file.name, self.say) for file in self.files[first:]]
@@ -201,9 +195,8 @@ class Fleet:
             if self._stop.is_set():
                 report.stopped()
                 return
-            with self.watch(file) as observer, isolated(spark) as own:
+            with self.watch(config.name) as observer, isolated(spark) as own:
                 stop: threading.Event = turn if in_turn else self._stop
                 observers: list[Observer] = [observer, report, *([turn] if in_turn else [])]
                 delivered = Pipeline(config, debug=self.debug, spark=own).run(stop=stop, observers=observers)
-            table = None if config.two_phase else config.sinks[0].place
-            report.ended(delivered, table=table, stopped=self._stop.is_set())
+            report.ended(delivered, table=config.only_table, stopped=self._stop.is_set())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -84,6 +84,16 @@ class Event:
 
 
 Observer = Callable[[Event], None]
+
+
+def all_of(observers: Sequence[Observer]) -> Observer:
+    """One observer that tells each of these."""
+
+    def observe(event: Event) -> None:
+        for observer in observers:
+            observer(event)
+
+    return observe
 
 
 class Ending(Protocol):

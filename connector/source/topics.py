@@ -96,15 +96,12 @@ class KafkaSource:
 
     def topics(self) -> list[str]:
         """The topics: those of a list, or those that match the pattern now. Raises TopicMissing, BrokerUnreachable."""
-        pattern = self._options.topics
-        if not isinstance(pattern, TopicPattern):
-            return list(pattern)
 
-        def matching() -> list[str]:
+        def named() -> list[str]:
             with answering(self._servers):
-                return self._matching(pattern)
+                return self._named()
 
-        return _patiently(matching)
+        return _patiently(named)
 
     def look(self) -> TopicsHeld:
         """What Kafka holds now: the beginnings and ends of all partitions. Raises TopicMissing or BrokerUnreachable."""
@@ -283,9 +280,8 @@ class KafkaSource:
 
     def _partitions(self) -> _Partitions:
         ids, there = {}, []
-        pattern = self._options.topics if isinstance(self._options.topics, TopicPattern) else None
-        names = self._matching(pattern) if pattern else list(self._options.topics)
-        for topic in self._admin.describe_topics(names):
+        pattern = isinstance(self._options.topics, TopicPattern)
+        for topic in self._admin.describe_topics(self._named()):
             name = topic["name"]
             if topic["error_code"] == _UNKNOWN_TOPIC and pattern:
                 continue  # deleted since they were listed
@@ -304,7 +300,10 @@ class KafkaSource:
             raise SourceError(f"Kafka refuses to describe topic {name!r}: error {error}.")
         return str(topic["topic_id"])
 
-    def _matching(self, pattern: TopicPattern) -> list[str]:
+    def _named(self) -> list[str]:
+        pattern = self._options.topics
+        if not isinstance(pattern, TopicPattern):
+            return list(pattern)
         there = self._admin.list_topics()
         names = sorted(name for name in there if name in pattern)
         if not names:

@@ -22,7 +22,7 @@ from connector.delivery.transactional import publish
 from connector.engine.assembly import Assembly, assembled
 from connector.protocol.batch import Batch, epoch_of
 from connector.protocol.recover import behind
-from connector.protocol.steps import Event, Observer, Step
+from connector.protocol.steps import Event, Observer, Step, all_of
 from connector.source.columnar import PlainValues
 from connector.spark.compat import is_connect
 from connector.streaming.checkpoint import batch_of
@@ -116,7 +116,7 @@ class _Query:
 
     def __init__(self, config: PipelineConfig, spark: SparkSession, observers: Sequence[Observer]) -> None:
         self._config = config
-        self._observers = observers
+        self._observe = all_of(observers)
         self._last: Position | None = None
         self._batch: tuple[DataFrame, Batch] | None = None
         with ExitStack() as stack:
@@ -215,10 +215,6 @@ class _Query:
                 else "For rows that the query has decoded itself write value: {format: rows, schema: ...}.",
             )
         return rows.select(*wanted)
-
-    def _observe(self, event: Event) -> None:
-        for observer in self._observers:
-            observer(event)
 
 
 def _taken(records: DataFrame, batch: Batch, ranges: Sequence[OffsetRange]) -> DataFrame:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from threading import Thread
+from dataclasses import dataclass
 from typing import Any
 
 from prometheus_client import CollectorRegistry, start_http_server
@@ -34,8 +33,8 @@ class _Together(Collector):
 @dataclass
 class _Endpoint:
     server: Any
-    thread: Thread
-    together: _Together = field(default_factory=_Together)
+    thread: threading.Thread
+    together: _Together
 
     @classmethod
     def at(cls, host: str, port: int) -> _Endpoint:

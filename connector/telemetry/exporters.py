@@ -44,7 +44,7 @@ def monitored(config: PipelineConfig) -> Iterator[list[Observer]]:
 
 @contextmanager
 def _measured(config: PipelineConfig, options: MetricsOptions) -> Iterator[Metrics]:
-    metrics = Metrics(config.name, "" if config.two_phase else config.sinks[0].place)
+    metrics = Metrics(config.name, config.only_table or "")
     with ExitStack() as stack:
         if options.port is not None:
             stack.enter_context(_served(options.host, options.port, metrics.registry))

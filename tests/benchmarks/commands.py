@@ -19,8 +19,8 @@ LIMIT_SECONDS = 3600.0
 _BENCH = ("confluent_kafka", "deltalake", "orjson")
 
 
-def lakelock(file: Path) -> list[str]:
-    return [sys.executable, "-m", "connector", "run", str(file)]
+def lakelock(*files: Path) -> list[str]:
+    return [sys.executable, "-m", "connector", "run", *map(str, files)]
 
 
 def bare(topic: Topic, folder: Path) -> list[str]:

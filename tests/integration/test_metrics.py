@@ -17,12 +17,6 @@ from connector.protocol.steps import Event, Step
 from sinks.errors import Fenced, StoreUnreachable
 
 
-@pytest.fixture
-def port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
-
-
 def parsed(text: str) -> dict[str, float]:
     """Metric -> value; of those with a label more, metric and label: ``run_state done``."""
     samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]

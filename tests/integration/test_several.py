@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import subprocess
 import sys
 import threading
-import time
 import urllib.request
 import uuid
 from collections.abc import Callable
@@ -17,7 +15,6 @@ from typing import Any
 
 import pytest
 import yaml
-from another_engine import query
 from conftest import Lake, Topic, wait_until
 from typer.testing import CliRunner, Result
 
@@ -43,14 +40,6 @@ def made(lake: Lake, topic: Topic) -> Callable[..., dict[str, Any]]:
     return options
 
 
-def committed(lake: Lake, name: str) -> bool:
-    return (lake.path(name) / "_delta_log" / f"{0:020}.json").exists()
-
-
-def rows(lake: Lake, name: str) -> list[tuple[str, int]]:
-    return sorted(query(lake.path(name), "SELECT k, n FROM t"))
-
-
 TEN = sorted((f"k{number}", number) for number in range(10))
 
 
@@ -62,7 +51,7 @@ def test_one_that_fails_stops_no_other(lake: Lake, made: Callable[..., dict[str,
     states = {report.pipeline: (report.state, report.exit_code) for report in caught.value.reports}
     assert states == {"good": ("done", 0), "bad": ("refused", 2), "u": ("done", 0)}
     assert "1 of 3 pipelines didn't end well:\n  - bad: refused. value.schema doesn't fit" in str(caught.value)
-    assert rows(lake, "good") == rows(lake, "u") == TEN
+    assert lake.rows("good") == lake.rows("u") == TEN
     assert not lake.path("bad").exists()
 
 
@@ -74,7 +63,7 @@ def test_each_has_a_session_of_its_own(lake: Lake, made: Callable[..., dict[str,
     reports = run_all(pipelines, at_once=3)
     assert [(report.state, report.rows) for report in reports] == [("done", 10)] * 3
     for number in range(3):
-        assert rows(lake, f"p{number}") == TEN
+        assert lake.rows(f"p{number}") == TEN
         commits = [(each["pipeline"], each["epoch"]) for each in lake.metadata(f"p{number}")]
         assert commits == [(f"p{number}", epoch) for epoch in (1, 2, 3, 4)]
 
@@ -92,7 +81,7 @@ def test_a_stop_ends_all_after_their_epoch(lake: Lake, made: Callable[..., dict[
     pipelines = [Pipeline.from_options(made(name, **endless)) for name in ("a", "b")]
     reports = run_all(pipelines, at_once=1, stop=stop, observers=[observe])
     assert [report.state for report in reports] == ["stopped", "stopped"]
-    assert rows(lake, "a") == rows(lake, "b") == TEN
+    assert lake.rows("a") == lake.rows("b") == TEN
 
 
 @pytest.mark.breadth
@@ -100,33 +89,30 @@ def test_one_that_fails_is_started_again_if_its_file_says_so(lake: Lake, made: C
     options = made("a", trigger={"interval": "100 milliseconds"}, retry={"restart_after": "200 milliseconds"})
     own = Topic(lake.topic.broker, options["source"]["topics"][0])
     own.send(("x", b"broken"), partition=1)
-    stop = threading.Event()
+    stop, runs = threading.Event(), set()
+
+    def note(event: Event) -> None:
+        if event.step is Step.PLANNED:
+            runs.add(event.run)
 
     def mend() -> None:
         # Retention removes the bad record; the pipeline may then go on.
-        wait_until(lambda: committed(lake, "a"), what="the first start")
-        time.sleep(1)
+        wait_until(lambda: len(runs) > 1, 60, "a second start")
         own.delete_before(1, 1)
         own.send_rows([("later", 11)], partition=1)
-        wait_until(lambda: len(rows(lake, "a")) == 11, 60, "the row after the restart")
+        wait_until(lambda: len(lake.rows("a")) == 11, 60, "the row after the restart")
         stop.set()
 
     thread = threading.Thread(target=mend)
     thread.start()
     options["source"]["on_data_loss"] = "continue"
     try:
-        reports = run_all([Pipeline.from_options(options)], stop=stop)
+        reports = run_all([Pipeline.from_options(options)], stop=stop, observers=[note])
     finally:
         stop.set()
         thread.join()
     assert reports[0].state == "stopped"
-    assert rows(lake, "a") == sorted([*TEN, ("later", 11)])
-
-
-@pytest.fixture
-def port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
+    assert lake.rows("a") == sorted([*TEN, ("later", 11)])
 
 
 @pytest.fixture
@@ -180,7 +166,7 @@ def test_a_signal_ends_all_and_one_port_has_the_metrics_of_all(
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         try:
             wait_until(
-                lambda: all(committed(lake, name) and rows(lake, name) == TEN for name in "abc"), 120, "all rows"
+                lambda: all(lake.version(name) >= 0 and lake.rows(name) == TEN for name in "abc"), 120, "all rows"
             )
             wait_until(lambda: scraped(port).count("lakelock_epochs_total{") == 3, 20, "the metrics of all three")
             assert scraped(port).count("# HELP lakelock_epochs_total") == 1
@@ -223,9 +209,9 @@ def test_each_topic_has_a_table_also_one_that_appears_during_the_run(lake: Lake,
     places = {name: f"t-{safe(start + name, 'path')}" for name in ("orders", "Odd_Name", "late")}
 
     def late() -> None:
-        wait_until(lambda: all(committed(lake, places[name]) for name in ("orders", "Odd_Name")), 60, "two tables")
+        wait_until(lambda: all(lake.version(places[name]) >= 0 for name in ("orders", "Odd_Name")), 60, "two tables")
         sent("late", 4)
-        wait_until(lambda: committed(lake, places["late"]) and rows(lake, places["late"]), 60, "the third")
+        wait_until(lambda: lake.version(places["late"]) >= 0 and lake.rows(places["late"]), 60, "the third")
         stop.set()
 
     thread = threading.Thread(target=late)
@@ -239,7 +225,7 @@ def test_each_topic_has_a_table_also_one_that_appears_during_the_run(lake: Lake,
     assert sorted(report.state for report in caught.value.reports) == ["refused", "stopped", "stopped", "stopped"]
     assert "no record of this epoch has a field no_such" in str(caught.value)
     for name, number in (("orders", 1), ("Odd_Name", 2), ("late", 4)):
-        assert rows(lake, places[name]) == [("a", number)]
+        assert lake.rows(places[name]) == [("a", number)]
     done = command("verify", f"{file}#{start}late")
     assert done.exit_code == 0, done.stderr
     assert command("status", file, "--json").stdout.count('"epoch": 1') == 3
@@ -261,8 +247,8 @@ def test_sinks_that_move_by_themselves_go_on_from_where_each_stands(lake: Lake, 
     file.write_text(yaml.safe_dump(both(lake, together="eventual")))
     topic.send_rows([("b", 4)], partition=0)
     assert [report.state for report in run_all([file])] == ["done", "done"]
-    assert rows(lake, "every") == [("a", 1), ("a", 3), ("b", 2), ("b", 4)]
-    assert rows(lake, "latest") == [("a", 3), ("b", 4)]
+    assert lake.rows("every") == [("a", 1), ("a", 3), ("b", 2), ("b", 4)]
+    assert lake.rows("latest") == [("a", 3), ("b", 4)]
 
     # One that can't go on stops no other; one that is added later catches up.
     lake.sql("ALTER TABLE {t} SET TBLPROPERTIES ('delta.appendOnly' = 'true')", "latest")
@@ -275,9 +261,9 @@ def test_sinks_that_move_by_themselves_go_on_from_where_each_stands(lake: Lake, 
     assert {report.pipeline: report.state for report in caught.value.reports} == {
         "shop-every": "done", "shop-latest": "refused", "shop-late": "done",
     }  # fmt: skip
-    assert rows(lake, "every") == rows(lake, "late") == [("a", 1), ("a", 3), ("b", 2), ("b", 4), ("c", 5)]
+    assert lake.rows("every") == lake.rows("late") == [("a", 1), ("a", 3), ("b", 2), ("b", 4), ("c", 5)]
     lake.sql("ALTER TABLE {t} SET TBLPROPERTIES ('delta.appendOnly' = 'false')", "latest")
     run_all([file])
-    assert rows(lake, "latest") == [("a", 3), ("b", 4), ("c", 5)]
+    assert lake.rows("latest") == [("a", 3), ("b", 4), ("c", 5)]
     verified = command("verify", "--json", f"{file}#late")
     assert (verified.exit_code, json.loads(verified.stdout)["ok"]) == (0, True)

@@ -10,6 +10,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 from own_session import own_session
+from own_stream import own_stream
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -17,29 +18,13 @@ jars, bootstrap, topics, schema, folder, kind = sys.argv[1:]
 spark = own_session(jars)
 
 
-def stream(subscribed: str) -> DataFrame:
-    return (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", bootstrap)
-        .option("subscribe", subscribed)
-        .option("startingOffsets", "earliest")
-        .load()
-        .select(
-            F.from_json(F.col("value").cast("string"), schema).alias("row"),
-            F.col("topic").alias("_topic"),
-            F.col("partition").alias("_partition"),
-            F.col("offset").alias("_offset"),
-            F.col("timestamp").alias("_timestamp"),
-        )
-        .select("row.*", "_topic", "_partition", "_offset", "_timestamp")
-    )
+def stream(names: str) -> DataFrame:
+    return own_stream(spark, bootstrap, names, schema)
 
 
 def one(topic: str) -> None:
-    to = stream(topic).writeStream.format("delta").option("path", f"{folder}/{topic}")
-    to.option("checkpointLocation", f"{folder}/checkpoints/{topic}").trigger(
-        availableNow=True
-    ).start().awaitTermination()
+    to = stream(topic).writeStream.format("delta").option("checkpointLocation", f"{folder}/checkpoints/{topic}")
+    to.trigger(availableNow=True).start(f"{folder}/{topic}").awaitTermination()
 
 
 def append(batch: DataFrame, number: int) -> None:

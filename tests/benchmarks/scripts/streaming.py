@@ -7,6 +7,7 @@ which must exist for ``upsert``. TRIGGER is ``available_now``, or ``endless``: o
 import sys
 
 from own_session import own_session
+from own_stream import own_stream
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
@@ -24,22 +25,8 @@ def merge(batch: DataFrame, _: int) -> None:
     )
 
 
-rows = (
-    own_session(jars)
-    .readStream.format("kafka")
-    .option("kafka.bootstrap.servers", bootstrap)
-    .option("subscribe", topic)
-    .option("startingOffsets", "earliest")
-    .load()
-    .select(
-        F.from_json(F.col("value").cast("string"), schema).alias("row"),
-        F.col("topic").alias("_topic"),
-        F.col("partition").alias("_partition"),
-        F.col("offset").alias("_offset"),
-        F.col("timestamp").alias("_timestamp"),
-    )
-    .select("row.*", "_topic", "_partition", "_offset", "_timestamp")
-    .writeStream.option("checkpointLocation", f"{folder}/checkpoint")
+rows = own_stream(own_session(jars), bootstrap, topic, schema).writeStream.option(
+    "checkpointLocation", f"{folder}/checkpoint"
 )
 to = rows.foreachBatch(merge) if kind == "upsert" else rows.format("delta").option("path", f"{folder}/table")
 query = to.trigger(availableNow=True) if trigger == "available_now" else to.trigger(processingTime="0 seconds")

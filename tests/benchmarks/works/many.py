@@ -35,7 +35,7 @@ def files(topics: Sequence[Topic], folder: Path) -> list[Path]:
 
 
 def together(topics: Sequence[Topic], folder: Path) -> list[list[str]]:
-    return [[*commands.lakelock(files(topics, folder)[0]), *map(str, files(topics, folder)[1:])]]
+    return [commands.lakelock(*files(topics, folder))]
 
 
 def one_by_one(topics: Sequence[Topic], folder: Path) -> list[list[str]]:

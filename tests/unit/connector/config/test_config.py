@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from golden_files import GOLDEN, assert_golden
 from pydantic import SecretStr
 
 from connector.config import FromTimestamp, Interval, PipelineConfig, checked_elsewhere, load, parse
 from sinks.errors import ConfigurationError
-
-GOLDEN = Path(__file__).parents[3] / "golden"
 
 SMALLEST = """
 name: p
@@ -56,7 +55,7 @@ def test_a_wrong_file_is_explained(case: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         load(GOLDEN / f"{case}.yaml")
     said = str(caught.value).replace(str(GOLDEN / f"{case}.yaml"), "pipeline.yaml")
-    assert said + "\n" == (GOLDEN / f"{case}.txt").read_text(encoding="utf-8")
+    assert_golden(f"{case}.txt", said + "\n")
 
 
 def test_a_start_may_be_a_time_or_offsets() -> None:
