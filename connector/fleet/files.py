@@ -110,7 +110,7 @@ def _parts(several: Template | SinkBySink, known: Collection[str]) -> list[Pipel
         try:
             found.append(PipelineFile(file, several.pipeline(part), template=grows))
         except LakelockError as error:
-            found.append(PipelineFile(file, error=error))
+            found.append(PipelineFile(file, error=error, template=grows))
     return found
 
 

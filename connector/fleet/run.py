@@ -153,7 +153,7 @@ class Fleet:
         return thread
 
     def _appeared(self) -> list[tuple[int, PipelineFile]]:
-        """The pipelines of topics that have appeared since, with their places in the list."""
+        """The pipelines of topics that have appeared since, with their places in the list. A wrong one is refused."""
         again = {
             file.template: None
             for file in self.files
@@ -166,7 +166,11 @@ class Fleet:
         first = len(self.files)
         self.files = [*self.files, *without_clashes([*self.files, *new])[first:]]
         self.reports += [RunReport(file.name, self.say) for file in self.files[first:]]
-        return [(number, file) for number, file in enumerate(self.files) if number >= first and file.config]
+        appeared = list(enumerate(self.files))[first:]
+        for number, file in appeared:
+            if file.config is None:
+                self._refuse(number, file)
+        return [(number, file) for number, file in appeared if file.config]
 
     def _keep(self, number: int, file: PipelineFile, spark: SparkSession) -> None:
         """Run one pipeline, and start it again after a failure if its file says so."""

@@ -1,0 +1,56 @@
+"""Several pipelines in one process: what needs no Spark."""
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from connector.config import parse
+from connector.fleet.files import PipelineFile
+from connector.fleet.run import Fleet, exit_code, state
+from connector.telemetry.run_report import RunReport
+from sinks.errors import ConfigurationError
+
+TEMPLATE = Path("shop.yaml")
+
+
+def of_topic(topic: str) -> PipelineFile:
+    options = {
+        "name": topic,
+        "source": {"topics": [topic], "kafka": {"bootstrap.servers": "127.0.0.1:9092"}},
+        "value": {"format": "json", "schema": "a INT"},
+        "trigger": {"interval": "1 second"},
+        "sinks": [{"type": "delta_append", "path": f"lake/{topic}"}],
+    }
+    return PipelineFile(f"{TEMPLATE}#{topic}", parse(options), template=TEMPLATE)
+
+
+def test_of_topics_that_appear_the_right_ones_start_and_a_wrong_one_is_refused_once() -> None:
+    wrong = PipelineFile(f"{TEMPLATE}#wrong", error=ConfigurationError("no schema"), template=TEMPLATE)
+    there, asked = [of_topic("first"), of_topic("late"), wrong], []
+    ended: list[RunReport] = []
+
+    def look(files: list[Path], *, known: Any) -> list[PipelineFile]:
+        asked.append(files)
+        return [file for file in there if file.file not in known]
+
+    fleet = Fleet(there[:1], lambda _: nullcontext(lambda _: None), look=look, ended=ended.append)
+    assert [(number, file.name) for number, file in fleet._appeared()] == [(1, "late")]
+    assert fleet._appeared() == []
+    assert asked == [[TEMPLATE]] * 2
+    assert [(report.pipeline, report.state, str(report.error)) for report in ended] == [
+        ("shop.yaml#wrong", "refused", "no schema")
+    ]
+    assert [report.state for report in fleet.reports] == ["running", "running", "refused"]
+
+
+def test_the_worst_end_counts_and_one_that_has_not_ended_is_none() -> None:
+    def reports(*states: str) -> list[RunReport]:
+        return [RunReport("p", lambda _: None, state=state) for state in states]
+
+    assert (state(reports("done", "fenced", "refused", "failed")), exit_code(reports("refused", "failed"))) == (
+        "failed",
+        1,
+    )
+    assert (exit_code(reports("fenced", "refused", "done")), exit_code(reports("done", "fenced"))) == (2, 3)
+    assert (state(reports("done", "stopped")), exit_code(reports("done", "stopped"))) == ("stopped", 0)
+    assert (state(reports("done", "running", "failed")), exit_code(reports("done", "running"))) == ("running", 1)
