@@ -22,8 +22,9 @@ from connector.operations.check import checked
 from connector.operations.dead_letters import Retried, refuse_unfit, retry
 from connector.operations.rewind import Rewind, planned, rewind
 from connector.operations.status import Checked, Status, next_offsets
+from connector.protocol.decided import Row
 from connector.protocol.steps import Observer, all_of
-from connector.protocol.two_phase import Recovered, Row
+from connector.protocol.two_phase import Recovered
 from connector.source.consumer_group import ConsumerGroup, Unpublished
 from connector.source.group_member import GroupMember
 from connector.source.records import polled

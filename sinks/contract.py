@@ -231,9 +231,18 @@ class Prepared:
 
     rows: int
     checksum: str
-    """Of the rows, whatever their order and the files they are in: prepared again, the same rows have the same."""
+    """Of the rows, whatever their order and the files they are in: prepared again, the same rows have the same. Empty
+    if nothing was staged: then only the same pipeline file is sure to give the same rows again."""
     receipt: Mapping[str, str]
     """Where it is, in the sink's own words. Small: it is kept in the coordinator log."""
+    after: int | None = None
+    """The sink's last epoch before this one (0: none), where epochs without rows pass a sink by. With ``rows`` 0 this
+    one does. None: every epoch is in the sink."""
+
+    @property
+    def passes_by(self) -> bool:
+        """Whether the sink gets no rows and no commit."""
+        return self.after is not None and not self.rows
 
 
 class Sink(Protocol[Rows]):
@@ -252,12 +261,9 @@ class Sink(Protocol[Rows]):
         ...
 
 
-class TwoPhaseSink(Protocol[Rows]):
-    """A place that takes part in two-phase commit: an epoch is in all sinks of the pipeline, or in none.
-
-    ``prepare`` does all that can fail for a reason of its own (room, rights, rows that don't fit): after the decision
-    an epoch has to be committed, if need be by a process that starts much later. Only ``commit`` makes anything
-    visible, and it is the same whoever calls it, and how often: several processes may even do so at once.
+class Participant(Protocol):
+    """A place that takes its part of an epoch when a coordinator says so. Only ``commit`` makes anything visible, and
+    it is the same whoever calls it, and how often: several processes may even do so at once.
     """
 
     @property
@@ -268,11 +274,6 @@ class TwoPhaseSink(Protocol[Rows]):
     def position(self) -> Position | None:
         """The last epoch that was committed, read from the sink itself; None: there was none. Of the position only
         ``epoch``, ``owner`` and ``offsets`` count: the coordinator log has the rest."""
-        ...
-
-    def prepare(self, epoch: Epoch, rows: Rows) -> Prepared:
-        """Make the rows durable where no reader looks, under ``epoch.attempt``. Each call makes something of its own,
-        also for an attempt that has been prepared before. A crash on the way leaves what ``abort`` finds."""
         ...
 
     def commit(self, epoch: Epoch, prepared: Prepared) -> Committed:
@@ -288,4 +289,17 @@ class TwoPhaseSink(Protocol[Rows]):
     def abort(self, before: int) -> None:
         """Throw away all that is prepared under attempts lower than ``before``, by any process. Never raises for what
         isn't there any more; never touches what was committed."""
+        ...
+
+
+class TwoPhaseSink(Participant, Protocol[Rows]):
+    """A place that takes part in two-phase commit: an epoch is in all sinks of the pipeline, or in none.
+
+    ``prepare`` does all that can fail for a reason of its own (room, rights, rows that don't fit): after the decision
+    an epoch has to be committed, if need be by a process that starts much later.
+    """
+
+    def prepare(self, epoch: Epoch, rows: Rows) -> Prepared:
+        """Make the rows durable where no reader looks, under ``epoch.attempt``. Each call makes something of its own,
+        also for an attempt that has been prepared before. A crash on the way leaves what ``abort`` finds."""
         ...

@@ -9,8 +9,8 @@ from connector.fleet.files import Fault
 from connector.operations.dead_letters import LetterGroup
 from connector.operations.history import PastEpoch
 from connector.operations.status import Status
+from connector.protocol.decided import Row, State
 from connector.protocol.recover import TopicsHeld
-from connector.protocol.two_phase import Row, State
 from connector.ui.board import Board
 from connector.watch.poll import Look
 from sinks.contract import Epoch, Position, Prepared

@@ -20,6 +20,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from connector.protocol.decided import LogHeld, Row, State
 from connector.protocol.two_phase import (
     Abort,
     Action,
@@ -27,13 +28,10 @@ from connector.protocol.two_phase import (
     AskPositions,
     Begin,
     Commit,
-    LogHeld,
     Prepare,
     Ran,
     ReadLog,
     Recovered,
-    Row,
-    State,
     Steps,
     recover,
     run_epoch,
@@ -435,12 +433,16 @@ class Explorer:
             wrong = self._refuse(now)
             if wrong:
                 return f"A process on its own: {wrong}"
-            if any(len(held.visible) != self.epochs for held in now.sinks):
-                return f"A process on its own ended with the sinks at {[len(held.visible) for held in now.sinks]}."
-            left = [each for held in now.sinks for each in held.staged]
-            if left:
-                return f"A process on its own has left behind: {left}"
+            wrong = self._wrong_in_the_end(now)
+            if wrong:
+                return wrong
         return ""
+
+    def _wrong_in_the_end(self, now: World) -> str:
+        if any(len(held.visible) != self.epochs for held in now.sinks):
+            return f"A process on its own ended with the sinks at {[len(held.visible) for held in now.sinks]}."
+        left = [each for held in now.sinks for each in held.staged]
+        return f"A process on its own has left behind: {left}" if left else ""
 
     def _arrive(self, world: int, process: int) -> int | str:
         """Where it leads if nothing else happens: the world, or the error that ended it."""

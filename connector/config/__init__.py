@@ -33,6 +33,8 @@ from connector.config.pipeline import PipelineConfig
 from connector.config.places import DeadLetters, DeltaPlace, DeltaSink
 from connector.config.registry import REFERENCED_SECRETS
 from connector.config.relative_paths import beside_file, tables_beside_file
+from connector.config.route import OPTION as ROUTE
+from connector.config.route import OTHER, Route
 from connector.config.several import Several
 from connector.config.sink_by_sink import EVENTUAL, SinkBySink
 from connector.config.sink_by_sink import OPTION as TOGETHER
@@ -57,6 +59,7 @@ from sinks.errors import ConfigurationError
 
 __all__ = [
     "COORDINATES",
+    "OTHER",
     "OWN_COLUMNS",
     "AvroFormat",
     "BytesFormat",
@@ -81,6 +84,7 @@ __all__ = [
     "MetricsOptions",
     "PipelineConfig",
     "Pushgateway",
+    "Route",
     "RowsFormat",
     "S3ObjectsSink",
     "Several",
@@ -172,9 +176,9 @@ def checked_elsewhere(path: str | Path, overrides: Sequence[str] = ()) -> str:
     resolved = _resolve(document, (), nowhere, "1")
     unknown = [each.partition(": ")[0] for each in nowhere]
     try:
-        PipelineConfig.model_validate(resolved)
+        PipelineConfig.model_validate(_with_route(resolved if isinstance(resolved, dict) else {}, str(path)))
     except ValidationError as error:
-        faults = [_fault(dict(fault)) for fault in error.errors(include_url=False)]
+        faults = _faults(error, document)
         # `trigger: interval: ...` is a fault of trigger.interval.
         faults = [fault for fault in faults if not any(option in fault.replace(": ", ".") for option in unknown)]
         if faults:
@@ -228,9 +232,39 @@ def parse(document: object, *, origin: str = "pipeline", folder: str = "") -> Pi
     if faults:
         raise _configuration_error(origin, faults)
     try:
-        return PipelineConfig.model_validate(beside_file(resolved, folder))
+        return PipelineConfig.model_validate(beside_file(_with_route(resolved, origin), folder))
     except ValidationError as error:
-        raise _configuration_error(origin, [_fault(dict(fault)) for fault in error.errors(include_url=False)]) from None
+        raise _configuration_error(origin, _faults(error, document)) from None
+
+
+def _with_route(options: Mapping[str, object], origin: str) -> Mapping[str, object]:
+    """The options with the sinks of ``route``: that of each value, as the file has it, and that of the other records.
+
+    Raises ConfigurationError.
+    """
+    if ROUTE not in options:
+        return options
+    if "sinks" in options:
+        raise ConfigurationError(f"{origin}: give either sinks or {ROUTE}, not both.")
+    given = options[ROUTE]
+    try:
+        route = Route.model_validate(given)
+    except ValidationError:
+        return {**options, "sinks": _NO_FAULT}  # the route's own faults are told with those of the whole file
+    return {**options, "sinks": route.template()}
+
+
+_NO_FAULT = [{"type": "delta_append", "path": "lake"}]
+
+
+def _faults(error: ValidationError, document: Mapping[Any, Any]) -> list[str]:
+    """A line for each fault of a pipeline file."""
+    lines = [_fault(dict(fault)) for fault in error.errors(include_url=False)]
+    if ROUTE in document:
+        names = {"sinks[0]": f"{ROUTE}.sink", "sinks[1]": f"{ROUTE}.other"}
+        for name, option in names.items():
+            lines = [option + line.removeprefix(name) if line.startswith(name) else line for line in lines]
+    return lines
 
 
 def _configuration_error(origin: str, faults: list[str]) -> ConfigurationError:
@@ -293,6 +327,7 @@ def _resolve(
 
 
 FORMATTED = ("value", "key")
+_OPTION = re.compile(r"[a-z_]+(\.[a-z_]+)*: ")
 
 
 def _fault(fault: dict[str, Any]) -> str:
@@ -319,7 +354,9 @@ def _fault(fault: dict[str, Any]) -> str:
     if kind in ("too_short", "string_too_short"):
         return f"{where}: is empty"
     message = str(fault["msg"]).removeprefix("Value error, ")
-    return f"{where or 'the file'}: {message}"
+    if not where:  # a fault of several options begins with the name of the first one
+        return message
+    return f"{where}{'.' if _OPTION.match(message) else ': '}{message}"
 
 
 def _siblings(loc: tuple[str | int, ...]) -> list[str]:
@@ -334,6 +371,7 @@ def _siblings(loc: tuple[str | int, ...]) -> list[str]:
         ("metrics",): MetricsOptions,
         ("metrics", "push"): Pushgateway,
         ("maintain",): Maintenance,
+        (ROUTE,): Route,
     }
     parent = tuple(str(part) for part in loc[:-1])
     tagged = {"sinks": SINK_TYPES, **dict.fromkeys(FORMATTED, FORMATS)}.get(parent[0] if parent else "")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Literal, TypeAlias
@@ -21,6 +20,7 @@ from connector.config.kinds import (
 from connector.config.operations import Maintenance, MetricsOptions
 from connector.config.pacing import EpochBound, EveryRecords, Interval, Latency, Retry, as_commit_every, as_trigger
 from connector.config.places import DeadLetters, DeltaPlace
+from connector.config.route import Route, refuse_unfit
 from connector.config.sinks import (
     IDLE_AFTER,
     DeltaAggregateSink,
@@ -32,36 +32,16 @@ from connector.config.sinks import (
     SinkOptions,
 )
 from connector.config.source import Source, TopicPattern
+from connector.config.transform_sql import row_by_row
 from connector.protocol.pacing import Pace
 from sinks.spark.schema_changes import OnNewColumn
 
 Delivery: TypeAlias = Literal["auto_commit", "manual_commit", "idempotent", "transactional"]
 
 
-_NOT_ROW_BY_ROW = (
-    "DISTINCT", "GROUP", "HAVING", "OVER", "LIMIT", "OFFSET", "TABLESAMPLE", "UNION", "INTERSECT", "EXCEPT", "MINUS",
-)  # fmt: skip
-_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`]|``)*`|--[^\n]*|/\*.*?\*/""", re.DOTALL)
-
-
-def _transform(sql: str | None) -> str | None:
-    """Allow one row-by-row SELECT only: other queries would depend on where epochs begin and end, or lose records."""
-    if sql is None:
-        return None
-    words = re.findall(r"\w+", _QUOTED.sub(" ", sql).upper())
-    if not words or words[0] != "SELECT" or "RECORDS" not in words:
-        raise ValueError("write one SELECT ... FROM records, as in `SELECT upper(name) AS name, id FROM records`")
-    for word in _NOT_ROW_BY_ROW:
-        if word in words:
-            raise ValueError(
-                f"{word} can't be used: a transform must work row by row, or its result would depend on where epochs "
-                "begin and end. To group records, use a delta_aggregate sink"
-            )
-    return sql
-
-
 _SHAPING = {
     "value", "key", "headers", "require", "on_bad_record", "on_new_column", "transform", "event_time", "sinks",
+    "route",
 }  # fmt: skip
 
 
@@ -108,10 +88,12 @@ class PipelineConfig(Options):
     """How often to retry after transient failures. See below."""
     event_time: Text | None = None
     """A TIMESTAMP column whose range each commit stores, for ``lakelock rewind``. By default Kafka's timestamp."""
-    transform: Annotated[Text | None, AfterValidator(_transform)] = None
+    transform: Annotated[Text | None, AfterValidator(row_by_row)] = None
     """One SELECT ... FROM records that is applied row by row, before the sinks."""
     sinks: tuple[SinkOptions, ...]
     """The tables, objects and topics to write. See below. Several sinks commit together, and need a ``coordinator``."""
+    route: Route | None = None
+    """One table for each value of a SQL expression, instead of ``sinks``: docs/many-tables.md. See below."""
     together: Literal["atomic", "eventual"] = "atomic"
     """Of several sinks: whether every epoch is in all of them or in none (``atomic``, two-phase commit), or each moves
     by itself, as a pipeline of its own (``eventual``): docs/many-tables.md."""
@@ -164,14 +146,24 @@ class PipelineConfig(Options):
             return self
         what = "several sinks" if len(self.sinks) > 1 else f"a sink of type {self.sinks[0].type}"
         if self.coordinator is None:
+            needs = "route needs" if self.route is not None else f"{what} need two-phase commit, which keeps"
             raise ValueError(
-                f"coordinator: is missing: {what} need two-phase commit, which keeps a log in a small Delta table. "
+                f"coordinator: is missing: {needs} a log in a small Delta table. "
                 "Write coordinator: {path: lake/_coordinator}"
             )
         if self.delivery != "transactional":
             raise ValueError(
                 f"delivery: {self.delivery} works with one Delta table only; {what} need delivery: transactional"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _routes(self) -> PipelineConfig:
+        if self.route is None:
+            return self
+        refuse_unfit(self, self.route)
+        for sink, option in zip(self.sinks, ("route.sink", "route.other"), strict=False):
+            sink._in_file = option
         return self
 
     @model_validator(mode="after")
@@ -314,8 +306,8 @@ class PipelineConfig(Options):
 
     @property
     def two_phase(self) -> bool:
-        """Whether two-phase commit is needed. Only a single Delta table stores rows and offsets in one commit."""
-        return len(self.sinks) > 1 or not isinstance(self.sinks[0], DeltaPlace)
+        """Whether a coordinator is needed. Only a single Delta table stores rows and offsets in one commit."""
+        return len(self.sinks) > 1 or self.route is not None or not isinstance(self.sinks[0], DeltaPlace)
 
     @property
     def only_table(self) -> str | None:
@@ -343,6 +335,16 @@ class PipelineConfig(Options):
         """A hash of the options that shape the rows. Two files with the same hash make the same rows of a record."""
         shaping = self.model_dump_json(include=_SHAPING)
         return hashlib.sha256(shaping.encode()).hexdigest()[:16]
+
+    def routed(self, value: str) -> PipelineConfig:
+        """A copy with the table of one value of ``route.by`` as its only sink; of ``OTHER``, that of the other records.
+
+        Raises ConfigurationError.
+        """
+        assert self.route is not None
+        first = self.sinks[0]
+        sink = self.route.sink_of(value, first._beside if isinstance(first, DeltaPlace) else "")
+        return self.model_copy(update={"sinks": (sink,), "route": self.route.of(value)})
 
     def alone(self, index: int) -> PipelineConfig:
         """A copy of this configuration with ``sinks[index]`` as its only sink."""

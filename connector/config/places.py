@@ -25,8 +25,12 @@ class ListedSink(Options):
 
     def at(self, index: int) -> Self:
         """A copy that knows its place among the sinks of the file."""
+        return self.given_as(f"sinks[{index}]")
+
+    def given_as(self, option: str) -> Self:
+        """A copy that is given elsewhere in the file, for messages: ``route.sink``."""
         copy = self.model_copy()
-        copy._in_file = f"sinks[{index}]"
+        copy._in_file = option
         return copy
 
     def option(self, *path: str) -> str:

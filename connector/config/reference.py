@@ -16,7 +16,18 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from connector.config import formats, operations, pacing, pipeline, places, registry, sinks, source, table_per_topic
+from connector.config import (
+    formats,
+    operations,
+    pacing,
+    pipeline,
+    places,
+    registry,
+    route,
+    sinks,
+    source,
+    table_per_topic,
+)
 
 _SECTIONS: Mapping[str, type[BaseModel]] = {
     "A pipeline file": pipeline.PipelineConfig,
@@ -41,6 +52,7 @@ _SECTIONS: Mapping[str, type[BaseModel]] = {
     "`type: kafka_topic`": sinks.KafkaTopicSink,
     "`type: custom`": sinks.CustomSink,
     "`tables`, instead of `sinks`": table_per_topic.TablePerTopic,
+    "`route`, instead of `sinks`": route.Route,
     "`dead_letters`": places.DeadLetters,
     "`metrics`": operations.MetricsOptions,
     "`push` of `metrics`": operations.Pushgateway,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -37,8 +36,3 @@ class Several(ABC):
             return self.parse(options, f"{self.origin}#{part}")
         except ConfigurationError as error:
             raise type(error)(error.message.replace("sinks[0]", sink), hint=error.hint) from None
-
-
-def digest(text: str) -> str:
-    """Eight characters that stand for a text, in a name."""
-    return hashlib.sha256(text.encode()).hexdigest()[:8]

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from connector.config.several import Several, digest
+from connector.config.placeholders import digest
+from connector.config.several import Several
 from sinks.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -7,7 +7,16 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StrictBool, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    StrictBool,
+    TypeAdapter,
+    field_validator,
+    model_validator,
+)
 
 from connector.config.kinds import Duration, Options, Text, as_model, in_clear, topic_name
 from connector.config.places import DeltaSink, ListedSink
@@ -338,6 +347,7 @@ SinkOptions: TypeAlias = Annotated[
     | CustomSink,
     Field(discriminator="type"),
 ]
+ONE_SINK: TypeAdapter[SinkOptions] = TypeAdapter(SinkOptions)
 SINK_TYPES: Mapping[object, type[BaseModel]] = {
     "delta_append": DeltaAppendSink,
     "delta_upsert": DeltaUpsertSink,

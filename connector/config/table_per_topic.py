@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, ValidationError
 
 from connector.config.kinds import Options
-from connector.config.several import Several, digest
+from connector.config.placeholders import filled, merged, placeholders, safe
+from connector.config.several import Several
 from connector.config.source import Source
 from sinks.errors import ConfigurationError
 
@@ -20,13 +20,6 @@ OPTION = "tables"
 _EACH = "topic"
 TOPIC = f"{{{_EACH}}}"
 """What stands for the topic in a path or a table's name."""
-_PLACEHOLDER = re.compile(r"\{(\w*)\}")
-_SAFE = {
-    "path": re.compile(r"[a-z0-9][a-z0-9._-]*"),
-    "table": re.compile(r"[a-z0-9_]+"),
-    "name": re.compile("[a-z0-9_-]+"),
-}
-"""The topics that can be a part of a folder, of a table's name, and of a pipeline's, as they are."""
 _ANY_TOPIC = "topic"
 
 
@@ -41,16 +34,6 @@ class TablePerTopic(Options):
     """What is different for a topic: topic -> options, such as {orders: {value: {schema: ...}, sink: {key: id}}}."""
 
 
-def safe(topic: str, of: str) -> str:
-    """The topic as a part of a ``path``, a ``table`` or a pipeline's ``name``: the same always, and of no other topic.
-
-    A name that would be unsafe there, or the same as another without its capitals, gets a part of its hash.
-    """
-    if _SAFE[of].fullmatch(topic):
-        return topic
-    return "_".join(filter(None, [re.sub("[^a-z0-9]+", "_", topic.lower()).strip("_")[:100], digest(topic)]))
-
-
 class Template(Several):
     """A pipeline file with ``tables``."""
 
@@ -61,13 +44,13 @@ class Template(Several):
         tables = self._tables()
         changed = tables.overrides.get(part, {})
         others = {name: value for name, value in self.document.items() if name != OPTION}
-        merged = _merged(others, {name: value for name, value in changed.items() if name != "sink"})
-        merged["name"] = f"{merged.get('name', '')}-{safe(part, 'name')}"
-        merged["source"] = {**merged["source"], "topics": [part]} if isinstance(merged.get("source"), dict) else None
-        merged["sinks"] = [_filled(_merged(tables.sink, changed.get("sink", {})), part)]
-        if isinstance(merged.get("dead_letters"), dict):
-            merged["dead_letters"] = _filled(merged["dead_letters"], part)
-        return self._parsed(merged, part, f"{OPTION}.sink")
+        options = merged(others, {name: value for name, value in changed.items() if name != "sink"})
+        options["name"] = f"{options.get('name', '')}-{safe(part, 'name')}"
+        options["source"] = {**options["source"], "topics": [part]} if isinstance(options.get("source"), dict) else None
+        options["sinks"] = [filled(merged(tables.sink, changed.get("sink", {})), _EACH, part)]
+        if isinstance(options.get("dead_letters"), dict):
+            options["dead_letters"] = filled(options["dead_letters"], _EACH, part)
+        return self._parsed(options, part, f"{OPTION}.sink")
 
     @property
     def source(self) -> Source:
@@ -98,8 +81,7 @@ class Template(Several):
                 f"{where}.{option}: {fault['msg'].lower()}.",
                 hint="Write tables: {for_each: topic, sink: {type: ..., path: lake/{topic}}}.",
             ) from None
-        place = str(tables.sink.get("path") or tables.sink.get("table") or "")
-        found = _PLACEHOLDER.findall(place)
+        place, found = placeholders(tables.sink)
         if set(found) != {_EACH}:
             wrong = f"{place!r} has {{{found[0]}}}" if found else f"{place!r} has no {TOPIC}"
             raise ConfigurationError(
@@ -107,21 +89,3 @@ class Template(Several):
                 hint=f"Write {TOPIC} where the topic is to stand, as in path: lake/{TOPIC}.",
             )
         return tables
-
-
-def _filled(place: Mapping[str, Any], topic: str) -> dict[str, Any]:
-    """The options with the topic for ``{topic}``."""
-    return {
-        name: value.replace(TOPIC, safe(topic, name) if name in _SAFE else topic) if isinstance(value, str) else value
-        for name, value in place.items()
-    }
-
-
-def _merged(options: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The options with the changes, mapping by mapping."""
-    merged = dict(options)
-    for name, value in changes.items():
-        before = merged.get(name)
-        both = isinstance(before, Mapping) and isinstance(value, Mapping)
-        merged[name] = _merged(before, value) if both else value  # type: ignore[arg-type]
-    return merged

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from connector.decode.format import UNKNOWN, Format, problem_of
 from connector.decode.tombstone_key import of_kafkas_key
@@ -34,7 +34,10 @@ SHOWN = "_shown"
 RAW = "_raw"
 """STRUCT<key: BINARY, value: BINARY, headers: ARRAY<STRUCT<key, value>>>: the record itself, with dead letters."""
 
-CARRIED = (*COORDINATES, TOMBSTONE, PROBLEM, RAW)
+ROUTE = "_lakelock_route"
+"""STRING, the name of the record's table, where one topic has many; null: it names none."""
+
+CARRIED = (*COORDINATES, TOMBSTONE, PROBLEM, RAW, ROUTE)
 """Columns that aren't the user's, and stay with a record through the transform."""
 
 _RIGHT = "_right"
@@ -44,12 +47,30 @@ _COORDINATES = {name: name.removeprefix("_") for name in COORDINATES}
 
 
 @dataclass(frozen=True)
+class Routing:
+    """Which table a record is for. ``by``: SQL over its columns. ``values``: the only ones with a table; None: all."""
+
+    by: str
+    values: tuple[str, ...] | None = None
+    otherwise: Literal["elsewhere", "problem", "failure"] = "problem"
+    """What a record is that names no table: one for somewhere else, a bad one, or the end of the run."""
+
+    @property
+    def sql(self) -> str:
+        """SQL of ``_lakelock_route``."""
+        named = f"nullif(CAST(({self.by}) AS STRING), '')"
+        if self.values is None:
+            return named
+        return f"CASE WHEN {named} IN ({', '.join(map(literal, self.values))}) THEN {named} END"
+
+
+@dataclass(frozen=True)
 class RecordDecoder:
     """Decodes records.
 
     ``tombstones`` are the columns that identify the row that a null value deletes. With None a null value is a problem.
     ``require`` is a condition on the columns that must be true. With ``letters`` bad records stay. With ``raw`` the
-    record as Kafka gave it is added, even if a problem fails the query.
+    record as Kafka gave it is added, even if a problem fails the query. With ``route`` each record names its table.
     """
 
     value: Format
@@ -59,15 +80,19 @@ class RecordDecoder:
     require: str | None = None
     letters: bool = False
     raw: bool = False
+    route: Routing | None = None
 
     def __call__(self, records: DataFrame) -> DataFrame:
-        """Columns: the value's, ``_key``, ``_headers``, ``_tombstone``, the coordinates, ``_problem`` and ``_raw``."""
+        """Columns: the value's, ``_key``, ``_headers``, ``_tombstone``, the coordinates, ``_problem``, ``_raw``, and
+        with a route ``_lakelock_route``."""
         frame = self._decoded_value(records)
         if self.key is not None:
             frame = self.key.decoded(frame, "key", "_of_key")
         frame = frame.selectExpr(*self._columns(), f"{self._problem()} AS {PROBLEM}", f"{_raw(records)} AS {RAW}")
         if self.require is not None:
             frame = self._ruled(frame)
+        if self.route is not None:
+            frame = _routed(frame, self.route)
         if not self.letters:
             frame = _failing(frame)
         return frame if self.raw else frame.drop(RAW)
@@ -223,6 +248,36 @@ def told(reason: str, detail: str) -> str:
 def _raw(records: DataFrame) -> str:
     headers = "headers" if "headers" in records.columns else f"CAST(NULL AS {HEADER_TYPE})"
     return f"named_struct('key', key, 'value', value, 'headers', {headers})"
+
+
+def _routed(frame: DataFrame, route: Routing) -> DataFrame:
+    """The frame with ``_lakelock_route``. Raises ConfigurationError if Spark doesn't take the expression."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.types import AtomicType
+
+    try:
+        kind = frame.drop(PROBLEM, RAW).selectExpr(f"({route.by}) AS named").schema["named"].dataType
+    except PySparkException as error:
+        raise ConfigurationError(
+            f"route.by: Spark doesn't take {route.by!r}: {problem(error)}",
+            hint="Write an expression over the columns of a record, as in event_type, or "
+            "CAST(_headers['type'] AS STRING) with headers: true.",
+        ) from None
+    if not isinstance(kind, AtomicType):
+        raise ConfigurationError(f"route.by: {route.by!r} is {sql_type(kind).upper()}, and has to be one value.")
+    named = frame.selectExpr("*", f"CASE WHEN {PROBLEM} IS NULL THEN {route.sql} END AS {ROUTE}")
+    if route.otherwise == "elsewhere":
+        return named
+    detail = f"names no table: route.by ({route.by}) is null, or not one of route.values"
+    at_fault = told("route", detail)
+    if route.otherwise == "failure":
+        at_fault = raise_sql(
+            "bad_record", topic="_topic", partition="_partition", offset="_offset", reason="'route'",
+            detail=literal(detail),
+        )  # fmt: skip
+    found = f"CASE WHEN {PROBLEM} IS NOT NULL THEN {PROBLEM} WHEN {ROUTE} IS NULL THEN {at_fault} END"
+    names = named.columns
+    return named.selectExpr(*(f"{found} AS {PROBLEM}" if name == PROBLEM else identifier(name) for name in names))
 
 
 def _failing(frame: DataFrame) -> DataFrame:

@@ -31,3 +31,13 @@ def refuse_values(rows: DataFrame, limits: Sequence[Limit]) -> DataFrame:
     # The check replaces a column that every sink needs: the optimizer can't drop it.
     checked = f"CASE {whens} ELSE _offset END AS _offset"
     return rows.selectExpr(*(checked if name == "_offset" else identifier(name) for name in rows.columns))
+
+
+def refuse_problem(rows: DataFrame, problem: str | None) -> DataFrame:
+    """The rows, of which one with a problem fails the query, with its coordinates. ``problem``: SQL of ``_problem``."""
+    if problem is None:
+        return rows
+    where = {"topic": "_topic", "partition": "_partition", "offset": "_offset"}
+    raised = raise_sql("bad_record", **where, reason=f"({problem}).reason", detail=f"({problem}).detail")
+    checked = f"CASE WHEN ({problem}) IS NOT NULL THEN {raised} ELSE _offset END AS _offset"
+    return rows.selectExpr(*(checked if name == "_offset" else identifier(name) for name in rows.columns))

@@ -13,14 +13,15 @@ from connector.config import DeltaAppendSink, DeltaSink, Fold, KafkaTopicSink, P
 from connector.decode.event_time import Timing
 from connector.delivery.ports import Group, Topics, Work
 from connector.delivery.retries import Patience
-from connector.engine.coordinator import Coordinator
+from connector.engine.coordinator import Coordinator, PrepareAll, SinksNow
 from connector.engine.coordinator_log import Log
 from connector.engine.dead_letters import letters, letters_topic
 from connector.engine.epoch import Read, Reading, prepare_epoch
 from connector.engine.field_check import FieldCheck
 from connector.engine.fold import Folding
 from connector.engine.one_table import OneTable, look_back
-from connector.engine.outputs import Output, Table, outputs, with_new_columns
+from connector.engine.outputs import Other, Output, Table, outputs, with_new_columns
+from connector.engine.routes import AT_ONCE, Routes, routed
 from connector.protocol.recover import TopicsHeld, behind
 from connector.protocol.steps import Observer
 from connector.source.consumer_group import ConsumerGroup, Unpublished
@@ -28,8 +29,8 @@ from connector.source.reader import Reader
 from connector.source.records import no_records
 from connector.source.topics import KafkaSource
 from connector.spark.compat import is_connect
-from connector.spark.session import session
-from connector.spark.tuning import for_few
+from connector.spark.session import isolated, session
+from connector.spark.tuning import for_few, keep_for_few
 from sinks.contract import Epoch, Prepared
 from sinks.errors import ConfigurationError, LakelockError
 from sinks.offsets import OffsetRange
@@ -59,7 +60,9 @@ class Assembly:
     group: ConsumerGroup
     outputs: Sequence[Output]
     log: Log | None
-    """The coordinator log. None without two-phase commit."""
+    """The coordinator log. None without a coordinator."""
+    routes: Routes | None = None
+    """The tables of a route. Then ``outputs`` has one output for all of them."""
     read: Read | None = None
     """Reads them from elsewhere. None: from Kafka."""
     small: bool = False
@@ -200,27 +203,39 @@ class Assembly:
         return Folding(log, sink.fold or Fold(), self.config.name, self.run, observe)
 
     def coordinator(self, observe: Observer) -> Coordinator:
-        """The destination of a pipeline with several sinks. Needs the coordinator log."""
-        sinks = [output.two_phase(self.config.name) for output in self.outputs]
-        by_name = {sink.name: (output, sink) for output, sink in zip(self.outputs, sinks, strict=True)}
+        """The destination of a pipeline with several sinks, or with a route. Needs the coordinator log."""
+        if self.routes is not None:
+            return self._routed(self.routes, observe)
+        made = [output for output in self.outputs if isinstance(output, Table | Other)]
+        sinks = [output.two_phase(self.config.name) for output in made]
+        by_name = {sink.name: (output, sink) for output, sink in zip(made, sinks, strict=True)}
         readings: dict[tuple[str, ...], Reading] = {}
 
         def prepare(
             epoch: Epoch, names: Sequence[str], again: bool, behind: int
         ) -> tuple[Epoch, Mapping[str, Prepared]]:
-            of = tuple(names)
+            of = tuple(names or by_name)
             if of not in readings:
-                readings[of] = self.reading({name: by_name[name][0] for name in names})
+                readings[of] = self.reading({name: by_name[name][0] for name in of})
             return prepare_epoch(
                 epoch,
                 readings[of],
-                {name: by_name[name][1] for name in names},
+                {name: by_name[name][1] for name in of},
                 again=again,
-                at_once=not is_connect(self.spark),
+                at_once=at_once,
                 observe=observe,
                 behind=behind,
             )
 
+        at_once = 1 if is_connect(self.spark) else None
+        return self._coordinator(lambda _: {sink.name: sink for sink in sinks}, prepare, observe, at_once)
+
+    def _routed(self, routes: Routes, observe: Observer) -> Coordinator:
+        reading = self.reading({routes.split.label: routes.split})
+        at_once = 1 if is_connect(self.spark) else AT_ONCE
+        return self._coordinator(routes.sinks, partial(routes.prepare, reading, observe), observe, at_once)
+
+    def _coordinator(self, sinks: SinksNow, prepare: PrepareAll, observe: Observer, at_once: int | None) -> Coordinator:
         assert self.log is not None
         return Coordinator(
             self.log,
@@ -229,7 +244,8 @@ class Assembly:
             config=self.config.shape,
             prepare=prepare,
             observe=observe,
-            at_once=not is_connect(self.spark),
+            at_once=at_once,
+            stages=self.routes is None,
         )
 
 
@@ -263,15 +279,31 @@ def assembled(
                 spark = stack.enter_context(own_session)
             log = None
             if config.two_phase and config.coordinator is not None:
+                # A session of its own: an entry is a few rows, and is appended while others are being read.
+                own = spark if is_connect(spark) else stack.enter_context(isolated(spark))
+                if own is not spark:
+                    keep_for_few(own, config.spark_options)
                 place = config.coordinator
-                log = Log(spark, path=place.folder, name=place.table, pipeline=config.name, run=run)
-            made = stack.enter_context(outputs(config, spark, no_records(spark), log.staging if log else ""))
-            of_kafka = partial(Reader(config.source).read, spark, headers=config.reads_headers)
+                log = Log(own, path=place.folder, name=place.table, pipeline=config.name, run=run)
+            routes, none = None, no_records(spark)
             small = sum(held.ends.values()) <= _SMALL
-            yield Assembly(config, run, spark, source, of_kafka, group, made, log, small=small)
+            made: Sequence[Output]
+            if config.route is not None:
+                assert log is not None
+                begun = partial(_has_begun, log)
+                routes = stack.enter_context(routed(config, spark, none, run=run, begun=begun, small=small))
+                made = [routes.split]
+            else:
+                made = stack.enter_context(outputs(config, spark, none, log.staging if log else ""))
+            of_kafka = partial(Reader(config.source).read, spark, headers=config.reads_headers)
+            yield Assembly(config, run, spark, source, of_kafka, group, made, log, routes, small=small)
     finally:
         group.close()
         source.close()
+
+
+def _has_begun(log: Log) -> bool:
+    return log.read().decided is not None
 
 
 def _is_short(config: PipelineConfig, held: TopicsHeld, group: ConsumerGroup) -> bool:

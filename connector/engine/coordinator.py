@@ -9,14 +9,15 @@ tables). A coordinator for them would replace this one. A run needs ``position``
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from connector.delivery.ports import Destination
 from connector.engine.in_parallel import Value, of_each
+from connector.protocol.decided import LogHeld, Row, State
 from connector.protocol.steps import Event, Observer, Step
 from connector.protocol.two_phase import (
     Action,
@@ -24,29 +25,27 @@ from connector.protocol.two_phase import (
     AskPositions,
     Begin,
     Commit,
-    LogHeld,
     Prepare,
     ReadLog,
     Recovered,
-    Row,
-    State,
     Steps,
     recover,
     run_epoch,
 )
-from sinks.contract import Committed, Epoch, Position, Prepared, TwoPhaseSink
+from sinks.contract import Committed, Epoch, Participant, Position, Prepared
 from sinks.errors import ConfigurationError, PreparedLost
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 log = logging.getLogger("lakelock.coordinator")
 
 Returned = TypeVar("Returned")
 
+SinksNow = Callable[[Collection[str]], Mapping[str, Participant]]
+"""Gives the sinks of the pipeline file, by name. Of routed tables it gives those that are asked for, and those that
+have prepared something."""
+
 PrepareAll = Callable[[Epoch, Sequence[str], bool, int], tuple[Epoch, Mapping[str, Prepared]]]
-"""Reads an epoch and prepares the named sinks. The flag says that the epoch is read again, with the event time that it
-had; the number is the offsets that Kafka holds after the epoch."""
+"""Reads an epoch and prepares the named sinks; without names, all. The flag says that the epoch is read again, with the
+event time that it had; the number is the offsets that Kafka holds after the epoch."""
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:
@@ -73,27 +72,29 @@ class Coordinator(Destination):
     def __init__(
         self,
         log: EpochLog,
-        sinks: Sequence[TwoPhaseSink[DataFrame]],
+        sinks: SinksNow,
         *,
         run: str,
         config: str,
         prepare: PrepareAll,
         observe: Observer,
-        at_once: bool = True,
+        at_once: int | None = None,
+        stages: bool = True,
     ) -> None:
         """``run`` is the id of this run.
 
-        ``config`` identifies the shape of the pipeline file; the log keeps it with each decision. ``at_once``: call the
-        sinks at the same time. It must be False if they share one session whose settings belong to one statement at a
-        time, as in Spark Connect.
+        ``config`` identifies the shape of the pipeline file; the log keeps it with each decision. ``at_once``: how
+        many sinks to call at the same time; None: all. It must be 1 if they share one session whose settings belong to
+        one statement at a time, as in Spark Connect. ``stages``: whether what the sinks prepare outlives this process.
         """
         self._log = log
-        self._sinks = {sink.name: sink for sink in sinks}
+        self._sinks = sinks
         self._run = run
         self._config = config
         self._prepare = prepare
         self._observe = observe
         self._at_once = at_once
+        self._stages = stages
         self._number = 0
         self._done: Row | None = None
         self._behind = 0
@@ -137,7 +138,7 @@ class Coordinator(Destination):
         raises while it prepares; then nothing of the epoch is left.
         """
         self._behind, done, self._done = behind, self._done, None
-        ran = self._carry_out(run_epoch(epoch, self._number, self._config, done))
+        ran = self._carry_out(run_epoch(epoch, self._number, self._config, done, stages=self._stages))
         self._number, self._done = ran.number, ran.done
         commits = ran.committed.values()
         committed = Committed(
@@ -177,7 +178,7 @@ class Coordinator(Destination):
         if isinstance(action, Append):
             return self._append(action)
         if isinstance(action, AskPositions):
-            return self._each(self._sinks, lambda sink: sink.position())
+            return self._each(self._sinks(action.known), lambda sink: sink.position())
         if isinstance(action, Prepare):
             return self._prepared(action)
         if isinstance(action, Begin):
@@ -200,7 +201,7 @@ class Coordinator(Destination):
             self._observe(Event(step, row.epoch, behind=self._behind))
 
     def _prepared(self, action: Prepare) -> tuple[Epoch, Mapping[str, Prepared]]:
-        prepared = self._prepare(action.epoch, list(action.again or self._sinks), bool(action.again), self._behind)
+        prepared = self._prepare(action.epoch, list(action.again), bool(action.again), self._behind)
         self._observe(Event(Step.PREPARED, prepared[0], behind=self._behind))
         return prepared
 
@@ -226,16 +227,17 @@ class Coordinator(Destination):
         If a sink fails, it is only logged: the next run tries again.
         """
 
-        def abort(sink: TwoPhaseSink[DataFrame]) -> None:
+        def abort(sink: Participant) -> None:
             try:
                 sink.abort(before)
             except Exception as error:
                 log.warning("%s could not throw away what was prepared before %s: %s", sink.name, before, error)
 
-        self._each(self._sinks, abort)
+        self._each(self._sinks(()), abort)
 
     def _commit(self, action: Commit) -> Mapping[str, Committed | None]:
-        unknown = action.prepared.keys() - self._sinks.keys()
+        sinks = self._sinks(action.prepared.keys())
+        unknown = action.prepared.keys() - sinks.keys()
         if unknown:
             raise ConfigurationError(
                 f"Epoch {action.epoch.number} is in doubt. It was decided for {', '.join(sorted(unknown))} too, which "
@@ -243,17 +245,16 @@ class Coordinator(Destination):
                 hint="Put the sink back into the file, run `lakelock recover FILE`, and then take it out again.",
             )
 
-        def commit(sink: TwoPhaseSink[DataFrame]) -> Committed | None:
+        def commit(sink: Participant) -> Committed | None:
             try:
                 committed = sink.commit(action.epoch, action.prepared[sink.name])
             except PreparedLost:
                 return None
-            self._observe(Event(Step.SINK_COMMITTED, action.epoch, committed, self._behind, sink=sink.name))
+            if not action.prepared[sink.name].passes_by:
+                self._observe(Event(Step.SINK_COMMITTED, action.epoch, committed, self._behind, sink=sink.name))
             return committed
 
-        return self._each(action.prepared, commit)
+        return self._each({name: sinks[name] for name in action.prepared}, commit)
 
-    def _each(
-        self, names: Sequence[str] | Mapping[str, object], call: Callable[[TwoPhaseSink[DataFrame]], Value]
-    ) -> Mapping[str, Value]:
-        return of_each({name: partial(call, self._sinks[name]) for name in names}, at_once=self._at_once)
+    def _each(self, sinks: Mapping[str, Participant], call: Callable[[Participant], Value]) -> Mapping[str, Value]:
+        return of_each({name: partial(call, sink) for name, sink in sinks.items()}, at_once=self._at_once)

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from connector.protocol.two_phase import LogHeld, Row, State
+from connector.protocol.decided import LogHeld, Row, State
 from connector.spark.compat import from_ddl
 from sinks.contract import Epoch, Position, Prepared
 from sinks.delta.append import DeltaAppend
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Row as SparkRow
     from pyspark.sql.types import StructType
 
-FORMAT = 1
+FORMAT = 2
+_WITHOUT_ROUTES = 1
 COLUMNS = (
     "format INT, pipeline STRING, entry BIGINT, state STRING, epoch BIGINT, attempt BIGINT, owner STRING, run STRING, "
     "ranges ARRAY<STRUCT<topic: STRING, partition: INT, start: BIGINT, end: BIGINT>>, position STRING, "
@@ -264,11 +265,12 @@ def _schema() -> StructType:
 def _values(pipeline: str, number: int, row: Row) -> dict[str, Any]:
     epoch = row.epoch
     expected = epoch.expected
-    sinks = {name: json.dumps(asdict(prepared)) for name, prepared in row.prepared.items()} or {
+    sinks = {name: json.dumps(_known(prepared)) for name, prepared in row.prepared.items()} or {
         name: json.dumps(dict(reads)) for name, reads in row.reads.items()
     }
+    routed = any(prepared.after is not None for prepared in row.prepared.values())
     return {
-        "format": FORMAT,
+        "format": FORMAT if routed else _WITHOUT_ROUTES,
         "pipeline": pipeline,
         "entry": number,
         "state": row.state.value,
@@ -283,6 +285,11 @@ def _values(pipeline: str, number: int, row: Row) -> dict[str, Any]:
         "config": row.config,
         "at": datetime.now(timezone.utc).isoformat(),
     }
+
+
+def _known(prepared: Prepared) -> dict[str, Any]:
+    """Without ``after`` where no route needs it: earlier versions read these entries too."""
+    return {name: value for name, value in asdict(prepared).items() if name != "after" or value is not None}
 
 
 def _row(row: SparkRow) -> Row:

@@ -16,7 +16,7 @@ from connector.config import (
 )
 from connector.decode import as_declared, record_format
 from connector.decode.json_lossless import unreadable
-from connector.decode.records import CARRIED, PROBLEM, RAW, TOMBSTONE, RecordDecoder, refuse_tombstones
+from connector.decode.records import CARRIED, PROBLEM, RAW, TOMBSTONE, RecordDecoder, Routing, refuse_tombstones
 from connector.decode.transform import transform
 from sinks.delta.table import DeltaTable
 from sinks.spark.schema_changes import narrowed
@@ -55,7 +55,7 @@ class Decoder:
 def decoders(
     config: PipelineConfig, spark: SparkSession, tables: Mapping[int, DeltaTable] = MappingProxyType({})
 ) -> Sequence[Decoder]:
-    """One decoder per sink of the pipeline file, in its order.
+    """One decoder per sink of the pipeline file, in its order; one for all tables of a route.
 
     ``tables``: the tables of sinks, by the sink's number in the file; their columns count for ``on_new_column``. A sink
     without a key takes no tombstones. They are refused only where that sink takes its rows.
@@ -75,11 +75,13 @@ def decoders(
     key_format = record_format("key", config.key, spark, topics) if config.key is not None else None
     letters = config.on_bad_record == "dead_letter"
     keys = [sink.key if isinstance(sink, KeyedSink) else None for sink in config.sinks]
+    if config.route is not None:
+        keys = [_keys_of_all(config) or None]
     first = next((key for key in keys if key), None)
     decode = {
         columns: RecordDecoder(
             value, key_format, headers=config.headers, tombstones=columns, require=config.require, letters=letters,
-            raw=config.dead_letters is not None,
+            raw=config.dead_letters is not None, route=_routing(config),
         )
         for columns in {columns or first for columns in keys}
     }  # fmt: skip
@@ -101,6 +103,21 @@ def decoders(
         )
         for index, columns in enumerate(keys)
     ]
+
+
+def _keys_of_all(config: PipelineConfig) -> tuple[str, ...]:
+    """The key columns of all tables of a route. Which table a tombstone is for shows only when it is decoded."""
+    assert config.route is not None
+    sinks = [*config.sinks, *(config.routed(name).sinks[0] for name in config.route.names)]
+    return tuple(dict.fromkeys(column for sink in sinks if isinstance(sink, KeyedSink) for column in sink.key))
+
+
+def _routing(config: PipelineConfig) -> Routing | None:
+    route = config.route
+    if route is None:
+        return None
+    stays = route.other == "ignore" or isinstance(route.other, Mapping)
+    return Routing(route.by, route.values, "elsewhere" if stays else "failure" if route.other == "fail" else "problem")
 
 
 def _with_columns_of(tables: Iterable[DeltaTable], declared: StructType) -> StructType:

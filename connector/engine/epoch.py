@@ -301,16 +301,16 @@ def prepare_epoch(
     sinks: Mapping[str, TwoPhaseSink[DataFrame]],
     *,
     again: bool,
-    at_once: bool,
+    at_once: int | None,
     observe: Observer,
     behind: int,
 ) -> tuple[Epoch, dict[str, Prepared]]:
     """Read, decode and reduce one epoch, and prepare it in ``sinks``: all of them, or those that lost what they had
     prepared.
 
-    ``again`` says that the epoch was read before and keeps its event time. ``at_once``: prepare the sinks at the same
-    time. Returns the epoch with its event time, and what each sink has prepared. No reader sees any of it; a crash here
-    leaves an undecided epoch, see ``protocol.two_phase``. Raises what ``run_epoch`` raises.
+    ``again`` says that the epoch was read before and keeps its event time. ``at_once``: how many sinks to prepare at
+    the same time; None: all. Returns the epoch with its event time, and what each sink has prepared. No reader sees any
+    of it; a crash here leaves an undecided epoch, see ``protocol.two_phase``. Raises what ``run_epoch`` raises.
     """
     if not again:  # a decided epoch is committed whatever is in it
         reading.refuse_unmatched(epoch)

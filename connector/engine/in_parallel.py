@@ -9,13 +9,13 @@ from typing import TypeVar
 Value = TypeVar("Value")
 
 
-def of_each(calls: Mapping[str, Callable[[], Value]], *, at_once: bool) -> dict[str, Value]:
+def of_each(calls: Mapping[str, Callable[[], Value]], *, at_once: int | None) -> dict[str, Value]:
     """Call all functions, and return their results by name.
 
-    ``at_once`` False: one after the other. Waits for all of them before it raises the first error, so that no call is
-    still at work when the caller handles it.
+    ``at_once``: how many at the same time; None: all. Waits for all of them before it raises the first error, so that
+    no call is still at work when the caller handles it.
     """
-    pool = ThreadPoolExecutor(max(1, len(calls) if at_once else 1), thread_name_prefix="lakelock-sink")
+    pool = ThreadPoolExecutor(max(1, min(len(calls), at_once or len(calls))), thread_name_prefix="lakelock-sink")
     try:
         futures = {name: pool.submit(call) for name, call in calls.items()}
         wait(futures.values())

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from connector.config import (
     CustomSink,
@@ -41,6 +41,55 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from sinks.objects import S3Objects
+
+
+class Output(Protocol):
+    """What takes the rows of an epoch: a table, another sink, or all tables of a route."""
+
+    @property
+    def decode(self) -> Decoder:
+        """How records become its rows."""
+        ...
+
+    @property
+    def derivation(self) -> Derivation:
+        """Its columns, and what it makes of the rows."""
+        ...
+
+    @property
+    def label(self) -> str:
+        """Its name, for messages."""
+        ...
+
+    @property
+    def location(self) -> str:
+        """Where its files are. Empty text if it looks after itself."""
+        ...
+
+    @property
+    def exists(self) -> bool:
+        """Whether it is there."""
+        ...
+
+    def ready(self) -> None:
+        """Make it, unless it is there. Raises SchemaMismatch, NotADeltaTable."""
+        ...
+
+    def check(self) -> bool:
+        """Whether it is there; raises SchemaMismatch where it doesn't take the rows."""
+        ...
+
+    def unfit(self, rows: DataFrame) -> Sequence[Limit]:
+        """What it can't hold of decoded records."""
+        ...
+
+    def rules(self) -> Sequence[str]:
+        """Its own rules in words."""
+        ...
+
+    def forget_rules(self) -> None:
+        """Read its rules again at their next use."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -168,16 +217,18 @@ class Other:
         return self.sink
 
 
-Output = Table | Other
+SinkOutput = Table | Other
 
 
 @contextmanager
-def outputs(config: PipelineConfig, spark: SparkSession, records: DataFrame, staging: str) -> Iterator[list[Output]]:
+def outputs(
+    config: PipelineConfig, spark: SparkSession, records: DataFrame, staging: str
+) -> Iterator[list[SinkOutput]]:
     """The sinks of the pipeline. ``records``: none, as Kafka gives them; ``staging``: a folder of the pipeline's own.
 
     Several tables get a session each: a MERGE takes its epoch from the session. Raises ConfigurationError.
     """
-    found: list[Output] = []
+    found: list[SinkOutput] = []
     with ExitStack() as stack:
         tables: dict[int, DeltaTable] = {}
         for index, sink in enumerate(config.sinks):
@@ -218,7 +269,7 @@ def with_new_columns(
             derivation = derive(config.alone(index), output.table, output.commits, rows)
             changed[name] = replace(output, derivation=derivation)
             changed[name].ready()
-        else:
+        elif isinstance(output, Other):
             changed[name] = replace(output, derivation=as_is(config.alone(index), rows))
     return changed
 

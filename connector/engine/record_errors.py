@@ -204,5 +204,9 @@ _HINTS = {
     "key": "Make the option key fit Kafka's key, or have the producer mend it.",
     "unfit": "Have `transform:` give another value, or write to a table that can hold this one: not partitioned by the "
     "column, or without its constraint.",
+    "route": "Have the producer name a table, list what else may come in route.other, or correct route.by.",
+    "no_key": "Choose a key (route.sink.key) that every record has, or write the topic with delta_append.",
+    "no_sequence": "Choose a sequence_by that every record has.",
+    "no_time": "Choose an event_time that every record has.",
     "rule": "Have the producer mend it, or loosen the rule in the option require; a null never meets a rule.",
 }

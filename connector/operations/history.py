@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from connector.config import DeltaPlace, PipelineConfig
 from connector.engine.coordinator_log import Entry, Log
-from connector.protocol.two_phase import State
+from connector.protocol.decided import State
 from sinks.contract import Position
 from sinks.delta.change_log import ChangeLog
 from sinks.delta.metadata import CommitMetadata

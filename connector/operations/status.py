@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 
+from connector.protocol.decided import Row
 from connector.protocol.recover import TopicsHeld
 from connector.protocol.recreated import recreated
-from connector.protocol.two_phase import Row
 from sinks.contract import Position
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 

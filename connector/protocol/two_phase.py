@@ -41,6 +41,11 @@ Should what was prepared be gone, or a file of it (somebody removed it), the epo
 ranges that are in the log. It has to give the very same rows, by count and checksum: what was committed elsewhere
 already was made from those (``Diverged``). The new receipts are decided once more, so that of two runs only one goes on
 with them.
+
+**Routed tables** go the same way, and stage nothing (``sinks.delta.unstaged``): what a table has prepared is gone with
+its process. So there is no ``begun``, and a decided epoch is always read again after a crash, with the same pipeline
+file. A table that gets no rows of an epoch is passed by: it makes no commit. So the log says for each table which epoch
+it is at (``Prepared.after``).
 """
 
 from __future__ import annotations
@@ -51,59 +56,23 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, TypeVar
 
+from connector.protocol.decided import (
+    LogHeld,
+    Row,
+    State,
+    disagree,
+    is_at,
+    is_before,
+    refuse_other_file,
+    refuse_other_rows,
+)
 from sinks.contract import Committed, Epoch, Position, Prepared
-from sinks.errors import Diverged, Fenced, PositionMismatch
+from sinks.errors import Fenced, PositionMismatch
 
 log = logging.getLogger("lakelock.two_phase")
 
 Returned = TypeVar("Returned")
 _LOOKS = 5
-
-
-class State(str, Enum):
-    """How far an epoch has come, as the coordinator log says. Once it is ``DECIDED``, it will be committed."""
-
-    BEGUN = "begun"
-    DECIDED = "decided"
-    ABORTED = "aborted"
-    DONE = "done"
-
-
-@dataclass(frozen=True)
-class Row:
-    """What an entry of the log says of an epoch."""
-
-    state: State
-    epoch: Epoch
-    run: str
-    """Who appended it: not always the epoch's owner, who began it."""
-    prepared: Mapping[str, Prepared] = field(default_factory=dict)
-    """Sink -> what it has prepared. ``decided`` only."""
-    reads: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Sink -> how a reader sees it as of this epoch, as ``Committed.reads`` has it. ``done`` only."""
-    config: str = ""
-    """What in the pipeline file shapes the rows, hashed. ``decided`` only."""
-
-
-@dataclass(frozen=True)
-class LogHeld:
-    """What the log holds, as far as it matters: its last entry, and the last epoch that was decided."""
-
-    number: int = 0
-    """Of the last entry; 0: there is none."""
-    last: Row | None = None
-    decided: Row | None = None
-
-    @property
-    def in_doubt(self) -> Row | None:
-        """An epoch that was begun or decided, and isn't known to be done."""
-        return self.last if self.last is not None and self.last.state in (State.BEGUN, State.DECIDED) else None
-
-    @property
-    def over(self) -> int:
-        """What is prepared under attempts below this number nobody will decide on, or commit: also not a run that is
-        at work, whose attempt is the entry that is in doubt, or the next one."""
-        return self.number + 1 if self.in_doubt is None else self.in_doubt.epoch.attempt
 
 
 # What the protocol asks for: the value of each ``yield`` is what the class says.
@@ -124,7 +93,11 @@ class Append:
 
 @dataclass(frozen=True)
 class AskPositions:
-    """Mapping[str, Position | None], from every sink."""
+    """Mapping[str, Position | None], from every sink of the pipeline file; of routed tables, from those that the log
+    knows."""
+
+    known: Collection[str] = ()
+    """The sinks that the log names."""
 
 
 @dataclass(frozen=True)
@@ -218,29 +191,29 @@ def recover(run: str, config: str) -> Steps[Recovered]:
     """
     for _ in range(_LOOKS):
         known: LogHeld = yield ReadLog()
-        doubted = known.in_doubt
+        doubted, decided = known.in_doubt, known.decided
+        ask = AskPositions(tuple(decided.prepared) if decided else ())
         positions: Mapping[str, Position | None]
         if doubted is None:
             yield Abort(before=known.over)  # what replaced runs may have left behind later
-            positions = yield AskPositions()
-            stands = known.decided.epoch if known.decided else None
-            if all(_holds(position, stands) for position in positions.values()):
+            positions = yield ask
+            stands = decided.epoch if decided else None
+            if all(is_at(position, decided, name) for name, position in positions.items()):
                 return Recovered(known.number, stands, positions)
         elif doubted.state is State.BEGUN:
             number = known.number + 1
             yield Append(number, (Row(State.ABORTED, doubted.epoch, run),))
             yield Abort(before=number + 1)
-            positions = yield AskPositions()
-            stands = known.decided.epoch if known.decided else None
-            if all(_holds(position, stands) for position in positions.values()):
+            positions = yield ask
+            stands = decided.epoch if decided else None
+            if all(is_at(position, decided, name) for name, position in positions.items()):
                 held = dict.fromkeys(positions, False)
                 return Recovered(number, stands, positions, Found.NOTHING, Did.ABORTED, doubted, held)
         else:
-            positions = yield AskPositions()
+            positions = yield ask
             stands = doubted.epoch
-            held = {name: _holds(position, stands) for name, position in positions.items()}
-            before = [position for name, position in positions.items() if not held[name]]
-            if all(stands.follows(position) for position in before):
+            held = {name: is_at(position, doubted, name) for name, position in positions.items()}
+            if all(is_before(positions[name], doubted, name) for name in held if not held[name]):
                 number, committed, did = yield from _forward(known.number, doubted, run, config)
                 yield Append(number + 1, (_done(stands, run, committed),))
                 yield Abort(before=number + 2)
@@ -256,7 +229,7 @@ def recover(run: str, config: str) -> Steps[Recovered]:
         # The sinks don't agree with the log: another run has gone on in between, or they really don't.
         again: LogHeld = yield ReadLog()
         if again.number == known.number + (doubted is not None and doubted.state is State.BEGUN):
-            raise _disagree(stands, positions)
+            raise disagree(doubted if doubted is not None and doubted.state is State.DECIDED else decided, positions)
     raise Fenced(
         "Other runs of the pipeline are at work: whenever this one looks, the log has moved.",
         owner=again.last.run if again.last else "",
@@ -265,13 +238,16 @@ def recover(run: str, config: str) -> Steps[Recovered]:
     )
 
 
-def run_epoch(epoch: Epoch, number: int, config: str, done: Row | None) -> Steps[Ran]:
+def run_epoch(epoch: Epoch, number: int, config: str, done: Row | None, *, stages: bool = True) -> Steps[Ran]:
     """The epoch, planned from where all sinks stand. ``number`` is the log's last entry as this run knows it, ``done``
-    is still to be said of the epoch before.
+    is still to be said of the epoch before. ``stages``: whether what is prepared outlives this process.
 
     Where preparing fails nothing of the epoch is left, but for what a failing abort leaves to the next run.
     """
     epoch = replace(epoch, attempt=number + 1)
+    if not stages:  # nothing is to be thrown away by another run, so there is nothing to begin
+        held: tuple[Epoch, Mapping[str, Prepared]] = yield Prepare(epoch)
+        return (yield from _decide(number, config, held, done))
     begun = Row(State.BEGUN, epoch, epoch.owner)
     outcome: tuple[Epoch, Mapping[str, Prepared]] | Exception
     outcome = yield Begin(Append(number + 1, (done, begun) if done else (begun,)), Prepare(epoch))
@@ -285,10 +261,16 @@ def run_epoch(epoch: Epoch, number: int, config: str, done: Row | None) -> Steps
             # Presumed abort: the next run sees to it. What made preparing fail is what the user has to know.
             log.warning("epoch %s could not be aborted: %s", epoch.number, error)
         raise outcome
+    return (yield from _decide(number + 1, config, outcome))
+
+
+def _decide(
+    number: int, config: str, outcome: tuple[Epoch, Mapping[str, Prepared]], done: Row | None = None
+) -> Steps[Ran]:
     epoch, prepared = outcome
     decided = Row(State.DECIDED, epoch, epoch.owner, prepared, config=config)
-    yield Append(number + 2, (decided,))
-    number, committed, _ = yield from _forward(number + 2, decided, epoch.owner, config)
+    yield Append(number + 1, (done, decided) if done else (decided,))
+    number, committed, _ = yield from _forward(number + 1, decided, epoch.owner, config)
     yield Abort(before=number + 1)  # what was prepared has been committed
     return Ran(number, committed, _done(epoch, epoch.owner, committed))
 
@@ -300,11 +282,12 @@ def _forward(number: int, decided: Row, run: str, config: str) -> Steps[tuple[in
     did = Did.ROLLED_FORWARD
     lost = [name for name, each in committed.items() if each is None]
     if lost:
+        refuse_other_file(lost, decided, config)
         number, did = number + 1, Did.READ_AGAIN
         anew: Mapping[str, Prepared]
         _, anew = yield Prepare(replace(epoch, attempt=number), lost)
         for name in lost:
-            _refuse_other_rows(name, decided, anew[name], config)
+            refuse_other_rows(name, decided, anew[name], config)
         prepared = {**decided.prepared, **anew}
         yield Append(number, (replace(decided, run=run, prepared=prepared, config=config),))
         committed = yield Commit(epoch, prepared)
@@ -319,47 +302,5 @@ def _done(epoch: Epoch, run: str, committed: Mapping[str, Committed]) -> Row:
     return Row(State.DONE, epoch, run, reads={name: each.reads for name, each in committed.items()})
 
 
-def _holds(position: Position | None, epoch: Epoch | None) -> bool:
-    """Whether a sink's last commit is this epoch. Without an epoch, whether the sink has no commit."""
-    if position is None or epoch is None:
-        return position is None and epoch is None
-    return position.holds(epoch)
-
-
 def _how_much(held: Mapping[str, bool]) -> Found:
     return Found.SAME if all(held.values()) else Found.PART if any(held.values()) else Found.NOTHING
-
-
-def _disagree(stands: Epoch | None, positions: Mapping[str, Position | None]) -> PositionMismatch:
-    log = stands.position().describe() if stands else "no epoch"
-    sinks = "; ".join(
-        f"{name} {position.describe() if position else 'no epoch'}" for name, position in positions.items()
-    )
-    more = any(each is not None and (stands is None or each.epoch > stands.number) for each in positions.values())
-    return PositionMismatch(
-        f"The sinks of the pipeline don't stand where its coordinator log says: expected {log} in all of them, found "
-        f"{sinks}. Nothing was written.",
-        hint="A sink holds more than the log knows: give the coordinator log that it was written with, or write to "
-        "new, empty places."
-        if more
-        else "A sink that was restored, emptied or added later misses what the others hold. Bring all of them to one "
-        "epoch: `lakelock snapshot FILE --epoch N` names the versions; or write to new, empty places.",
-    )
-
-
-def _refuse_other_rows(sink: str, decided: Row, anew: Prepared, config: str) -> None:
-    before = decided.prepared[sink]
-    if (anew.rows, anew.checksum) == (before.rows, before.checksum):
-        return
-    edited = " The pipeline file has been changed since." if config != decided.config else ""
-    raise Diverged(
-        f"Epoch {decided.epoch.number} was decided, and what {sink!r} had prepared for it is gone. Read from Kafka "
-        f"again, its ranges give {anew.rows:,} rows (checksum {anew.checksum}), where {before.rows:,} (checksum "
-        f"{before.checksum}) were prepared.{edited} Nothing was written.",
-        hint="One epoch must not mix two versions. "
-        + (
-            "Put the pipeline file back as it was, run `lakelock recover FILE`, and change it then."
-            if edited
-            else "Bring the staged files back, or restore all sinks to the epoch before."
-        ),
-    )

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 TUNING = "spark.lakelock.tuning"
 """A setting that is "true" in sessions that may be tuned."""
-_FEW = 10_000
+FEW = 10_000
 """Up to this number of records, decoding takes less time than compiling code for it."""
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """Settings for a query on a few rows. Compiling it takes as long as everything else."""
@@ -28,11 +28,20 @@ _FOR_FEW = {
 def for_few(spark: SparkSession, options: Container[str], *, few: bool = True) -> Iterator[None]:
     """Tune the session for queries on few rows within the block. ``options`` are settings chosen by the user, which
     stay. ``few`` False: change nothing."""
-    changed: dict[str, str] = {}
-    if few and spark.conf.get(TUNING, "false") == "true":
-        changed = {name: value for name, value in _FOR_FEW.items() if name not in options}
-    with with_settings(spark, changed):
+    with with_settings(spark, _for_few(spark, options) if few else {}):
         yield
+
+
+def keep_for_few(spark: SparkSession, options: Container[str]) -> None:
+    """Tune a session that never sees many rows. ``options`` are settings chosen by the user, which stay."""
+    for name, value in _for_few(spark, options).items():
+        spark.conf.set(name, value)
+
+
+def _for_few(spark: SparkSession, options: Container[str]) -> dict[str, str]:
+    if spark.conf.get(TUNING, "false") != "true":
+        return {}
+    return {name: value for name, value in _FOR_FEW.items() if name not in options}
 
 
 @contextmanager
@@ -42,5 +51,5 @@ def tuned(spark: SparkSession, options: Container[str], *, appended: int | None)
     ``appended`` is the number of the epoch's records, or None if they are merged into a table: then the table's size
     matters more.
     """
-    with for_few(spark, options, few=appended is not None and appended <= _FEW):
+    with for_few(spark, options, few=appended is not None and appended <= FEW):
         yield

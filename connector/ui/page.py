@@ -15,7 +15,7 @@ from flask import Flask, Response, abort, render_template, request
 from connector.operations.dead_letters import LetterGroup
 from connector.operations.history import PastEpoch, short
 from connector.operations.status import Status
-from connector.protocol.two_phase import State
+from connector.protocol.decided import State
 from connector.telemetry.progress import span
 from connector.ui.board import Board
 from connector.watch.poll import Look

@@ -70,17 +70,8 @@ class TwoPhaseDelta:
         another position than expected, PreparedLost if the rows are gone.
         """
         stands, self._last = self._last or self.position(), None
-        if stands is not None and stands.epoch >= epoch.number:
-            if (stands.epoch, stands.owner) == (epoch.number, epoch.owner):
-                return _readable(Committed(stands, rows=0, already=True))
-            raise Fenced(
-                f"Pipeline {self._pipeline!r} was replaced: run {stands.owner} has committed epoch {stands.epoch} to "
-                f"{self._table.label!r}; nothing of this run's epoch {epoch.number} was written there.",
-                owner=stands.owner,
-                epoch=stands.epoch,
-                hint="Two runs of one pipeline were active, of which one had no part in the coordinator log: does "
-                "another pipeline file of this name write to the table?",
-            )
+        if stands is not None and holds(self._table.label, self._pipeline, stands, epoch):
+            return readable(Committed(stands, rows=0, already=True))
         if not epoch.follows(stands):
             raise PositionMismatch(
                 f"expected {describe(epoch.expected)} in {self._table.label!r}, found {describe(stands)}",
@@ -93,9 +84,9 @@ class TwoPhaseDelta:
             stands = self._sink.position()
             if stands is None or (stands.epoch, stands.owner) != (epoch.number, epoch.owner):
                 raise
-            return _readable(Committed(stands, rows=0, already=True))
+            return readable(Committed(stands, rows=0, already=True))
         self._last = committed.position
-        return _readable(committed)
+        return readable(committed)
 
     def abort(self, before: int) -> None:
         """Remove the rows staged under attempts below ``before``."""
@@ -114,5 +105,22 @@ def staging(table: DeltaTable, location: str, pipeline: str) -> Staging:
     return Staging(table.spark, f"{location.rstrip('/')}/_lakelock/staging/{pipeline}")
 
 
-def _readable(committed: Committed) -> Committed:
+def holds(label: str, pipeline: str, stands: Position, epoch: Epoch) -> bool:
+    """Whether a table with this position holds this very epoch. Raises Fenced if it holds another run's, or more."""
+    if stands.epoch < epoch.number:
+        return False
+    if (stands.epoch, stands.owner) == (epoch.number, epoch.owner):
+        return True
+    raise Fenced(
+        f"Pipeline {pipeline!r} was replaced: run {stands.owner} has committed epoch {stands.epoch} to "
+        f"{label!r}; nothing of this run's epoch {epoch.number} was written there.",
+        owner=stands.owner,
+        epoch=stands.epoch,
+        hint="Two runs of one pipeline were active, of which one had no part in the coordinator log: does "
+        "another pipeline file of this name write to the table?",
+    )
+
+
+def readable(committed: Committed) -> Committed:
+    """The commit, with how a reader sees the table as of it."""
     return replace(committed, reads={"version": committed.position.version})

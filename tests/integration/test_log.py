@@ -9,7 +9,7 @@ import pytest
 from conftest import own_session
 
 from connector.engine.coordinator_log import Log
-from connector.protocol.two_phase import Row, State
+from connector.protocol.decided import Row, State
 from sinks.contract import Epoch, Prepared
 from sinks.errors import CommitUnknown
 from sinks.offsets import OffsetRange, Offsets

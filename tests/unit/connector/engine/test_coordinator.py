@@ -13,8 +13,8 @@ from connector.delivery.ports import Work
 from connector.delivery.retries import Patience
 from connector.delivery.transactional import deliver
 from connector.engine.coordinator import Coordinator
+from connector.protocol.decided import LogHeld, Row, State
 from connector.protocol.steps import Event, Step
-from connector.protocol.two_phase import LogHeld, Row, State
 from connector.telemetry.run_report import RunReport
 from sinks.contract import Epoch, Prepared
 from sinks.errors import Fenced, StoreUnreachable
@@ -54,9 +54,11 @@ def test_an_epoch_that_a_run_decided_and_finished_after_a_failure_is_told_as_com
 
     def prepare(epoch: Epoch, names: Sequence[str], _again: bool, behind: int) -> tuple[Epoch, Mapping[str, Prepared]]:
         report(Event(Step.READ, epoch, behind=behind, letters=4))
-        return epoch, {sink.name: sink.prepare(epoch, topic.read(epoch)) for sink in sinks if sink.name in names}
+        wanted = [sink for sink in sinks if not names or sink.name in names]
+        return epoch, {sink.name: sink.prepare(epoch, topic.read(epoch)) for sink in wanted}
 
-    it: Any = Coordinator(Log(), sinks, run="run", config="c", prepare=prepare, observe=report)  # type: ignore[arg-type]
+    by_name = {sink.name: sink for sink in sinks}
+    it: Any = Coordinator(Log(), lambda _: by_name, run="run", config="c", prepare=prepare, observe=report)  # type: ignore[arg-type]
     work = Work(
         "p", "run", topic, it, 100, Group(), report, patience=Patience(3, timedelta(milliseconds=1)),
     )  # fmt: skip

@@ -9,6 +9,7 @@ import pytest
 from explorer import Delta, Explorer, Held, KafkaTopic, Objects, Pc, Program, Violation, plan
 
 from connector.protocol import two_phase
+from connector.protocol.decided import LogHeld, Row, State
 from connector.protocol.two_phase import (
     Abort,
     Append,
@@ -17,13 +18,10 @@ from connector.protocol.two_phase import (
     Commit,
     Did,
     Found,
-    LogHeld,
     Prepare,
     Ran,
     ReadLog,
     Recovered,
-    Row,
-    State,
     recover,
     run_epoch,
 )
@@ -237,7 +235,7 @@ NOT_DECIDED_AGAIN = (
     ("number, did = number + 1, Did.READ_AGAIN", "did = Did.READ_AGAIN"),
     ("attempt=number)", "attempt=number + 1)"),
 )
-OTHER_ROWS = (("            _refuse_other_rows(name, decided, anew[name], config)\n", "            pass\n"),)
+OTHER_ROWS = (("            refuse_other_rows(name, decided, anew[name], config)\n", "            pass\n"),)
 
 
 @pytest.mark.parametrize(
@@ -328,7 +326,7 @@ def test_an_attempt_that_may_be_committed_is_never_over() -> None:
 def test_with_nothing_in_doubt_it_only_clears_up() -> None:
     recovered, asked = recovering(DONE, {"a": at(FIRST), "b": at(FIRST)})
     assert (recovered.found, recovered.did, recovered.stands) == (Found.NOTHING_IN_DOUBT, Did.NOTHING, FIRST)
-    assert asked == [ReadLog(), Abort(before=4), AskPositions()]
+    assert asked == [ReadLog(), Abort(before=4), AskPositions(("a", "b"))]
 
 
 def test_a_pipeline_that_never_ran_stands_nowhere() -> None:
@@ -340,7 +338,12 @@ def test_what_was_only_begun_is_fenced_before_it_is_thrown_away() -> None:
     recovered, asked = recovering(BEGUN, {"a": at(FIRST), "b": at(FIRST)})
     assert (recovered.found, recovered.did, recovered.number) == (Found.NOTHING, Did.ABORTED, 4)
     assert (recovered.stands, recovered.doubted, recovered.held) == (FIRST, BEGUN.last, {"a": False, "b": False})
-    assert asked == [ReadLog(), Append(4, (Row(State.ABORTED, SECOND, "run"),)), Abort(before=5), AskPositions()]
+    assert asked == [
+        ReadLog(),
+        Append(4, (Row(State.ABORTED, SECOND, "run"),)),
+        Abort(before=5),
+        AskPositions(("a", "b")),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -379,7 +382,7 @@ def test_what_is_gone_is_read_again_and_decided_again() -> None:
 
 
 def test_other_rows_are_refused_and_both_counts_are_named() -> None:
-    with pytest.raises(Diverged, match=r"4 rows \(checksum other\), where 3 \(checksum sum\)") as caught:
+    with pytest.raises(Diverged, match=r"4 rows \(checksum other\), where 3 rows \(checksum sum\)") as caught:
         recovering(DECIDED, {"a": at(SECOND), "b": at(FIRST)}, gone=("b",), rows=4)
     assert "Bring the staged files back" in caught.value.hint
     with pytest.raises(Diverged, match="has been changed since") as caught:

@@ -7,7 +7,7 @@ from typing import Any
 
 from connector.engine.coordinator_log import Entry
 from connector.operations.history import of_commits, of_entries
-from connector.protocol.two_phase import Row, State
+from connector.protocol.decided import Row, State
 from sinks.contract import Epoch, Position, Prepared
 from sinks.delta.metadata import CommitMetadata
 from sinks.delta.position import Commit, Written

@@ -1,0 +1,170 @@
+"""``route:``, one topic to many tables: a SQL expression names the table of each record."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+
+from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, field_validator, model_validator
+
+from connector.config.kinds import Options, Text
+from connector.config.placeholders import filled, merged, placeholders
+from connector.config.places import DeltaSink
+from connector.config.sinks import ONE_SINK, DeltaAggregateSink, MergedSink
+from sinks.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from connector.config.pipeline import PipelineConfig
+
+OPTION = "route"
+OTHER = ""
+"""Stands for the table of the records that ``by`` names no table for. No value of ``by`` is empty text."""
+_EACH = "route"
+_NO_TABLE = "{} doesn't work with route, whose tables commit each for itself. Write a type that begins with delta_"
+
+
+_Word = Literal["fail", "dead_letter", "ignore"]
+
+
+def _other(value: object) -> object:
+    words = get_args(_Word)
+    if value is not None and value not in words and not isinstance(value, Mapping):
+        raise ValueError(f"is one of {', '.join(words)}, or the options of a sink, not {value!r}")
+    return value
+
+
+class RouteOverride(Options):
+    """What is different for the table of one value."""
+
+    sink: Mapping[str, Any]
+    """Options of its sink."""
+
+
+class Route(Options):
+    """One table for each value of a SQL expression, instead of ``sinks``. Kafka is read and decoded once for all."""
+
+    by: Text
+    """A SQL expression over the columns of a record, as in ``event_type`` or ``CAST(_headers['type'] AS STRING)``. Its
+    value names the record's table. It sees what ``require`` sees: the columns before the ``transform``."""
+    sink: Mapping[str, Any]
+    """The options of a sink. In its path or table, ``{route}`` stands for the value of ``by``; if ``by`` is a column,
+    its name in braces does too."""
+    other: Annotated[_Word | Mapping[str, Any] | None, BeforeValidator(_other)] = None
+    """What to do with a record for which ``by`` is null or empty, or isn't one of ``values``: stop (``fail``), set it
+    aside (``dead_letter``), ``ignore`` it, or write it to the sink with these options. By default it is a bad record,
+    and ``on_bad_record`` decides."""
+    values: tuple[Text, ...] | None = None
+    """The only values that get a table. By default each value does."""
+    overrides: Mapping[str, RouteOverride] = Field(default_factory=dict)
+    """What is different for a value: value -> options, such as {returns: {sink: {key: [id, line]}}}."""
+    max_tables: Annotated[int, Field(ge=1, le=10_000)] = 200
+    """The largest number of tables. An epoch that would make more of them stops the run."""
+    _value: str | None = PrivateAttr(None)
+
+    @property
+    def value(self) -> str | None:
+        """The value whose table alone these options are about; None: all of them."""
+        return self._value
+
+    @field_validator("values")
+    @classmethod
+    def _some(cls, values: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if values is not None and (not values or not all(values) or len(set(values)) < len(values)):
+            raise ValueError("name at least one value, each once, and none of them empty")
+        return values
+
+    @model_validator(mode="after")
+    def _placeholders(self) -> Route:
+        kind = self.sink.get("type")
+        if isinstance(kind, str) and not kind.startswith("delta_"):
+            raise ValueError(f"sink.type: {_NO_TABLE.format(kind)}")
+        place, found = placeholders(self.sink)
+        if not found or not set(found) <= self._names:
+            known = " or ".join(f"{{{name}}}" for name in sorted(self._names))
+            wrong = f"has {{{next(name for name in found if name not in self._names)}}}" if found else f"has no {known}"
+            raise ValueError(
+                f"sink: {place!r} {wrong}: all records would have one table. Write {known} where the value is to "
+                f"stand, as in path: lake/{{{_EACH}}}"
+            )
+        unknown = set(self.overrides) - set(self.values or self.overrides)
+        if unknown or OTHER in self.overrides:
+            raise ValueError(f"overrides: {', '.join(sorted(unknown)) or 'the empty text'} isn't one of values")
+        return self
+
+    @property
+    def _names(self) -> set[str]:
+        """What may stand in braces."""
+        return {_EACH, self.by.strip("`")} if re.fullmatch(r"\w+|`\w+`", self.by) else {_EACH}
+
+    def of(self, value: str) -> Route:
+        """A copy that is about the table of one value."""
+        copy = self.model_copy()
+        copy._value = value
+        return copy
+
+    def sink_of(self, value: str, folder: str) -> DeltaSink:
+        """The sink of one value; of ``OTHER``, that of the other records.
+
+        ``folder``: that of the pipeline file, to which relative paths belong. Raises ConfigurationError.
+        """
+        if value == OTHER:
+            assert isinstance(self.other, Mapping)
+            return _sink(self.other, f"{OPTION}.other", folder)
+        given = self.overrides[value].sink if value in self.overrides else {}
+        options = merged(self.sink, given)
+        for name in self._names:
+            options = filled(options, name, value)
+        return _sink(options, f"{OPTION}.overrides.{value}.sink" if given else f"{OPTION}.sink", folder)
+
+    def template(self) -> list[Mapping[str, Any]]:
+        """The options of the sinks that the file shows: that of each value, with its placeholder, and that of the other
+        records if they have one."""
+        return [self.sink, self.other] if isinstance(self.other, Mapping) else [self.sink]
+
+    @property
+    def names(self) -> list[str]:
+        """The values with a table of which the file knows: those with options of their own, and ``OTHER``."""
+        return [*self.overrides, *([OTHER] if isinstance(self.other, Mapping) else [])]
+
+
+def _sink(options: Mapping[str, Any], where: str, folder: str) -> DeltaSink:
+    try:
+        sink = ONE_SINK.validate_python(dict(options))
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        loc = ".".join(str(part) for part in fault["loc"] if part != options.get("type"))
+        message = str(fault["msg"]).removeprefix("Value error, ")
+        raise ConfigurationError(f"{where}{'.' if loc else ''}{loc}: {message}.") from None
+    if not isinstance(sink, DeltaSink):
+        raise ConfigurationError(f"{where}.type: {_NO_TABLE.format(sink.type)}.")
+    _refuse_unfit_sink(sink, where)
+    return sink.beside(folder).given_as(where)
+
+
+def _refuse_unfit_sink(sink: DeltaSink, where: str) -> None:
+    if isinstance(sink, MergedSink) and sink.merge == "on_read":
+        raise ConfigurationError(f"{where}.merge: on_read doesn't work with route. Write merge: on_write.")
+    if isinstance(sink, DeltaAggregateSink) and sink.window is not None:
+        raise ConfigurationError(
+            f"{where}.window: doesn't work with route: a pipeline has one event time, and so one watermark."
+        )
+
+
+def refuse_unfit(config: PipelineConfig, route: Route) -> None:
+    """Raises ValueError if the other options of a pipeline file don't go with its route."""
+    for option, given in {
+        f"on_new_column: {config.on_new_column}": config.on_new_column in ("add", "ignore"),
+        "value: {format: rows}": config.of_rows,
+    }.items():
+        if given:
+            raise ValueError(f"{option} doesn't work with route. Write a pipeline file for each table")
+    if route.other == "dead_letter" and config.on_bad_record != "dead_letter":
+        raise ValueError("route.other: dead_letter needs on_bad_record: dead_letter, and a place for dead letters")
+    try:
+        places = [route.sink_of(name, "").place for name in ("value", *route.names)]
+    except ConfigurationError as error:
+        raise ValueError(error.message.rstrip(".")) from None
+    for place in places:
+        if places.count(place) > 1:
+            raise ValueError(f"route: two values write to {place}: give each its own place")

@@ -1,0 +1,161 @@
+"""What a coordinator log says of an epoch, and where that leaves each sink. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from sinks.contract import Epoch, Position, Prepared
+from sinks.errors import Diverged, PositionMismatch
+
+
+class State(str, Enum):
+    """How far an epoch has come, as the coordinator log says. Once it is ``DECIDED``, it will be committed."""
+
+    BEGUN = "begun"
+    DECIDED = "decided"
+    ABORTED = "aborted"
+    DONE = "done"
+
+
+@dataclass(frozen=True)
+class Row:
+    """What an entry of the log says of an epoch."""
+
+    state: State
+    epoch: Epoch
+    run: str
+    """Who appended it: not always the epoch's owner, who began it."""
+    prepared: Mapping[str, Prepared] = field(default_factory=dict)
+    """Sink -> what it has prepared. ``decided`` only."""
+    reads: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Sink -> how a reader sees it as of this epoch, as ``Committed.reads`` has it. ``done`` only."""
+    config: str = ""
+    """What in the pipeline file shapes the rows, hashed. ``decided`` only."""
+
+    def left_at(self, sink: str) -> int | None:
+        """The epoch that a sink is at after this decision, if the epoch passes it by. None: it is at this epoch."""
+        prepared = self.prepared.get(sink)
+        return prepared.after if prepared is not None and prepared.passes_by else None
+
+
+@dataclass(frozen=True)
+class LogHeld:
+    """What the log holds, as far as it matters: its last entry, and the last epoch that was decided."""
+
+    number: int = 0
+    """Of the last entry; 0: there is none."""
+    last: Row | None = None
+    decided: Row | None = None
+
+    @property
+    def in_doubt(self) -> Row | None:
+        """An epoch that was begun or decided, and isn't known to be done."""
+        return self.last if self.last is not None and self.last.state in (State.BEGUN, State.DECIDED) else None
+
+    @property
+    def over(self) -> int:
+        """What is prepared under attempts below this number nobody will decide on, or commit: also not a run that is
+        at work, whose attempt is the entry that is in doubt, or the next one."""
+        return self.number + 1 if self.in_doubt is None else self.in_doubt.epoch.attempt
+
+
+def is_at(position: Position | None, decided: Row | None, sink: str) -> bool:
+    """Whether a sink is where this decision leaves it. Without a decision, whether it has no commit."""
+    if decided is None:
+        return position is None
+    left_at = decided.left_at(sink)
+    if left_at is not None:
+        return _is_left_at(position, left_at)
+    return position is not None and position.holds(decided.epoch)
+
+
+def is_before(position: Position | None, decided: Row, sink: str) -> bool:
+    """Whether a sink is where it was before this decision, so that the epoch may be committed."""
+    prepared = decided.prepared.get(sink)
+    if prepared is None or prepared.after is None:
+        return decided.epoch.follows(position)
+    return _is_left_at(position, prepared.after)
+
+
+def _is_left_at(position: Position | None, number: int) -> bool:
+    """Whether a sink's last commit is the epoch of this number (0: it has none), and nobody has restored it since."""
+    if position is None:
+        return number == 0
+    return position.epoch == number and position.restored_to is None
+
+
+def disagree(decided: Row | None, positions: Mapping[str, Position | None]) -> PositionMismatch:
+    """The error that sinks aren't where the last decision leaves them."""
+    if decided is not None and any(each.after is not None for each in decided.prepared.values()):
+        return _tables_disagree(decided, positions)
+    stands = decided.epoch if decided is not None else None
+    log = stands.position().describe() if stands else "no epoch"
+    sinks = "; ".join(
+        f"{name} {position.describe() if position else 'no epoch'}" for name, position in positions.items()
+    )
+    more = any(each is not None and (stands is None or each.epoch > stands.number) for each in positions.values())
+    return PositionMismatch(
+        f"The sinks of the pipeline don't stand where its coordinator log says: expected {log} in all of them, found "
+        f"{sinks}. Nothing was written.",
+        hint="A sink holds more than the log knows: give the coordinator log that it was written with, or write to "
+        "new, empty places."
+        if more
+        else "A sink that was restored, emptied or added later misses what the others hold. Bring all of them to one "
+        "epoch: `lakelock snapshot FILE --epoch N` names the versions; or write to new, empty places.",
+    )
+
+
+def _tables_disagree(decided: Row, positions: Mapping[str, Position | None]) -> PositionMismatch:
+    wrong = []
+    for name, position in positions.items():
+        if not is_at(position, decided, name) and not is_before(position, decided, name):
+            left_at = decided.left_at(name)
+            expected = decided.epoch.number if left_at is None else left_at
+            found = "has no epoch, as a new table" if position is None else f"is at {position.describe()}"
+            restored = ", by a RESTORE" if position is not None and position.restored_to is not None else ""
+            wrong.append(f"{name or 'the table of the others'} {found}{restored}, not at epoch {expected}")
+    return PositionMismatch(
+        f"Tables of the pipeline don't stand where its coordinator log says: {'; '.join(wrong)}. Nothing was written.",
+        hint="A table that was dropped, moved, emptied or restored misses records that the pipeline has passed. Bring "
+        "it back to its newest epoch (RESTORE, UNDROP, a copy), or start a pipeline of another name in new places.",
+    )
+
+
+def refuse_other_file(lost: Collection[str], decided: Row, config: str) -> None:
+    """Refuse to read an epoch again as another pipeline file says, where no checksum would tell other rows.
+
+    Raises Diverged.
+    """
+    if config == decided.config or all(decided.prepared[name].checksum for name in lost):
+        return
+    raise Diverged(
+        f"Epoch {decided.epoch.number} was decided, and some of its tables don't have their rows yet. The pipeline "
+        "file has been changed since, so the epoch would be split between two versions of it. Nothing was written.",
+        hint="Put the pipeline file back as it was, run `lakelock recover FILE`, and change it then.",
+    )
+
+
+def refuse_other_rows(sink: str, decided: Row, anew: Prepared, config: str) -> None:
+    """Refuse what a sink has prepared again, if it isn't what was decided. Raises Diverged."""
+    before = decided.prepared[sink]
+    if (anew.rows, anew.checksum) == (before.rows, before.checksum):
+        return
+    edited = " The pipeline file has been changed since." if config != decided.config else ""
+    raise Diverged(
+        f"Epoch {decided.epoch.number} was decided, and what {sink!r} had prepared for it is gone. Read from Kafka "
+        f"again, its ranges give {_counted(anew)}, where {_counted(before)} were prepared.{edited} Nothing was "
+        "written.",
+        hint="One epoch must not mix two versions. "
+        + (
+            "Put the pipeline file back as it was, run `lakelock recover FILE`, and change it then."
+            if edited
+            else "Bring the staged files back, or restore all sinks to the epoch before."
+        ),
+    )
+
+
+def _counted(prepared: Prepared) -> str:
+    return f"{prepared.rows:,} rows" + (f" (checksum {prepared.checksum})" if prepared.checksum else "")

@@ -1,0 +1,118 @@
+"""A Delta table that takes its part of a decided epoch without staging it: one of many tables of a route.
+
+What it prepares is a frame in this process. A decided epoch whose process is gone is read from Kafka again, over the
+ranges in the coordinator log. A table that gets no rows of an epoch makes no commit.
+
+====================  ==================================================================================================
+crash                 what is left in the table
+====================  ==================================================================================================
+before ``commit``     The epoch that it held before. The next run finds what it held gone (PreparedLost), and reads the
+                      epoch again.
+after ``commit``      The epoch, with its rows, in one commit. The next run's ``commit`` says that it is there already.
+====================  ==================================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sinks.contract import Committed, Epoch, Position, Prepared, describe
+from sinks.delta.table import DeltaTable
+from sinks.delta.two_phase import Rehearsed, holds, readable
+from sinks.errors import PositionMismatch, PreparedLost, TableReplaced
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class Unstaged:
+    """A Delta table that commits what it holds of a decided epoch."""
+
+    def __init__(
+        self,
+        name: str,
+        table: DeltaTable,
+        sink: Rehearsed,
+        *,
+        pipeline: str,
+        around: Callable[[int | None], AbstractContextManager[object]] = nullcontext,
+    ) -> None:
+        """``name``: what the coordinator log calls it. ``around``: entered for each question and each commit, as tables
+        that share a session have to take turns. It gets the number of rows to append; 0: none, None: they are merged.
+        """
+        self.name = name
+        self._table = table
+        self._sink = sink
+        self._pipeline = pipeline
+        self._around = around
+        self._held: tuple[Epoch, DataFrame] | None = None
+        self._after: int | None = None
+        """The table's last epoch, 0 if there is none. None: nobody has asked yet, as the log doesn't know the table."""
+
+    @property
+    def holds_rows(self) -> bool:
+        """Whether it holds rows that aren't known to be committed."""
+        return self._held is not None
+
+    def position(self) -> Position | None:
+        """The pipeline's position in the table. Raises TableReplaced if another writer replaced the pipeline's rows."""
+        with self._around(0):
+            return self._position()
+
+    def _position(self) -> Position | None:
+        stands = self._sink.position()
+        if stands is not None and stands.replaced:
+            raise TableReplaced.by(stands.replaced, repr(self._table.label))
+        self._after = stands.epoch if stands is not None else 0
+        return stands
+
+    def hold(self, epoch: Epoch, rows: DataFrame, count: int) -> Prepared | None:
+        """Hold the rows of an epoch until it is decided. ``count``: their number.
+
+        None: the table has no part in the pipeline yet, and gets none by this epoch. Raises PositionMismatch if the log
+        doesn't know the table, and the table has epochs of the pipeline.
+        """
+        if self._after is None:
+            stands = self.position()
+            if stands is not None:
+                raise self._mismatch(0, stands)
+        after = self._after or 0
+        self._held = (epoch, rows) if count else None
+        return Prepared(count, "", {}, after) if count or after else None
+
+    def commit(self, epoch: Epoch, prepared: Prepared) -> Committed:
+        """Write the rows that it holds, in one commit. Does nothing if the epoch is there, or passes the table by.
+
+        Raises Fenced if another run has committed this epoch or a later one, PositionMismatch if the table isn't where
+        the log says, PreparedLost if it holds no rows of this epoch.
+        """
+        rows = 0 if prepared.passes_by else prepared.rows if self._sink.appends else None
+        with self._around(rows):
+            stands, after = self._position(), prepared.after or 0
+            if stands is not None and holds(self._table.label, self._pipeline, stands, epoch):
+                return readable(Committed(stands, rows=0, already=True))
+            if (stands.epoch if stands is not None else 0) != after or (stands and stands.restored_to is not None):
+                raise self._mismatch(after, stands)
+            if prepared.passes_by:
+                assert stands is not None
+                return readable(Committed(stands, rows=0, already=True))
+            held = self._held
+            if held is None or (held[0].number, held[0].owner) != (epoch.number, epoch.owner):
+                raise PreparedLost(f"The rows of epoch {epoch.number} have to be read again for {self._table.label!r}.")
+            committed = self._sink.write(replace(epoch, expected=stands), held[1])
+            self._held, self._after = None, epoch.number
+            return readable(committed)
+
+    def abort(self, _: int) -> None:
+        """Let go of the rows that it holds."""
+        self._held = None
+
+    def _mismatch(self, after: int, stands: Position | None) -> PositionMismatch:
+        expected = f"epoch {after}" if after else "no epoch"
+        return PositionMismatch(
+            f"expected {expected} in {self._table.label!r}, by the coordinator log, found {describe(stands)}",
+            hint="Run `lakelock recover FILE`: it says where each table of the pipeline stands.",
+        )

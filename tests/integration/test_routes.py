@@ -1,0 +1,305 @@
+"""``route:``, one topic to many tables: each record is in the table that it names, once, whatever happens between."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from another_engine import query
+from conftest import Lake, lakelock
+
+from connector import Pipeline
+from connector.lab.bench.pipelines import SHORT_LIVED
+from connector.protocol.steps import Event, Step
+from sinks.errors import BadRecord, ConfigurationError, Diverged, PositionMismatch
+
+SCHEMA = "kind STRING, k STRING, n INT"
+Record = tuple[str | None, str, int]
+
+
+class Routed:
+    """A pipeline whose records name their table in ``kind``."""
+
+    def __init__(self, lake: Lake) -> None:
+        self.lake = lake
+        self.topic = lake.topic
+
+    def options(self, *, sink: Any = None, route: Any = None, **changes: Any) -> dict[str, Any]:
+        options = self.lake.options(schema=SCHEMA, **changes)
+        del options["sinks"]
+        place = {"type": "delta_append", "path": f"{self.lake.folder}/{{kind}}", **(sink or {})}
+        options["route"] = {"by": "kind", "sink": place, **(route or {})}
+        return {"coordinator": {"path": str(self.lake.folder / "_log")}, **options}
+
+    def run(self, **changes: Any) -> Any:
+        observers = changes.pop("observers", ())
+        return Pipeline.from_options(self.options(**changes)).run(observers=observers)
+
+    def send(self, *records: Record, partition: int | None = 0) -> None:
+        values = ({"kind": kind, "k": k, "n": n} if kind is not None else {"k": k, "n": n} for kind, k, n in records)
+        self.topic.send(*((k, value) for (_, k, _), value in zip(records, values, strict=True)), partition=partition)
+
+    def rows(self, kind: str) -> list[tuple[str, int]]:
+        return sorted(query(self.lake.folder / kind, "SELECT k, n FROM t"))
+
+    def epochs(self, kind: str) -> list[int]:
+        return [each["epoch"] for each in self.lake.metadata(kind)]
+
+
+@pytest.fixture
+def routed(lake: Lake) -> Routed:
+    return Routed(lake)
+
+
+class Killed(BaseException):
+    """As if the process had died here: nothing catches it."""
+
+
+def killed_at(step: Step, sink: str | None = None) -> Any:
+    def observe(event: Event) -> None:
+        if event.step is step and (sink is None or event.sink == sink):
+            raise Killed
+
+    return observe
+
+
+UPSERT = {"type": "delta_upsert", "key": "k"}
+
+
+@pytest.mark.parametrize("sink", [None, UPSERT], ids=["append", "upsert"])
+def test_each_record_is_in_the_table_that_it_names(routed: Routed, sink: Any) -> None:
+    routed.send(("a", "x", 1), ("b", "y", 2), ("a", "z", 3))
+    routed.run(sink=sink)
+    assert routed.rows("a") == [("x", 1), ("z", 3)]
+    assert routed.rows("b") == [("y", 2)]
+    routed.send(("b", "y", 4), ("c", "v", 5))
+    done = routed.run(sink=sink)
+    assert (done.epochs, done.rows) == (1, 2)
+    assert routed.rows("b") == ([("y", 4)] if sink else [("y", 2), ("y", 4)])
+    assert routed.rows("c") == [("v", 5)]
+    # A table that gets no row of an epoch gets no commit.
+    assert (routed.epochs("a"), routed.epochs("b"), routed.epochs("c")) == ([1], [1, 2], [2])
+    assert routed.run(sink=sink).epochs == 0
+
+
+@pytest.mark.parametrize("sink", [None, UPSERT], ids=["append", "upsert"])
+@pytest.mark.parametrize("at", ["decided", "a", "b", "committed"])
+def test_a_crash_between_two_tables_is_rolled_forward(routed: Routed, sink: Any, at: str) -> None:
+    routed.send(("a", "x", 1), ("b", "y", 2), ("c", "v", 7))
+    routed.run(sink=sink)
+    routed.send(("a", "x", 3), ("b", "y", 4), ("d", "w", 5))
+    steps = {"decided": Step.DECIDED, "committed": Step.COMMITTED}
+    kill = killed_at(steps[at]) if at in steps else killed_at(Step.SINK_COMMITTED, at)
+    with pytest.raises(Killed):
+        routed.run(sink=sink, observers=[kill])
+    routed.send(("a", "z", 6))
+    routed.run(sink=sink)
+    assert routed.rows("a") == ([("x", 3), ("z", 6)] if sink else [("x", 1), ("x", 3), ("z", 6)])
+    assert routed.rows("b") == ([("y", 4)] if sink else [("y", 2), ("y", 4)])
+    assert (routed.rows("c"), routed.rows("d")) == ([("v", 7)], [("w", 5)])
+    assert (routed.epochs("a"), routed.epochs("b"), routed.epochs("d")) == ([1, 2, 3], [1, 2], [2])
+
+
+def test_a_sigkill_between_two_tables_is_rolled_forward(routed: Routed, tmp_path: Path) -> None:
+    routed.send(*((f"t{number % 6}", f"k{number}", number) for number in range(60)))
+    file = tmp_path / "routed.yaml"
+    file.write_text(yaml.safe_dump({**routed.options(sink=UPSERT), "spark": SHORT_LIVED}))
+    script = tmp_path / "kill.py"
+    script.write_text(
+        "import os, signal, sys\n"
+        "from connector import Pipeline\n"
+        "from connector.protocol.steps import Step\n"
+        "def observe(event):\n"
+        "    if event.step is Step.SINK_COMMITTED:\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "Pipeline.from_file(sys.argv[1]).run(observers=[observe])\n"
+    )
+    import subprocess
+
+    died = subprocess.run([sys.executable, str(script), str(file)], capture_output=True, check=False)
+    assert died.returncode == -signal.SIGKILL, died.stderr[-2000:]
+    there = sum((routed.lake.folder / f"t{number}" / "_delta_log").exists() for number in range(6))
+    assert there
+    recovered = lakelock("recover", file)
+    assert recovered.returncode == 0, recovered.stderr
+    for number in range(6):
+        assert routed.rows(f"t{number}") == sorted((f"k{n}", n) for n in range(60) if n % 6 == number)
+        assert routed.epochs(f"t{number}") == [1]
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [("ignore", "ignored"), ("dead_letter", "letters"), ("sink", "rows"), ("fail", "stops"), (None, "stops")],
+)
+def test_a_record_that_names_no_table(routed: Routed, other: Any, expected: str) -> None:
+    routed.send(("a", "x", 1), (None, "y", 2), ("", "z", 3))
+    options: dict[str, Any] = {}
+    if other in ("dead_letter", "fail"):
+        options = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(routed.lake.path("letters"))}}
+    given = {"type": "delta_append", "path": str(routed.lake.path("others"))} if other == "sink" else other
+    if expected == "stops":
+        with pytest.raises(BadRecord, match=r"-0, offset 1.*names no table: route.by \(kind\) is null"):
+            routed.run(route={"other": given}, **options)
+        assert not routed.lake.path("a").exists()
+        return
+    routed.run(route={"other": given}, **options)
+    assert routed.rows("a") == [("x", 1)]
+    if expected == "rows":
+        assert routed.rows("others") == [("y", 2), ("z", 3)]
+    if expected == "letters":
+        assert query(routed.lake.path("letters"), "SELECT reason, _offset FROM t ORDER BY 2") == [
+            ("route", 1),
+            ("route", 2),
+        ]
+
+
+ODD = ["A", "a", "x/y", "..", "_delta_log", "é🙂", "a b", "w" * 300, "`;--", "n\nn", "."]
+
+
+def test_odd_values_have_tables_of_their_own(routed: Routed) -> None:
+    routed.send(*((kind, f"k{number}", number) for number, kind in enumerate(ODD)))
+    done = routed.run()
+    assert done.rows == len(ODD)
+    tables = [folder for folder in routed.lake.folder.iterdir() if (folder / "_delta_log").exists()]
+    rows = sorted(row for folder in tables if folder.name != "_log" for row in query(folder, "SELECT k, n FROM t"))
+    assert rows == sorted((f"k{number}", number) for number in range(len(ODD)))
+    assert len(tables) == len(ODD) + 1
+    assert {folder.parent for folder in routed.lake.folder.rglob("_delta_log")} == set(tables)
+    assert routed.run().epochs == 0
+
+
+def test_too_many_tables_stop_the_run_before_anything_is_made(routed: Routed) -> None:
+    routed.send(*((f"t{number}", "k", number) for number in range(5)))
+    with pytest.raises(ConfigurationError, match=r"route.max_tables \(3\) allows. Nothing of it was written"):
+        routed.run(route={"max_tables": 3})
+    assert not routed.lake.path("t0").exists()
+    assert routed.run(route={"max_tables": 5}).rows == 5
+
+
+def test_values_bound_the_tables(routed: Routed) -> None:
+    routed.send(("a", "x", 1), ("b", "y", 2))
+    routed.run(route={"values": ["a"], "other": "ignore"})
+    assert routed.rows("a") == [("x", 1)]
+    assert not routed.lake.path("b").exists()
+
+
+def test_a_table_of_one_value_may_differ(routed: Routed) -> None:
+    routed.send(("a", "x", 1), ("a", "x", 2), ("b", "y", 2), ("b", "y", 3))
+    overrides = {"b": {"sink": {"type": "delta_append", "path": str(routed.lake.path("all_b"))}}}
+    sink = {"type": "delta_upsert", "key": "k"}
+    with pytest.raises(ConfigurationError, match=r"route.overrides.b.sink.key"):
+        routed.run(sink=sink, route={"overrides": overrides})
+    overrides = {"b": {"sink": {"key": ["k", "n"]}}}
+    routed.run(sink=sink, route={"overrides": overrides})
+    assert (routed.rows("a"), routed.rows("b")) == ([("x", 2)], [("y", 2), ("y", 3)])
+
+
+def test_a_header_names_the_table_and_tombstones_delete(routed: Routed) -> None:
+    from kafka import KafkaProducer
+
+    producer = KafkaProducer(bootstrap_servers=routed.topic.broker.bootstrap)
+    for kind, k, n in [("a", "x", 1), ("b", "x", 2), ("a", "y", 3), ("a", "x", None)]:
+        value = None if n is None else f'{{"k": "{k}", "n": {n}}}'.encode()
+        producer.send(routed.topic.name, value, k.encode(), [("kind", kind.encode())], partition=0)
+    producer.flush()
+    producer.close()
+    options = routed.options(sink={**UPSERT, "path": f"{routed.lake.folder}/{{route}}"}, headers=True)
+    options["route"]["by"] = "CAST(_headers['kind'] AS STRING)"
+    options["value"]["schema"] = "k STRING, n INT"
+    Pipeline.from_options(options).run()
+    assert (routed.rows("a"), routed.rows("b")) == ([("y", 3)], [("x", 2)])
+
+
+def test_bad_records_are_set_aside_before_the_epoch_is_decided(routed: Routed) -> None:
+    routed.send(("a", "x", 1), ("b", "y", 2))
+    routed.topic.send(("k", {"kind": "a", "k": "z", "n": "no number"}), ("k", {"kind": "b", "n": 5}), partition=0)
+    letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(routed.lake.path("letters"))}}
+    with pytest.raises(BadRecord, match="offset 2"):
+        routed.run(sink=UPSERT)
+    assert not routed.lake.path("a").exists()
+    routed.run(sink=UPSERT, **letters)
+    assert (routed.rows("a"), routed.rows("b")) == ([("x", 1)], [("y", 2)])
+    found = query(routed.lake.path("letters"), "SELECT reason, _offset FROM t ORDER BY 2")
+    assert found == [("value", 2), ("no_key", 3)]
+
+
+@pytest.mark.parametrize("letters", [False, True])
+def test_the_rules_of_a_table_that_was_there_count(routed: Routed, letters: bool) -> None:
+    assert routed.lake.spark is not None
+    place = f"delta.`{routed.lake.path('a')}`"
+    columns = f"{SCHEMA}, _topic STRING, _partition INT, _offset BIGINT, _timestamp TIMESTAMP"
+    routed.lake.spark.sql(f"CREATE TABLE {place} ({columns}) USING delta")
+    routed.lake.spark.sql(f"ALTER TABLE {place} ADD CONSTRAINT small CHECK (n < 10)")
+    routed.send(("b", "y", 20), ("a", "x", 1), ("a", "z", 20))
+    options: dict[str, Any] = {}
+    if letters:
+        options = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(routed.lake.path("letters"))}}
+        routed.run(**options)
+        assert (routed.rows("a"), routed.rows("b")) == ([("x", 1)], [("y", 20)])
+        assert query(routed.lake.path("letters"), "SELECT reason, _offset FROM t") == [("unfit", 2)]
+        return
+    with pytest.raises(BadRecord, match="offset 2"):
+        routed.run(**options)
+    assert routed.rows("a") == []
+
+
+def _restored(routed: Routed) -> None:
+    assert routed.lake.spark is not None
+    routed.lake.spark.sql(f"RESTORE TABLE delta.`{routed.lake.path('a')}` TO VERSION AS OF 1").collect()
+
+
+def _dropped(routed: Routed) -> None:
+    import shutil
+
+    shutil.rmtree(routed.lake.path("a"))
+
+
+@pytest.mark.parametrize("harm", [_restored, _dropped])
+def test_a_table_that_somebody_took_back_or_dropped_stops_the_run(routed: Routed, harm: Any) -> None:
+    for number in range(2):
+        routed.send(("a", "x", number), ("b", "y", number))
+        routed.run()
+    harm(routed)
+    routed.send(("b", "y", 7))
+    with pytest.raises(PositionMismatch, match=r"a (is at epoch 2|has no epoch).*not at epoch 2"):
+        routed.run()
+    assert routed.rows("b") == [("y", 0), ("y", 1)]
+    assert routed.lake.path("a").exists() == (harm is _restored)
+
+
+def test_a_changed_route_never_takes_part_in_an_epoch_in_doubt(routed: Routed) -> None:
+    changed = {"by": "'c'", "sink": {"type": "delta_append", "path": f"{routed.lake.folder}/{{route}}"}}
+    routed.send(("a", "x", 1), ("b", "y", 2))
+    with pytest.raises(Killed):
+        routed.run(observers=[killed_at(Step.DECIDED)])
+    with pytest.raises(Diverged, match="The pipeline file has been changed since"):
+        routed.run(route=changed)
+    routed.run()
+    assert (routed.rows("a"), routed.rows("b")) == ([("x", 1)], [("y", 2)])
+    routed.send(("a", "z", 3))
+    routed.run(route=changed)
+    assert (routed.rows("a"), routed.rows("c")) == ([("x", 1)], [("z", 3)])
+
+
+def test_two_values_with_one_place_are_refused(routed: Routed) -> None:
+    routed.send(("a", "x", 1), ("b", "y", 2))
+    overrides = {"b": {"sink": {"path": f"{routed.lake.folder}/a"}}}
+    with pytest.raises(ConfigurationError, match="have one place"):
+        routed.run(route={"overrides": overrides})
+
+
+@pytest.mark.parametrize(
+    ("by", "said"), [("no_such", "route.by: Spark doesn't take 'no_such'"), ("array(kind)", "has to be one value")]
+)
+def test_an_expression_that_cannot_name_a_table(routed: Routed, by: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        routed.run(route={"by": by, "sink": {"type": "delta_append", "path": f"{routed.lake.folder}/{{route}}"}})
+
+
+def _lines(text: str) -> Sequence[str]:
+    return [line for line in text.splitlines() if line.strip()]
