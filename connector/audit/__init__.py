@@ -28,6 +28,7 @@ from connector.audit.compare import compare
 from connector.audit.formats import Forms, forms
 from connector.audit.letters import no_letters
 from connector.audit.records import kafka_records
+from connector.audit.routes import audit_routes
 from connector.audit.rows import Earlier
 from connector.audit.table import AuditedTable
 from connector.audit.topics import Topics
@@ -40,7 +41,7 @@ from sinks.kafka import reader_refused
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Audit", "Claim", "PartitionAudit", "Place", "Range", "audit", "show"]
+__all__ = ["Audit", "Claim", "PartitionAudit", "Place", "Range", "audit", "audit_routes", "show"]
 
 log = logging.getLogger("lakelock.audit")
 
@@ -52,12 +53,14 @@ def audit(
     config: PipelineConfig,
     version: int | None = None,
     *,
+    upto: Mapping[At, int] | None = None,
     say: Callable[[str], None] = log.info,
     debug: bool = False,
 ) -> Audit:
     """Compare the table of a pipeline, at ``version`` or the newest, with the records in Kafka. Changes nothing.
 
-    Uses the Spark session that is active, or one of its own. ``say`` is told what is being done. Faults are in the
+    Uses the Spark session that is active, or one of its own. ``upto``: offsets that the table claims to reach,
+    whatever its own commits say. ``say`` is told what is being done. Faults are in the
     result, not raised. Raises LakelockError where nothing could be compared: TopicMissing, TopicRecreated,
     BrokerUnreachable, OffsetsLost (retention overtook the audit), NotADeltaTable, SchemaMismatch, ConfigurationError
     (no table or no such version), UnsupportedFormat.
@@ -70,7 +73,7 @@ def audit(
         with session(config.spark_options, name=f"verify {config.name}", s3=config.on_s3, debug=debug) as spark:
             known = forms(config)
             table = AuditedTable(spark, config.sinks[0], config.sinks[0].in_file)
-            pinned = _pin(config, table, topics, version, committed)
+            pinned = _pin(config, table, topics, version, committed, upto or {})
             foreign = table.foreign(pinned.version)
             say(_plan(table.label, pinned))
             try:
@@ -109,7 +112,12 @@ class _Pinned:
 
 
 def _pin(
-    config: PipelineConfig, table: AuditedTable, topics: Topics, version: int | None, committed: Mapping[At, int]
+    config: PipelineConfig,
+    table: AuditedTable,
+    topics: Topics,
+    version: int | None,
+    committed: Mapping[At, int],
+    upto: Mapping[At, int],
 ) -> _Pinned:
     """Pin the ``version`` to audit (None: the newest), find its claim in the commits, and ask Kafka what it holds.
 
@@ -131,10 +139,16 @@ def _pin(
         older_version=number < table.newest,
         from_earliest=config.source.start == "earliest",
     )
+    claim = replace(claim, offsets={at: max(end, upto.get(at, 0)) for at, end in claim.offsets.items()})
     written = table.others(config.name)
     if newest is None:
         claim = _of_another(claim, config.name, {written[topic] for topic in held.ids if topic in written})
-    earlier = Earlier() if isinstance(config.sinks[0], DeltaAggregateSink) else table.earlier(first, number)
+    any_first = config.route is not None
+    earlier = (
+        Earlier()
+        if isinstance(config.sinks[0], DeltaAggregateSink)
+        else table.earlier(first, number, any_first=any_first)
+    )
     others = {topic: other for topic, other in written.items() if topic not in held.ids}
     return _Pinned(number, newest.epoch if newest else 0, claim, held, bounds(claim, held), others, notes, earlier)
 

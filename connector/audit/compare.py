@@ -8,6 +8,7 @@ deleted row stays. Only these counts, and the first coordinates of each, leave t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from connector.audit.aggregate import aggregated
@@ -17,6 +18,7 @@ from connector.audit.decode import decoded, transformed
 from connector.audit.formats import Forms
 from connector.audit.history import versions
 from connector.audit.letters import told_apart
+from connector.audit.routes import of_table
 from connector.audit.rows import NOTHING, Earlier
 from connector.audit.upserted import upserted
 from connector.config import DeltaAggregateSink, DeltaHistorySink, DeltaUpsertSink, KeyedSink, PipelineConfig
@@ -54,6 +56,9 @@ def compare(
     sink = config.sinks[0]
     key = sink.key if isinstance(sink, KeyedSink) else ()
     every = decoded(records, forms, key, ruled=letters is not None)
+    if config.route is not None and config.route.value is not None and forms.route is not None:
+        mine, letters = of_table(every.frame, rows, letters, forms.route.names(config.route.value))
+        every = replace(every, frame=mine)
     # Without dead letters, the other kinds of sink ignore records that name no row.
     strict = letters is None and (config.transform is None or sink.type == "delta_append")
     made = transformed(every, config.transform, strict=strict)

@@ -38,11 +38,11 @@ class _Read:
 
 
 def decoded(records: DataFrame, forms: Forms, key: Sequence[str], *, ruled: bool) -> Records:
-    """Every record, those with a problem as well. Problems are tombstone, value, key, and rule.
+    """Every record, those with a problem as well. Problems are tombstone, value, key, rule and route.
 
     With ``key`` a tombstone is a record too: Kafka's key says which row it deletes. ``ruled``: records may have been
-    set aside, so the rule of ``require`` is checked, and there is ``_raw``. Without it every record of the claim has
-    met the rule. Raises ConfigurationError.
+    set aside, so the rule of ``require`` and the route are checked, and there is ``_raw``. Without it every record of
+    the claim has met the rule. Raises ConfigurationError.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as F
@@ -91,6 +91,9 @@ def decoded(records: DataFrame, forms: Forms, key: Sequence[str], *, ruled: bool
         except PySparkException as error:
             said = next(line for line in str(error).splitlines() if line.strip())
             raise ConfigurationError(f"require: Spark doesn't take it: {said.strip()}") from None
+    if ruled and forms.route is not None and forms.route.refused:
+        unnamed = F.when(F.expr(f"({forms.route.sql}) IS NULL"), "route")
+        frame = frame.withColumn(PROBLEM, F.coalesce(F.col(PROBLEM), unnamed))
     return Records(frame, StructType(columns))
 
 

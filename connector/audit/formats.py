@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from connector.config import BytesFormat, FormatOptions, JsonFormat, PipelineConfig, StringFormat
+from connector.config import OTHER, BytesFormat, FormatOptions, JsonFormat, PipelineConfig, Route, StringFormat
 from connector.spark.compat import from_ddl
 from sinks.errors import ConfigurationError
+from sinks.spark.sql import literal
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -31,13 +32,28 @@ class Form:
 
 
 @dataclass(frozen=True)
+class RouteForm:
+    """Which table of a route a record is for."""
+
+    sql: str
+    """SQL over its columns: the name of the table, or null."""
+    refused: bool
+    """Whether a record that names none is a bad record."""
+
+    def names(self, table: str) -> str:
+        """SQL: whether a record is for the table of this name."""
+        return f"({self.sql}) IS NULL" if table == OTHER else f"({self.sql}) <=> {literal(table)}"
+
+
+@dataclass(frozen=True)
 class Forms:
-    """How the pipeline file says that a record is read: value, key, headers, and the rule in ``require``."""
+    """How the pipeline file says that a record is read: value, key, headers, the rule in ``require``, the route."""
 
     value: Form
     key: Form | None
     headers: bool
     require: str | None
+    route: RouteForm | None = None
 
 
 def forms(config: PipelineConfig) -> Forms:
@@ -47,7 +63,16 @@ def forms(config: PipelineConfig) -> Forms:
         _form("key", config.key) if config.key is not None else None,
         config.headers,
         config.require,
+        _route(config.route) if config.route is not None else None,
     )
+
+
+def _route(route: Route) -> RouteForm:
+    text = f"CAST(({route.by}) AS STRING)"
+    takes = f"{text} NOT IN ('', {literal(OTHER)})"
+    if route.values is not None:
+        takes += f" AND {text} IN ({', '.join(map(literal, route.values))})"
+    return RouteForm(f"IF({takes}, {text}, NULL)", route.other in (None, "fail", "dead_letter"))
 
 
 def _form(option: str, format: FormatOptions) -> Form:

@@ -28,7 +28,7 @@ _COLUMNS = {
     "headers": "array<struct<key:string,value:binary>>", "_topic": "string", "_partition": "int", "_offset": "bigint",
     "_timestamp": "timestamp",
 }  # fmt: skip
-_JUDGED = ("tombstone", "rule", "no_key", "no_sequence")
+_JUDGED = ("tombstone", "rule", "route", "no_key", "no_sequence")
 """Reasons that the auditor can judge for sure."""
 
 
@@ -95,7 +95,7 @@ def _theirs(letters: DataFrame, config: PipelineConfig) -> DataFrame:
     from pyspark.sql import functions as F
 
     judged = [*_JUDGED, *(["no_time"] if config.clock is not None else [])]
-    place = literal(config.sinks[0].place)
+    place = literal(config.sinks[0].place if config.route is None else config.route.place)
     ours = letters.where(
         f"pipeline = {literal(config.name)} AND NOT reason <=> 'late' AND (sink IS NULL OR sink = {place})"
     )

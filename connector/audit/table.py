@@ -183,17 +183,17 @@ class AuditedTable:
         """The rows at this version."""
         return self._spark.sql(f"SELECT * FROM {self._sql} VERSION AS OF {version}")
 
-    def earlier(self, first: Metadata | None, version: int) -> Earlier:
+    def earlier(self, first: Metadata | None, version: int, *, any_first: bool = False) -> Earlier:
         """What the table held before the pipeline's first epoch, in the columns of ``version``.
 
         ``first``: the oldest commit of the pipeline in the history; None: there is none, and nothing is known to be
-        older than the pipeline.
+        older than the pipeline. ``any_first``: whether the pipeline's first epoch in this table may have any number.
         """
         from pyspark.sql import functions as F
 
         if first is None or first.version == 0:
             return Earlier()
-        if first.epoch != 1:
+        if first.epoch != 1 and not (any_first and self._oldest == 0):
             return Earlier(known=False)
         try:
             rows = self.rows(first.version - 1)

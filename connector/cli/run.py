@@ -94,7 +94,8 @@ def _check_one(config: PipelineConfig, debug: bool) -> None:
     checked = pipeline.check()
     out.print(f"file      ok: pipeline {pipeline.config.name}")
     out.print(f"kafka     ok: {', '.join(sorted(checked.next_offsets.topics))}")
-    for sink, options in zip(checked.sinks, pipeline.config.sinks, strict=True):
+    # The tables of a route are one output.
+    for sink, options in zip(checked.sinks, pipeline.config.sinks, strict=pipeline.config.route is None):
         kind, place = ("table", options.address) if isinstance(options, DeltaPlace) else ("sink", sink.place)
         out.print(f"{kind:9} ok: {escape(place)} {'fits' if sink.exists else 'will be made'}", soft_wrap=True)
         out.print(f"columns   {escape(', '.join(sink.columns))}", soft_wrap=True)
@@ -122,6 +123,9 @@ def _print_sample(sample: Sample, warnings: Sequence[str]) -> None:
     for fault in sample.faults:
         where = f"first: {fault.topic}-{fault.partition}, offset {fault.offset}"
         out.print(f"bad       {fault.count:,}: {escape(fault.detail)} ({escape(where)})", soft_wrap=True)
+    if sample.tables:
+        named = ", ".join(f"{count:,} for {name}" for name, count in sample.tables.items())
+        out.print(f"tables    {escape(named)}", soft_wrap=True)
     for row in sample.rows:
         out.print(f"row       {escape(row)}", soft_wrap=True)
     for warning in warnings:

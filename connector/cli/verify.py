@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
@@ -15,6 +16,9 @@ from connector.config import DeltaPlace, PipelineConfig, load
 from connector.operations.snapshot import snapshot_of
 from connector.spark.session import session
 from sinks.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from connector.audit.claim import At
 
 
 def verify(
@@ -41,17 +45,23 @@ def verify(
 
 
 def _verify_one(config: PipelineConfig, version: int | None, *, json_: bool, debug: bool) -> None:
-    from connector.audit import audit, show
+    from connector.audit import Audit, audit, audit_routes, show
+
+    def say(text: str) -> None:
+        err.print(escape(text), soft_wrap=True)
+
+    def one(alone: PipelineConfig, upto: Mapping[At, int] | None = None) -> Audit:
+        return audit(alone, version, upto=upto, say=say, debug=debug)
 
     tables = [index for index, sink in enumerate(config.sinks) if isinstance(sink, DeltaPlace)]
-    if version is not None and len(tables) > 1:
+    if version is not None and (len(tables) > 1 or config.route is not None):
         raise ConfigurationError("--version is for pipelines with one table: each table has versions of its own.")
     if not tables:
         raise ConfigurationError("The auditor compares Delta tables with Kafka; this pipeline has none.")
-    audits = [
-        audit(config.alone(index), version, say=lambda text: err.print(escape(text), soft_wrap=True), debug=debug)
-        for index in tables
-    ]
+    if config.route is not None:
+        audits = audit_routes(config, one, say=say, debug=debug)
+    else:
+        audits = [one(config.alone(index)) for index in tables]
     not_audited = [sink.place for sink in config.sinks if not isinstance(sink, DeltaPlace)]
     if not json_:
         for table_audit in audits:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from connector.config.pipeline import PipelineConfig
 
 OPTION = "route"
-OTHER = ""
-"""Stands for the table of the records that ``by`` names no table for. No value of ``by`` is empty text."""
+OTHER = "(other)"
+"""Stands for the table of the records that ``by`` names no table for. As a value of ``by`` it names no table."""
 _EACH = "route"
 _NO_TABLE = "{} doesn't work with route, whose tables commit each for itself. Write a type that begins with delta_"
 
@@ -51,9 +51,9 @@ class Route(Options):
     """The options of a sink. In its path or table, ``{route}`` stands for the value of ``by``; if ``by`` is a column,
     its name in braces does too."""
     other: Annotated[_Word | Mapping[str, Any] | None, BeforeValidator(_other)] = None
-    """What to do with a record for which ``by`` is null or empty, or isn't one of ``values``: stop (``fail``), set it
-    aside (``dead_letter``), ``ignore`` it, or write it to the sink with these options. By default it is a bad record,
-    and ``on_bad_record`` decides."""
+    """What to do with a record for which ``by`` is null, empty or ``(other)``, or isn't one of ``values``: stop
+    (``fail``), set it aside (``dead_letter``), ``ignore`` it, or write it to the sink with these options. By default it
+    is a bad record, and ``on_bad_record`` decides."""
     values: tuple[Text, ...] | None = None
     """The only values that get a table. By default each value does."""
     overrides: Mapping[str, RouteOverride] = Field(default_factory=dict)
@@ -61,6 +61,11 @@ class Route(Options):
     max_tables: Annotated[int, Field(ge=1, le=10_000)] = 200
     """The largest number of tables. An epoch that would make more of them stops the run."""
     _value: str | None = PrivateAttr(None)
+
+    @property
+    def place(self) -> str:
+        """The path or table as the file has it, with its placeholder."""
+        return placeholders(self.sink)[0]
 
     @property
     def value(self) -> str | None:
@@ -89,7 +94,7 @@ class Route(Options):
             )
         unknown = set(self.overrides) - set(self.values or self.overrides)
         if unknown or OTHER in self.overrides:
-            raise ValueError(f"overrides: {', '.join(sorted(unknown)) or 'the empty text'} isn't one of values")
+            raise ValueError(f"overrides: {', '.join(sorted(unknown)) or OTHER} isn't one of values")
         return self
 
     @property

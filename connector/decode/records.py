@@ -54,14 +54,15 @@ class Routing:
     values: tuple[str, ...] | None = None
     otherwise: Literal["elsewhere", "problem", "failure"] = "problem"
     """What a record is that names no table: one for somewhere else, a bad one, or the end of the run."""
+    never: tuple[str, ...] = ("",)
+    """Values that name no table."""
 
     @property
     def sql(self) -> str:
         """SQL of ``_lakelock_route``."""
-        named = f"nullif(CAST(({self.by}) AS STRING), '')"
-        if self.values is None:
-            return named
-        return f"CASE WHEN {named} IN ({', '.join(map(literal, self.values))}) THEN {named} END"
+        named = f"CAST(({self.by}) AS STRING)"
+        taken = f"IN ({', '.join(map(literal, self.values))})" if self.values is not None else "IS NOT NULL"
+        return f"CASE WHEN {named} {taken} AND {named} NOT IN ({', '.join(map(literal, self.never))}) THEN {named} END"
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from connector.config import (
+    OTHER,
     OWN_COLUMNS,
     KeyedSink,
     PipelineConfig,
@@ -117,7 +118,8 @@ def _routing(config: PipelineConfig) -> Routing | None:
     if route is None:
         return None
     stays = route.other == "ignore" or isinstance(route.other, Mapping)
-    return Routing(route.by, route.values, "elsewhere" if stays else "failure" if route.other == "fail" else "problem")
+    otherwise: Literal["elsewhere", "failure", "problem"] = "elsewhere" if stays else "problem"
+    return Routing(route.by, route.values, "failure" if route.other == "fail" else otherwise, ("", OTHER))
 
 
 def _with_columns_of(tables: Iterable[DeltaTable], declared: StructType) -> StructType:

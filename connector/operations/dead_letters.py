@@ -81,7 +81,8 @@ def refuse_unfit(config: PipelineConfig) -> None:
     letters_place(config)
     sink = config.sinks[0]
     if len(config.sinks) > 1 or config.two_phase:
-        why = "several sinks, or one that is no table, move together by offset ranges, and a letter has none"
+        what = "the tables of a route" if config.route is not None else "several sinks, or one that is no table,"
+        why = f"{what} move together by offset ranges, and a letter has none"
         fix = "While Kafka still holds the records, run the corrected file, under another name, into new places."
     elif config.delivery != "transactional":
         why = f"with delivery: {config.delivery} the table keeps no position that could tell what it holds"

@@ -182,7 +182,7 @@ def of_entries(entries: Iterable[Entry]) -> list[PastEpoch]:
                 rows=sum(rows) if decided else None,
                 since_last=(newest.at - found[-1].at).total_seconds() if found else None,
                 took=(done.at - begun).total_seconds() if done and begun else None,
-                commits={sink: in_words(reads) for sink, reads in done.row.reads.items()} if done else {},
+                commits=_commits(decided, done) if done else {},
                 lost=tuple(gap for gap in epoch.lost if before is not None and gap not in before.lost),
                 notes=tuple(notes),
             )
@@ -190,6 +190,13 @@ def of_entries(entries: Iterable[Entry]) -> list[PastEpoch]:
         if newest.row.state is not State.ABORTED:
             before, runs = position, [*runs, epoch.owner]
     return found[::-1]
+
+
+def _commits(decided: Entry | None, done: Entry) -> dict[str, str]:
+    """Of the sinks that got rows of the epoch."""
+    prepared = decided.row.prepared if decided is not None else {}
+    passed_by = [sink for sink, each in prepared.items() if each.passes_by]
+    return {sink: in_words(reads) for sink, reads in done.row.reads.items() if sink not in passed_by}
 
 
 def short(run: str) -> str:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from connector.config import CustomSink, DeltaPlace, KafkaTopicSink, PipelineConfig, S3ObjectsSink
+from connector.config.sinks import SinkOptions
 from connector.engine.coordinator_log import Log
 from connector.engine.dead_letters import letters_table
 from connector.engine.outputs import custom_sink, s3_objects
@@ -74,7 +75,7 @@ def _tables(config: PipelineConfig, spark: SparkSession, log: Log | None) -> Ite
 
     A change log isn't compacted: each file is one epoch's, and is removed soon.
     """
-    for sink in config.sinks:
+    for sink in _sinks(config, log):
         if isinstance(sink, DeltaPlace):
             table = DeltaTable(spark, path=sink.folder, name=sink.table)
             yield table, True
@@ -88,7 +89,17 @@ def _tables(config: PipelineConfig, spark: SparkSession, log: Log | None) -> Ite
         yield log.table, True
 
 
+def _sinks(config: PipelineConfig, log: Log | None) -> Sequence[SinkOptions]:
+    """The sinks of the pipeline file; of a route, the tables that its log knows."""
+    if config.route is None or log is None:
+        return config.sinks
+    decided = log.read().decided
+    return [config.routed(name).sinks[0] for name in (decided.prepared if decided is not None else ())]
+
+
 def _leftovers(config: PipelineConfig, spark: SparkSession, log: Log, *, dry_run: bool) -> Iterator[Cleared]:
+    if config.route is not None:
+        return  # its tables stage nothing
     over = log.read().over
     for sink in config.sinks:
         if isinstance(sink, CustomSink):

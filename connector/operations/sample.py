@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from connector.decode.records import PROBLEM, RAW, TOMBSTONE
+from connector.config import OTHER
+from connector.decode.records import PROBLEM, RAW, ROUTE, TOMBSTONE
 from connector.engine.assembly import Assembly
 from connector.engine.epoch import Reading, these
 from connector.operations.status import Fault, Sample
@@ -44,13 +45,14 @@ def sampled(assembly: Assembly, records: Sequence[Any], ranges: Sequence[OffsetR
         return Sample()
     frame = polled(assembly.spark, records)
     reading = replace(assembly.reading({output.label: output for output in assembly.outputs}), read=these(frame))
-    faults, rows = reading.until_learned(ranges, lambda: _judged(reading, frame))
-    return Sample(Counter(record.topic for record in records), faults, rows)
+    faults, rows, tables = reading.until_learned(ranges, lambda: _judged(reading, frame))
+    return Sample(Counter(record.topic for record in records), faults, rows, tables)
 
 
-def _judged(reading: Reading, records: DataFrame) -> tuple[list[Fault], list[str]]:
+def _judged(reading: Reading, records: DataFrame) -> tuple[list[Fault], list[str], dict[str, int]]:
     faults: list[Fault] = []
     shown: list[str] = []
+    tables: dict[str, int] = {}
     for name, output in reading.outputs.items():
         decoder = replace(output.decode.decode, raw=True)
         decoded = decoder(records)
@@ -61,10 +63,13 @@ def _judged(reading: Reading, records: DataFrame) -> tuple[list[Fault], list[str
             faults += _grouped(rows.where(f"{PROBLEM} IS NOT NULL"))
             rows = rows.where(f"{PROBLEM} IS NULL")
         if not shown:
-            columns = [identifier(each) for each in rows.columns if each not in (PROBLEM, RAW, TOMBSTONE)]
+            columns = [identifier(each) for each in rows.columns if each not in (PROBLEM, RAW, TOMBSTONE, ROUTE)]
             first = rows.selectExpr(f"to_json(struct({', '.join(columns)})) AS shown").limit(_ROWS).collect()
             shown = [row["shown"] for row in first]
-    return sorted(faults, key=lambda fault: -fault.count), shown
+        if ROUTE in rows.columns:
+            named = rows.groupBy(ROUTE).count().orderBy("count", ascending=False).limit(_GROUPS).collect()
+            tables = {OTHER if row[ROUTE] is None else row[ROUTE]: row["count"] for row in named}
+    return sorted(faults, key=lambda fault: -fault.count), shown, tables
 
 
 def _grouped(bad: DataFrame) -> list[Fault]:

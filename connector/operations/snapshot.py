@@ -79,8 +79,11 @@ def snapshot_of(config: PipelineConfig, spark: SparkSession, epoch: int | None) 
     opened: dict[str, Callable[[], DataFrame]] = {}
     sql: dict[str, str] = {}
     objects: dict[str, Sequence[str]] = {}
-    for sink in config.sinks:
-        reads = done.reads.get(sink.place)
+    sinks = {sink.place: sink for sink in config.sinks}
+    if config.route is not None:
+        sinks = {name: config.routed(name).sinks[0] for name in done.reads}
+    for name, sink in sinks.items():
+        reads = done.reads.get(name)
         if reads is None:
             raise ConfigurationError(f"{sink.place} was no sink of the pipeline yet at epoch {done.epoch.number}.")
         if isinstance(sink, DeltaPlace):

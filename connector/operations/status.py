@@ -125,6 +125,8 @@ class Sample:
     faults: Sequence[Fault] = ()
     rows: Sequence[str] = ()
     """The first rows for the first sink, as JSON objects."""
+    tables: Mapping[str, int] = field(default_factory=dict)
+    """Of a route: how many of them are for which table."""
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,10 @@ def many(kind: str, topics: Sequence[Topic], folder: Path) -> list[str]:
     return _script("many.py", _jars(), topics[0].bootstrap, names, SCHEMA, str(folder), kind)
 
 
+def routes(topic: Topic, folder: Path, tables: int) -> list[str]:
+    return _script("routes.py", _jars(), topic.bootstrap, topic.name, SCHEMA, str(folder), str(tables))
+
+
 def delta_rs(kind: str, topic: Topic, folder: Path) -> list[str]:
     """``kind``: append or upsert."""
     require_delta_rs()

@@ -37,6 +37,8 @@ class Sizes:
     """Topics of the workload of this name, with a table each."""
     many_records: int = 5_000
     """New records of each."""
+    routes: int = 20
+    """Tables of the workload of this name."""
     fresh_keys: int = 200_000
     fresh_rate: int = 2_000
     """Records per second."""
@@ -72,6 +74,7 @@ class Sizes:
             job_records=scaled(whole.job_records, 1_000),
             many=scaled(whole.many, 3),
             many_records=scaled(whole.many_records, 1_000),
+            routes=scaled(whole.routes, 4),
             fresh_keys=scaled(whole.fresh_keys, 2_000),
             fresh_seconds=scaled(whole.fresh_seconds, 10),
             fresh_warm_up=scaled(whole.fresh_warm_up, 5),

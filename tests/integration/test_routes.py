@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import signal
+import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from another_engine import query
+from audits import counts
 from conftest import Lake, lakelock
+from typer.testing import CliRunner
 
 from connector import Pipeline
+from connector.audit import audit, audit_routes
+from connector.audit.verdict import FAULTS
+from connector.cli.app import app
+from connector.config import parse
 from connector.lab.bench.pipelines import SHORT_LIVED
 from connector.protocol.steps import Event, Step
 from sinks.errors import BadRecord, ConfigurationError, Diverged, PositionMismatch
@@ -87,8 +94,18 @@ def test_each_record_is_in_the_table_that_it_names(routed: Routed, sink: Any) ->
     assert routed.run(sink=sink).epochs == 0
 
 
-@pytest.mark.parametrize("sink", [None, UPSERT], ids=["append", "upsert"])
-@pytest.mark.parametrize("at", ["decided", "a", "b", "committed"])
+BREADTH = pytest.mark.breadth
+
+
+@pytest.mark.parametrize(
+    ("sink", "at"),
+    [
+        (None, "a"),
+        (UPSERT, "decided"),
+        *(pytest.param(None, at, marks=BREADTH) for at in ("decided", "b", "committed")),
+        *(pytest.param(UPSERT, at, marks=BREADTH) for at in ("a", "b", "committed")),
+    ],
+)
 def test_a_crash_between_two_tables_is_rolled_forward(routed: Routed, sink: Any, at: str) -> None:
     routed.send(("a", "x", 1), ("b", "y", 2), ("c", "v", 7))
     routed.run(sink=sink)
@@ -105,6 +122,7 @@ def test_a_crash_between_two_tables_is_rolled_forward(routed: Routed, sink: Any,
     assert (routed.epochs("a"), routed.epochs("b"), routed.epochs("d")) == ([1, 2, 3], [1, 2], [2])
 
 
+@pytest.mark.kills
 def test_a_sigkill_between_two_tables_is_rolled_forward(routed: Routed, tmp_path: Path) -> None:
     routed.send(*((f"t{number % 6}", f"k{number}", number) for number in range(60)))
     file = tmp_path / "routed.yaml"
@@ -119,8 +137,6 @@ def test_a_sigkill_between_two_tables_is_rolled_forward(routed: Routed, tmp_path
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
         "Pipeline.from_file(sys.argv[1]).run(observers=[observe])\n"
     )
-    import subprocess
-
     died = subprocess.run([sys.executable, str(script), str(file)], capture_output=True, check=False)
     assert died.returncode == -signal.SIGKILL, died.stderr[-2000:]
     there = sum((routed.lake.folder / f"t{number}" / "_delta_log").exists() for number in range(6))
@@ -158,7 +174,7 @@ def test_a_record_that_names_no_table(routed: Routed, other: Any, expected: str)
         ]
 
 
-ODD = ["A", "a", "x/y", "..", "_delta_log", "é🙂", "a b", "w" * 300, "`;--", "n\nn", "."]
+ODD = ["A", "a", "x/y", "..", "_delta_log", "é🙂", "w" * 300, "`;--\n"]
 
 
 def test_odd_values_have_tables_of_their_own(routed: Routed) -> None:
@@ -259,7 +275,7 @@ def _dropped(routed: Routed) -> None:
     shutil.rmtree(routed.lake.path("a"))
 
 
-@pytest.mark.parametrize("harm", [_restored, _dropped])
+@pytest.mark.parametrize("harm", [pytest.param(_restored, marks=BREADTH), _dropped])
 def test_a_table_that_somebody_took_back_or_dropped_stops_the_run(routed: Routed, harm: Any) -> None:
     for number in range(2):
         routed.send(("a", "x", number), ("b", "y", number))
@@ -301,5 +317,85 @@ def test_an_expression_that_cannot_name_a_table(routed: Routed, by: str, said: s
         routed.run(route={"by": by, "sink": {"type": "delta_append", "path": f"{routed.lake.folder}/{{route}}"}})
 
 
-def _lines(text: str) -> Sequence[str]:
-    return [line for line in text.splitlines() if line.strip()]
+# ------------------------------------------------------------------------------------------- what the commands say
+
+
+def verified(routed: Routed, **changes: Any) -> dict[str, dict[str, int]]:
+    """By table, the counts of its audit that aren't zero."""
+    config = parse(routed.options(**changes))
+    audits = audit_routes(config, lambda one, upto: audit(one, upto=upto))
+    return {Path(each.table).name: counts(each) for each in audits}
+
+
+@pytest.mark.parametrize("sink", [None, pytest.param(UPSERT, marks=BREADTH)])
+def test_the_auditor_finds_each_record_in_its_own_table_alone(routed: Routed, sink: Any) -> None:
+    assert routed.lake.spark is not None
+    routed.send(("a", "x", 1), ("b", "y", 2), ("b", "z", 3))
+    routed.run(sink=sink)
+    routed.send(("a", "w", 4))
+    routed.run(sink=sink)
+    exact = {"a": {"expected": 2, "found": 2}, "b": {"expected": 2, "found": 2}}
+    assert verified(routed, sink=sink) == exact
+    a, b = (f"delta.`{routed.lake.path(name)}`" for name in "ab")
+    routed.lake.spark.sql(f"INSERT INTO {a} SELECT * FROM {b} WHERE k = 'y'")
+    routed.lake.spark.sql(f"DELETE FROM {b} WHERE k = 'z'")
+    assert verified(routed, sink=sink) == {
+        "a": {"expected": 2, "found": 2, "unexpected": 1},
+        "b": {"expected": 2, "found": 1, "lost": 1},
+    }
+
+
+def test_the_auditor_claims_what_the_log_says(routed: Routed) -> None:
+    """A table that got no row of the last epochs, and should have got one."""
+    routed.send(("a", "x", 1), ("b", "y", 2))
+    routed.run()
+    routed.send(("a", "x", 3))
+    routed.run()
+    by = {"by": "if(n = 3, 'b', kind)", "sink": {"type": "delta_append", "path": f"{routed.lake.folder}/{{route}}"}}
+    assert verified(routed, route=by) == {
+        "a": {"expected": 1, "found": 1, "unexpected": 1},
+        "b": {"expected": 2, "found": 1, "lost": 1},
+    }
+    by["by"] = "if(n = 3, 'c', kind)"
+    found = verified(routed, route=by)
+    assert found['tables that aren\'t there, of "c"'] == {"expected": 1, "lost": 1}
+
+
+def test_the_auditor_knows_whose_letters_they_are(routed: Routed) -> None:
+    routed.send(("a", "x", 1), ("b", "y", 2), (None, "n", 3))
+    routed.topic.send(("k", {"kind": "a", "k": "z", "n": "no number"}), ("k", {"kind": "b", "n": 5}), partition=0)
+    letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(routed.lake.path("letters"))}}
+    routed.run(sink=UPSERT, **letters)
+    found = verified(routed, sink=UPSERT, **letters)
+    assert {name: (each["found"], each["letters"]) for name, each in found.items()} == {"a": (1, 2), "b": (1, 3)}
+    assert not any(fault in each for each in found.values() for fault in FAULTS)
+
+
+def test_every_command_knows_a_route(routed: Routed, tmp_path: Path) -> None:
+    file = tmp_path / "routed.yaml"
+    file.write_text(yaml.safe_dump(routed.options(route={"other": "ignore"})))
+    routed.send(("a", "x", 1), ("b", "y", 2), (None, "z", 3))
+
+    def said(*arguments: str) -> str:
+        result = CliRunner().invoke(app, [*arguments, str(file)])
+        assert result.exit_code == 0, (arguments, result.output)
+        return " ".join(result.output.split())
+
+    checked = said("check")
+    assert "/{kind} will be made" in checked
+    assert all(f"1 for {name}" in checked for name in ("a", "b", "(other)"))
+    assert "2 rows written" in said("run")
+    routed.send(("b", "y", 4))
+    said("run")
+    assert "version 2" in said("history")
+    assert "all sinks are at epoch 2" in said("recover")
+    snapshot = said("snapshot")
+    assert "/a` VERSION AS OF 1" in snapshot
+    assert "/b` VERSION AS OF 2" in snapshot
+    assert str(routed.lake.path("a")) in said("maintain")
+    assert "lag" in said("status")
+    verdict = json.loads(CliRunner().invoke(app, ["verify", "--json", str(file)], catch_exceptions=False).stdout)
+    assert (verdict["ok"], len(verdict["tables"])) == (True, 2)
+    for command in ("rewind", "accept", "fold"):
+        refused = CliRunner().invoke(app, [command, str(file), *(["--to-version", "1"] if command == "rewind" else [])])
+        assert refused.exit_code == 2, refused.output

@@ -1,0 +1,142 @@
+"""The tables of a route: each is audited with the records that name it; none may name a table that isn't there.
+
+The coordinator log says how far the pipeline is: also a table that got no row of the last epochs claims to hold all
+records up to there.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from connector.audit.claim import At, Claim, Metadata, bounds, metadata, unchecked
+from connector.audit.counted import counted
+from connector.audit.decode import decoded
+from connector.audit.formats import forms
+from connector.audit.records import PROBLEM, kafka_records
+from connector.audit.topics import Topics
+from connector.audit.verdict import Audit, partitions
+from connector.config import OTHER, KeyedSink, PipelineConfig
+from connector.spark.session import session
+from sinks.errors import ConfigurationError
+from sinks.spark.sql import identifier, literal
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+log = logging.getLogger("lakelock.audit")
+
+_SHOWN = 5
+_RECORD = ("_topic", "_partition", "_offset")
+
+
+@dataclass(frozen=True)
+class _Done:
+    """The last epoch that is in all tables."""
+
+    stands: Metadata
+    tables: Collection[str]
+
+
+def audit_routes(
+    config: PipelineConfig,
+    audit: Callable[[PipelineConfig, Mapping[At, int]], Audit],
+    *,
+    say: Callable[[str], None] = log.info,
+    debug: bool = False,
+) -> list[Audit]:
+    """Audit every table of a route. ``audit``: audits one of them, up to these offsets at least.
+
+    If records name tables that aren't there, one more audit counts them as lost. Raises what ``audit`` raises, and
+    ConfigurationError if no epoch is known.
+    """
+    with session(config.spark_options, name=f"verify {config.name}", s3=config.on_s3, debug=debug) as spark:
+        done = _done(config, spark)
+        found = [audit(config.routed(name), done.stands.offsets) for name in done.tables]
+        missing = _without_table(config, spark, done, say)
+    return [*found, missing] if missing is not None else found
+
+
+def _done(config: PipelineConfig, spark: SparkSession) -> _Done:
+    """By the coordinator log. Raises ConfigurationError."""
+    from pyspark.errors import PySparkException
+
+    place = config.coordinator
+    assert place is not None
+    sql = f"delta.{identifier(place.folder)}" if place.folder is not None else str(place.table)
+    try:
+        row = (
+            spark.table(sql)
+            .where(f"pipeline = {literal(config.name)} AND state = 'done'")
+            .selectExpr("max_by(struct(position, map_keys(sinks) AS tables), entry) AS done")
+            .first()
+        )
+    except PySparkException as error:
+        if "NOT_FOUND" not in str(error) and "DELTA_" not in str(error):
+            raise
+        row = None
+    done = row["done"] if row is not None else None
+    stands = metadata(done["position"], version=0, pipeline=config.name) if done is not None else None
+    if done is None or stands is None:
+        raise ConfigurationError(
+            f"The coordinator log {place.place!r} knows no epoch of pipeline {config.name!r}.",
+            hint="`lakelock run FILE` makes the tables; `lakelock recover FILE` settles an epoch that is in doubt.",
+        )
+    return _Done(stands, done["tables"])
+
+
+def of_table(
+    records: DataFrame, rows: DataFrame, letters: DataFrame | None, route: str
+) -> tuple[DataFrame, DataFrame | None]:
+    """The records that name the table, and the letters that aren't of records that name another one.
+
+    ``route``: SQL, whether a record without a problem names the table. A record with a problem names none: it stays if
+    the table has a row of it, or if there are letters, where it has to be.
+    """
+    mine = records.where(f"{PROBLEM} IS NULL AND ({route})")
+    bad = records.where(f"{PROBLEM} IS NOT NULL")
+    if letters is not None:
+        others = records.where(f"{PROBLEM} IS NULL AND NOT ({route})").select(*_RECORD)
+        return mine.unionByName(bad), letters.join(others, list(_RECORD), "left_anti")
+    if "_offset" in rows.columns:
+        return mine.unionByName(bad.join(rows.select(*_RECORD).distinct(), list(_RECORD), "left_semi")), None
+    return mine, None
+
+
+def _without_table(
+    config: PipelineConfig, spark: SparkSession, done: _Done, say: Callable[[str], None]
+) -> Audit | None:
+    """The records that name a table that isn't there, counted as lost. None: there are none."""
+    topics = Topics(config.source)
+    try:
+        held = topics.held(topics.named(config.source.topics, (at.topic for at in done.stands.offsets)))
+    finally:
+        topics.close()
+    since = done.stands.since or {}
+    claim = Claim("transactional", {at: since.get(at, 0) for at in done.stands.offsets}, done.stands.offsets)
+    cut = bounds(claim, held)
+    say(f"reading {sum(part.stop - part.begin for part in cut):,} offsets again, for records without a table")
+    known_forms = forms(config)
+    route = known_forms.route
+    assert route is not None
+    keys = [sink.key for sink in config.sinks if isinstance(sink, KeyedSink)]
+    sets_aside = config.on_bad_record == "dead_letter"
+    records = kafka_records(spark, config.source.kafka_options, cut, headers=sets_aside or config.headers)
+    every = decoded(records, known_forms, keys[0] if keys else (), ruled=sets_aside)
+    known = [route.names(name) for name in done.tables]
+    known += [route.names(OTHER)] if config.route is not None and config.route.other == "ignore" else []
+    lost = every.frame.where(f"{PROBLEM} IS NULL AND NOT ({' OR '.join(known) or 'false'})").selectExpr(
+        f"{route.sql} AS named",
+        "struct(_topic AS topic, _partition AS `partition`, _offset AS offset, true AS claimed) AS at",
+    )
+    values = [row["named"] for row in lost.select("named").distinct().limit(_SHOWN + 1).collect()]
+    if not values:
+        return None
+    counts: list[dict[str, Any]] = counted(lost, {"expected": "1L", "lost": "1L"}, {"expected": "at", "lost": "at"})
+    shown = ", ".join(json.dumps(value, ensure_ascii=False) for value in values[:_SHOWN])
+    more = ", ..." if len(values) > _SHOWN else ""
+    label = f"tables that aren't there, of {shown}{more}"
+    return Audit(config.name, label, 0, claim, partitions(counts, claim), unchecked(cut))
