@@ -72,6 +72,12 @@ class DebeziumFormat(Options):
     """As for ``format: json``."""
     registry: RegistryOptions | None = None
     """The schema registry, for events in Avro."""
+    unavailable: Literal["bad_record", "null"] = "bad_record"
+    """What to do with a value that the database didn't send, as PostgreSQL does with a large column that an update left
+    as it was: the event is a bad record, or the value is null. An upsert with ``ignore_null_updates`` for the column
+    then keeps the row's value."""
+    unavailable_value: Text = "__debezium_unavailable_value"
+    """What stands for such a value: Debezium's ``unavailable.value.placeholder``."""
 
     @model_validator(mode="after")
     def _one_schema(self) -> DebeziumFormat:

@@ -65,12 +65,13 @@ def record_format(
             return AvroOfRegistry(spark, opened(options.registry), topics, option, reader, on_new_column)
         return AvroFile(spark, reader or "")
     if isinstance(options, DebeziumFormat):
+        events: Format
         if options.registry is not None:
-            return Debezium(
-                AvroOfRegistry(spark, opened(options.registry), topics, option, on_new_column=on_new_column)
-            )
-        events = envelope(_json_schema(option, options.schema_ or ""))
-        return Debezium(Json(events, permissive=options.mode == "permissive"))
+            events = AvroOfRegistry(spark, opened(options.registry), topics, option, on_new_column=on_new_column)
+        else:
+            columns = envelope(_json_schema(option, options.schema_ or ""))
+            events = Json(columns, permissive=options.mode == "permissive")
+        return Debezium(events, options.unavailable_value, as_null=options.unavailable == "null")
     if isinstance(options, RowsFormat):
         return Rows(_schema(option, options.schema_))
     return Text() if isinstance(options, StringFormat) else Bytes()

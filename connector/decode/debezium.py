@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from connector.decode.format import Format, problem_of
+from connector.decode.unavailable import PLACEHOLDER, unavailable
 from connector.source.columnar import PlainValues
 from connector.spark.compat import from_ddl
 from sinks.spark.sql import identifier, literal
@@ -19,7 +20,7 @@ from sinks.spark.types import sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import DataType, StructField, StructType
 
 OP = "_op"
 """c: created, u: updated, d: deleted, r: read by a snapshot, t: the table was truncated."""
@@ -60,9 +61,15 @@ def _type(ddl: str) -> DataType:
 
 @dataclass(frozen=True)
 class Debezium:
-    """``events`` is the envelope's format. Its type has ``before``, ``after`` and ``op``, and maybe other fields."""
+    """``events`` is the envelope's format. Its type has ``before``, ``after`` and ``op``, and maybe other fields.
+
+    ``placeholder`` stands for a value that the database didn't send. The value is null then (``as_null``), or the event
+    is a bad record.
+    """
 
     events: Format
+    placeholder: str = PLACEHOLDER
+    as_null: bool = False
 
     @property
     def type(self) -> StructType:
@@ -133,19 +140,38 @@ class Debezium:
             f"WHEN {op} IS NULL OR {op} NOT IN ('c', 'u', 'r', 'd', 't') "
             f"THEN concat('no change of a row, its op is ', coalesce({op}, 'missing')) "
             f"WHEN {op} IN ('c', 'u', 'r') AND {event}.after IS NULL THEN 'no row after the change' "
-            f"WHEN {op} = 'd' AND {event}.before IS NULL THEN 'no row before the delete' END"
+            f"WHEN {op} = 'd' AND {event}.before IS NULL THEN 'no row before the delete'{self._not_sent(event)} END"
         )
+
+    def _not_sent(self, event: str) -> str:
+        """SQL of the problem that a column has the placeholder, a WHEN for each column."""
+        if self.as_null:
+            return ""
+        told = "the database did not send its column {} ({}): set REPLICA IDENTITY FULL, or write unavailable: 'null'"
+        whens = []
+        for field in self._columns:
+            missing = unavailable(f"({_row(event)}).{identifier(field.name)}", field.dataType, self.placeholder)
+            if missing is not None:
+                whens.append(f" WHEN {missing} THEN {literal(told.format(field.name, self.placeholder))}")
+        return "".join(whens)
+
+    @property
+    def _columns(self) -> list[StructField]:
+        """Those of the row."""
+        return [field for field in self.type.fields if field.name not in METADATA]
 
     def _value(self, event: str) -> str:
         from pyspark.sql.types import StructType
 
         there = set(self._envelope.names)
-        row = f"CASE WHEN {event}.op = 'd' THEN {event}.before ELSE {event}.after END"
-        fields = [
-            f"{literal(field.name)}, ({row}).{identifier(field.name)}"
-            for field in self.type.fields
-            if field.name not in METADATA
-        ]
+        fields = []
+        for field in self._columns:
+            value = f"({_row(event)}).{identifier(field.name)}"
+            missing = unavailable("sent", field.dataType, self.placeholder) if self.as_null else None
+            if missing is not None:
+                # Spark puts what a value is made of wherever the value is named: it may be named only once.
+                value = f"transform(array({value}), sent -> IF({missing}, NULL, sent))[0]"
+            fields.append(f"{literal(field.name)}, {value}")
         for name in METADATA[:-1]:
             kind = sql_type(self.type[name].dataType)
             own = name.removeprefix("_")
@@ -156,6 +182,11 @@ class Debezium:
             known = set(source.names) if isinstance(source, StructType) else set()
         fields.append(f"{literal(POSITION)}, {_position(f'{event}.source', known)}")
         return f"named_struct({', '.join(fields)})"
+
+
+def _row(event: str) -> str:
+    """SQL of the row that an event is about."""
+    return f"CASE WHEN {event}.op = 'd' THEN {event}.before ELSE {event}.after END"
 
 
 def _position(source: str, fields: set[str]) -> str:

@@ -284,12 +284,17 @@ def _completed(lab: Experiment, options: Mapping[str, Any]) -> dict[str, Any]:
     def inside(place: Mapping[str, Any]) -> dict[str, Any]:
         return {**place, "path": str(lab.folder / place["path"])} if "path" in place else dict(place)
 
-    places = {name: inside(options[name]) for name in ("coordinator", "dead_letters") if name in options}
+    places: dict[str, Any] = {
+        name: inside(options[name]) for name in ("coordinator", "dead_letters") if name in options
+    }
+    if "route" in options:
+        places["route"] = {**options["route"], "sink": inside(options["route"]["sink"])}
+    else:
+        places["sinks"] = [inside(sink) for sink in options.get("sinks", ())]
     return {
         **options,
         **places,
         "source": {**source, "kafka": kafka},
-        "sinks": [inside(sink) for sink in options.get("sinks", ())],
         "spark": {**SHORT_LIVED, **options.get("spark", {})},
     }
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import random
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from another_engine import query
 from conftest import Lake, Topic
 from kafka import KafkaProducer
 
@@ -137,3 +139,71 @@ def test_what_is_no_change_of_a_row_is_a_bad_record(lake: Lake, topic: Topic) ->
     topic.send(("1", {"op": "m", "message": "hello"}), partition=0)
     with pytest.raises(BadRecord, match="no change of a row, its op is m"):
         lake.pipeline("upsert", **options()).run()
+
+
+LARGE = "id INT, note STRING, tags ARRAY<STRING>, numbers ARRAY<INT>, photo BINARY, more MAP<STRING, STRING>, n INT"
+GONE = "__debezium_unavailable_value"
+FORMS = {
+    "note": [GONE, base64.b64encode(GONE.encode()).decode(), GONE.encode().hex()],
+    "tags": [[GONE]],
+    "numbers": [list(GONE.encode())],
+    "photo": [base64.b64encode(GONE.encode()).decode()],
+    "more": [{GONE: GONE}],
+}
+
+
+def event(op: str, row: dict[str, Any], lsn: int) -> dict[str, Any]:
+    part = "before" if op == "d" else "after"
+    return {part: row, "op": op, "ts_ms": 1, "source": {"connector": "postgresql", "lsn": lsn}}
+
+
+def large(**changes: Any) -> dict[str, Any]:
+    value = {"format": "debezium", "schema": LARGE, **changes.pop("value", {})}
+    return {"value": value, "unmatched": "warn", **changes}
+
+
+def test_a_value_that_the_database_did_not_send_is_never_taken_for_one(lake: Lake, topic: Topic) -> None:
+    forms = [(name, form) for name, forms in FORMS.items() for form in forms]
+    for number, (name, form) in enumerate(forms):
+        topic.send((str(number), event("u", {"id": number, name: form}, number)), partition=0)
+    topic.send(("x", event("u", {"id": 99, "note": f"about {GONE}", "tags": ["a", GONE]}, 99)), partition=0)
+    with pytest.raises(BadRecord, match=r"offset 0.*did not send its column note .*REPLICA IDENTITY FULL"):
+        lake.pipeline("append", **large()).run()
+    letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.path("letters"))}}
+    lake.pipeline("append", **large(**letters)).run()
+    assert query(lake.path("append"), "SELECT id FROM t") == [(99,)]
+    assert query(lake.path("letters"), "SELECT count(*) FROM t") == [(len(forms),)]
+    lake.pipeline("append", **large(value={"unavailable": "null"}), sink={"path": str(lake.path("nulls"))}).run()
+    left = query(
+        lake.path("nulls"),
+        "SELECT count(*), count(note), count(tags), count(numbers), count(photo), count(more) FROM t WHERE id < 99",
+    )
+    assert left == [(len(forms), 0, 0, 0, 0, 0)]
+
+
+@pytest.mark.parametrize("order", [None, "_source_position"])
+@pytest.mark.parametrize("merge", ["on_write", pytest.param("on_read", marks=pytest.mark.breadth)])
+def test_an_upsert_keeps_what_the_database_did_not_send(
+    lake: Lake, topic: Topic, order: str | None, merge: str
+) -> None:
+    sink = {"key": "id", "ignore_null_updates": ["note"], "merge": merge}
+    value = {"unavailable": "null", "schema": "id INT, note STRING, n INT"}
+    options = large(value=value, sink={**sink, **({"sequence_by": order} if order else {})})
+
+    def change(op: str, number: int, note: str, n: int, lsn: int) -> None:
+        topic.send((str(number), event(op, {"id": number, "note": note, "n": n}, lsn)), partition=0)
+
+    change("c", 1, "one", 1, 1)
+    change("u", 1, GONE, 2, 2)
+    change("u", 1, GONE, 3, 3)
+    change("c", 2, "two", 1, 4)
+    lake.pipeline("upsert", **options).run()
+    change("u", 1, GONE, 4, 5)
+    change("d", 2, "two", 1, 6)
+    change("c", 2, "again", 2, 7)
+    change("u", 2, GONE, 3, 8)
+    run = lake.pipeline("upsert", **options)
+    run.run()
+    if merge == "on_read":
+        run.fold()
+    assert query(lake.path("upsert"), "SELECT id, note, n FROM t ORDER BY id") == [(1, "one", 4), (2, "again", 3)]
