@@ -21,7 +21,7 @@ from connector.engine.field_check import FieldCheck
 from connector.engine.fold import Folding
 from connector.engine.one_table import OneTable, look_back
 from connector.engine.outputs import Other, Output, Table, outputs, with_new_columns
-from connector.engine.routes import AT_ONCE, Routes, routed
+from connector.engine.routes import Routes, routed
 from connector.protocol.recover import TopicsHeld, behind
 from connector.protocol.steps import Observer
 from connector.source.consumer_group import ConsumerGroup, Unpublished
@@ -232,8 +232,8 @@ class Assembly:
 
     def _routed(self, routes: Routes, observe: Observer) -> Coordinator:
         reading = self.reading({routes.split.label: routes.split})
-        at_once = 1 if is_connect(self.spark) else AT_ONCE
-        return self._coordinator(routes.sinks, partial(routes.prepare, reading, observe), observe, at_once)
+        prepare = partial(routes.prepare, reading, observe)
+        return self._coordinator(routes.sinks, prepare, observe, routes.at_once)
 
     def _coordinator(self, sinks: SinksNow, prepare: PrepareAll, observe: Observer, at_once: int | None) -> Coordinator:
         assert self.log is not None

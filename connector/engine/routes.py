@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from connector.derive.derivation import Derivation
 from connector.derive.fit import problem_with_values, refuse_problem
 from connector.engine.decoders import Decoder, decoders
 from connector.engine.epoch import Reading
+from connector.engine.in_parallel import of_each
 from connector.engine.outputs import Table
 from connector.engine.record_errors import about_the_records
 from connector.protocol.steps import Event, Observer, Step
@@ -199,8 +201,7 @@ class Routes:
             rows = self._kept.enter_context(kept(found.sortWithinPartitions(ROUTE)))
             counts = self._counted(rows, epoch)
             new = [name for name in counts if name not in known]
-            for name in new:
-                self._make(name)
+            self._make(new)
             # A table that was there already has rules that nobody has compared the rows with.
             if not any(self._of(name).problem(self.rows) not in (None, self._problem_of_template) for name in new):
                 self._kept.enter_context(self._seen_by_all(rows))
@@ -273,11 +274,20 @@ class Routes:
             found.append(f"CASE WHEN {TOMBSTONE} THEN {told('tombstone', 'has no value (a tombstone)')} END")
         return f"coalesce({', '.join(found)})" if found else None
 
-    def _make(self, name: str) -> None:
-        """Make the table of a value that has turned up, unless it is there."""
-        output = self._of(name).output
-        output.ready()
-        require_conditional_writes(self.spark, output.location)
+    def _make(self, names: Sequence[str]) -> None:
+        """Make the tables of values that have turned up, unless they are there."""
+
+        def make(routed: _Routed) -> None:
+            with routed.sink.alone():
+                routed.output.ready()
+            require_conditional_writes(self.spark, routed.output.location)
+
+        of_each({name: partial(make, self._of(name)) for name in names}, at_once=self.at_once)
+
+    @property
+    def at_once(self) -> int:
+        """How many tables may be asked or written at the same time. In Spark Connect they share one session."""
+        return 1 if is_connect(self.spark) else AT_ONCE
 
     def _of(self, name: str) -> _Routed:
         if name not in self._tables:
@@ -313,9 +323,8 @@ class Routes:
 
         A MERGE takes its epoch from the session, so of the tables that share one only one may be at work.
         """
-        most = 1 if is_connect(self.spark) else AT_ONCE
-        if len(self._own) == most:
-            return self._own[len(self._tables) % most]
+        if len(self._own) == self.at_once:
+            return self._own[len(self._tables) % self.at_once]
         own = self.spark if is_connect(self.spark) else self.sessions.enter_context(isolated(self.spark))
         merging(own, staged=False)
         self._own.append(_Own(own, self.config.spark_options, self.small))

@@ -57,9 +57,13 @@ class Unstaged:
         """Whether it holds rows that aren't known to be committed."""
         return self._held is not None
 
+    def alone(self) -> AbstractContextManager[object]:
+        """For questions about the table: nothing else uses its session meanwhile."""
+        return self._around(0)
+
     def position(self) -> Position | None:
         """The pipeline's position in the table. Raises TableReplaced if another writer replaced the pipeline's rows."""
-        with self._around(0):
+        with self.alone():
             return self._position()
 
     def _position(self) -> Position | None:
