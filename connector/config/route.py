@@ -12,6 +12,7 @@ from connector.config.kinds import Options, Text
 from connector.config.placeholders import filled, merged, placeholders
 from connector.config.places import DeltaSink
 from connector.config.sinks import ONE_SINK, DeltaAggregateSink, MergedSink
+from connector.config.transform_sql import QUOTED
 from sinks.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -21,6 +22,13 @@ OPTION = "route"
 OTHER = "(other)"
 """Stands for the table of the records that ``by`` names no table for. As a value of ``by`` it names no table."""
 _EACH = "route"
+_UNSTEADY = re.compile(
+    r"\b(current_date|current_timestamp|current_time|localtimestamp|current_user|session_user)\b"
+    r"|\b(rand|random|randn|uniform|randstr|uuid|shuffle|curdate|now|monotonically_increasing_id|spark_partition_id"
+    r"|input_file_name|user|version)\s*\(",
+    re.IGNORECASE,
+)
+"""Functions whose value doesn't depend on the record alone."""
 _NO_TABLE = "{} doesn't work with route, whose tables commit each for itself. Write a type that begins with delta_"
 
 
@@ -71,6 +79,18 @@ class Route(Options):
     def value(self) -> str | None:
         """The value whose table alone these options are about; None: all of them."""
         return self._value
+
+    @field_validator("by")
+    @classmethod
+    def _steady(cls, by: str) -> str:
+        """An epoch in doubt is read again, maybe tomorrow: each record has to name the same table."""
+        found = _UNSTEADY.search(QUOTED.sub(" ", by))
+        if found is not None:
+            raise ValueError(
+                f"{found[1] or found[2]} may give another value each time, and a record has to name one table. Use the "
+                "record's own columns, such as _timestamp"
+            )
+        return by
 
     @field_validator("values")
     @classmethod

@@ -7,14 +7,14 @@ import re
 _NOT_ROW_BY_ROW = (
     "DISTINCT", "GROUP", "HAVING", "OVER", "LIMIT", "OFFSET", "TABLESAMPLE", "UNION", "INTERSECT", "EXCEPT", "MINUS",
 )  # fmt: skip
-_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`]|``)*`|--[^\n]*|/\*.*?\*/""", re.DOTALL)
+QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`]|``)*`|--[^\n]*|/\*.*?\*/""", re.DOTALL)
 
 
 def row_by_row(sql: str | None) -> str | None:
     """Allow one row-by-row SELECT only: other queries would depend on where epochs begin and end, or lose records."""
     if sql is None:
         return None
-    words = re.findall(r"\w+", _QUOTED.sub(" ", sql).upper())
+    words = re.findall(r"\w+", QUOTED.sub(" ", sql).upper())
     if not words or words[0] != "SELECT" or "RECORDS" not in words:
         raise ValueError("write one SELECT ... FROM records, as in `SELECT upper(name) AS name, id FROM records`")
     for word in _NOT_ROW_BY_ROW:

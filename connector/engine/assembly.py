@@ -39,6 +39,7 @@ from sinks.s3.hadoop import require_conditional_writes
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_OF_ROWS = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled")
 _SHORT = 100_000
 """Up to this many records, a JVM with quick-start options appends about two seconds sooner. At three times as many
 records it no longer does. See docs/spark.md."""
@@ -234,6 +235,15 @@ class Assembly:
         reading = self.reading({routes.split.label: routes.split})
         prepare = partial(routes.prepare, reading, observe)
         return self._coordinator(routes.sinks, prepare, observe, routes.at_once)
+
+    @property
+    def _shape(self) -> str:
+        """What makes the rows of a record: the pipeline file. If an epoch may be read again by another process, also
+        what its session makes of times and of bad casts."""
+        if self.routes is None:
+            return self.config.shape
+        settings = (self.spark.conf.get(name, "") for name in _OF_ROWS)
+        return "-".join([self.config.shape, *(str(setting) for setting in settings)])
 
     def _coordinator(self, sinks: SinksNow, prepare: PrepareAll, observe: Observer, at_once: int | None) -> Coordinator:
         assert self.log is not None

@@ -133,7 +133,8 @@ def refuse_other_file(lost: Collection[str], decided: Row, config: str) -> None:
         return
     raise Diverged(
         f"Epoch {decided.epoch.number} was decided, and some of its tables don't have their rows yet. The pipeline "
-        "file has been changed since, so the epoch would be split between two versions of it. Nothing was written.",
+        "file, or the session's time zone, has been changed since, so the epoch would be split between two versions. "
+        "Nothing was written.",
         hint="Put the pipeline file back as it was, run `lakelock recover FILE`, and change it then.",
     )
 

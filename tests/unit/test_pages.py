@@ -46,7 +46,10 @@ def test_an_example_is_a_valid_pipeline(example: Block, tmp_path: Path, monkeypa
     (tmp_path / "ca.pem").write_text("a certificate")
     monkeypatch.chdir(tmp_path)
     options = completed(yaml.safe_load(example.text))
-    if "tables" in options:
+    if "route" in options:
+        del options["sinks"]
+        parse({"coordinator": {"path": "lake/_log"}, **options})
+    elif "tables" in options:
         del options["sinks"]
         assert Template("page", options, lambda document, origin: parse(document, origin=origin)).source
     elif options.get("together") == "eventual":

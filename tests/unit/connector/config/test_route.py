@@ -1,0 +1,109 @@
+"""``route:``, as the pipeline file has it: what is taken, and what is refused before anything is touched."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from connector.config import OTHER, DeltaAppendSink, DeltaUpsertSink, PipelineConfig, load, parse
+from sinks.errors import ConfigurationError
+
+SINK = {"type": "delta_upsert", "path": "lake/{kind}", "key": "id"}
+
+
+def routed(route: Any = None, **changes: Any) -> PipelineConfig:
+    options = {
+        "name": "shop",
+        "source": {"topics": ["events"], "kafka": {"bootstrap.servers": "127.0.0.1:9092"}},
+        "value": {"format": "json", "schema": "kind STRING, id INT"},
+        "coordinator": {"path": "lake/_log"},
+        "route": {"by": "kind", "sink": SINK, **(route or {})},
+    }
+    return parse({name: value for name, value in {**options, **changes}.items() if value is not None})
+
+
+def place(config: PipelineConfig, value: str) -> str:
+    return config.routed(value).sinks[0].place
+
+
+def test_a_value_gets_a_place_that_is_its_own() -> None:
+    config = routed()
+    values = ["order", "Order", "a/b", "a.b", "..", ".", "x" * 300, "y" * 300, "é", "_", " "]
+    places = [place(config, value) for value in values]
+    assert places[0] == "lake/order"
+    assert len({each.lower() for each in places}) == len(values)
+    assert all(each.removeprefix("lake/").count("/") == 0 and len(each) < 120 for each in places)
+
+
+@pytest.mark.parametrize("by", ["kind", "`kind`"])
+def test_a_column_may_stand_in_braces_by_its_name(by: str) -> None:
+    assert place(routed({"by": by}), "order") == "lake/order"
+    assert place(routed({"by": "upper(kind)", "sink": {**SINK, "path": "lake/{route}"}}), "order") == "lake/order"
+
+
+def test_what_differs_for_a_value_and_for_the_others() -> None:
+    config = routed(
+        {
+            "overrides": {"refund": {"sink": {"key": ["id", "line"]}}},
+            "other": {"type": "delta_append", "path": "lake/others"},
+        }
+    )
+    assert [config.routed(name).sinks[0].key for name in ("order", "refund")] == [("id",), ("id", "line")]  # type: ignore[union-attr]
+    assert isinstance(config.routed(OTHER).sinks[0], DeltaAppendSink)
+    assert isinstance(config.routed("order").sinks[0], DeltaUpsertSink)
+    assert config.two_phase
+    assert config.only_table is None
+
+
+def test_relative_places_belong_to_the_file(tmp_path: Any) -> None:
+    import yaml
+
+    file = tmp_path / "shop.yaml"
+    document = {
+        "name": "shop",
+        "source": {"topics": ["events"], "kafka": {"bootstrap.servers": "b:1"}},
+        "value": {"format": "json", "schema": "kind STRING, id INT"},
+        "coordinator": {"path": "lake/_log"},
+        "route": {"by": "kind", "sink": SINK},
+    }
+    file.write_text(yaml.safe_dump(document))
+    assert load(file).routed("order").sinks[0].folder == str(tmp_path / "lake/order")  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("route", "changes", "said"),
+    [
+        ({"sink": {"type": "delta_upsert", "path": "lake/{kind}"}}, {}, "route.sink.key: is missing"),
+        ({"sink": {"type": "delta_append", "path": "lake/x"}}, {}, "all records would have one table"),
+        ({"sink": {"type": "delta_append", "path": "lake/{other}"}}, {}, "has {other}: all records would have one"),
+        ({"sink": {"type": "s3_objects", "url": "s3://b/{kind}"}}, {}, "s3_objects doesn't work with route"),
+        ({"sink": {**SINK, "merge": "on_read"}}, {}, "route.sink.merge: on_read doesn't work with route"),
+        ({"other": "elsewhere"}, {}, "is one of fail, dead_letter, ignore, or the options of a sink"),
+        ({"other": "dead_letter"}, {}, "needs on_bad_record: dead_letter"),
+        ({"values": ["a", "a"]}, {}, "route.values: name at least one value, each once"),
+        ({"values": ["a"], "overrides": {"b": {"sink": {}}}}, {}, "overrides: b isn't one of values"),
+        ({"overrides": {"a": {"sink": {"path": "lake/{kind}", "kye": "x"}}}}, {}, "route.overrides.a.sink.kye"),
+        (
+            {"overrides": {"a": {"sink": {"path": "lake/z"}}, "b": {"sink": {"path": "lake/z"}}}},
+            {},
+            "two values write to lake/z",
+        ),
+        ({"by": "if(rand() > 0.5, 'a', 'b')"}, {}, "rand may give another value each time"),
+        ({"by": "date_format(current_date, 'yyyy')"}, {}, "current_date may give another value each time"),
+        ({"bi": "kind"}, {}, "route.bi: unknown option, did you mean by?"),
+        ({}, {"coordinator": None}, "coordinator: is missing: route needs a log"),
+        ({}, {"sinks": [SINK]}, "give either sinks or route, not both"),
+        ({}, {"on_new_column": "add"}, "on_new_column: add doesn't work with route"),
+        ({}, {"delivery": "manual_commit"}, "delivery: manual_commit works with one Delta table only"),
+    ],
+)
+def test_a_wrong_route_is_explained(route: Any, changes: Any, said: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        routed(route, **changes)
+    assert said in caught.value.message
+
+
+@pytest.mark.parametrize("by", ["version", "'rand()'", "user", "random_id", "now"])
+def test_names_of_columns_are_no_functions(by: str) -> None:
+    routed({"by": by, "sink": {**SINK, "path": "lake/{route}"}})
