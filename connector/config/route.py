@@ -134,7 +134,12 @@ class Route(Options):
         ``folder``: that of the pipeline file, to which relative paths belong. Raises ConfigurationError.
         """
         if value == OTHER:
-            assert isinstance(self.other, Mapping)
+            if not isinstance(self.other, Mapping):
+                raise ConfigurationError(
+                    f"The log knows a table of the records that name no table, and {OPTION}.other has none.",
+                    hint=f"Put the sink back into {OPTION}.other. Its table stays exact only as long as the pipeline "
+                    "knows it.",
+                )
             return _sink(self.other, f"{OPTION}.other", folder)
         given = self.overrides[value].sink if value in self.overrides else {}
         options = merged(self.sink, given)

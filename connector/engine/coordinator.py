@@ -123,10 +123,11 @@ class Coordinator(Destination):
         recovered = self.recover()
         if recovered.stands is None:
             return None
+        # A table that epochs pass by isn't refreshed by an epoch of no records, and needn't be: its number is enough.
         refresh = [
             position.refresh_after
             for position in recovered.positions.values()
-            if position is not None and position.refresh_after is not None
+            if self._stages and position is not None and position.refresh_after is not None
         ]
         return replace(recovered.stands.position(), refresh_after=min(refresh, default=None))
 

@@ -122,7 +122,7 @@ class Split:
         return ()
 
     def forget_rules(self) -> None:
-        """Each table is asked again by the run."""
+        """Each table is asked again at each epoch, if it has changed."""
 
 
 @dataclass
@@ -159,6 +159,8 @@ class Routes:
     def sinks(self, known: Collection[str]) -> Mapping[str, Unstaged]:
         """The tables of these values, and those that hold rows of the running epoch."""
         holding = [name for name, table in self._tables.items() if table.sink.holds_rows]
+        if not known and not holding:  # the epoch is over
+            self.release()
         return {name: self._of(name).sink for name in dict.fromkeys([*known, *holding])}
 
     def prepare(
@@ -194,6 +196,7 @@ class Routes:
         """The epoch with its event time, its rows, and the number of them for each table."""
         while True:
             self.release()
+            self._forget_rules()
             known = set(self._tables)
             clocked, reduced = reading.reduced(epoch, self._kept, again=again)
             (found,) = reduced.values()
@@ -211,10 +214,12 @@ class Routes:
         """The number of rows for each table. Raises ConfigurationError if there would be too many tables."""
         assert self.config.route is not None
         most = self.config.route.max_tables
-        found = rows.groupBy(ROUTE).count().limit(most + 1).collect()
+        # One more than too many, and the records that name no table.
+        found = rows.groupBy(ROUTE).count().limit(most + 2).collect()
         counts = {row[ROUTE] if row[ROUTE] is not None else OTHER: int(row["count"]) for row in found}
         if OTHER in counts and self.config.route.other == "ignore":
-            log.info("epoch %s: %s records name no table, and are ignored", epoch.number, counts.pop(OTHER))
+            log.info("epoch %s: %s records name no table, and are ignored", epoch.number, counts[OTHER])
+            del counts[OTHER]
         new = [name for name in counts if name not in self._tables]
         if len(self._tables) + len(new) > most:
             shown = ", ".join(repr(name) for name in new[:_SHOWN])
@@ -228,6 +233,8 @@ class Routes:
 
     def _held(self, name: str, epoch: Epoch, rows: DataFrame, count: int) -> Prepared | None:
         routed = self._of(name)
+        if not count:
+            return routed.sink.pass_by()
         own = routed.output.table.spark
         mine = (rows if own is self.spark else own.table(self._view_sql)).where(routed.where)
         dropped = [ROUTE] if routed.keyed or TOMBSTONE not in rows.columns else [ROUTE, TOMBSTONE]
@@ -253,6 +260,12 @@ class Routes:
     @property
     def _view_sql(self) -> str:
         return f"global_temp.{identifier(self._view)}"
+
+    def _forget_rules(self) -> None:
+        """Ask a table for its rules again, if others have committed to it: somebody may have given it another one."""
+        for routed in self._tables.values():
+            if routed.sink.changed():
+                routed.output.forget_rules()
 
     def _problem(self) -> str | None:
         """SQL of what is wrong with a row for its table. Tables that refuse the same are told apart by nobody."""

@@ -49,8 +49,9 @@ class Unstaged:
         self._pipeline = pipeline
         self._around = around
         self._held: tuple[Epoch, DataFrame] | None = None
-        self._after: int | None = None
-        """The table's last epoch, 0 if there is none. None: nobody has asked yet, as the log doesn't know the table."""
+        self._asked = False
+        """Whether anybody has asked for its position: for a table that the log knows, a recovery has."""
+        self._stands: Position | None = None
 
     @property
     def holds_rows(self) -> bool:
@@ -70,22 +71,27 @@ class Unstaged:
         stands = self._sink.position()
         if stands is not None and stands.replaced:
             raise TableReplaced.by(stands.replaced, repr(self._table.label))
-        self._after = stands.epoch if stands is not None else 0
+        self._asked, self._stands = True, stands
         return stands
 
-    def hold(self, epoch: Epoch, rows: DataFrame, count: int) -> Prepared | None:
-        """Hold the rows of an epoch until it is decided. ``count``: their number.
+    def changed(self) -> bool:
+        """Whether others have committed to the table since. Needs no Spark job."""
+        return self._stands is not None and self._table.committed_after(self._stands.version)
 
-        None: the table has no part in the pipeline yet, and gets none by this epoch. Raises PositionMismatch if the log
-        doesn't know the table, and the table has epochs of the pipeline.
+    def hold(self, epoch: Epoch, rows: DataFrame, count: int) -> Prepared:
+        """Hold the rows of an epoch until it is decided. ``count``: their number, more than 0.
+
+        Raises PositionMismatch if the log doesn't know the table, and the table has epochs of the pipeline.
         """
-        if self._after is None:
-            stands = self.position()
-            if stands is not None:
-                raise self._mismatch(0, stands)
-        after = self._after or 0
-        self._held = (epoch, rows) if count else None
-        return Prepared(count, "", {}, after) if count or after else None
+        if not self._asked and self.position() is not None:
+            raise self._mismatch(0, self._stands)
+        self._held = (epoch, rows)
+        return Prepared(count, "", {}, self._stands.epoch if self._stands is not None else 0)
+
+    def pass_by(self) -> Prepared | None:
+        """What the log says of a table that gets no rows. None: it has no part in the pipeline yet."""
+        self._held = None
+        return Prepared(0, "", {}, self._stands.epoch) if self._stands is not None else None
 
     def commit(self, epoch: Epoch, prepared: Prepared) -> Committed:
         """Write the rows that it holds, in one commit. Does nothing if the epoch is there, or passes the table by.
@@ -107,7 +113,7 @@ class Unstaged:
             if held is None or (held[0].number, held[0].owner) != (epoch.number, epoch.owner):
                 raise PreparedLost(f"The rows of epoch {epoch.number} have to be read again for {self._table.label!r}.")
             committed = self._sink.write(replace(epoch, expected=stands), held[1])
-            self._held, self._after = None, epoch.number
+            self._held, self._stands = None, committed.position
             return readable(committed)
 
     def abort(self, _: int) -> None:

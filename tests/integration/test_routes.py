@@ -197,6 +197,27 @@ def test_too_many_tables_stop_the_run_before_anything_is_made(routed: Routed) ->
     assert routed.run(route={"max_tables": 5}).rows == 5
 
 
+def test_ignored_records_hide_no_table_that_is_too_many(routed: Routed) -> None:
+    routed.send((None, "k", 0), *((f"t{number}", "k", number) for number in range(3)))
+    with pytest.raises(ConfigurationError, match=r"route.max_tables \(2\) allows"):
+        routed.run(route={"max_tables": 2, "other": "ignore"})
+
+
+def test_a_rule_that_a_table_gets_during_a_run_counts(routed: Routed) -> None:
+    routed.send(("a", "x", 1), ("a", "z", 20))
+
+    def constrain(event: Event) -> None:
+        if event.step is Step.COMMITTED and event.epoch.number == 1:
+            assert routed.lake.spark is not None
+            place = f"delta.`{routed.lake.path('a')}`"
+            routed.lake.spark.sql(f"ALTER TABLE {place} ADD CONSTRAINT small CHECK (n < 10)")
+
+    with pytest.raises(BadRecord, match="offset 1"):
+        routed.run(epoch={"max_records": 1}, observers=[constrain])
+    assert routed.rows("a") == [("x", 1)]
+    assert "nothing in doubt" in Pipeline.from_options(routed.options()).recover().found.value
+
+
 def test_values_bound_the_tables(routed: Routed) -> None:
     routed.send(("a", "x", 1), ("b", "y", 2))
     routed.run(route={"values": ["a"], "other": "ignore"})
