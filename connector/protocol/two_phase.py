@@ -246,22 +246,35 @@ def run_epoch(epoch: Epoch, number: int, config: str, done: Row | None, *, stage
     """
     epoch = replace(epoch, attempt=number + 1)
     if not stages:  # nothing is to be thrown away by another run, so there is nothing to begin
-        held: tuple[Epoch, Mapping[str, Prepared]] = yield Prepare(epoch)
+        held: tuple[Epoch, Mapping[str, Prepared]]
+        try:
+            held = yield Prepare(epoch)
+        except Exception:
+            if done:  # else the epoch before stays in doubt
+                yield from _said(Append(number + 1, (done,)), epoch)
+            raise
         return (yield from _decide(number, config, held, done))
     begun = Row(State.BEGUN, epoch, epoch.owner)
     outcome: tuple[Epoch, Mapping[str, Prepared]] | Exception
     outcome = yield Begin(Append(number + 1, (done, begun) if done else (begun,)), Prepare(epoch))
     if isinstance(outcome, Exception):
-        try:
-            yield Append(number + 2, (Row(State.ABORTED, epoch, epoch.owner),))
-            yield Abort(before=number + 3)
-        except Fenced:
-            raise  # that is why preparing failed: the run that came after has thrown its work away
-        except Exception as error:
-            # Presumed abort: the next run sees to it. What made preparing fail is what the user has to know.
-            log.warning("epoch %s could not be aborted: %s", epoch.number, error)
+        aborted = Append(number + 2, (Row(State.ABORTED, epoch, epoch.owner),))
+        yield from _said(aborted, epoch, Abort(before=number + 3))
         raise outcome
     return (yield from _decide(number + 1, config, outcome))
+
+
+def _said(entry: Append, epoch: Epoch, then: Abort | None = None) -> Steps[None]:
+    """Append an entry after preparing has failed. What made it fail is what the user has to know."""
+    try:
+        yield entry
+        if then is not None:
+            yield then
+    except Fenced:
+        raise  # that is why preparing failed: the run that came after has thrown its work away
+    except Exception as error:
+        # Presumed abort: the next run sees to it.
+        log.warning("after epoch %s failed, the log could not be brought up to date: %s", epoch.number, error)
 
 
 def _decide(
