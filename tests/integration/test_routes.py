@@ -76,9 +76,10 @@ def killed_at(step: Step, sink: str | None = None) -> Any:
 
 
 UPSERT = {"type": "delta_upsert", "key": "k"}
+BREADTH = pytest.mark.breadth
 
 
-@pytest.mark.parametrize("sink", [None, UPSERT], ids=["append", "upsert"])
+@pytest.mark.parametrize("sink", [pytest.param(None, marks=BREADTH), UPSERT])
 def test_each_record_is_in_the_table_that_it_names(routed: Routed, sink: Any) -> None:
     routed.send(("a", "x", 1), ("b", "y", 2), ("a", "z", 3))
     routed.run(sink=sink)
@@ -94,14 +95,11 @@ def test_each_record_is_in_the_table_that_it_names(routed: Routed, sink: Any) ->
     assert routed.run(sink=sink).epochs == 0
 
 
-BREADTH = pytest.mark.breadth
-
-
 @pytest.mark.parametrize(
     ("sink", "at"),
     [
         (None, "a"),
-        (UPSERT, "decided"),
+        pytest.param(UPSERT, "decided", marks=BREADTH),
         *(pytest.param(None, at, marks=BREADTH) for at in ("decided", "b", "committed")),
         *(pytest.param(UPSERT, at, marks=BREADTH) for at in ("a", "b", "committed")),
     ],
@@ -413,7 +411,8 @@ def test_every_command_knows_a_route(routed: Routed, tmp_path: Path) -> None:
     snapshot = said("snapshot")
     assert "/a` VERSION AS OF 1" in snapshot
     assert "/b` VERSION AS OF 2" in snapshot
-    assert str(routed.lake.path("a")) in said("maintain")
+    maintained = CliRunner().invoke(app, ["maintain", "--json", str(file)])
+    assert str(routed.lake.path("a")) in maintained.stdout
     assert "lag" in said("status")
     verdict = json.loads(CliRunner().invoke(app, ["verify", "--json", str(file)], catch_exceptions=False).stdout)
     assert (verdict["ok"], len(verdict["tables"])) == (True, 2)
