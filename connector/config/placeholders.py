@@ -39,11 +39,14 @@ def placeholders(sink: Mapping[str, Any]) -> tuple[str, list[str]]:
     return place, _PLACEHOLDER.findall(place)
 
 
-def filled(options: Mapping[str, Any], placeholder: str, text: str) -> dict[str, Any]:
-    """The options with the text for ``{placeholder}``, made safe in a path and in a table's name."""
+def placed(options: Mapping[str, Any], placeholder: str, text: str) -> dict[str, Any]:
+    """The options with the text for ``{placeholder}`` in a path or a table's name, made safe there.
+
+    Other options stay as they are: they may be SQL, and the text may come from a record.
+    """
     stands = f"{{{placeholder}}}"
     return {
-        name: value.replace(stands, safe(text, name) if name in _SAFE else text) if isinstance(value, str) else value
+        name: value.replace(stands, safe(text, name)) if name in _SAFE and isinstance(value, str) else value
         for name, value in options.items()
     }
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, field_validator, model_validator
 
 from connector.config.kinds import Options, Text
-from connector.config.placeholders import filled, merged, placeholders
+from connector.config.placeholders import merged, placed, placeholders
 from connector.config.places import DeltaSink
 from connector.config.sinks import ONE_SINK, DeltaAggregateSink, MergedSink
 from connector.config.transform_sql import QUOTED
@@ -144,7 +144,7 @@ class Route(Options):
         given = self.overrides[value].sink if value in self.overrides else {}
         options = merged(self.sink, given)
         for name in self._names:
-            options = filled(options, name, value)
+            options = placed(options, name, value)
         return _sink(options, f"{OPTION}.overrides.{value}.sink" if given else f"{OPTION}.sink", folder)
 
     def template(self) -> list[Mapping[str, Any]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, ValidationError
 
 from connector.config.kinds import Options
-from connector.config.placeholders import filled, merged, placeholders, safe
+from connector.config.placeholders import merged, placed, placeholders, safe
 from connector.config.several import Several
 from connector.config.source import Source
 from sinks.errors import ConfigurationError
@@ -47,9 +47,9 @@ class Template(Several):
         options = merged(others, {name: value for name, value in changed.items() if name != "sink"})
         options["name"] = f"{options.get('name', '')}-{safe(part, 'name')}"
         options["source"] = {**options["source"], "topics": [part]} if isinstance(options.get("source"), dict) else None
-        options["sinks"] = [filled(merged(tables.sink, changed.get("sink", {})), _EACH, part)]
+        options["sinks"] = [_filled(merged(tables.sink, changed.get("sink", {})), part)]
         if isinstance(options.get("dead_letters"), dict):
-            options["dead_letters"] = filled(options["dead_letters"], _EACH, part)
+            options["dead_letters"] = _filled(options["dead_letters"], part)
         return self._parsed(options, part, f"{OPTION}.sink")
 
     @property
@@ -89,3 +89,11 @@ class Template(Several):
                 hint=f"Write {TOPIC} where the topic is to stand, as in path: lake/{TOPIC}.",
             )
         return tables
+
+
+def _filled(place: Mapping[str, Any], topic: str) -> dict[str, Any]:
+    """The options with the topic for ``{topic}``: a topic's own name is safe in any text."""
+    return {
+        name: value.replace(TOPIC, topic) if isinstance(value, str) else value
+        for name, value in placed(place, _EACH, topic).items()
+    }

@@ -251,7 +251,7 @@ class Assembly:
             self.log,
             sinks,
             run=self.run,
-            config=self.config.shape,
+            config=self._shape,
             prepare=prepare,
             observe=observe,
             at_once=at_once,

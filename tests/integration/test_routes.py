@@ -321,6 +321,23 @@ def test_a_changed_route_never_takes_part_in_an_epoch_in_doubt(routed: Routed) -
     assert (routed.rows("a"), routed.rows("c")) == ([("x", 1)], [("z", 3)])
 
 
+def test_another_time_zone_never_takes_part_in_an_epoch_in_doubt(routed: Routed) -> None:
+    """It may name another table: `by` may be the day of a time."""
+    assert routed.lake.spark is not None
+    routed.send(("a", "x", 1))
+    with pytest.raises(Killed):
+        routed.run(observers=[killed_at(Step.DECIDED)])
+    zone = routed.lake.spark.conf.get("spark.sql.session.timeZone")
+    routed.lake.spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo" if zone != "Asia/Tokyo" else "UTC")
+    try:
+        with pytest.raises(Diverged, match="the session's time zone"):
+            routed.run()
+    finally:
+        routed.lake.spark.conf.set("spark.sql.session.timeZone", zone)
+    routed.run()
+    assert routed.rows("a") == [("x", 1)]
+
+
 def test_two_values_with_one_place_are_refused(routed: Routed) -> None:
     routed.send(("a", "x", 1), ("b", "y", 2))
     overrides = {"b": {"sink": {"path": f"{routed.lake.folder}/a"}}}

@@ -42,6 +42,14 @@ def test_a_column_may_stand_in_braces_by_its_name(by: str) -> None:
     assert place(routed({"by": "upper(kind)", "sink": {**SINK, "path": "lake/{route}"}}), "order") == "lake/order"
 
 
+def test_a_value_never_becomes_sql() -> None:
+    """It comes from a record: only a path and a table's name take it, made safe."""
+    sink = {**SINK, "apply_as_deletes": "kind = '{kind}'", "sequence_by": "concat('{route}', id)"}
+    upsert = routed({"sink": sink}).routed("x' OR true OR '").sinks[0]
+    assert isinstance(upsert, DeltaUpsertSink)
+    assert (upsert.apply_as_deletes, upsert.sequence_by) == (sink["apply_as_deletes"], sink["sequence_by"])
+
+
 def test_what_differs_for_a_value_and_for_the_others() -> None:
     config = routed(
         {
