@@ -13,8 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from connector.decode.event_time import LATE, TIME, Timing, clocked, problem_with_time, timed
-from connector.decode.records import PROBLEM, RAW, SHOWN, TOMBSTONE, RecordDecoder, told
-from connector.derive.fit import problem_with_values, refuse_values
+from connector.decode.records import PROBLEM, RAW, SHOWN, TOMBSTONE, RecordDecoder
+from connector.derive.fit import problems, refuse_values
 from connector.engine.dead_letters import Letters
 from connector.engine.in_parallel import of_each
 from connector.engine.outputs import Output
@@ -226,15 +226,11 @@ class Reading:
     def marked(self, name: str, rows: DataFrame) -> DataFrame:
         """The rows with the problems that the sink has with them, in ``_problem``, if it can have any."""
         output = self.outputs[name]
-        problems = [output.derivation.problem] if output.derivation.problem is not None else []
-        unfit = self._unfit(name, rows)
-        if unfit:
-            problems.append(problem_with_values(unfit))
-        if not output.decode.takes_tombstones and TOMBSTONE in rows.columns:
-            problems.append(f"CASE WHEN {TOMBSTONE} THEN {told('tombstone', 'has no value (a tombstone)')} END")
+        refuses_tombstones = not output.decode.takes_tombstones and TOMBSTONE in rows.columns
+        found = problems(output.derivation.problem, self._unfit(name, rows), refuses_tombstones=refuses_tombstones)
         if self.timing is not None:
-            problems.append(problem_with_time(rows, self.timing.column))
-        return rows.selectExpr("*", f"coalesce({', '.join(problems)}) AS {PROBLEM}") if problems else rows
+            found.append(problem_with_time(rows, self.timing.column))
+        return rows.selectExpr("*", f"coalesce({', '.join(found)}) AS {PROBLEM}") if found else rows
 
 
 def run_epoch(

@@ -101,6 +101,17 @@ class Table:
     table: DeltaTable
     commits: PipelineCommits
 
+    @classmethod
+    def of(cls, config: PipelineConfig, table: DeltaTable, decode: Decoder, rows: DataFrame) -> Table:
+        """The table of a pipeline with one sink. ``rows``: none, as the sink gets them. Raises ConfigurationError."""
+        commits = PipelineCommits(
+            table,
+            pipeline=config.name,
+            topics=config.source.topics,
+            stops_at_changes=config.on_foreign_delete == "stop",
+        )
+        return cls(decode, derive(config, table, commits, rows), table, commits)
+
     @property
     def label(self) -> str:
         """The table's name or path, for messages."""
@@ -169,8 +180,29 @@ class Table:
         return TwoPhaseDelta(self.table, self.derivation.sink, pipeline=pipeline)
 
 
+class NoTable:
+    """What looks after itself: it has no place of its own, nothing has to be made for it, and it has no rules."""
+
+    @property
+    def location(self) -> str:
+        """No table's."""
+        return ""
+
+    @property
+    def exists(self) -> bool:
+        """Nothing has to be made."""
+        return True
+
+    def rules(self) -> Sequence[str]:
+        """There are none."""
+        return ()
+
+    def forget_rules(self) -> None:
+        """Nobody changes them."""
+
+
 @dataclass(frozen=True)
-class Other:
+class Other(NoTable):
     """A sink that isn't a table."""
 
     decode: Decoder
@@ -183,16 +215,6 @@ class Other:
         """The sink's name, for messages."""
         return self.sink.name
 
-    @property
-    def location(self) -> str:
-        """No table's: such a sink looks after itself."""
-        return ""
-
-    @property
-    def exists(self) -> bool:
-        """Nothing has to be made."""
-        return True
-
     def ready(self) -> None:
         """Nothing has to be made."""
         self.check()
@@ -204,13 +226,6 @@ class Other:
     def unfit(self, rows: DataFrame) -> Sequence[Limit]:
         """What the sink can't hold of decoded records: values of its partition columns."""
         return [limit for name in self.partition_by for limit in of_partition(name, rows.schema[name].dataType)]
-
-    def rules(self) -> Sequence[str]:
-        """A sink that isn't a table has none."""
-        return ()
-
-    def forget_rules(self) -> None:
-        """Nobody changes them."""
 
     def two_phase(self, _: str) -> TwoPhaseSink[DataFrame]:
         """The sink itself."""
@@ -241,14 +256,7 @@ def outputs(
         for index, (sink, decode) in enumerate(zip(config.sinks, decoders(config, spark, tables), strict=True)):
             rows = decode(records)
             if isinstance(sink, DeltaSink):
-                table = tables[index]
-                commits = PipelineCommits(
-                    table,
-                    pipeline=config.name,
-                    topics=config.source.topics,
-                    stops_at_changes=config.on_foreign_delete == "stop",
-                )
-                found.append(Table(decode, derive(config.alone(index), table, commits, rows), table, commits))
+                found.append(Table.of(config.alone(index), tables[index], decode, rows))
             else:
                 found.append(_other(config.alone(index), sink, decode, rows, spark, staging))
         yield found

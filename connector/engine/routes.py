@@ -16,21 +16,19 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from connector.config import OTHER, DeltaSink, KeyedSink, PipelineConfig
-from connector.decode.records import PROBLEM, ROUTE, TOMBSTONE, told
-from connector.derive import derive
+from connector.decode.records import PROBLEM, ROUTE, TOMBSTONE
 from connector.derive.derivation import Derivation
-from connector.derive.fit import problem_with_values, refuse_problem
+from connector.derive.fit import problems, refuse_problem
 from connector.engine.decoders import Decoder, decoders
 from connector.engine.epoch import Reading
 from connector.engine.in_parallel import of_each
-from connector.engine.outputs import Table
+from connector.engine.outputs import NoTable, Table
 from connector.engine.record_errors import about_the_records
 from connector.protocol.steps import Event, Observer, Step
 from connector.spark.compat import is_connect
 from connector.spark.session import isolated
 from connector.spark.tuning import FEW, for_few
 from sinks.contract import Epoch, Prepared
-from sinks.delta.commit import PipelineCommits
 from sinks.delta.table import DeltaTable
 from sinks.delta.unstaged import Unstaged
 from sinks.errors import ConfigurationError
@@ -62,16 +60,17 @@ class _Routed:
 
     def problem(self, rows: DataFrame) -> str | None:
         """SQL of what is wrong with a row for this table; None: it takes all rows."""
-        limits, of_rows = self.output.unfit(rows), self.output.derivation.problem
-        found = [of_rows] if of_rows is not None else []
-        found += [problem_with_values(limits)] if limits else []
-        if not self.keyed and TOMBSTONE in rows.columns:
-            found.append(f"CASE WHEN {TOMBSTONE} THEN {told('tombstone', 'has no value (a tombstone)')} END")
-        return f"coalesce({', '.join(found)})" if found else None
+        return _problem(self.output, self.output.unfit(rows), rows, keyed=self.keyed)
+
+
+def _problem(output: Table, limits: Sequence[Limit], rows: DataFrame, *, keyed: bool) -> str | None:
+    tombstones = not keyed and TOMBSTONE in rows.columns
+    found = problems(output.derivation.problem, limits, refuses_tombstones=tombstones)
+    return f"coalesce({', '.join(found)})" if found else None
 
 
 @dataclass(frozen=True)
-class Split:
+class Split(NoTable):
     """All tables of a route as one output, whose rows say which table they are for."""
 
     decode: Decoder
@@ -92,19 +91,9 @@ class Split:
         problem = self.problem()
         return Derivation(
             columns=self.template.derivation.columns,
-            reduce=lambda rows, _: refuse_problem(rows, problem) if self.refuses else rows,
+            reduce=lambda rows, _: refuse_problem(rows, problem) if self.refuses and problem is not None else rows,
             problem=problem,
         )
-
-    @property
-    def location(self) -> str:
-        """Not known before there are values."""
-        return ""
-
-    @property
-    def exists(self) -> bool:
-        """Whether nothing has to be made before the first record has been seen: always."""
-        return True
 
     def ready(self) -> None:
         """Nothing: a table is made when its first row has come."""
@@ -116,13 +105,6 @@ class Split:
     def unfit(self, _: DataFrame) -> Sequence[Limit]:
         """Nothing: the limits of each table are part of ``problem``."""
         return ()
-
-    def rules(self) -> Sequence[str]:
-        """Those of the tables aren't shown."""
-        return ()
-
-    def forget_rules(self) -> None:
-        """Each table is asked again at each epoch, if it has changed."""
 
 
 @dataclass
@@ -151,8 +133,9 @@ class Routes:
         sink = self.config.sinks[0]
         assert isinstance(sink, DeltaSink)
         self._template = self._table(self.config.alone(0), sink, self.spark)
+        self._usual = _problem(self._template, (), self.rows, keyed=isinstance(sink, KeyedSink))
         self.split = Split(
-            self.decode, sink.place, self._template, self._problem, self.begun,
+            self.decode, sink.place, self._template, self._problem_by_table, self.begun,
             refuses=self.config.on_bad_record == "fail",
         )  # fmt: skip
 
@@ -205,10 +188,10 @@ class Routes:
             counts = self._counted(rows, epoch)
             new = [name for name in counts if name not in known]
             self._make(new)
-            # A table that was there already has rules that nobody has compared the rows with.
-            if not any(self._of(name).problem(self.rows) not in (None, self._problem_of_template) for name in new):
+            if not any(self._differs(self._of(name)) for name in new):
                 self._kept.enter_context(self._seen_by_all(rows))
                 return clocked, rows, counts
+            # One of them was there already, and has rules that nobody has compared the rows with.
 
     def _counted(self, rows: DataFrame, epoch: Epoch) -> Mapping[str, int]:
         """The number of rows for each table. Raises ConfigurationError if there would be too many tables."""
@@ -237,8 +220,8 @@ class Routes:
             return routed.sink.pass_by()
         own = routed.output.table.spark
         mine = (rows if own is self.spark else own.table(self._view_sql)).where(routed.where)
-        dropped = [ROUTE] if routed.keyed or TOMBSTONE not in rows.columns else [ROUTE, TOMBSTONE]
-        return routed.sink.hold(epoch, routed.output.derivation.reduce(mine.drop(*dropped), epoch), count)
+        taken = _for_table(mine, keyed=routed.keyed)
+        return routed.sink.hold(epoch, routed.output.derivation.reduce(taken, epoch), count)
 
     @contextmanager
     def _seen_by_all(self, rows: DataFrame) -> Iterator[None]:
@@ -267,25 +250,19 @@ class Routes:
             if routed.sink.changed():
                 routed.output.forget_rules()
 
-    def _problem(self) -> str | None:
+    def _problem_by_table(self) -> str | None:
         """SQL of what is wrong with a row for its table. Tables that refuse the same are told apart by nobody."""
-        usual = self._problem_of_template
         differ: dict[str | None, list[str]] = {}
-        for routed in self._tables.values():
-            found = routed.problem(self.rows)
-            if found != usual:
-                differ.setdefault(found, []).append(routed.where)
+        for routed in filter(self._differs, self._tables.values()):
+            differ.setdefault(routed.problem(self.rows), []).append(routed.where)
         if not differ:
-            return usual
+            return self._usual
         whens = (f"WHEN {' OR '.join(where)} THEN {found or 'NULL'}" for found, where in differ.items())
-        return f"CASE {' '.join(whens)} ELSE {usual or 'NULL'} END"
+        return f"CASE {' '.join(whens)} ELSE {self._usual or 'NULL'} END"
 
-    @property
-    def _problem_of_template(self) -> str | None:
-        found = [self._template.derivation.problem] if self._template.derivation.problem is not None else []
-        if not isinstance(self.config.sinks[0], KeyedSink) and TOMBSTONE in self.rows.columns:
-            found.append(f"CASE WHEN {TOMBSTONE} THEN {told('tombstone', 'has no value (a tombstone)')} END")
-        return f"coalesce({', '.join(found)})" if found else None
+    def _differs(self, routed: _Routed) -> bool:
+        """Whether a table refuses other rows than the file alone says."""
+        return routed.problem(self.rows) != self._usual
 
     def _make(self, names: Sequence[str]) -> None:
         """Make the tables of values that have turned up, unless they are there."""
@@ -322,14 +299,7 @@ class Routes:
 
     def _table(self, config: PipelineConfig, sink: DeltaSink, own: SparkSession) -> Table:
         table = DeltaTable(own, path=sink.folder, name=sink.table, label=sink.place)
-        commits = PipelineCommits(
-            table,
-            pipeline=config.name,
-            topics=config.source.topics,
-            stops_at_changes=config.on_foreign_delete == "stop",
-        )
-        rows = self.rows.drop(ROUTE) if isinstance(sink, KeyedSink) else self.rows.drop(ROUTE, TOMBSTONE)
-        return Table(self.decode, derive(config, table, commits, rows), table, commits)
+        return Table.of(config, table, self.decode, _for_table(self.rows, keyed=isinstance(sink, KeyedSink)))
 
     def _session(self) -> _Own:
         """The session of the next table.
@@ -342,6 +312,11 @@ class Routes:
         merging(own, staged=False)
         self._own.append(_Own(own, self.config.spark_options, self.small))
         return self._own[-1]
+
+
+def _for_table(rows: DataFrame, *, keyed: bool) -> DataFrame:
+    """The rows as a table gets them: only one with a key takes tombstones."""
+    return rows.drop(ROUTE) if keyed else rows.drop(ROUTE, TOMBSTONE)
 
 
 @dataclass(frozen=True)
