@@ -14,8 +14,8 @@ from explorer import _AT, _ENDS, Answer, Explorer, FakeSink, Held, Next, Pc, Pro
 
 from connector.protocol.decided import Row, State
 from connector.protocol.two_phase import Abort, Commit, Prepare, run_epoch
-from sinks.contract import Committed, Epoch, Position, Prepared
-from sinks.errors import Fenced, PositionMismatch, SinkError
+from sinks.contract import Epoch, Position, Prepared
+from sinks.errors import SinkError
 from sinks.offsets import Offsets
 
 
@@ -128,19 +128,8 @@ class Routed(Explorer):
             held, pc = table.commit(now.sinks[at], progress[index], action.epoch, prepared, version)
             after = now._replace(sinks=_with(now.sinks, at, held))
             label = f"commits epoch {action.epoch.number} on {table.name}: {progress[index][0]}"
-            answers = _with(progress, index, pc)
-            if isinstance(pc, Answer) and pc.error:
-                error = Fenced("another", owner="", epoch=0) if pc.error == "Fenced" else PositionMismatch("another")
-                yield self._tell(after, seen, f"{label}: {pc.error}", ("raise", pc.error), error)
-            elif all(isinstance(each, Answer) for each in answers):
-                reached = Position(action.epoch.number, action.epoch.offsets, owner=action.epoch.owner)
-                told = {
-                    self.sinks[each].name: Committed(reached, None) if answer.stands else None
-                    for each, answer in zip(tables, answers, strict=True)
-                }
-                yield self._tell(after, seen, label, ("committed", _key(sorted(told.items(), key=str))), told)
-            else:
-                yield self._go_on(after, seen, label, answers)
+            asked = [self.sinks[each] for each in tables]
+            yield self._committed(after, seen, label, action.epoch, asked, _with(progress, index, pc), pc)
 
     def _abort(self, now: World, seen: _Seen, action: Abort) -> Iterator[Next]:
         """There is nothing to remove."""

@@ -60,10 +60,10 @@ def audit(
     """Compare the table of a pipeline, at ``version`` or the newest, with the records in Kafka. Changes nothing.
 
     Uses the Spark session that is active, or one of its own. ``upto``: offsets that the table claims to reach,
-    whatever its own commits say. ``say`` is told what is being done. Faults are in the
-    result, not raised. Raises LakelockError where nothing could be compared: TopicMissing, TopicRecreated,
-    BrokerUnreachable, OffsetsLost (retention overtook the audit), NotADeltaTable, SchemaMismatch, ConfigurationError
-    (no table or no such version), UnsupportedFormat.
+    whatever its own commits say. ``say`` is told what is being done. Faults are in the result, not raised. Raises
+    LakelockError where nothing could be compared: TopicMissing, TopicRecreated, BrokerUnreachable, OffsetsLost
+    (retention overtook the audit), NotADeltaTable, SchemaMismatch, ConfigurationError (no table or no such version),
+    UnsupportedFormat.
     """
     topics = Topics(config.source)
     try:
@@ -143,12 +143,9 @@ def _pin(
     written = table.others(config.name)
     if newest is None:
         claim = _of_another(claim, config.name, {written[topic] for topic in held.ids if topic in written})
-    any_first = config.route is not None
-    earlier = (
-        Earlier()
-        if isinstance(config.sinks[0], DeltaAggregateSink)
-        else table.earlier(first, number, any_first=any_first)
-    )
+    earlier = Earlier()
+    if not isinstance(config.sinks[0], DeltaAggregateSink):
+        earlier = table.earlier(first, number, any_first=config.route is not None)
     others = {topic: other for topic, other in written.items() if topic not in held.ids}
     return _Pinned(number, newest.epoch if newest else 0, claim, held, bounds(claim, held), others, notes, earlier)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +18,13 @@ from connector.audit.counted import counted
 from connector.audit.decode import decoded
 from connector.audit.formats import forms
 from connector.audit.records import PROBLEM, kafka_records
+from connector.audit.table import AuditedTable
 from connector.audit.topics import Topics
 from connector.audit.verdict import Audit, partitions
-from connector.config import OTHER, KeyedSink, PipelineConfig
+from connector.config import COORDINATES, OTHER, KeyedSink, PipelineConfig
 from connector.spark.session import session
-from sinks.errors import ConfigurationError
-from sinks.spark.sql import identifier, literal
+from sinks.errors import ConfigurationError, NotADeltaTable
+from sinks.spark.sql import literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("lakelock.audit")
 
 _SHOWN = 5
-_RECORD = ("_topic", "_partition", "_offset")
+_RECORD = COORDINATES[:3]
 
 
 @dataclass(frozen=True)
@@ -62,22 +64,13 @@ def audit_routes(
 
 def _done(config: PipelineConfig, spark: SparkSession) -> _Done:
     """By the coordinator log. Raises ConfigurationError."""
-    from pyspark.errors import PySparkException
-
     place = config.coordinator
     assert place is not None
-    sql = f"delta.{identifier(place.folder)}" if place.folder is not None else str(place.table)
-    try:
-        row = (
-            spark.table(sql)
-            .where(f"pipeline = {literal(config.name)} AND state = 'done'")
-            .selectExpr("max_by(struct(position, map_keys(sinks) AS tables), entry) AS done")
-            .first()
-        )
-    except PySparkException as error:
-        if "NOT_FOUND" not in str(error) and "DELTA_" not in str(error):
-            raise
-        row = None
+    row = None
+    with suppress(NotADeltaTable):
+        entries = AuditedTable(spark, place, "coordinator")
+        mine = entries.rows(entries.newest).where(f"pipeline = {literal(config.name)} AND state = 'done'")
+        row = mine.selectExpr("max_by(struct(position, map_keys(sinks) AS tables), entry) AS done").first()
     done = row["done"] if row is not None else None
     stands = metadata(done["position"], version=0, pipeline=config.name) if done is not None else None
     if done is None or stands is None:

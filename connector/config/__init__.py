@@ -246,12 +246,11 @@ def _with_route(options: Mapping[str, object], origin: str) -> Mapping[str, obje
         return options
     if "sinks" in options:
         raise ConfigurationError(f"{origin}: give either sinks or {ROUTE}, not both.")
-    given = options[ROUTE]
     try:
-        route = Route.model_validate(given)
+        route = Route.model_validate(options[ROUTE])
     except ValidationError:
         return {**options, "sinks": _NO_FAULT}  # the route's own faults are told with those of the whole file
-    return {**options, "sinks": route.template()}
+    return {**options, ROUTE: route, "sinks": route.template()}
 
 
 _NO_FAULT = [{"type": "delta_append", "path": "lake"}]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from connector.decode.format import Format, problem_of
-from connector.decode.unavailable import PLACEHOLDER, unavailable
+from connector.decode.unavailable import unavailable
 from connector.source.columnar import PlainValues
 from connector.spark.compat import from_ddl
 from sinks.spark.sql import identifier, literal
@@ -68,7 +68,7 @@ class Debezium:
     """
 
     events: Format
-    placeholder: str = PLACEHOLDER
+    placeholder: str
     as_null: bool = False
 
     @property

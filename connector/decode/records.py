@@ -22,6 +22,7 @@ from sinks.spark.types import sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType
 
 KEY = "_key"
 HEADERS = "_headers"
@@ -91,7 +92,7 @@ class RecordDecoder:
             frame = self.key.decoded(frame, "key", "_of_key")
         frame = frame.selectExpr(*self._columns(), f"{self._problem()} AS {PROBLEM}", f"{_raw(records)} AS {RAW}")
         if self.require is not None:
-            frame = self._ruled(frame)
+            frame = self._ruled(frame, self.require)
         if self.route is not None:
             frame = _routed(frame, self.route)
         if not self.letters:
@@ -194,24 +195,16 @@ class RecordDecoder:
             whens.append(wrong.format(part, wrong_with) + f"named_struct('reason', '{part}', 'detail', {detail})")
         return f"CASE {' '.join(whens)} END"
 
-    def _ruled(self, frame: DataFrame) -> DataFrame:
-        from pyspark.errors import PySparkException
+    def _ruled(self, frame: DataFrame, require: str) -> DataFrame:
         from pyspark.sql.types import BooleanType
 
-        try:
-            rule = frame.drop(PROBLEM, RAW).selectExpr(f"({self.require}) AS rule").schema["rule"].dataType
-        except PySparkException as error:
-            raise ConfigurationError(
-                f"require: Spark doesn't take {self.require!r}: {problem(error)}",
-                hint='Write a condition over the columns of a record, as in "amount >= 0".',
-            ) from None
-        if not isinstance(rule, BooleanType):
-            raise ConfigurationError(f"require: {self.require!r} is {sql_type(rule).upper()}, not BOOLEAN.")
-        broken = told("rule", f"breaks the rule {self.require}")
+        hint = 'Write a condition over the columns of a record, as in "amount >= 0".'
+        kind = _type_of(frame, "require", require, hint)
+        if not isinstance(kind, BooleanType):
+            raise ConfigurationError(f"require: {require!r} is {sql_type(kind).upper()}, not BOOLEAN.")
+        broken = told("rule", f"breaks the rule {require}")
         right = f"{TOMBSTONE} OR " if TOMBSTONE in frame.columns else ""
-        ruled = f"coalesce({PROBLEM}, CASE WHEN ({right}({self.require})) IS NOT TRUE THEN {broken} END)"
-        names = frame.columns
-        return frame.selectExpr(*(f"{ruled} AS {PROBLEM}" if name == PROBLEM else identifier(name) for name in names))
+        return _also(frame, f"CASE WHEN ({right}({require})) IS NOT TRUE THEN {broken} END")
 
     def _of_tombstone(self, key: Sequence[str]) -> dict[str, str]:
         """SQL of the key columns in a tombstone's row, from Kafka's key. Columns made by the transform stay null."""
@@ -253,17 +246,10 @@ def _raw(records: DataFrame) -> str:
 
 def _routed(frame: DataFrame, route: Routing) -> DataFrame:
     """The frame with ``_lakelock_route``. Raises ConfigurationError if Spark doesn't take the expression."""
-    from pyspark.errors import PySparkException
     from pyspark.sql.types import AtomicType
 
-    try:
-        kind = frame.drop(PROBLEM, RAW).selectExpr(f"({route.by}) AS named").schema["named"].dataType
-    except PySparkException as error:
-        raise ConfigurationError(
-            f"route.by: Spark doesn't take {route.by!r}: {problem(error)}",
-            hint="Write an expression over the columns of a record, as in event_type, or "
-            "CAST(_headers['type'] AS STRING) with headers: true.",
-        ) from None
+    hint = "Write an expression over the columns of a record, as in event_type, or CAST(_headers['type'] AS STRING) "
+    kind = _type_of(frame, "route.by", route.by, f"{hint}with headers: true.")
     if not isinstance(kind, AtomicType):
         raise ConfigurationError(f"route.by: {route.by!r} is {sql_type(kind).upper()}, and has to be one value.")
     named = frame.selectExpr("*", f"CASE WHEN {PROBLEM} IS NULL THEN {route.sql} END AS {ROUTE}")
@@ -276,9 +262,23 @@ def _routed(frame: DataFrame, route: Routing) -> DataFrame:
             "bad_record", topic="_topic", partition="_partition", offset="_offset", reason="'route'",
             detail=literal(detail),
         )  # fmt: skip
-    found = f"CASE WHEN {PROBLEM} IS NOT NULL THEN {PROBLEM} WHEN {ROUTE} IS NULL THEN {at_fault} END"
-    names = named.columns
-    return named.selectExpr(*(f"{found} AS {PROBLEM}" if name == PROBLEM else identifier(name) for name in names))
+    return _also(named, f"CASE WHEN {ROUTE} IS NULL THEN {at_fault} END")
+
+
+def _type_of(frame: DataFrame, option: str, sql: str, hint: str) -> DataType:
+    """The type of a user's expression over a record's columns. Raises ConfigurationError if Spark doesn't take it."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return frame.drop(PROBLEM, RAW).selectExpr(f"({sql}) AS found").schema["found"].dataType
+    except PySparkException as error:
+        raise ConfigurationError(f"{option}: Spark doesn't take {sql!r}: {problem(error)}", hint=hint) from None
+
+
+def _also(frame: DataFrame, wrong: str) -> DataFrame:
+    """The frame, of which records without a problem so far have this one. ``wrong``: SQL of ``_problem``."""
+    found = f"coalesce({PROBLEM}, {wrong}) AS {PROBLEM}"
+    return frame.selectExpr(*(found if name == PROBLEM else identifier(name) for name in frame.columns))
 
 
 def _failing(frame: DataFrame) -> DataFrame:

@@ -15,8 +15,6 @@ from sinks.spark.types import sql_type
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
-PLACEHOLDER = "__debezium_unavailable_value"
-
 
 def unavailable(value: str, kind: DataType, placeholder: str) -> str | None:
     """SQL: whether a column's value is the placeholder. None: a column of this type has no such form."""

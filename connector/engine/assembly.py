@@ -30,11 +30,12 @@ from connector.source.records import no_records
 from connector.source.topics import KafkaSource
 from connector.spark.compat import is_connect
 from connector.spark.session import isolated, session
-from connector.spark.tuning import for_few, keep_for_few
+from connector.spark.tuning import for_few, settings_for_few
 from sinks.contract import Epoch, Prepared
 from sinks.errors import ConfigurationError, LakelockError
 from sinks.offsets import OffsetRange
 from sinks.s3.hadoop import require_conditional_writes
+from sinks.spark.settings import with_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -289,11 +290,7 @@ def assembled(
                 spark = stack.enter_context(own_session)
             log = None
             if config.two_phase and config.coordinator is not None:
-                # A session of its own: an entry is a few rows, and is appended while others are being read.
-                own = spark if is_connect(spark) else stack.enter_context(isolated(spark))
-                if own is not spark:
-                    keep_for_few(own, config.spark_options)
-                place = config.coordinator
+                place, own = config.coordinator, stack.enter_context(_of_few(spark, config))
                 log = Log(own, path=place.folder, name=place.table, pipeline=config.name, run=run)
             routes, none = None, no_records(spark)
             small = sum(held.ends.values()) <= _SMALL
@@ -310,6 +307,18 @@ def assembled(
     finally:
         group.close()
         source.close()
+
+
+@contextmanager
+def _of_few(spark: SparkSession, config: PipelineConfig) -> Iterator[SparkSession]:
+    """A session of its own for the coordinator log, if it may be tuned: an entry is a few rows, and is appended while
+    many others are being read."""
+    settings = settings_for_few(spark, config.spark_options)
+    if not settings:
+        yield spark
+        return
+    with isolated(spark) as own, with_settings(own, settings):
+        yield own
 
 
 def _has_begun(log: Log) -> bool:

@@ -268,9 +268,8 @@ def _values(pipeline: str, number: int, row: Row) -> dict[str, Any]:
     sinks = {name: json.dumps(_known(prepared)) for name, prepared in row.prepared.items()} or {
         name: json.dumps(dict(reads)) for name, reads in row.reads.items()
     }
-    routed = any(prepared.after is not None for prepared in row.prepared.values())
     return {
-        "format": FORMAT if routed else _WITHOUT_ROUTES,
+        "format": FORMAT if row.of_route else _WITHOUT_ROUTES,
         "pipeline": pipeline,
         "entry": number,
         "state": row.state.value,

@@ -35,6 +35,11 @@ class Row:
     config: str = ""
     """What in the pipeline file shapes the rows, hashed. ``decided`` only."""
 
+    @property
+    def of_route(self) -> bool:
+        """Whether epochs may pass the sinks by."""
+        return any(each.after is not None for each in self.prepared.values())
+
     def left_at(self, sink: str) -> int | None:
         """The epoch that a sink is at after this decision, if the epoch passes it by. None: it is at this epoch."""
         prepared = self.prepared.get(sink)
@@ -89,7 +94,7 @@ def _is_left_at(position: Position | None, number: int) -> bool:
 
 def disagree(decided: Row | None, positions: Mapping[str, Position | None]) -> PositionMismatch:
     """The error that sinks aren't where the last decision leaves them."""
-    if decided is not None and any(each.after is not None for each in decided.prepared.values()):
+    if decided is not None and decided.of_route:
         return _tables_disagree(decided, positions)
     stands = decided.epoch if decided is not None else None
     log = stands.position().describe() if stands else "no epoch"
@@ -116,7 +121,7 @@ def _tables_disagree(decided: Row, positions: Mapping[str, Position | None]) -> 
             expected = decided.epoch.number if left_at is None else left_at
             found = "has no epoch, as a new table" if position is None else f"is at {position.describe()}"
             restored = ", by a RESTORE" if position is not None and position.restored_to is not None else ""
-            wrong.append(f"{name or 'the table of the others'} {found}{restored}, not at epoch {expected}")
+            wrong.append(f"{name} {found}{restored}, not at epoch {expected}")
     return PositionMismatch(
         f"Tables of the pipeline don't stand where its coordinator log says: {'; '.join(wrong)}. Nothing was written.",
         hint="A table that was dropped, moved, emptied or restored misses records that the pipeline has passed. Bring "

@@ -28,17 +28,13 @@ _FOR_FEW = {
 def for_few(spark: SparkSession, options: Container[str], *, few: bool = True) -> Iterator[None]:
     """Tune the session for queries on few rows within the block. ``options`` are settings chosen by the user, which
     stay. ``few`` False: change nothing."""
-    with with_settings(spark, _for_few(spark, options) if few else {}):
+    with with_settings(spark, settings_for_few(spark, options) if few else {}):
         yield
 
 
-def keep_for_few(spark: SparkSession, options: Container[str]) -> None:
-    """Tune a session that never sees many rows. ``options`` are settings chosen by the user, which stay."""
-    for name, value in _for_few(spark, options).items():
-        spark.conf.set(name, value)
-
-
-def _for_few(spark: SparkSession, options: Container[str]) -> dict[str, str]:
+def settings_for_few(spark: SparkSession, options: Container[str]) -> dict[str, str]:
+    """The settings for a session that sees few rows; empty if the session may not be tuned. ``options`` are settings
+    chosen by the user, which stay."""
     if spark.conf.get(TUNING, "false") != "true":
         return {}
     return {name: value for name, value in _FOR_FEW.items() if name not in options}

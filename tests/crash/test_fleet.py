@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import Topic
+from conftest import Topic, wait_until
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
@@ -51,6 +51,18 @@ def sent(broker: Broker, name: str) -> Topic:
     return topic
 
 
+def commits(lake: Path) -> int:
+    return len(list(lake.glob("*/_delta_log/*.json")))
+
+
+def away_for_a_moment(broker: Broker, lake: Path) -> None:
+    broker.kill()
+    time.sleep(3)
+    broker.start()
+    before = commits(lake)
+    wait_until(lambda: commits(lake) > before, 60, "a commit after the broker is back")
+
+
 def started(folder: Path) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "connector", "run", str(folder), "--at-once", "3"]
     return subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
@@ -78,10 +90,7 @@ def test_a_folder_of_pipelines_is_exact_after_kills_and_a_dead_broker(spark: Spa
             run = started(folder)
             time.sleep(chance.uniform(8, 20))
             if round_ == KILLS // 2:
-                broker.kill()
-                time.sleep(3)
-                broker.start()
-                time.sleep(5)
+                away_for_a_moment(broker, tmp_path / "lake")
                 assert run.poll() is None, "the run outlives the broker"
             os.killpg(run.pid, signal.SIGKILL)
             run.communicate()

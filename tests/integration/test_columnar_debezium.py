@@ -23,6 +23,7 @@ from connector.spark.compat import from_ddl
 
 pytestmark = pytest.mark.spark4("the columnar reader is built for Spark 4")
 
+UNAVAILABLE = "__debezium_unavailable_value"
 ROW = "id INT NOT NULL, name STRING, amount DECIMAL(10,2), at TIMESTAMP, tags ARRAY<STRING>, op STRING, payload STRING"
 """With columns that are called as parts of the envelope are."""
 GOOD = {
@@ -45,7 +46,7 @@ SCHEMA = '{"type":"struct","fields":[{"field":"id","type":"int32"},{"field":"op"
 
 
 def debezium() -> Debezium:
-    return Debezium(Json(envelope(from_ddl(ROW))))
+    return Debezium(Json(envelope(from_ddl(ROW))), UNAVAILABLE)
 
 
 def of(pairs: list[tuple[str, str]]) -> str:
@@ -150,9 +151,9 @@ def test_random_events(spark: SparkSession, broker: Broker, seed: int) -> None:
 
 
 def test_the_reader_decodes_no_other_envelopes(spark: SparkSession) -> None:
-    assert Debezium(Json(envelope(from_ddl(ROW)), permissive=True)).plain is None
+    assert Debezium(Json(envelope(from_ddl(ROW)), permissive=True), UNAVAILABLE).plain is None
     avro = {"type": "record", "name": "e", "fields": [{"name": "op", "type": "string"}]}
-    assert Debezium(AvroFile(spark, json.dumps(avro))).plain is None
+    assert Debezium(AvroFile(spark, json.dumps(avro)), UNAVAILABLE).plain is None
 
 
 def changes(*events: dict[str, Any] | bytes | None) -> list[tuple[str, object]]:

@@ -12,13 +12,13 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks import commands, ours
-from benchmarks.data import Content, Topic, check, content, read
+from benchmarks.data import Content, Topic, content, read
 from benchmarks.measure import OURS, Figures, Ratio, Run, Work, alternating
 from benchmarks.session import measured_session
 from benchmarks.stage import Stage, in_a_process
+from benchmarks.works.many import LOOP, checked
 
 ONE_TABLE = f"{OURS}, one table, plus as many bare commits"
-LOOP = "a foreachBatch that loops over the tables"
 
 
 def routed(topic: Topic, folder: Path, tables: int) -> float:
@@ -54,12 +54,6 @@ def expected(topic: Topic, folder: Path, tables: int) -> Mapping[str, Content]:
     with measured_session(folder, time.time()) as (spark, _):
         rows = read(spark, topic)
         return {str(number): content(rows.where(f"number % {tables} = {number}")) for number in range(tables)}
-
-
-def checked(folder: Path, should: Mapping[str, Content]) -> None:
-    with measured_session(folder, time.time()) as (spark, _):
-        for name, of_table in should.items():
-            check(spark.read.format("delta").load(str(folder / name)), of_table)
 
 
 CONTENDERS: Mapping[str, Callable[[Topic, Path, int], float]] = {OURS: routed, ONE_TABLE: one_table, LOOP: loop}

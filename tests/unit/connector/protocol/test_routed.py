@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
 from functools import partial
 
 import pytest
-from explorer import Held, Pc, Program, Violation
+from explorer import Answer, Held, Pc, Program, Violation, rewritten
 from explorer_routed import Routed, Table
 
 from connector.protocol import decided, two_phase
@@ -37,16 +35,6 @@ def test_an_epoch_is_never_split_between_two_versions_of_the_file() -> None:
     assert explored.ends == ENDS | {"Diverged"}
 
 
-def rewritten(function: Callable, module: object, *changes: tuple[str, str]) -> Callable:
-    source = inspect.getsource(function)
-    for old, new in changes:
-        assert old in source, f"the protocol has changed: {old}"
-        source = source.replace(old, new)
-    names = dict(vars(module))
-    exec("from __future__ import annotations\n" + source, names)
-    return names[function.__name__]
-
-
 def test_a_route_that_changes_in_an_epoch_in_doubt_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(two_phase, "refuse_other_file", lambda *_: None)
     with pytest.raises(Violation, match=r"mixture|decided twice"):
@@ -55,7 +43,7 @@ def test_a_route_that_changes_in_an_epoch_in_doubt_is_caught(monkeypatch: pytest
 
 def test_a_recovery_that_forgets_tables_is_caught() -> None:
     wrong = rewritten(
-        recover, two_phase, ("yield from _forward(known.number, doubted, run, config)", "known.number, {}, Did.NOTHING")
+        recover, ("yield from _forward(known.number, doubted, run, config)", "known.number, {}, Did.NOTHING")
     )
     with pytest.raises(Violation, match=r"says done|ended with|one too few"):
         Routed(TABLES, Program(wrong, partial(run_epoch, stages=False)), epochs=2, processes=3).run()
@@ -63,7 +51,7 @@ def test_a_recovery_that_forgets_tables_is_caught() -> None:
 
 def test_tables_that_write_before_the_decision_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     decides = "    yield Append(number + 1, (done, decided) if done else (decided,))\n"
-    late = rewritten(two_phase._decide, two_phase, (decides, f"    yield Commit(epoch, prepared)\n{decides}"))
+    late = rewritten(two_phase._decide, (decides, f"    yield Commit(epoch, prepared)\n{decides}"))
     monkeypatch.setattr(two_phase, "_decide", late)
     with pytest.raises(Violation, match="wasn't decided"):
         Routed(TABLES, epochs=2, processes=3).run()
@@ -82,14 +70,8 @@ class Careless(Table):
     def commit(self, held: Held, pc: Pc, *rest):  # type: ignore[no-untyped-def]
         if pc[0] == "commit":
             epoch, _, version = rest
-            return self.show(held, epoch, f"{epoch.number} {version}", ""), two()
+            return self.show(held, epoch, f"{epoch.number} {version}", ""), Answer(stands=True)
         return super().commit(held, pc, *rest)
-
-
-def two():  # type: ignore[no-untyped-def]
-    from explorer import Answer
-
-    return Answer(stands=True)
 
 
 def test_a_table_that_lets_two_take_one_epoch_is_caught() -> None:

@@ -1,12 +1,10 @@
 """The protocol in every state that it can get into, wrong protocols that have to be caught, and what recovery says."""
 
-import inspect
 import os
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from explorer import Delta, Explorer, Held, KafkaTopic, Objects, Pc, Program, Violation, plan
+from explorer import Delta, Explorer, Held, KafkaTopic, Objects, Pc, Program, Violation, plan, rewritten
 
 from connector.protocol import two_phase
 from connector.protocol.decided import LogHeld, Row, State
@@ -79,17 +77,6 @@ def test_an_epoch_read_again_by_an_edited_file_is_never_mixed() -> None:
 
 
 # -------------------------------------------------------------------------------------------------- wrong protocols
-
-
-def rewritten(function: Callable, *changes: tuple[str, str]) -> Callable:
-    """The function with some of its source replaced: all else is as it is."""
-    source = inspect.getsource(function)
-    for old, new in changes:
-        assert old in source, f"the protocol has changed: {old}"
-        source = source.replace(old, new)
-    names = dict(vars(two_phase))
-    exec("from __future__ import annotations\n" + source, names)
-    return names[function.__name__]
 
 
 NO_ABORTED_ENTRY = (
