@@ -33,9 +33,9 @@ from connector.audit.rows import Earlier
 from connector.audit.table import AuditedTable
 from connector.audit.topics import Topics
 from connector.audit.verdict import Audit, PartitionAudit, Place, partitions, show
-from connector.config import DeltaAggregateSink, DeltaAppendSink, PipelineConfig
+from connector.config import DeltaAggregateSink, DeltaAppendSink, JsonFormat, PipelineConfig
 from connector.spark.session import session
-from sinks.errors import BrokerUnreachable, NotADeltaTable, NotAuthorized, OffsetsLost
+from sinks.errors import BrokerUnreachable, ConfigurationError, NotADeltaTable, NotAuthorized, OffsetsLost
 from sinks.kafka import reader_refused
 
 if TYPE_CHECKING:
@@ -71,8 +71,8 @@ def audit(
         topics.held(topics.named(config.source.topics))
         committed = _committed(topics, config)
         with session(config.spark_options, name=f"verify {config.name}", s3=config.on_s3, debug=debug) as spark:
-            known = forms(config)
             table = AuditedTable(spark, config.sinks[0], config.sinks[0].in_file)
+            known = forms(_with_schema(config, table))
             pinned = _pin(config, table, topics, version, committed, upto or {})
             foreign = table.foreign(pinned.version)
             say(_plan(table.label, pinned))
@@ -90,6 +90,19 @@ def audit(
     notes = [*pinned.notes, *not_compared, *foreign, *_notes(config, pinned, parts)]
     grouped = isinstance(config.sinks[0], DeltaAggregateSink)
     return Audit(config.name, table.label, pinned.version, claim, parts, unchecked(pinned.cut), notes, grouped)
+
+
+def _with_schema(config: PipelineConfig, table: AuditedTable) -> PipelineConfig:
+    """The pipeline with the schema that was inferred for its table, if the file names none."""
+    if not isinstance(config.value, JsonFormat) or not config.value.inferred:
+        return config
+    schema = table.property(config.value.PROPERTY)
+    if schema is None:
+        raise ConfigurationError(
+            f"value.schema: inferred: {table.label!r} doesn't say which schema was inferred for it.",
+            hint="Write the columns of the records into value.schema.",
+        )
+    return config.read_by(schema)
 
 
 @dataclass(frozen=True)

@@ -14,15 +14,17 @@ from typing import TYPE_CHECKING, Any
 from connector.audit.aggregate import aggregated
 from connector.audit.appended import appended
 from connector.audit.claim import Bounds, unchecked
-from connector.audit.decode import decoded, transformed
+from connector.audit.decode import NAMED, decoded, decoded_for, transformed
 from connector.audit.formats import Forms
 from connector.audit.history import versions
 from connector.audit.letters import told_apart
+from connector.audit.records import Records
 from connector.audit.routes import of_table
 from connector.audit.rows import NOTHING, Earlier
 from connector.audit.upserted import upserted
 from connector.config import DeltaAggregateSink, DeltaHistorySink, DeltaUpsertSink, KeyedSink, PipelineConfig
 from sinks.errors import ConfigurationError
+from sinks.spark.sql import literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -55,18 +57,14 @@ def compare(
     """
     sink = config.sinks[0]
     key = sink.key if isinstance(sink, KeyedSink) else ()
-    every = decoded(records, forms, key, ruled=letters is not None)
-    if config.route is not None and config.route.value is not None and forms.route is not None:
-        mine, letters = of_table(every.frame, rows, letters, forms.route.names(config.route.value))
-        every = replace(every, frame=mine)
+    every, letters = _records(config, records, rows, forms, key, letters)
     # Without dead letters, the other kinds of sink ignore records that name no row.
     strict = letters is None and (config.transform is None or sink.type == "delta_append")
     made = transformed(every, config.transform, strict=strict)
     if isinstance(sink, KeyedSink):
         for column in sink.key:
             if column not in made.columns.names:
-                source = "transform" if config.transform else "value.schema"
-                raise ConfigurationError(f"{sink.option('key')}: {column!r} isn't a column of {source}.")
+                raise ConfigurationError(f"{sink.option('key')}: {column!r} isn't a column of {config.columns_option}.")
     judged: list[dict[str, Any]] = []
     if letters is not None:
         made, judged = told_apart(every, made, letters, config, cut)
@@ -85,3 +83,23 @@ def compare(
     else:
         of_rows = appended(made, rows, cut, committed_later=committed_later, leave_out=leave_out, earlier=earlier)
     return [*judged, *of_rows], notes
+
+
+def _records(
+    config: PipelineConfig,
+    records: DataFrame,
+    rows: DataFrame,
+    forms: Forms,
+    key: Sequence[str],
+    letters: DataFrame | None,
+) -> tuple[Records, DataFrame | None]:
+    """The decoded records that concern the table, and the letters that do."""
+    ruled, table = letters is not None, config.route.value if config.route is not None else None
+    if table is None or forms.route is None:
+        return decoded(records, forms, key, ruled=ruled), letters
+    if forms.route.value is None:
+        every, names = decoded(records, forms, key, ruled=ruled), forms.route.names(table)
+    else:
+        every, names = decoded_for(table, records, forms, key, ruled=ruled), f"{NAMED} <=> {literal(table)}"
+    mine, letters = of_table(every.frame, rows, letters, names)
+    return replace(every, frame=mine.drop(NAMED)), letters

@@ -13,7 +13,7 @@ from connector.audit.formats import Form, Forms
 from connector.audit.records import PROBLEM, TOMBSTONE, Records
 from connector.config import COORDINATES
 from sinks.errors import ConfigurationError
-from sinks.spark.sql import identifier
+from sinks.spark.sql import identifier, literal
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 RAW = "_raw"
 """A digest of the whole record as Kafka gave it. Present only if there are dead letters to compare with."""
+NAMED = "lakelock_named"
+"""The table that a record of a route names, where its table has a schema of its own."""
 _AT = "lakelock at"
+_WHOLE, _FIRST = "lakelock_record", "lakelock_first"
 
 
 @dataclass(frozen=True)
@@ -37,12 +40,30 @@ class _Read:
     """Whether it is readable, and no number of it had to be rounded."""
 
 
-def decoded(records: DataFrame, forms: Forms, key: Sequence[str], *, ruled: bool) -> Records:
+def decoded_for(table: str, records: DataFrame, forms: Forms, key: Sequence[str], *, ruled: bool) -> Records:
+    """As ``decoded``, for one table of a route whose records have a schema of their own. They have one more column,
+    ``NAMED``: the table that a record names by the schema of all records. A record that doesn't fit that one has its
+    problem; one that names another table has no other."""
+    from pyspark.sql import functions as F
+
+    route = forms.route
+    assert route is not None
+    assert route.value is not None
+    whole = records.withColumn(_WHOLE, F.struct(*records.columns))
+    by = replace(forms, value=route.value, route=replace(route, value=None))
+    every = decoded(whole, by, key, ruled=ruled, kept=[_WHOLE]).frame
+    named = every.select(f"{_WHOLE}.*", F.expr(route.sql).alias(NAMED), F.col(PROBLEM).alias(_FIRST))
+    found = decoded(named, replace(forms, route=None, require=None), key, ruled=ruled, kept=[NAMED, _FIRST])
+    of_own = F.when(F.expr(f"{NAMED} <=> {literal(table)}"), F.col(PROBLEM))
+    return replace(found, frame=found.frame.withColumn(PROBLEM, F.coalesce(F.col(_FIRST), of_own)).drop(_FIRST))
+
+
+def decoded(records: DataFrame, forms: Forms, key: Sequence[str], *, ruled: bool, kept: Sequence[str] = ()) -> Records:
     """Every record, those with a problem as well. Problems are tombstone, value, key, rule and route.
 
     With ``key`` a tombstone is a record too: Kafka's key says which row it deletes. ``ruled``: records may have been
     set aside, so the rule of ``require`` and the route are checked, and there is ``_raw``. Without it every record of
-    the claim has met the rule. Raises ConfigurationError.
+    the claim has met the rule. ``kept``: columns of ``records`` that stay. Raises ConfigurationError.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as F
@@ -82,6 +103,7 @@ def decoded(records: DataFrame, forms: Forms, key: Sequence[str], *, ruled: bool
         tombstone.alias(TOMBSTONE),
         problem.alias(PROBLEM),
         *([digest("timestamp").alias(RAW)] if ruled else []),
+        *kept,
     )
     if ruled and forms.require is not None:
         broken = F.expr(f"NOT {TOMBSTONE} AND ({forms.require}) IS NOT TRUE")

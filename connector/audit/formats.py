@@ -39,6 +39,8 @@ class RouteForm:
     """SQL over its columns: the name of the table, or null."""
     refused: bool
     """Whether a record that names none is a bad record."""
+    value: Form | None = None
+    """The format by which a record names its table. None: that by which it is read."""
 
     def names(self, table: str) -> str:
         """SQL: whether a record is for the table of this name."""
@@ -59,7 +61,7 @@ class Forms:
 def forms(config: PipelineConfig) -> Forms:
     """The formats of a pipeline file. Raises ConfigurationError, also for a format that the auditor can't read."""
     return Forms(
-        _form("value", config.value),
+        _form(config.schema_option.removesuffix(".schema"), config.value),
         _form("key", config.key) if config.key is not None else None,
         config.headers,
         config.require,
@@ -72,7 +74,8 @@ def _route(route: Route) -> RouteForm:
     takes = f"{text} NOT IN ('', {literal(OTHER)})"
     if route.values is not None:
         takes += f" AND {text} IN ({', '.join(map(literal, route.values))})"
-    return RouteForm(f"IF({takes}, {text}, NULL)", route.other in (None, "fail", "dead_letter"))
+    by = _form("value", route.named_by) if route.named_by is not None else None
+    return RouteForm(f"IF({takes}, {text}, NULL)", route.other in (None, "fail", "dead_letter"), by)
 
 
 def _form(option: str, format: FormatOptions) -> Form:

@@ -11,7 +11,7 @@ from connector.audit.claim import At, Extent, Metadata, lineage, metadata
 from connector.audit.rows import Earlier
 from connector.config import DeltaPlace
 from sinks.errors import ConfigurationError, NotADeltaTable, SinkError
-from sinks.spark.sql import identifier
+from sinks.spark.sql import identifier, literal
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -76,6 +76,11 @@ class AuditedTable:
             [(entry["version"], entry["target"], entry["timestamp"]) for entry in row["restored"]],
             [(entry["pipeline"], entry["topics"]) for entry in row["written"] if entry["pipeline"] and entry["topics"]],
         )
+
+    def property(self, name: str) -> str | None:
+        """One of the table's properties, as it is now."""
+        found = self._spark.sql(f"SHOW TBLPROPERTIES {self._sql}").where(f"key = {literal(name)}").first()
+        return None if found is None else str(found["value"])
 
     def pin(self, version: int | None) -> int:
         """The version to audit: the newest unless one is given. Raises ConfigurationError if the history lacks it."""

@@ -25,6 +25,7 @@ from connector.config.formats import (
     RowsFormat,
     StringFormat,
 )
+from connector.config.kafka_key import with_kafkas_key
 from connector.config.kinds import OWN_COLUMNS, dotted
 from connector.config.operations import Maintenance, MetricsOptions, Pushgateway
 from connector.config.overrides import overridden
@@ -232,7 +233,8 @@ def parse(document: object, *, origin: str = "pipeline", folder: str = "") -> Pi
     if faults:
         raise _configuration_error(origin, faults)
     try:
-        return PipelineConfig.model_validate(beside_file(_with_route(resolved, origin), folder))
+        options = with_kafkas_key(_with_route(resolved, origin), origin)
+        return PipelineConfig.model_validate(beside_file(options, folder))
     except ValidationError as error:
         raise _configuration_error(origin, _faults(error, document)) from None
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, PrivateAttr, model_validator
 
 from connector.config.kinds import Options, Text
 from connector.config.registry import RegistryOptions
+
+INFERRED = "inferred"
 
 
 class JsonFormat(Options):
@@ -16,11 +18,33 @@ class JsonFormat(Options):
 
     format: Literal["json"]
     """Each record is one JSON object."""
+    PROPERTY: ClassVar[str] = "lakelock.value.schema"
+    """Of a table: the schema that was inferred for it."""
+
     schema_: Annotated[str, Field(alias="schema", min_length=1)]
-    """The columns, as Spark DDL: ``"id BIGINT, name STRING"``."""
+    """The columns, as Spark DDL: ``"id BIGINT, name STRING"``. With ``inferred`` they are found from the first records,
+    when the table is made, and kept in its properties."""
     mode: Literal["strict", "permissive"] = "strict"
     """``strict`` treats a value as a bad record if Spark would round, truncate, guess or replace it. ``permissive``
     takes what Spark makes of it."""
+
+    _inferred: bool = PrivateAttr(False)
+
+    @property
+    def inferred(self) -> bool:
+        """Whether the schema has to be found from records, or was."""
+        return self._inferred or self.schema_ == INFERRED
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """Of the table of these records."""
+        return {self.PROPERTY: self.schema_} if self._inferred else {}
+
+    def read_by(self, schema: str) -> JsonFormat:
+        """The format with the schema that was found."""
+        found = self.model_copy(update={"schema_": schema})
+        found._inferred = True
+        return found
 
 
 class StringFormat(Options):

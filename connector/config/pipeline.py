@@ -9,7 +9,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, field_validator, model_validator
 
-from connector.config.formats import FormatOptions, RowsFormat
+from connector.config.formats import FormatOptions, JsonFormat, RowsFormat
 from connector.config.kinds import (
     Options,
     OptionText,
@@ -25,7 +25,6 @@ from connector.config.sinks import (
     IDLE_AFTER,
     DeltaAggregateSink,
     DeltaAppendSink,
-    DeltaHistorySink,
     DeltaUpsertSink,
     KafkaTopicSink,
     MergedSink,
@@ -33,6 +32,7 @@ from connector.config.sinks import (
 )
 from connector.config.source import Source, TopicPattern
 from connector.config.transform_sql import row_by_row
+from connector.config.unfit import UNFIT
 from connector.protocol.pacing import Pace
 from sinks.spark.schema_changes import OnNewColumn
 
@@ -185,77 +185,9 @@ class PipelineConfig(Options):
         return self
 
     @model_validator(mode="after")
-    def _merges_on_read(self) -> PipelineConfig:
-        if self.merged_on_read is None:
-            return self
-        why = {
-            f"delivery: {self.delivery} keeps no position in the change log": self.delivery != "transactional",
-            "several sinks commit by two-phase commit": self.two_phase,
-            f"on_new_column: {self.on_new_column} changes the table, but not the change log": (
-                self.on_new_column in ("add", "ignore")
-            ),
-            "source.on_recreated_topic renames topics in the table, but not in the change log": (
-                self.source.takes_recreated
-            ),
-        }
-        for reason, given in why.items():
-            if given:
-                raise ValueError(f"merge: on_read doesn't work with this pipeline: {reason}. Write merge: on_write")
-        return self
-
-    @model_validator(mode="after")
-    def _source_fits(self) -> PipelineConfig:
-        if self.delivery != "transactional":
-            for option, given in {
-                "source.topics: a pattern": isinstance(self.source.topics, TopicPattern),
-                "source.on_recreated_topic": self.source.takes_recreated,
-                "epoch.max_bytes": self.epoch.max_bytes is not None,
-                "epoch.target_duration": self.epoch.target_duration is not None,
-                "trigger.target_latency": self.target_latency is not None,
-            }.items():
-                if given:
-                    raise ValueError(
-                        f"{option} needs delivery: transactional; with {self.delivery} a consumer group decides what "
-                        "to read next"
-                    )
-        if isinstance(self.source.topics, TopicPattern) and any(
-            isinstance(each, KafkaTopicSink) for each in self.sinks
-        ):
-            raise ValueError(
-                "source.topics: a pattern doesn't work with a kafka_topic, whose transactions commit the offsets of "
-                "every topic ever read: Kafka refuses the offsets of a deleted topic. Name the topics"
-            )
-        if self.source.takes_recreated:
-            if self.two_phase:
-                raise ValueError(
-                    "source.on_recreated_topic works with one Delta table only, where position and rows change in the "
-                    "same commit. Write the new topic to new places"
-                )
-            sink = self.sinks[0]
-            if isinstance(sink, DeltaHistorySink) and sink.sequence_by is None:
-                raise ValueError(
-                    "source.on_recreated_topic needs sequence_by in a delta_history: without it, versions begin and "
-                    "end at offsets, and the new topic's offsets start over. Write the new topic to a new table"
-                )
-        return self
-
-    @model_validator(mode="after")
-    def _rows_have_no_bytes(self) -> PipelineConfig:
-        if isinstance(self.key, RowsFormat):
-            raise ValueError("key: format: rows is allowed for value only, where it covers both value and key")
-        if not self.of_rows:
-            return self
-        for option, given in {
-            "key": self.key is not None,
-            "headers": self.headers,
-            "dead_letters": self.dead_letters is not None,
-            "on_new_column": self.on_new_column is not None,
-            "delivery": self.delivery != "transactional",
-        }.items():
-            if given:
-                raise ValueError(
-                    f"{option}: doesn't work with value: {{format: rows}}, whose rows your own query makes; remove it"
-                )
+    def _options_fit(self) -> PipelineConfig:
+        for refuse in UNFIT:
+            refuse(self)
         return self
 
     @model_validator(mode="after")
@@ -320,6 +252,16 @@ class PipelineConfig(Options):
         return self.headers or self.dead_letters is not None
 
     @property
+    def schema_option(self) -> str:
+        """The option with the schema of the values, for messages."""
+        return self.route.schema_option(self.route.value) if self.route is not None else "value.schema"
+
+    @property
+    def columns_option(self) -> str:
+        """The option that says the columns of the rows, for messages."""
+        return "transform" if self.transform is not None else self.schema_option
+
+    @property
     def of_rows(self) -> bool:
         """Whether the input is rows of the user's own query. One record may give several rows."""
         return isinstance(self.value, RowsFormat)
@@ -344,7 +286,13 @@ class PipelineConfig(Options):
         assert self.route is not None
         first = self.sinks[0]
         sink = self.route.sink_of(value, first._beside if isinstance(first, DeltaPlace) else "")
-        return self.model_copy(update={"sinks": (sink,), "route": self.route.of(value)})
+        route, format = self.route.of(value, self.value)
+        return self.model_copy(update={"sinks": (sink,), "route": route, "value": format})
+
+    def read_by(self, schema: str) -> PipelineConfig:
+        """A copy with the schema that was inferred for its records."""
+        assert isinstance(self.value, JsonFormat)
+        return self.model_copy(update={"value": self.value.read_by(schema)})
 
     def alone(self, index: int) -> PipelineConfig:
         """A copy of this configuration with ``sinks[index]`` as its only sink."""

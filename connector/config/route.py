@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, field_validator, model_validator
 
+from connector.config.formats import FormatOptions, JsonFormat
 from connector.config.kinds import Options, Text
 from connector.config.placeholders import merged, placed, placeholders
 from connector.config.places import DeltaSink
@@ -42,11 +43,21 @@ def _other(value: object) -> object:
     return value
 
 
+class OwnSchema(Options):
+    """How the records of one value are read."""
+
+    schema_: Annotated[str, Field(alias="schema", min_length=1)]
+    """Their columns, as Spark DDL, instead of those of ``value.schema``."""
+
+
 class RouteOverride(Options):
     """What is different for the table of one value."""
 
-    sink: Mapping[str, Any]
+    sink: Mapping[str, Any] = Field(default_factory=dict)
     """Options of its sink."""
+    value: OwnSchema | None = None
+    """A schema of its own: {schema: "id INT, reason STRING"}. The table has these columns. ``by`` and ``require`` see
+    those of ``value.schema``, which every record has to fit."""
 
 
 class Route(Options):
@@ -65,10 +76,12 @@ class Route(Options):
     values: tuple[Text, ...] | None = None
     """The only values that get a table. By default each value does."""
     overrides: Mapping[str, RouteOverride] = Field(default_factory=dict)
-    """What is different for a value: value -> options, such as {returns: {sink: {key: [id, line]}}}."""
+    """What is different for a value: value -> options, such as {returns: {sink: {key: [id, line]}}}. With
+    {returns: {value: {schema: ...}}} its records have a schema of their own."""
     max_tables: Annotated[int, Field(ge=1, le=10_000)] = 200
     """The largest number of tables. An epoch that would make more of them stops the run."""
     _value: str | None = PrivateAttr(None)
+    _named_by: FormatOptions | None = PrivateAttr(None)
 
     @property
     def place(self) -> str:
@@ -122,11 +135,29 @@ class Route(Options):
         """What may stand in braces."""
         return {_EACH, self.by.strip("`")} if re.fullmatch(r"\w+|`\w+`", self.by) else {_EACH}
 
-    def of(self, value: str) -> Route:
-        """A copy that is about the table of one value."""
+    @property
+    def named_by(self) -> FormatOptions | None:
+        """The format by which a record names its table, if that isn't the format of the table's records."""
+        return self._named_by
+
+    @property
+    def own_schemas(self) -> Mapping[str, str]:
+        """Value -> the schema of its records, of those that have one of their own."""
+        own = {value: override.value for value, override in self.overrides.items()}
+        return {value: schema.schema_ for value, schema in own.items() if schema is not None}
+
+    def of(self, value: str, format: FormatOptions) -> tuple[Route, FormatOptions]:
+        """A copy that is about the table of one value, and the format of its records. ``format``: that of the file."""
         copy = self.model_copy()
         copy._value = value
-        return copy
+        if value not in self.own_schemas:
+            return copy, format
+        copy._named_by = format
+        return copy, format.model_copy(update={"schema_": self.own_schemas[value]})
+
+    def schema_option(self, value: str | None) -> str:
+        """The option with the schema of a value's records, for messages."""
+        return f"{OPTION}.overrides.{value}.value.schema" if value in self.own_schemas else "value.schema"
 
     def sink_of(self, value: str, folder: str) -> DeltaSink:
         """The sink of one value; of ``OTHER``, that of the other records.
@@ -189,6 +220,15 @@ def refuse_unfit(config: PipelineConfig, route: Route) -> None:
     }.items():
         if given:
             raise ValueError(f"{option} doesn't work with route. Write a pipeline file for each table")
+    if route.own_schemas and not isinstance(config.value, JsonFormat):
+        raise ValueError(
+            f"{route.schema_option(next(iter(route.own_schemas)))}: needs value: {{format: json}}. Records in "
+            f"{config.value.format} have the schema of the file"
+        )
+    if route.own_schemas and config.transform is not None:
+        raise ValueError(
+            "transform doesn't work with a schema of its own in route.overrides: it sees the columns of value.schema"
+        )
     if route.other == "dead_letter" and config.on_bad_record != "dead_letter":
         raise ValueError("route.other: dead_letter needs on_bad_record: dead_letter, and a place for dead letters")
     try:

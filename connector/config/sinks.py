@@ -21,9 +21,16 @@ from pydantic import (
 from connector.config.kinds import Duration, Options, Text, as_model, in_clear, topic_name
 from connector.config.places import DeltaSink, ListedSink
 
+KAFKA_KEY, KAFKAS_KEY = "kafka_key", "_key"
+"""The word for Kafka's key in a file, and the column."""
+
 
 def _one_or_more(value: object) -> object:
     return [value] if isinstance(value, str) else value
+
+
+def _key_columns(value: object) -> object:
+    return [KAFKAS_KEY] if value == KAFKA_KEY else _one_or_more(value)
 
 
 def _distinct(columns: tuple[str, ...]) -> tuple[str, ...]:
@@ -48,8 +55,9 @@ class KeyedSink(DeltaSink):
     The names are those of AUTO CDC in Spark and Databricks.
     """
 
-    key: Columns
-    """The primary-key columns."""
+    key: Annotated[tuple[Text, ...], BeforeValidator(_key_columns), Field(min_length=1)]
+    """The primary-key columns. ``kafka_key`` is Kafka's key as a whole: the column ``_key``, text if the option ``key``
+    of the file names no other format."""
     sequence_by: Text | None = None
     """A SQL expression that orders the updates of a key. By default Kafka's offset, and then all records of a key must
     be in one partition."""

@@ -77,6 +77,13 @@ def record_format(
     return Text() if isinstance(options, StringFormat) else Bytes()
 
 
+def own_format(value: JsonFormat, schema: str, option: str, on_new_column: OnNewColumn | None) -> Json:
+    """The format of the records of a route's value with a schema of its own. ``value``: that of the file; ``option``
+    names the schema. Raises ConfigurationError."""
+    kind = _json_schema(option.removesuffix(".schema"), schema)
+    return Json(kind, value.mode == "permissive", on_new_column, option=option)
+
+
 def _file(option: str, path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")

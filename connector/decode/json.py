@@ -52,8 +52,17 @@ class Json:
     quotes, and dates with a time. A value that would lose something is a problem all the same.
     """
 
-    def __init__(self, type: StructType, permissive: bool = False, on_new_column: OnNewColumn | None = None) -> None:
+    def __init__(
+        self,
+        type: StructType,
+        permissive: bool = False,
+        on_new_column: OnNewColumn | None = None,
+        *,
+        option: str = "",
+    ) -> None:
+        """``option``: the option that declares the fields, for messages; by default that of the value or key."""
         self.type = type
+        self._option = option
         self._permissive = permissive
         self._on_new_column = on_new_column
         self._spellings: dict[str, tuple[str, ...]] = {}
@@ -73,7 +82,7 @@ class Json:
         looked = with_faults(bad, value, self.type, "_look", permissive=self._permissive, options=self._options)
         # Other problems say it all.
         general = " OR ".join(
-            f"endswith(_problem.detail, {literal(said)})" for said in (_not_one(column), _lossy(column))
+            f"endswith(_problem.detail, {literal(said)})" for said in (self._not_one(column), self._lossy(column))
         )
         return looked.selectExpr("*", f"CASE WHEN {general} THEN _look END AS {into}").drop("_look")
 
@@ -109,13 +118,13 @@ class Json:
         unescaped = f"replace({text}, {literal(_ESCAPED_BACKSLASH)}, ' ')"
         half = f"contains({text}, {literal(_ESCAPED)}) AND {unescaped} RLIKE {literal(_HALF_CHARACTER)}"
         problems = {
-            f"NOT coalesce({whole}, false)": literal(_not_one(column)),
+            f"NOT coalesce({whole}, false)": literal(self._not_one(column)),
             f"NOT {is_utf8(column)}": literal(NOT_UTF8),
             half: literal("half of a character: a \\u escape without its pair"),
             **self._spelled_otherwise(text, parsed),
             **self._new_fields(text, column),
         }
-        loss = literal(_lossy(column))
+        loss = literal(self._lossy(column))
         text_of = texts if how.texts_as is not None else None
         if how.sound is not None:
             problems[f"NOT coalesce({how.sound(parsed, text_of)}, false)"] = loss
@@ -188,7 +197,7 @@ class Json:
         new = f"filter(json_object_keys({text}), name -> NOT array_contains({_array(self._lower)}, lower(name)))"
         refused = new
         problems = {}
-        words = f"has fields that {column}.schema lacks: "
+        words = f"has fields that {self._declares(column)} lacks: "
         if self._on_new_column == "add":
             words = "has fields that can't become columns by themselves: "
             refused = f"filter({new}, name -> array_contains({_array(self._refused or {''})}, name))"
@@ -205,6 +214,15 @@ class Json:
         odd = f"{known} AND NOT array_contains({_array(self.type.names)}, name)"
         return f"coalesce(to_json(array_sort(filter(json_object_keys({text}), name -> {odd}))), '[]')"
 
+    def _declares(self, column: str) -> str:
+        return self._option or f"{column}.schema"
+
+    def _not_one(self, column: str) -> str:
+        return f"not one JSON object that fits {self._declares(column)}"
+
+    def _lossy(self, column: str) -> str:
+        return f"can't be had as {self._declares(column)} says without loss"
+
     @property
     def _options(self) -> dict[str, str]:
         return {**_NEVER, **{name: str(self._permissive).lower() for name in _LENIENT}}
@@ -212,14 +230,6 @@ class Json:
     @property
     def _lower(self) -> list[str]:
         return [name.lower() for name in self.type.names]
-
-
-def _not_one(column: str) -> str:
-    return f"not one JSON object that fits {column}.schema"
-
-
-def _lossy(column: str) -> str:
-    return f"can't be had as {column}.schema says without loss"
 
 
 def _ended(column: str) -> str:

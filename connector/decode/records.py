@@ -7,7 +7,7 @@ separate row with everything that Kafka gave, for the dead letters.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from connector.decode.format import UNKNOWN, Format, problem_of
@@ -24,12 +24,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
 
+    from connector.decode.own_columns import OwnColumns
+
 KEY = "_key"
 HEADERS = "_headers"
 TOMBSTONE = "_tombstone"
 """A boolean column, for sinks that take deletes: whether Kafka's value is null, so that the record deletes its key."""
 PROBLEM = "_problem"
 """STRUCT<reason: STRING, detail: STRING>, null for a good record. The column exists only with dead letters."""
+PROBLEM_TYPE = "STRUCT<reason: STRING, detail: STRING>"
 SHOWN = "_shown"
 """The start of the value of the field that is wrong, where a second look at a bad record has found it; else null."""
 RAW = "_raw"
@@ -73,6 +76,7 @@ class RecordDecoder:
     ``tombstones`` are the columns that identify the row that a null value deletes. With None a null value is a problem.
     ``require`` is a condition on the columns that must be true. With ``letters`` bad records stay. With ``raw`` the
     record as Kafka gave it is added, even if a problem fails the query. With ``route`` each record names its table.
+    ``own``: the columns of records with a schema of their own, each as one more column.
     """
 
     value: Format
@@ -83,6 +87,7 @@ class RecordDecoder:
     letters: bool = False
     raw: bool = False
     route: Routing | None = None
+    own: tuple[OwnColumns, ...] = ()
 
     def __call__(self, records: DataFrame) -> DataFrame:
         """Columns: the value's, ``_key``, ``_headers``, ``_tombstone``, the coordinates, ``_problem``, ``_raw``, and
@@ -95,6 +100,8 @@ class RecordDecoder:
             frame = self._ruled(frame, self.require)
         if self.route is not None:
             frame = _routed(frame, self.route)
+        for own in self.own:
+            frame = own.added(frame, self.key)
         if not self.letters:
             frame = _failing(frame)
         return frame if self.raw else frame.drop(RAW)
@@ -122,16 +129,23 @@ class RecordDecoder:
         """
         shown, details = ["CAST(NULL AS STRING)"], [f"{PROBLEM}.detail"]
         names = bad.columns
-        for part, format in self._parts.items():
-            looked = format.with_faults(bad, f"{RAW}.{part}", part, f"_fault_{part}")
+        formats = [*self._parts.items(), *(("value", own.format) for own in self.own)]
+        for number, (part, format) in enumerate(formats):
+            fault = f"_fault_{number}"
+            looked = format.with_faults(bad, f"{RAW}.{part}", part, fault)
             if looked is not None:
                 bad = looked
                 of_part = f"CASE WHEN {PROBLEM}.reason = {literal(part)} THEN"
-                details.insert(0, f"{of_part} concat('its {part}: ', _fault_{part}.fault) END")
-                shown.insert(0, f"{of_part} _fault_{part}.shown END")
+                details.insert(0, f"{of_part} concat('its {part}: ', {fault}.fault) END")
+                shown.insert(0, f"{of_part} {fault}.shown END")
         told = f"named_struct('reason', {PROBLEM}.reason, 'detail', coalesce({', '.join(details)})) AS {PROBLEM}"
         kept = (told if name == PROBLEM else identifier(name) for name in names)
         return bad.selectExpr(*kept, f"coalesce({', '.join(shown)}) AS {SHOWN}")
+
+    def named(self, records: DataFrame) -> DataFrame:
+        """Of records without a problem the ``value``, and the table that it names by a route."""
+        every = replace(self, own=(), letters=True, raw=True)(records)
+        return every.where(f"{PROBLEM} IS NULL").selectExpr(ROUTE, f"{RAW}.value AS value")
 
     @property
     def plain(self) -> PlainValues | None:
@@ -142,9 +156,14 @@ class RecordDecoder:
     def _parts(self) -> Mapping[str, Format]:
         return {"value": self.value, "key": self.key} if self.key is not None else {"value": self.value}
 
+    @property
+    def _formats(self) -> Mapping[str, Format]:
+        """By what a schema to ask for says that they read."""
+        return {**self._parts, **{own.part: own.format for own in self.own}}
+
     def begin_epoch(self) -> None:
         """Say that what is decoded from now on is of another epoch."""
-        for format in self._parts.values():
+        for format in self._formats.values():
             format.begin_epoch()
 
     def resolve(self, part: str, schema_id: str, records: DataFrame) -> bool:
@@ -152,18 +171,17 @@ class RecordDecoder:
 
         Returns whether there are more columns now.
         """
-        format = self._parts[part]
+        format = self._formats[part]
         before = format.type
-        format.resolve([schema_id], records.selectExpr(f"{part} AS bytes"))
+        format.resolve([schema_id], records.selectExpr(f"{part if part in self._parts else 'value'} AS bytes"))
         return format.type != before
 
     def _columns(self) -> list[str]:
-        columns = {name: f"_of_value{path}" for name, path in _fields(self.value).items()}
+        columns = {name: f"_of_value{path}" for name, path in fields_of(self.value).items()}
         if self.tombstones is not None:
-            of_tombstone = self._of_tombstone(self.tombstones)
-            for name in columns:
-                if name in of_tombstone:
-                    columns[name] = f"CASE WHEN value IS NULL THEN {of_tombstone[name]} ELSE {columns[name]} END"
+            of_key = of_tombstone(self.value, self.key, self.tombstones)
+            for name in columns.keys() & of_key.keys():
+                columns[name] = f"CASE WHEN value IS NULL THEN {of_key[name]} ELSE {columns[name]} END"
         selected = [f"{sql} AS {identifier(name)}" for name, sql in columns.items()]
         if self.key is not None:
             selected.append(f"{_only_fields('_of_key', self.key)} AS {KEY}")
@@ -188,9 +206,7 @@ class RecordDecoder:
         wrong = "WHEN {0} IS NOT NULL AND {1} IS NOT NULL THEN "
         for part in self._parts:
             wrong_with = problem_of(f"_of_{part}")
-            schema_id = f"substring({wrong_with}, {len(UNKNOWN) + 1})"
-            asked = raise_sql("unknown_schema", part=literal(part), id=schema_id)
-            whens.append(f"WHEN startswith({wrong_with}, {literal(UNKNOWN)}) THEN {asked}")
+            whens.append(schema_to_ask_for(wrong_with, part))
             detail = f"concat('its {part}: ', {wrong_with})"
             whens.append(wrong.format(part, wrong_with) + f"named_struct('reason', '{part}', 'detail', {detail})")
         return f"CASE {' '.join(whens)} END"
@@ -204,19 +220,32 @@ class RecordDecoder:
             raise ConfigurationError(f"require: {require!r} is {sql_type(kind).upper()}, not BOOLEAN.")
         broken = told("rule", f"breaks the rule {require}")
         right = f"{TOMBSTONE} OR " if TOMBSTONE in frame.columns else ""
-        return _also(frame, f"CASE WHEN ({right}({require})) IS NOT TRUE THEN {broken} END")
-
-    def _of_tombstone(self, key: Sequence[str]) -> dict[str, str]:
-        """SQL of the key columns in a tombstone's row, from Kafka's key. Columns made by the transform stay null."""
-        if self.key is None:
-            return of_kafkas_key(self.value.type, key)
-        fields = _fields(self.key)
-        if len(key) == 1 and not hasattr(self.key.type, "fields"):
-            return {key[0]: "_of_key"}
-        return {name: f"_of_key.{identifier(name)}" for name in key if name in fields}
+        return also(frame, f"CASE WHEN ({right}({require})) IS NOT TRUE THEN {broken} END")
 
 
-def _fields(format: Format) -> Mapping[str, str]:
+def of_tombstone(
+    value: Format, key: Format | None, columns: Sequence[str], *, decoded: str = "_of_key", kafkas: str = "key"
+) -> Mapping[str, str]:
+    """SQL of the key ``columns`` in a tombstone's row, from Kafka's key. Columns made by the transform stay null.
+
+    ``decoded``: SQL of Kafka's key as the format ``key`` reads it. Without a format it is read from the bytes, SQL
+    ``kafkas``, as the types in ``value`` say.
+    """
+    if key is None:
+        return of_kafkas_key(value.type, columns, kafkas)
+    if len(columns) == 1 and not hasattr(key.type, "fields"):
+        return {columns[0]: decoded}
+    return {name: f"{decoded}.{identifier(name)}" for name in columns if name in fields_of(key)}
+
+
+def schema_to_ask_for(problem: str, part: str) -> str:
+    """SQL of a WHEN: a problem that asks for a schema ends the query, and says which part of the record needs it."""
+    schema_id = f"substring({problem}, {len(UNKNOWN) + 1})"
+    asked = raise_sql("unknown_schema", part=literal(part), id=schema_id)
+    return f"WHEN startswith({problem}, {literal(UNKNOWN)}) THEN {asked}"
+
+
+def fields_of(format: Format) -> Mapping[str, str]:
     """Column -> its path in a decoded value. A value without fields is one column, ``value``."""
     from pyspark.sql.types import StructType
 
@@ -230,7 +259,7 @@ def _only_fields(value: str, format: Format) -> str:
 
     if not isinstance(format.type, StructType):
         return value
-    pairs = ", ".join(f"{literal(name)}, {value}{path}" for name, path in _fields(format).items())
+    pairs = ", ".join(f"{literal(name)}, {value}{path}" for name, path in fields_of(format).items())
     return f"CASE WHEN {value} IS NOT NULL THEN named_struct({pairs}) END"
 
 
@@ -262,7 +291,7 @@ def _routed(frame: DataFrame, route: Routing) -> DataFrame:
             "bad_record", topic="_topic", partition="_partition", offset="_offset", reason="'route'",
             detail=literal(detail),
         )  # fmt: skip
-    return _also(named, f"CASE WHEN {ROUTE} IS NULL THEN {at_fault} END")
+    return also(named, f"CASE WHEN {ROUTE} IS NULL THEN {at_fault} END")
 
 
 def _type_of(frame: DataFrame, option: str, sql: str, hint: str) -> DataType:
@@ -275,7 +304,7 @@ def _type_of(frame: DataFrame, option: str, sql: str, hint: str) -> DataType:
         raise ConfigurationError(f"{option}: Spark doesn't take {sql!r}: {problem(error)}", hint=hint) from None
 
 
-def _also(frame: DataFrame, wrong: str) -> DataFrame:
+def also(frame: DataFrame, wrong: str) -> DataFrame:
     """The frame, of which records without a problem so far have this one. ``wrong``: SQL of ``_problem``."""
     found = f"coalesce({PROBLEM}, {wrong}) AS {PROBLEM}"
     return frame.selectExpr(*(found if name == PROBLEM else identifier(name) for name in frame.columns))

@@ -14,12 +14,11 @@ from sinks.spark.types import ddl, sql_type
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
-_TEXT = "CAST(key AS STRING)"
 _HUGE_EXPONENT = "[eE][+-]?[0-9]{4,}"
 
 
-def of_kafkas_key(value: DataType, key: Sequence[str]) -> dict[str, str]:
-    """SQL of the columns ``key``, whose types are those of ``value``.
+def of_kafkas_key(value: DataType, key: Sequence[str], kafkas: str = "key") -> dict[str, str]:
+    """SQL of the columns ``key``, whose types are those of ``value``. ``kafkas``: SQL of the bytes of Kafka's key.
 
     Kafka's key is a JSON object with these columns, or for one column its value as text or as a JSON string.
     """
@@ -27,14 +26,15 @@ def of_kafkas_key(value: DataType, key: Sequence[str]) -> dict[str, str]:
 
     if not isinstance(value, StructType):
         return {}
+    text = f"CAST({kafkas} AS STRING)"
     wanted = StructType([StructField(field.name, field.dataType) for field in value if field.name in key])
     found = {}
     for field in wanted:
-        sql = f"CASE WHEN {_TEXT} LIKE '{{%}}' THEN {_of_json(_TEXT, wanted, field.name)} "
+        sql = f"CASE WHEN {text} LIKE '{{%}}' THEN {_of_json(text, wanted, field.name)} "
         if len(key) == 1 and isinstance(field.dataType, AtomicType):
-            as_object = f"concat('{{\"v\":', {_TEXT}, '}}')"
+            as_object = f"concat('{{\"v\":', {text}, '}}')"
             of_string = _of_json(as_object, StructType([StructField("v", field.dataType)]), "v")
-            sql += f"WHEN {_TEXT} LIKE '\"%\"' THEN {of_string} ELSE {_of_text(field.dataType)} "
+            sql += f"WHEN {text} LIKE '\"%\"' THEN {of_string} ELSE {_of_text(field.dataType, text)} "
         found[field.name] = sql + "END"
     return found
 
@@ -59,20 +59,20 @@ def _from_json(text: str, kind: DataType) -> str:
     return f"from_json({text}, {literal(ddl(kind))}, map('allowNonNumericNumbers', 'false'))"
 
 
-def _of_text(kind: DataType) -> str:
+def _of_text(kind: DataType, text: str) -> str:
     """SQL of a value whose text is Kafka's key."""
     from pyspark.sql import types as T
 
-    value, how = f"try_cast({_TEXT} AS {sql_type(kind)})", exact(kind)
+    value, how = f"try_cast({text} AS {sql_type(kind)})", exact(kind)
     if isinstance(kind, T.DecimalType):
         ((_, kept),) = how.decimals
-        parsed = f"try_cast({_TEXT} AS {sql_type(how.parsed_as)})"
-        sound = f"{decimals.digits_after_point(_TEXT)} <= {kept} AND {_sound(kind, parsed)}"
-        return f"CASE WHEN {_TEXT} RLIKE '{_HUGE_EXPONENT}' THEN NULL WHEN {sound} THEN {value} END"
+        parsed = f"try_cast({text} AS {sql_type(how.parsed_as)})"
+        sound = f"{decimals.digits_after_point(text)} <= {kept} AND {_sound(kind, parsed)}"
+        return f"CASE WHEN {text} RLIKE '{_HUGE_EXPONENT}' THEN NULL WHEN {sound} THEN {value} END"
     if isinstance(kind, T.FloatType | T.DoubleType):
-        return f"CASE WHEN {how.sound(value, _TEXT)} THEN {value} END" if how.sound else value
+        return f"CASE WHEN {how.sound(value, text)} THEN {value} END" if how.sound else value
     if isinstance(kind, T.DateType | T.TimestampType | T.TimestampNTZType):
-        return f"CASE WHEN {_sound(kind, _TEXT)} THEN {value} END"
+        return f"CASE WHEN {_sound(kind, text)} THEN {value} END"
     return value
 
 

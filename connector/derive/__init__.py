@@ -48,19 +48,19 @@ def _check_columns(config: PipelineConfig, records: DataFrame) -> None:
     from pyspark.sql.types import MapType
 
     sink = config.sinks[0]
-    source = "transform" if config.transform else "value.schema"
     names: Sequence[str] = records.columns
     for option, column in columns_named(sink):
         if column not in names:
             own = ", ".join(name for name in names if not name.startswith("_"))
             raise ConfigurationError(
-                f"{sink.option(option)}: {column!r} isn't a column of {source}.", hint=f"Its columns are {own}."
+                f"{sink.option(option)}: {column!r} isn't a column of {config.columns_option}.",
+                hint=f"Its columns are {own}.",
             )
         if option in ("key", "group_by") and isinstance(records.schema[column].dataType, MapType):
             raise ConfigurationError(f"{sink.option(option)}: {column!r} is a MAP, which can't be compared.")
     clock = config.clock
     option = "event_time" if config.event_time == clock else sink.option("window.time")
     if clock is not None and clock not in names:
-        raise ConfigurationError(f"{option}: {clock!r} isn't a column of {source}.")
+        raise ConfigurationError(f"{option}: {clock!r} isn't a column of {config.columns_option}.")
     if clock is not None and records.schema[clock].dataType.typeName() != "timestamp":
         raise ConfigurationError(f"{option}: {clock!r} is no TIMESTAMP.", hint="Cast it in `transform:`.")

@@ -19,6 +19,7 @@ from connector.engine.dead_letters import letters, letters_topic
 from connector.engine.epoch import Read, Reading, prepare_epoch
 from connector.engine.field_check import FieldCheck
 from connector.engine.fold import Folding
+from connector.engine.inferred import with_schema
 from connector.engine.one_table import OneTable, look_back
 from connector.engine.outputs import Other, Output, Table, outputs, with_new_columns
 from connector.engine.routes import Routes, routed
@@ -288,6 +289,7 @@ def assembled(
                     short=lambda: _is_short(config, held, group) if short is None else short,
                 )
                 spark = stack.enter_context(own_session)
+            config = with_schema(config, spark, source, held)
             log = None
             if config.two_phase and config.coordinator is not None:
                 place, own = config.coordinator, stack.enter_context(_of_few(spark, config))

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Literal
 from connector.config import (
     OTHER,
     OWN_COLUMNS,
+    JsonFormat,
     KeyedSink,
     PipelineConfig,
     TopicPattern,
 )
-from connector.decode import as_declared, record_format
+from connector.decode import as_declared, own_format, record_format
 from connector.decode.json_lossless import unreadable
+from connector.decode.own_columns import OwnColumns
 from connector.decode.records import CARRIED, PROBLEM, RAW, TOMBSTONE, RecordDecoder, Routing, refuse_tombstones
 from connector.decode.transform import transform
 from sinks.delta.table import DeltaTable
@@ -82,7 +84,7 @@ def decoders(
     decode = {
         columns: RecordDecoder(
             value, key_format, headers=config.headers, tombstones=columns, require=config.require, letters=letters,
-            raw=config.dead_letters is not None, route=_routing(config),
+            raw=config.dead_letters is not None, route=_routing(config), own=_own_columns(config),
         )
         for columns in {columns or first for columns in keys}
     }  # fmt: skip
@@ -107,10 +109,15 @@ def decoders(
 
 
 def _keys_of_all(config: PipelineConfig) -> tuple[str, ...]:
-    """The key columns of all tables of a route. Which table a tombstone is for shows only when it is decoded."""
+    """The key columns of all tables of a route. Which table a tombstone is for shows only when it is decoded.
+
+    Tables with a schema of their own count only if no other one has a key: they have columns of their own.
+    """
     assert config.route is not None
-    sinks = [*config.sinks, *(config.routed(name).sinks[0] for name in config.route.names)]
-    return tuple(dict.fromkeys(column for sink in sinks if isinstance(sink, KeyedSink) for column in sink.key))
+    sinks = {"": config.sinks, **{name: config.routed(name).sinks for name in config.route.names}}
+    keys = {name: sink.key for name, of_name in sinks.items() for sink in of_name if isinstance(sink, KeyedSink)}
+    shared = {name: key for name, key in keys.items() if name not in config.route.own_schemas}
+    return tuple(dict.fromkeys(column for key in (shared or keys).values() for column in key))
 
 
 def _routing(config: PipelineConfig) -> Routing | None:
@@ -120,6 +127,18 @@ def _routing(config: PipelineConfig) -> Routing | None:
     stays = route.other == "ignore" or isinstance(route.other, Mapping)
     otherwise: Literal["elsewhere", "failure", "problem"] = "elsewhere" if stays else "problem"
     return Routing(route.by, route.values, "failure" if route.other == "fail" else otherwise, ("", OTHER))
+
+
+def _own_columns(config: PipelineConfig) -> tuple[OwnColumns, ...]:
+    route, format = config.route, config.value
+    if route is None or not isinstance(format, JsonFormat):
+        return ()
+    found = []
+    for number, (value, schema) in enumerate(route.own_schemas.items()):
+        (sink,) = config.routed(value).sinks
+        own = own_format(format, schema, route.schema_option(value), config.on_new_column)
+        found.append(OwnColumns(value, own, sink.key if isinstance(sink, KeyedSink) else (), number))
+    return tuple(found)
 
 
 def _with_columns_of(tables: Iterable[DeltaTable], declared: StructType) -> StructType:

@@ -10,11 +10,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from connector.config import DebeziumFormat, FormatOptions, JsonFormat, PipelineConfig
+from connector.decode.records import ROUTE
 from connector.decode.unmatched import IMAGES, WHOLE, counted, in_sample
 from connector.spark.compat import from_ddl
 from sinks.contract import Epoch
 from sinks.errors import SchemaMismatch
 from sinks.offsets import OffsetRange
+from sinks.spark.sql import literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 _EVERY = 600.0
 """Seconds. A producer may rename a field while a run goes on."""
+_SAMPLE = 200
+"""Records of a table."""
 log = logging.getLogger("lakelock.decode")
 
 
@@ -41,6 +45,8 @@ class _Declared:
     roots: Sequence[str]
     """Where they are."""
     permissive: bool
+    option: str
+    """That declares them."""
 
 
 @dataclass
@@ -73,33 +79,57 @@ class FieldCheck:
 
         Raises SchemaMismatch.
         """
-        return [warning for each in self.declared for warning in self._look_at(each, records, ranges, first=first)]
+        warnings = []
+        for each in self.declared:
+            sample = [getattr(record, each.part) for record in records]
+            warnings += _looked_at(each, sample, lambda: self.read(ranges), self.config.unmatched, first=first)
+        return warnings
 
     @cached_property
     def declared(self) -> Sequence[_Declared]:
         """What the pipeline file declares. Empty for formats that declare no fields of JSON."""
         return _declared(self.config)
 
-    def _look_at(
-        self, declared: _Declared, records: Sequence[_Record], ranges: Sequence[OffsetRange], *, first: bool
-    ) -> list[str]:
-        part, roots = declared.part, declared.roots
-        found = in_sample([getattr(each, part) for each in records], declared.schema, roots)
-        strict = self.config.unmatched or ("fail" if first else "")
-        # Only strict JSON can be searched for the names of all records.
-        fatal = [each for each in found if each.countable and strict == "fail" and not declared.permissive]
-        gone = counted(self.read(ranges), part, fatal, roots) if fatal else []
-        if gone:
-            told = "\n".join(f"  - {each.told('of this epoch')}" for each in gone)
-            raise SchemaMismatch(
-                f"{part}.schema doesn't fit the records; nothing was written:\n{told}",
-                hint=f"Correct {part}.schema. A table that was made before its first record has the wrong column, and "
-                "no rows: drop it. If the records may lack the field for now, write unmatched: warn. Then its column "
-                "is null.",
-            )
-        # A field that is merely rare is no news to a run that comes every hour.
-        told_of = [each for each in found if each not in fatal and (strict or each.meant is not None)]
-        return [f"{part}.schema: {each.told(f'of the {each.among:,} looked at')}" for each in told_of]
+
+def look_at_value(config: PipelineConfig, named: DataFrame, name: str, *, first: bool) -> list[str]:
+    """Warnings about the records of a route's value that have a schema of their own.
+
+    ``named``: records with the columns ``value``, and ``_lakelock_route``, the table that each names. ``first``:
+    whether the table isn't there yet. Raises SchemaMismatch.
+    """
+    mine = named.where(f"{ROUTE} = {literal(name)}").select("value")
+    sample = [row["value"] for row in mine.limit(_SAMPLE).collect()]
+    of_value = [each for each in _declared(config.routed(name)) if each.part == "value"]
+    looked = (_looked_at(each, sample, lambda: mine, config.unmatched, first=first) for each in of_value)
+    return [warning for warnings in looked for warning in warnings]
+
+
+def _looked_at(
+    declared: _Declared,
+    sample: Sequence[bytes | None],
+    read: Callable[[], DataFrame],
+    unmatched: Literal["fail", "warn"] | None,
+    *,
+    first: bool,
+) -> list[str]:
+    """Warnings about records. ``sample``: some of their keys or values; ``read`` gives all of them."""
+    part, roots, option = declared.part, declared.roots, declared.option
+    found = in_sample(sample, declared.schema, roots)
+    strict = unmatched or ("fail" if first else "")
+    # Only strict JSON can be searched for the names of all records.
+    fatal = [each for each in found if each.countable and strict == "fail" and not declared.permissive]
+    gone = counted(read(), part, fatal, roots) if fatal else []
+    if gone:
+        told = "\n".join(f"  - {each.told('of this epoch')}" for each in gone)
+        raise SchemaMismatch(
+            f"{option} doesn't fit the records; nothing was written:\n{told}",
+            hint=f"Correct {option}. A table that was made before its first record has the wrong column, and "
+            "no rows: drop it. If the records may lack the field for now, write unmatched: warn. Then its column "
+            "is null.",
+        )
+    # A field that is merely rare is no news to a run that comes every hour.
+    told_of = [each for each in found if each not in fatal and (strict or each.meant is not None)]
+    return [f"{option}: {each.told(f'of the {each.among:,} looked at')}" for each in told_of]
 
 
 def _declared(config: PipelineConfig) -> list[_Declared]:
@@ -112,5 +142,6 @@ def _declared(config: PipelineConfig) -> list[_Declared]:
             schema = from_ddl(options.schema_)
             assert isinstance(schema, StructType)
             roots = WHOLE if isinstance(options, JsonFormat) else IMAGES
-            found.append(_Declared(part, schema, roots, options.mode == "permissive"))
+            option = config.schema_option if part == "value" else "key.schema"
+            found.append(_Declared(part, schema, roots, options.mode == "permissive", option))
     return found

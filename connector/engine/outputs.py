@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,6 +13,7 @@ from connector.config import (
     CustomSink,
     DeltaSink,
     DeltaUpsertSink,
+    JsonFormat,
     KafkaTopicSink,
     PipelineConfig,
     S3ObjectsSink,
@@ -100,6 +101,8 @@ class Table:
     derivation: TableDerivation
     table: DeltaTable
     commits: PipelineCommits
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """What the table gets when it is made."""
 
     @classmethod
     def of(cls, config: PipelineConfig, table: DeltaTable, decode: Decoder, rows: DataFrame) -> Table:
@@ -110,7 +113,8 @@ class Table:
             topics=config.source.topics,
             stops_at_changes=config.on_foreign_delete == "stop",
         )
-        return cls(decode, derive(config, table, commits, rows), table, commits)
+        properties = config.value.properties if isinstance(config.value, JsonFormat) else {}
+        return cls(decode, derive(config, table, commits, rows), table, commits, properties)
 
     @property
     def label(self) -> str:
@@ -130,7 +134,7 @@ class Table:
     def ready(self) -> None:
         """Make the table, unless it is there. Raises SchemaMismatch, NotADeltaTable."""
         if self.table.detail() is None:
-            self.table.create(self.derivation.columns)
+            self.table.create(self.derivation.columns, self.properties)
         self.derivation.prepare_table(self._checked())
         self.table.allow_widening(self.derivation.columns)
 

@@ -10,20 +10,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from connector.config import OTHER, DeltaSink, KeyedSink, PipelineConfig
+from connector.decode.own_columns import OwnColumns
 from connector.decode.records import PROBLEM, ROUTE, TOMBSTONE
-from connector.derive.derivation import Derivation
-from connector.derive.fit import problems, refuse_problem
 from connector.engine.decoders import Decoder, decoders
 from connector.engine.epoch import Reading
+from connector.engine.field_check import look_at_value
 from connector.engine.in_parallel import of_each
-from connector.engine.outputs import NoTable, Table
+from connector.engine.outputs import Table
 from connector.engine.record_errors import about_the_records
+from connector.engine.routed_table import RoutedTable, Split, Template
 from connector.protocol.steps import Event, Observer, Step
 from connector.spark.compat import is_connect
 from connector.spark.session import isolated
@@ -34,7 +35,6 @@ from sinks.delta.unstaged import Unstaged
 from sinks.errors import ConfigurationError
 from sinks.s3.hadoop import require_conditional_writes
 from sinks.spark.cached import kept, merging
-from sinks.spark.limits import Limit
 from sinks.spark.sql import identifier, literal
 
 if TYPE_CHECKING:
@@ -45,66 +45,6 @@ log = logging.getLogger("lakelock.routes")
 AT_ONCE = 4
 """The number of tables that are written at the same time. A commit waits for the driver more than for the cores."""
 _SHOWN = 5
-
-
-@dataclass(frozen=True)
-class _Routed:
-    """The table of one value."""
-
-    output: Table
-    sink: Unstaged
-    where: str
-    """SQL: whether a row is the table's."""
-    keyed: bool
-    """Whether it takes tombstones."""
-
-    def problem(self, rows: DataFrame) -> str | None:
-        """SQL of what is wrong with a row for this table; None: it takes all rows."""
-        return _problem(self.output, self.output.unfit(rows), rows, keyed=self.keyed)
-
-
-def _problem(output: Table, limits: Sequence[Limit], rows: DataFrame, *, keyed: bool) -> str | None:
-    tombstones = not keyed and TOMBSTONE in rows.columns
-    found = problems(output.derivation.problem, limits, refuses_tombstones=tombstones)
-    return f"coalesce({', '.join(found)})" if found else None
-
-
-@dataclass(frozen=True)
-class Split(NoTable):
-    """All tables of a route as one output, whose rows say which table they are for."""
-
-    decode: Decoder
-    label: str
-    """The place as the file has it, with its placeholder."""
-    template: Table
-    """A table of no value: it says the columns."""
-    problem: Callable[[], str | None]
-    """SQL of what is wrong with a row for its table."""
-    begun: Callable[[], bool]
-    """Whether the pipeline has committed an epoch."""
-    refuses: bool
-    """Whether a bad record stops the run."""
-
-    @property
-    def derivation(self) -> Derivation:
-        """The rows as they are, with their table. A bad one fails the query, unless it has been set aside."""
-        problem = self.problem()
-        return Derivation(
-            columns=self.template.derivation.columns,
-            reduce=lambda rows, _: refuse_problem(rows, problem) if self.refuses and problem is not None else rows,
-            problem=problem,
-        )
-
-    def ready(self) -> None:
-        """Nothing: a table is made when its first row has come."""
-
-    def check(self) -> bool:
-        """Whether there is any table."""
-        return self.begun()
-
-    def unfit(self, _: DataFrame) -> Sequence[Limit]:
-        """Nothing: the limits of each table are part of ``problem``."""
-        return ()
 
 
 @dataclass
@@ -121,22 +61,21 @@ class Routes:
     sessions: ExitStack
     small: bool = False
     """Whether the tables and their logs are small."""
-    _tables: dict[str, _Routed] = field(default_factory=dict)
+    _tables: dict[str, RoutedTable] = field(default_factory=dict)
     _places: dict[str, str] = field(default_factory=dict)
     """Place -> the value that has it."""
-    _own: list[_Own] = field(default_factory=list)
+    _shared: list[_Shared] = field(default_factory=list)
     """The sessions that the tables share."""
     _kept: ExitStack = field(default_factory=ExitStack)
     """What the running epoch keeps: its rows, and the view of them."""
 
     def __post_init__(self) -> None:
-        sink = self.config.sinks[0]
-        assert isinstance(sink, DeltaSink)
-        self._template = self._table(self.config.alone(0), sink, self.spark)
-        self._usual = _problem(self._template, (), self.rows, keyed=isinstance(sink, KeyedSink))
+        every = self.config.alone(0)
+        self._template = self._made_template(every, None)
+        self._own = {own.value: self._made_template(self.config.routed(own.value), own) for own in self._all_own}
         self.split = Split(
-            self.decode, sink.place, self._template, self._problem_by_table, self.begun,
-            refuses=self.config.on_bad_record == "fail",
+            replace(self.decode, shape=self._judged_by_its_own), every.sinks[0].place, self._template.table,
+            self._problem_by_table, self.begun, refuses=self.config.on_bad_record == "fail",
         )  # fmt: skip
 
     def sinks(self, known: Collection[str]) -> Mapping[str, Unstaged]:
@@ -187,11 +126,26 @@ class Routes:
             rows = self._kept.enter_context(kept(found.sortWithinPartitions(ROUTE)))
             counts = self._counted(rows, epoch)
             new = [name for name in counts if name not in known]
+            if not again:  # a decided epoch is committed whatever is in it
+                for warning in self.unmatched(reading.read(epoch.ranges), new):
+                    log.warning("%s", warning)
             self._make(new)
-            if not any(self._differs(self._of(name)) for name in new):
+            if not any(self._of(name).differs for name in new):
                 self._kept.enter_context(self._seen_by_all(rows))
                 return clocked, rows, counts
             # One of them was there already, and has rules that nobody has compared the rows with.
+
+    def unmatched(self, records: DataFrame, names: Collection[str]) -> list[str]:
+        """Warnings about fields that a schema of its own declares, and that no record of this table has.
+
+        ``records``: as Kafka gives them; ``names``: of the tables that they name. Raises SchemaMismatch.
+        """
+        own = [name for name in names if name in self._own]
+        if not own:
+            return []
+        named = self.decode.decode.named(records)
+        looked = (look_at_value(self.config, named, name, first=not self._of(name).output.exists) for name in own)
+        return [warning for warnings in looked for warning in warnings]
 
     def _counted(self, rows: DataFrame, epoch: Epoch) -> Mapping[str, int]:
         """The number of rows for each table. Raises ConfigurationError if there would be too many tables."""
@@ -220,7 +174,7 @@ class Routes:
             return routed.sink.pass_by()
         own = routed.output.table.spark
         mine = (rows if own is self.spark else own.table(self._view_sql)).where(routed.where)
-        taken = _for_table(mine, keyed=routed.keyed)
+        taken = self._as_taken(mine, routed.template.own, keyed=routed.keyed)
         return routed.sink.hold(epoch, routed.output.derivation.reduce(taken, epoch), count)
 
     @contextmanager
@@ -252,22 +206,31 @@ class Routes:
 
     def _problem_by_table(self) -> str | None:
         """SQL of what is wrong with a row for its table. Tables that refuse the same are told apart by nobody."""
+        whens = [f"WHEN {own.mine} THEN {own.problem}" for own in self._all_own]
         differ: dict[str | None, list[str]] = {}
-        for routed in filter(self._differs, self._tables.values()):
-            differ.setdefault(routed.problem(self.rows), []).append(routed.where)
-        if not differ:
-            return self._usual
-        whens = (f"WHEN {' OR '.join(where)} THEN {found or 'NULL'}" for found, where in differ.items())
-        return f"CASE {' '.join(whens)} ELSE {self._usual or 'NULL'} END"
+        for routed in self._tables.values():
+            if routed.template is self._template and routed.differs:
+                differ.setdefault(routed.problem, []).append(routed.where)
+        whens += [f"WHEN {' OR '.join(where)} THEN {found or 'NULL'}" for found, where in differ.items()]
+        usual = self._template.usual
+        return f"CASE {' '.join(whens)} ELSE {usual or 'NULL'} END" if whens else usual
 
-    def _differs(self, routed: _Routed) -> bool:
-        """Whether a table refuses other rows than the file alone says."""
-        return routed.problem(self.rows) != self._usual
+    def _judged_by_its_own(self, rows: DataFrame) -> DataFrame:
+        """The rows, with the problems of those that have columns of their own: only among these they can be seen."""
+        rows = self.decode.shape(rows)
+        for own in self._all_own:
+            table = self._tables.get(own.value)
+            rows = own.judged(rows, table.problem if table is not None else self._own[own.value].usual)
+        return rows
+
+    @property
+    def _all_own(self) -> Sequence[OwnColumns]:
+        return self.decode.decode.own
 
     def _make(self, names: Sequence[str]) -> None:
         """Make the tables of values that have turned up, unless they are there."""
 
-        def make(routed: _Routed) -> None:
+        def make(routed: RoutedTable) -> None:
             with routed.sink.alone():
                 routed.output.ready()
             require_conditional_writes(self.spark, routed.output.location)
@@ -279,7 +242,7 @@ class Routes:
         """How many tables may be asked or written at the same time. In Spark Connect they share one session."""
         return 1 if is_connect(self.spark) else AT_ONCE
 
-    def _of(self, name: str) -> _Routed:
+    def _of(self, name: str) -> RoutedTable:
         if name not in self._tables:
             config = self.config.routed(name)
             (sink,) = config.sinks
@@ -290,37 +253,47 @@ class Routes:
                     f"route: the tables of {taken!r} and {name!r} have one place, {sink.place!r}.",
                     hint="Give one of them another path in route.overrides.",
                 )
-            own = self._session()
-            output = self._table(config, sink, own.spark)
-            routed = Unstaged(name, output.table, output.derivation.sink, pipeline=config.name, around=own.turn)
+            shared = self._session()
+            template = self._own.get(name, self._template)
+            output = self._table(config, sink, shared.spark, template.own)
+            routed = Unstaged(name, output.table, output.derivation.sink, pipeline=config.name, around=shared.turn)
             where = f"{ROUTE} IS NULL" if name == OTHER else f"{ROUTE} = {literal(name)}"
-            self._tables[name] = _Routed(output, routed, where, isinstance(sink, KeyedSink))
+            self._tables[name] = RoutedTable(output, routed, where, isinstance(sink, KeyedSink), template)
         return self._tables[name]
 
-    def _table(self, config: PipelineConfig, sink: DeltaSink, own: SparkSession) -> Table:
-        table = DeltaTable(own, path=sink.folder, name=sink.table, label=sink.place)
-        return Table.of(config, table, self.decode, _for_table(self.rows, keyed=isinstance(sink, KeyedSink)))
+    def _made_template(self, config: PipelineConfig, own: OwnColumns | None) -> Template:
+        (sink,) = config.sinks
+        assert isinstance(sink, DeltaSink)
+        table, rows = self._table(config, sink, self.spark, own), self._with_columns(self.rows, own)
+        return Template.of(table, rows, own, keyed=isinstance(sink, KeyedSink))
 
-    def _session(self) -> _Own:
+    def _table(self, config: PipelineConfig, sink: DeltaSink, spark: SparkSession, own: OwnColumns | None) -> Table:
+        table = DeltaTable(spark, path=sink.folder, name=sink.table, label=sink.place)
+        return Table.of(config, table, self.decode, self._as_taken(self.rows, own, keyed=isinstance(sink, KeyedSink)))
+
+    def _as_taken(self, rows: DataFrame, own: OwnColumns | None, *, keyed: bool) -> DataFrame:
+        """The rows as a table gets them: only one with a key takes tombstones."""
+        mine = self._with_columns(rows, own)
+        return mine.drop(ROUTE) if keyed else mine.drop(ROUTE, TOMBSTONE)
+
+    def _with_columns(self, rows: DataFrame, own: OwnColumns | None) -> DataFrame:
+        return own.alone(rows) if own is not None else rows.drop(*(each.column for each in self._all_own))
+
+    def _session(self) -> _Shared:
         """The session of the next table.
 
         A MERGE takes its epoch from the session, so of the tables that share one only one may be at work.
         """
-        if len(self._own) == self.at_once:
-            return self._own[len(self._tables) % self.at_once]
+        if len(self._shared) == self.at_once:
+            return self._shared[len(self._tables) % self.at_once]
         own = self.spark if is_connect(self.spark) else self.sessions.enter_context(isolated(self.spark))
         merging(own, staged=False)
-        self._own.append(_Own(own, self.config.spark_options, self.small))
-        return self._own[-1]
-
-
-def _for_table(rows: DataFrame, *, keyed: bool) -> DataFrame:
-    """The rows as a table gets them: only one with a key takes tombstones."""
-    return rows.drop(ROUTE) if keyed else rows.drop(ROUTE, TOMBSTONE)
+        self._shared.append(_Shared(own, self.config.spark_options, self.small))
+        return self._shared[-1]
 
 
 @dataclass(frozen=True)
-class _Own:
+class _Shared:
     """A session that some of the tables share."""
 
     spark: SparkSession

@@ -56,7 +56,8 @@ def checked(
         *assembly.field_check.look(records, ranges, first=position is None),
     ]
     sample = sampled(assembly, records, ranges)
-    return Checked(sinks, position, next_offsets, behind(next_offsets, held), sample, warnings)
+    found = [*warnings, *sample.warnings]
+    return Checked(sinks, position, next_offsets, behind(next_offsets, held), sample, found)
 
 
 def _about_the_group(group: ConsumerGroup, delivery: str) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from connector.config import OTHER
+from connector.decode.own_columns import OwnColumns
 from connector.decode.records import PROBLEM, RAW, ROUTE, TOMBSTONE
 from connector.engine.assembly import Assembly
 from connector.engine.epoch import Reading, these
@@ -46,7 +47,8 @@ def sampled(assembly: Assembly, records: Sequence[Any], ranges: Sequence[OffsetR
     frame = polled(assembly.spark, records)
     reading = replace(assembly.reading({output.label: output for output in assembly.outputs}), read=these(frame))
     faults, rows, tables = reading.until_learned(ranges, lambda: _judged(reading, frame))
-    return Sample(Counter(record.topic for record in records), faults, rows, tables)
+    warnings = assembly.routes.unmatched(frame, tables) if assembly.routes is not None else []
+    return Sample(Counter(record.topic for record in records), faults, rows, tables, warnings)
 
 
 def _judged(reading: Reading, records: DataFrame) -> tuple[list[Fault], list[str], dict[str, int]]:
@@ -63,13 +65,22 @@ def _judged(reading: Reading, records: DataFrame) -> tuple[list[Fault], list[str
             faults += _grouped(rows.where(f"{PROBLEM} IS NOT NULL"))
             rows = rows.where(f"{PROBLEM} IS NULL")
         if not shown:
-            columns = [identifier(each) for each in rows.columns if each not in (PROBLEM, RAW, TOMBSTONE, ROUTE)]
-            first = rows.selectExpr(f"to_json(struct({', '.join(columns)})) AS shown").limit(_ROWS).collect()
-            shown = [row["shown"] for row in first]
+            shown = [
+                row["shown"] for row in rows.selectExpr(f"{_row(rows, decoder.own)} AS shown").limit(_ROWS).collect()
+            ]
         if ROUTE in rows.columns:
             named = rows.groupBy(ROUTE).count().orderBy("count", ascending=False).limit(_GROUPS).collect()
             tables = {OTHER if row[ROUTE] is None else row[ROUTE]: row["count"] for row in named}
     return sorted(faults, key=lambda fault: -fault.count), shown, tables
+
+
+def _row(rows: DataFrame, own: Sequence[OwnColumns]) -> str:
+    """SQL of a row as JSON, with the columns that its table gets."""
+    others = {PROBLEM, RAW, TOMBSTONE, ROUTE, *(each.column for each in own), *(each.problem for each in own)}
+    columns = ", ".join(identifier(each) for each in rows.columns if each not in others)
+    whens = " ".join(f"WHEN {each.mine} THEN to_json({each.column})" for each in own)
+    row = f"to_json(struct({columns}))"
+    return f"CASE {whens} ELSE {row} END" if whens else row
 
 
 def _grouped(bad: DataFrame) -> list[Fault]:

@@ -127,6 +127,8 @@ class Sample:
     """The first rows for the first sink, as JSON objects."""
     tables: Mapping[str, int] = field(default_factory=dict)
     """Of a route: how many of them are for which table."""
+    warnings: Sequence[str] = ()
+    """About the fields of tables with a schema of their own."""
 
 
 @dataclass(frozen=True)

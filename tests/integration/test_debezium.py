@@ -181,7 +181,7 @@ def test_a_value_that_the_database_did_not_send_is_never_taken_for_one(lake: Lak
     assert left == [(len(forms), 0, 0, 0, 0, 0)]
 
 
-@pytest.mark.parametrize("order", [None, "_source_position"])
+@pytest.mark.parametrize("order", [None, pytest.param("_source_position", marks=pytest.mark.breadth)])
 @pytest.mark.parametrize("merge", ["on_write", pytest.param("on_read", marks=pytest.mark.breadth)])
 def test_an_upsert_keeps_what_the_database_did_not_send(
     lake: Lake, topic: Topic, order: str | None, merge: str

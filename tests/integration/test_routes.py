@@ -12,50 +12,16 @@ from typing import Any
 import pytest
 import yaml
 from another_engine import query
-from audits import counts
 from conftest import Lake, lakelock
+from routing import SCHEMA, Routed
 from typer.testing import CliRunner
 
 from connector import Pipeline
-from connector.audit import audit, audit_routes
 from connector.audit.verdict import FAULTS
 from connector.cli.app import app
-from connector.config import parse
 from connector.lab.bench.pipelines import SHORT_LIVED
 from connector.protocol.steps import Event, Step
 from sinks.errors import BadRecord, ConfigurationError, Diverged, PositionMismatch
-
-SCHEMA = "kind STRING, k STRING, n INT"
-Record = tuple[str | None, str, int]
-
-
-class Routed:
-    """A pipeline whose records name their table in ``kind``."""
-
-    def __init__(self, lake: Lake) -> None:
-        self.lake = lake
-        self.topic = lake.topic
-
-    def options(self, *, sink: Any = None, route: Any = None, **changes: Any) -> dict[str, Any]:
-        options = self.lake.options(schema=SCHEMA, **changes)
-        del options["sinks"]
-        place = {"type": "delta_append", "path": f"{self.lake.folder}/{{kind}}", **(sink or {})}
-        options["route"] = {"by": "kind", "sink": place, **(route or {})}
-        return {"coordinator": {"path": str(self.lake.folder / "_log")}, **options}
-
-    def run(self, **changes: Any) -> Any:
-        observers = changes.pop("observers", ())
-        return Pipeline.from_options(self.options(**changes)).run(observers=observers)
-
-    def send(self, *records: Record, partition: int | None = 0) -> None:
-        values = ({"kind": kind, "k": k, "n": n} if kind is not None else {"k": k, "n": n} for kind, k, n in records)
-        self.topic.send(*((k, value) for (_, k, _), value in zip(records, values, strict=True)), partition=partition)
-
-    def rows(self, kind: str) -> list[tuple[str, int]]:
-        return sorted(query(self.lake.folder / kind, "SELECT k, n FROM t"))
-
-    def epochs(self, kind: str) -> list[int]:
-        return [each["epoch"] for each in self.lake.metadata(kind)]
 
 
 @pytest.fixture
@@ -201,6 +167,7 @@ def test_ignored_records_hide_no_table_that_is_too_many(routed: Routed) -> None:
         routed.run(route={"max_tables": 2, "other": "ignore"})
 
 
+@BREADTH
 def test_a_rule_that_a_table_gets_during_a_run_counts(routed: Routed) -> None:
     routed.send(("a", "x", 1), ("a", "z", 20))
 
@@ -235,14 +202,8 @@ def test_a_table_of_one_value_may_differ(routed: Routed) -> None:
 
 
 def test_a_header_names_the_table_and_tombstones_delete(routed: Routed) -> None:
-    from kafka import KafkaProducer
-
-    producer = KafkaProducer(bootstrap_servers=routed.topic.broker.bootstrap)
-    for kind, k, n in [("a", "x", 1), ("b", "x", 2), ("a", "y", 3), ("a", "x", None)]:
-        value = None if n is None else f'{{"k": "{k}", "n": {n}}}'.encode()
-        producer.send(routed.topic.name, value, k.encode(), [("kind", kind.encode())], partition=0)
-    producer.flush()
-    producer.close()
+    rows = [("a", "x", 1), ("b", "x", 2), ("a", "y", 3), ("a", "x", None)]
+    routed.send_named(*((kind, k, None if n is None else {"k": k, "n": n}) for kind, k, n in rows))
     options = routed.options(sink={**UPSERT, "path": f"{routed.lake.folder}/{{route}}"}, headers=True)
     options["route"]["by"] = "CAST(_headers['kind'] AS STRING)"
     options["value"]["schema"] = "k STRING, n INT"
@@ -356,13 +317,6 @@ def test_an_expression_that_cannot_name_a_table(routed: Routed, by: str, said: s
 # ------------------------------------------------------------------------------------------- what the commands say
 
 
-def verified(routed: Routed, **changes: Any) -> dict[str, dict[str, int]]:
-    """By table, the counts of its audit that aren't zero."""
-    config = parse(routed.options(**changes))
-    audits = audit_routes(config, lambda one, upto: audit(one, upto=upto))
-    return {Path(each.table).name: counts(each) for each in audits}
-
-
 @pytest.mark.parametrize("sink", [None, pytest.param(UPSERT, marks=BREADTH)])
 def test_the_auditor_finds_each_record_in_its_own_table_alone(routed: Routed, sink: Any) -> None:
     assert routed.lake.spark is not None
@@ -371,11 +325,11 @@ def test_the_auditor_finds_each_record_in_its_own_table_alone(routed: Routed, si
     routed.send(("a", "w", 4))
     routed.run(sink=sink)
     exact = {"a": {"expected": 2, "found": 2}, "b": {"expected": 2, "found": 2}}
-    assert verified(routed, sink=sink) == exact
+    assert routed.verified(sink=sink) == exact
     a, b = (f"delta.`{routed.lake.path(name)}`" for name in "ab")
     routed.lake.spark.sql(f"INSERT INTO {a} SELECT * FROM {b} WHERE k = 'y'")
     routed.lake.spark.sql(f"DELETE FROM {b} WHERE k = 'z'")
-    assert verified(routed, sink=sink) == {
+    assert routed.verified(sink=sink) == {
         "a": {"expected": 2, "found": 2, "unexpected": 1},
         "b": {"expected": 2, "found": 1, "lost": 1},
     }
@@ -388,21 +342,22 @@ def test_the_auditor_claims_what_the_log_says(routed: Routed) -> None:
     routed.send(("a", "x", 3))
     routed.run()
     by = {"by": "if(n = 3, 'b', kind)", "sink": {"type": "delta_append", "path": f"{routed.lake.folder}/{{route}}"}}
-    assert verified(routed, route=by) == {
+    assert routed.verified(route=by) == {
         "a": {"expected": 1, "found": 1, "unexpected": 1},
         "b": {"expected": 2, "found": 1, "lost": 1},
     }
     by["by"] = "if(n = 3, 'c', kind)"
-    found = verified(routed, route=by)
+    found = routed.verified(route=by)
     assert found['tables that aren\'t there, of "c"'] == {"expected": 1, "lost": 1}
 
 
+@BREADTH
 def test_the_auditor_knows_whose_letters_they_are(routed: Routed) -> None:
     routed.send(("a", "x", 1), ("b", "y", 2), (None, "n", 3))
     routed.topic.send(("k", {"kind": "a", "k": "z", "n": "no number"}), ("k", {"kind": "b", "n": 5}), partition=0)
     letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(routed.lake.path("letters"))}}
     routed.run(sink=UPSERT, **letters)
-    found = verified(routed, sink=UPSERT, **letters)
+    found = routed.verified(sink=UPSERT, **letters)
     assert {name: (each["found"], each["letters"]) for name, each in found.items()} == {"a": (1, 2), "b": (1, 3)}
     assert not any(fault in each for each in found.values() for fault in FAULTS)
 

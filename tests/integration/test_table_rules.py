@@ -318,7 +318,8 @@ def test_what_delta_generates_is_not_taken_for_a_column_of_the_records(lake: Lak
     assert lake.sql("SELECT n, twice, number, more FROM {t}") == [(1, 2, 1, "x")]
 
 
-@pytest.mark.parametrize("letters", [False, pytest.param(True, marks=breadth)])
+@breadth
+@pytest.mark.parametrize("letters", [False, True])
 def test_a_table_without_rows_takes_the_order_that_the_hint_names(lake: Lake, letters: bool) -> None:
     changes = setting_aside(lake) if letters else {}
     lake.topic.send(("x", {"k": "gone", "n": 1}), ("gone", None), ("x", {"k": "a", "n": 1}), partition=0)

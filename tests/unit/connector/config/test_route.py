@@ -115,3 +115,29 @@ def test_a_wrong_route_is_explained(route: Any, changes: Any, said: str) -> None
 @pytest.mark.parametrize("by", ["version", "'rand()'", "user", "random_id", "now"])
 def test_names_of_columns_are_no_functions(by: str) -> None:
     routed({"by": by, "sink": {**SINK, "path": "lake/{route}"}})
+
+
+REFUND = {"overrides": {"refund": {"value": {"schema": "id INT, why STRING"}}}}
+
+
+def test_a_value_may_have_a_schema_of_its_own() -> None:
+    config = routed(REFUND)
+    order, refund = config.routed("order"), config.routed("refund")
+    assert (order.value, order.schema_option) == (config.value, "value.schema")
+    assert refund.value.schema_ == "id INT, why STRING"  # type: ignore[union-attr]
+    assert refund.schema_option == "route.overrides.refund.value.schema"
+    assert refund.route is not None
+    assert refund.route.named_by == config.value
+    assert config.shape != routed().shape
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"value": {"format": "string"}}, r"route.overrides.refund.value.schema: needs value: {format: json}"),
+        ({"transform": "SELECT id FROM records"}, "transform doesn't work with a schema of its own"),
+    ],
+)
+def test_a_schema_of_its_own_that_does_not_go(changes: Any, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        routed(REFUND, **changes)

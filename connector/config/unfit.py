@@ -1,0 +1,100 @@
+"""Options of a pipeline file that don't go together. Each check raises ValueError, and says what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from connector.config.formats import INFERRED, JsonFormat, RowsFormat
+from connector.config.sinks import DeltaHistorySink, KafkaTopicSink
+from connector.config.source import TopicPattern
+
+if TYPE_CHECKING:
+    from connector.config.pipeline import PipelineConfig
+
+
+def _merges_on_read(config: PipelineConfig) -> None:
+    if config.merged_on_read is None:
+        return
+    why = {
+        f"delivery: {config.delivery} keeps no position in the change log": config.delivery != "transactional",
+        "several sinks commit by two-phase commit": config.two_phase,
+        f"on_new_column: {config.on_new_column} changes the table, but not the change log": (
+            config.on_new_column in ("add", "ignore")
+        ),
+        "source.on_recreated_topic renames topics in the table, but not in the change log": (
+            config.source.takes_recreated
+        ),
+    }
+    for reason, given in why.items():
+        if given:
+            raise ValueError(f"merge: on_read doesn't work with this pipeline: {reason}. Write merge: on_write")
+
+
+def _source_fits(config: PipelineConfig) -> None:
+    if config.delivery != "transactional":
+        for option, given in {
+            "source.topics: a pattern": isinstance(config.source.topics, TopicPattern),
+            "source.on_recreated_topic": config.source.takes_recreated,
+            "epoch.max_bytes": config.epoch.max_bytes is not None,
+            "epoch.target_duration": config.epoch.target_duration is not None,
+            "trigger.target_latency": config.target_latency is not None,
+        }.items():
+            if given:
+                raise ValueError(
+                    f"{option} needs delivery: transactional; with {config.delivery} a consumer group decides what "
+                    "to read next"
+                )
+    if isinstance(config.source.topics, TopicPattern) and any(
+        isinstance(each, KafkaTopicSink) for each in config.sinks
+    ):
+        raise ValueError(
+            "source.topics: a pattern doesn't work with a kafka_topic, whose transactions commit the offsets of "
+            "every topic ever read: Kafka refuses the offsets of a deleted topic. Name the topics"
+        )
+    if config.source.takes_recreated:
+        if config.two_phase:
+            raise ValueError(
+                "source.on_recreated_topic works with one Delta table only, where position and rows change in the "
+                "same commit. Write the new topic to new places"
+            )
+        sink = config.sinks[0]
+        if isinstance(sink, DeltaHistorySink) and sink.sequence_by is None:
+            raise ValueError(
+                "source.on_recreated_topic needs sequence_by in a delta_history: without it, versions begin and "
+                "end at offsets, and the new topic's offsets start over. Write the new topic to a new table"
+            )
+
+
+def _rows_have_no_bytes(config: PipelineConfig) -> None:
+    if isinstance(config.key, RowsFormat):
+        raise ValueError("key: format: rows is allowed for value only, where it covers both value and key")
+    if not config.of_rows:
+        return
+    for option, given in {
+        "key": config.key is not None,
+        "headers": config.headers,
+        "dead_letters": config.dead_letters is not None,
+        "on_new_column": config.on_new_column is not None,
+        "delivery": config.delivery != "transactional",
+    }.items():
+        if given:
+            raise ValueError(
+                f"{option}: doesn't work with value: {{format: rows}}, whose rows your own query makes; remove it"
+            )
+
+
+def _inferred_schema(config: PipelineConfig) -> None:
+    if isinstance(config.key, JsonFormat) and config.key.schema_ == INFERRED:
+        raise ValueError("key.schema: inferred is for value only; write the columns of Kafka's key")
+    inferred = isinstance(config.value, JsonFormat) and config.value.inferred
+    if inferred and config.two_phase:
+        raise ValueError(
+            "value.schema: inferred needs one Delta table, which keeps what was found; write the columns, or "
+            "together: eventual for several tables"
+        )
+
+
+UNFIT: Sequence[Callable[[PipelineConfig], None]] = (
+    _merges_on_read, _source_fits, _rows_have_no_bytes, _inferred_schema,
+)  # fmt: skip

@@ -1,0 +1,107 @@
+"""The table of one value of a route, and all of them as one output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from connector.decode.own_columns import OwnColumns
+from connector.decode.records import TOMBSTONE
+from connector.derive.derivation import Derivation
+from connector.derive.fit import problems, refuse_problem
+from connector.engine.decoders import Decoder
+from connector.engine.outputs import NoTable, Table
+from sinks.contract import Epoch
+from sinks.delta.unstaged import Unstaged
+from sinks.spark.limits import Limit
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True)
+class Template:
+    """A table of no value in particular: it says which columns such tables have, and what they usually refuse."""
+
+    table: Table
+    rows: DataFrame
+    """None, with its columns, as decoded."""
+    own: OwnColumns | None
+    """The columns of its records, if these have a schema of their own."""
+    usual: str | None
+    """SQL of what is wrong with a row for it, as the file alone says."""
+
+    @classmethod
+    def of(cls, table: Table, rows: DataFrame, own: OwnColumns | None, *, keyed: bool) -> Template:
+        """The template that this table, which has no rules yet, is an example of."""
+        return cls(table, rows, own, _problem(table, (), rows, keyed=keyed))
+
+
+@dataclass(frozen=True)
+class RoutedTable:
+    """The table of one value."""
+
+    output: Table
+    sink: Unstaged
+    where: str
+    """SQL: whether a row is the table's."""
+    keyed: bool
+    """Whether it takes tombstones."""
+    template: Template
+
+    @property
+    def problem(self) -> str | None:
+        """SQL, over the columns of its records, of what is wrong with a row for this table; None: it takes all rows."""
+        rows = self.template.rows
+        return _problem(self.output, self.output.unfit(rows), rows, keyed=self.keyed)
+
+    @property
+    def differs(self) -> bool:
+        """Whether the table refuses other rows than the file alone says."""
+        return self.problem != self.template.usual
+
+
+def _problem(output: Table, limits: Sequence[Limit], rows: DataFrame, *, keyed: bool) -> str | None:
+    tombstones = not keyed and TOMBSTONE in rows.columns
+    found = problems(output.derivation.problem, limits, refuses_tombstones=tombstones)
+    return f"coalesce({', '.join(found)})" if found else None
+
+
+@dataclass(frozen=True)
+class Split(NoTable):
+    """All tables of a route as one output, whose rows say which table they are for."""
+
+    decode: Decoder
+    label: str
+    """The place as the file has it, with its placeholder."""
+    template: Table
+    """A table of no value: it says the columns."""
+    problem: Callable[[], str | None]
+    """SQL of what is wrong with a row for its table."""
+    begun: Callable[[], bool]
+    """Whether the pipeline has committed an epoch."""
+    refuses: bool
+    """Whether a bad record stops the run."""
+
+    @property
+    def derivation(self) -> Derivation:
+        """The rows as they are, with their table. A bad one fails the query, unless it has been set aside."""
+        problem = self.problem()
+        judged = [own.problem for own in self.decode.decode.own]
+
+        def reduce(rows: DataFrame, _: Epoch) -> DataFrame:
+            return (refuse_problem(rows, problem) if self.refuses and problem is not None else rows).drop(*judged)
+
+        return Derivation(columns=self.template.derivation.columns, reduce=reduce, problem=problem)
+
+    def ready(self) -> None:
+        """Nothing: a table is made when its first row has come."""
+
+    def check(self) -> bool:
+        """Whether there is any table."""
+        return self.begun()
+
+    def unfit(self, _: DataFrame) -> Sequence[Limit]:
+        """Nothing: the limits of each table are part of ``problem``."""
+        return ()

@@ -1,0 +1,89 @@
+"""``schema: inferred`` and ``key: kafka_key``: a file that fits topics whose columns nobody has written down."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from another_engine import query
+from conftest import Lake
+
+from connector import Pipeline
+from connector.audit import audit
+from sinks.errors import BadRecord, ConfigurationError, UnknownSchema
+
+
+def pipeline(lake: Lake, kind: str = "append", *, sink: Any = None, **changes: Any) -> Pipeline:
+    return lake.pipeline(kind, schema="inferred", sink=sink or {}, **changes)
+
+
+def test_the_table_keeps_the_schema_of_the_first_records(lake: Lake) -> None:
+    with pytest.raises(UnknownSchema, match="has no record yet that could show the schema"):
+        pipeline(lake).run()
+    assert not (lake.folder / "append").exists()
+    lake.topic.send(("a", {"id": 1, "price": 2.5, "tags": ["x"]}), ("b", {"id": 2, "at": {"city": "Ulm"}}))
+    assert pipeline(lake).run().rows == 2
+    found = query(lake.folder / "append", "SELECT id, price, tags, at.city FROM t ORDER BY id")
+    assert found == [(1, 2.5, ["x"], None), (2, None, None, "Ulm")]
+    # Later records are read by the same schema, whatever they have.
+    lake.topic.send(("c", {"id": 3, "more": True}))
+    assert pipeline(lake).run().rows == 1
+    assert audit(pipeline(lake).config).ok
+    lake.topic.send(("d", {"id": "four"}))
+    with pytest.raises(BadRecord, match="field id: not a BIGINT, but 'four'"):
+        pipeline(lake).run()
+    dead = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.folder / "dead")}}
+    pipeline(lake, **dead).run()
+    assert query(lake.folder / "dead", "SELECT reason FROM t") == [("value",)]
+    assert audit(pipeline(lake, **dead).config).ok
+
+
+@pytest.mark.breadth
+@pytest.mark.spark4("on_new_column: add, of JSON, goes by VARIANT")
+def test_new_columns_come_with_the_records(lake: Lake) -> None:
+    lake.topic.send(("a", {"id": 1}))
+    pipeline(lake, on_new_column="add").run()
+    lake.topic.send(("a", {"id": 2, "city": "Ulm"}))
+    pipeline(lake, on_new_column="add").run()
+    lake.topic.send(("a", {"id": 3, "city": "Bonn"}))
+    pipeline(lake, on_new_column="add").run()
+    assert query(lake.folder / "append", "SELECT id, city FROM t ORDER BY 1") == [(1, None), (2, "Ulm"), (3, "Bonn")]
+
+
+def test_a_table_that_was_there_has_to_say_its_schema(lake: Lake) -> None:
+    lake.topic.send(("a", {"k": "a", "n": 1}))
+    lake.pipeline().run()
+    with pytest.raises(ConfigurationError, match="has no schema that was inferred for it"):
+        pipeline(lake).run()
+
+
+def test_records_without_a_field_show_no_schema(lake: Lake) -> None:
+    lake.topic.send(("a", b"[1]"), ("b", b"text"))
+    with pytest.raises(ConfigurationError, match=r"of the 2 records .* none is a JSON object with a field"):
+        pipeline(lake).run()
+
+
+@pytest.mark.parametrize(
+    ("key", "sink"),
+    [
+        (None, "delta_upsert"),
+        ({"format": "json", "schema": "id INT, line STRING"}, "delta_upsert"),
+        pytest.param({"format": "json", "schema": "id INT, line STRING"}, "delta_history", marks=pytest.mark.breadth),
+    ],
+)
+def test_kafkas_key_identifies_the_rows(lake: Lake, key: Any, sink: str) -> None:
+    def of(number: int) -> str:
+        return json.dumps({"id": number, "line": "a"}) if key else f"k{number}"
+
+    options = {"key": key} if key else {}
+    table = {"type": sink, "key": "kafka_key", "path": str(lake.folder / "keyed")}
+    lake.topic.send((of(1), {"n": 1}), (of(2), {"n": 2}), (of(1), {"n": 3}), partition=0)
+    pipeline(lake, sink=table, **options).run()
+    lake.topic.send((of(2), None), (of(3), {"n": 4}), partition=0)
+    pipeline(lake, sink=table, **options).run()
+    current = "" if sink == "delta_upsert" else " WHERE __END_AT IS NULL"
+    column = "_key.id" if key else "_key"
+    found = query(lake.folder / "keyed", f"SELECT {column}, n FROM t{current} ORDER BY 1")
+    assert found == ([(1, 3), (3, 4)] if key else [("k1", 3), ("k3", 4)])
+    assert audit(pipeline(lake, sink=table, **options).config).ok
