@@ -57,7 +57,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for p
 def matrix(
     folder: Folder = Path("lab/matrix"),
     delivery: Annotated[list[str] | None, typer.Option(help="Only this delivery; repeatable.")] = None,
-    sink: Annotated[list[str] | None, typer.Option(help="Only this sink, append or upsert; repeatable.")] = None,
+    sink: Annotated[list[str] | None, typer.Option(help="Only this sink: append, upsert, routed; repeatable.")] = None,
     crash: Annotated[
         list[str] | None, typer.Option(help="Only this crash point, for example after_write; repeatable.")
     ] = None,
@@ -68,8 +68,9 @@ def matrix(
     Takes five to fifteen minutes, depending on the machine. Writes matrix.html (one page with a picture of each run),
     matrix.json and the histories.
     """
+    from connector.lab.check.history import SINKS
     from connector.lab.show.page import page
-    from connector.lab.trials.matrix import CRASH_POINTS, DELIVERIES, SINKS, cells, run_matrix
+    from connector.lab.trials.matrix import CRASH_POINTS, DELIVERIES, cells, run_matrix
 
     if importlib.util.find_spec("deltalake") is None:
         raise ConfigurationError(

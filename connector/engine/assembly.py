@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from connector.engine.epoch import Read, Reading, prepare_epoch
 from connector.engine.field_check import FieldCheck
 from connector.engine.fold import Folding
 from connector.engine.inferred import with_schema
+from connector.engine.joining import Joining
 from connector.engine.one_table import OneTable, look_back
 from connector.engine.outputs import Other, Output, Table, outputs, with_new_columns
 from connector.engine.routes import Routes, routed
@@ -258,7 +259,24 @@ class Assembly:
             observe=observe,
             at_once=at_once,
             stages=self.routes is None,
+            join=Joining(self.config, self.run, self.source, partial(self._alone, observe), observe),
         )
+
+    @contextmanager
+    def _alone(self, observe: Observer, name: str) -> Iterator[OneTable | None]:
+        """The destination of one sink as if it were the only one; None: it isn't a table."""
+        index = [output.label for output in self.outputs].index(name)
+        if not isinstance(self.outputs[index], Table):
+            yield None
+            return
+        config = self.config.alone(index)
+        with ExitStack() as stack:
+            # The session of the table itself expects rows that are staged.
+            own = self.spark if is_connect(self.spark) else stack.enter_context(isolated(self.spark))
+            made = stack.enter_context(outputs(config, own, no_records(own), ""))
+            read = partial(Reader(config.source).read, own, headers=config.reads_headers)
+            alone = replace(self, config=config, spark=own, of_kafka=read, outputs=made, log=None)
+            yield alone.one_table(observe)
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from connector.protocol.two_phase import (
     AskPositions,
     Begin,
     Commit,
+    Join,
     Prepare,
     ReadLog,
     Recovered,
@@ -46,6 +47,10 @@ have prepared something."""
 PrepareAll = Callable[[Epoch, Sequence[str], bool, int], tuple[Epoch, Mapping[str, Prepared]]]
 """Reads an epoch and prepares the named sinks; without names, all. The flag says that the epoch is read again, with the
 event time that it had; the number is the offsets that Kafka holds after the epoch."""
+
+
+JoinAll = Callable[[Epoch, Mapping[str, Position | None]], Mapping[str, Position]]
+"""Brings sinks that were added to the pipeline file from their positions to the epoch that the others are at."""
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:
@@ -80,6 +85,7 @@ class Coordinator(Destination):
         observe: Observer,
         at_once: int | None = None,
         stages: bool = True,
+        join: JoinAll = lambda *_: {},
     ) -> None:
         """``run`` is the id of this run.
 
@@ -92,6 +98,7 @@ class Coordinator(Destination):
         self._run = run
         self._config = config
         self._prepare = prepare
+        self._join = join
         self._observe = observe
         self._at_once = at_once
         self._stages = stages
@@ -186,6 +193,8 @@ class Coordinator(Destination):
             return self._begin(action)
         if isinstance(action, Commit):
             return self._commit(action)
+        if isinstance(action, Join):
+            return self._join(action.epoch, action.positions)
         return self._abort(action.before)
 
     def _read_log(self) -> LogHeld:

@@ -74,6 +74,8 @@ def is_at(position: Position | None, decided: Row | None, sink: str) -> bool:
     left_at = decided.left_at(sink)
     if left_at is not None:
         return _is_left_at(position, left_at)
+    if sink not in decided.prepared:  # it has caught up since, by an epoch of its own
+        return position is not None and position.same_place(decided.epoch.position())
     return position is not None and position.holds(decided.epoch)
 
 
@@ -83,6 +85,15 @@ def is_before(position: Position | None, decided: Row, sink: str) -> bool:
     if prepared is None or prepared.after is None:
         return decided.epoch.follows(position)
     return _is_left_at(position, prepared.after)
+
+
+def joins(position: Position | None, decided: Row | None, sink: str) -> bool:
+    """Whether a sink was added to the file after this decision, and has yet to catch up with the others."""
+    if decided is None or decided.of_route or sink in decided.prepared:
+        return False
+    return position is None or (
+        position.epoch < decided.epoch.number and decided.epoch.offsets.reaches(position.offsets)
+    )
 
 
 def _is_left_at(position: Position | None, number: int) -> bool:
@@ -108,7 +119,7 @@ def disagree(decided: Row | None, positions: Mapping[str, Position | None]) -> P
         hint="A sink holds more than the log knows: give the coordinator log that it was written with, or write to "
         "new, empty places."
         if more
-        else "A sink that was restored, emptied or added later misses what the others hold. Bring all of them to one "
+        else "A sink that was restored or emptied misses what the others hold. Bring all of them to one "
         "epoch: `lakelock snapshot FILE --epoch N` names the versions; or write to new, empty places.",
     )
 

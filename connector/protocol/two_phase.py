@@ -63,6 +63,7 @@ from connector.protocol.decided import (
     disagree,
     is_at,
     is_before,
+    joins,
     refuse_other_file,
     refuse_other_rows,
 )
@@ -132,7 +133,15 @@ class Abort:
     before: int
 
 
-Action = ReadLog | Append | AskPositions | Prepare | Begin | Commit | Abort
+@dataclass(frozen=True)
+class Join:
+    """Mapping[str, Position] of these sinks, after they have caught up with the others, which are at the epoch."""
+
+    epoch: Epoch
+    positions: Mapping[str, Position | None]
+
+
+Action = ReadLog | Append | AskPositions | Prepare | Begin | Commit | Abort | Join
 Steps = Generator[Action, Any, Returned]
 
 
@@ -198,7 +207,8 @@ def recover(run: str, config: str) -> Steps[Recovered]:
             yield Abort(before=known.over)  # what replaced runs may have left behind later
             positions = yield ask
             stands = decided.epoch if decided else None
-            if all(is_at(position, decided, name) for name, position in positions.items()):
+            if all(is_at(position, decided, name) for name, position in _of_log(positions, decided).items()):
+                positions = yield from _joined(positions, decided)
                 return Recovered(known.number, stands, positions)
         elif doubted.state is State.BEGUN:
             number = known.number + 1
@@ -206,21 +216,23 @@ def recover(run: str, config: str) -> Steps[Recovered]:
             yield Abort(before=number + 1)
             positions = yield ask
             stands = decided.epoch if decided else None
-            if all(is_at(position, decided, name) for name, position in positions.items()):
+            if all(is_at(position, decided, name) for name, position in _of_log(positions, decided).items()):
                 held = dict.fromkeys(positions, False)
+                positions = yield from _joined(positions, decided)
                 return Recovered(number, stands, positions, Found.NOTHING, Did.ABORTED, doubted, held)
         else:
             positions = yield ask
             stands = doubted.epoch
-            held = {name: is_at(position, doubted, name) for name, position in positions.items()}
+            held = {name: is_at(position, doubted, name) for name, position in _of_log(positions, doubted).items()}
             if all(is_before(positions[name], doubted, name) for name in held if not held[name]):
                 number, committed, did = yield from _forward(known.number, doubted, run, config)
                 yield Append(number + 1, (_done(stands, run, committed),))
                 yield Abort(before=number + 2)
+                now = {**positions, **{name: each.position for name, each in committed.items()}}
                 return Recovered(
                     number + 1,
                     stands,
-                    {name: each.position for name, each in committed.items()},
+                    (yield from _joined(now, doubted)),
                     _how_much(held),
                     did,
                     doubted,
@@ -236,6 +248,25 @@ def recover(run: str, config: str) -> Steps[Recovered]:
         epoch=again.last.epoch.number if again.last else 0,
         hint="Let one run at a time recover the pipeline.",
     )
+
+
+def _of_log(positions: Mapping[str, Position | None], decided: Row | None) -> Mapping[str, Position | None]:
+    """Without the sinks that were added to the file since, and have yet to catch up."""
+    return {name: position for name, position in positions.items() if not joins(position, decided, name)}
+
+
+def _joined(positions: Mapping[str, Position | None], decided: Row | None) -> Steps[Mapping[str, Position | None]]:
+    """The positions after sinks that were added have caught up with the others.
+
+    A sink that joins writes epochs of its own, each with its rows and offsets in one commit, the last of which has the
+    number of the last decided epoch. So a crash leaves it behind, and the next run goes on there; nobody decides an
+    epoch with it before it is there.
+    """
+    new = {name: position for name, position in positions.items() if joins(position, decided, name)}
+    if not new or decided is None:
+        return positions
+    came: Mapping[str, Position] = yield Join(decided.epoch, new)
+    return {**positions, **came}
 
 
 def run_epoch(epoch: Epoch, number: int, config: str, done: Row | None, *, stages: bool = True) -> Steps[Ran]:

@@ -78,7 +78,10 @@ class TwoPhaseDelta:
                 hint="Run `lakelock recover FILE`: it says where each sink of the pipeline stands.",
             )
         try:
-            committed = self._sink.write(replace(epoch, expected=stands), self._staging.get(prepared))
+            # A table that was added later claims what it has read itself.
+            since = stands.since if stands is not None and stands.since else epoch.since
+            own = replace(epoch, expected=stands, since=since)
+            committed = self._sink.write(own, self._staging.get(prepared))
         except PreparedLost:
             # Another process may have committed this epoch, continued, and removed the staged rows.
             stands = self._sink.position()

@@ -30,6 +30,8 @@ IN_THE_MATRIX = {
     Cell("auto_commit", "upsert", "after_write"): set(),
     Cell("manual_commit", "append", "in_recovery"): DUPLICATED,
     Cell("transactional", "append", "in_recovery"): set(),
+    Cell("transactional", "routed", "mid_write"): set(),
+    Cell("transactional", "routed", "between_tables"): set(),
 }
 
 

@@ -82,9 +82,10 @@ def test_deletes_bad_records_and_the_auditor_go_by_them(routed: Routed, tmp_path
         ("order", "y", {"k": "y", "n": "six"}),
         ("refund", "1", None),
     )
-    checked = told("check", str(file), code=1)
-    assert "field id: not a BIGINT, but 'three'" in checked
-    assert "field n: not an INT, but 'six'" in checked
+    checked = told("check", str(file))
+    assert "field id: not a BIGINT" in checked
+    assert "field n: not an INT" in checked
+    assert "3 for refund, 1 for order" in checked
     assert '{"id":1,"why":"late"}' in checked
     assert Pipeline.from_options(options).run().rows == 4
     assert query(routed.lake.folder / "refund", "SELECT id, why FROM t") == [(2, "early")]

@@ -366,3 +366,68 @@ def test_the_commands_tell_what_is_in_doubt_and_settle_it(lake: Lake) -> None:
     assert shown.count("VERSION AS OF") == 2
     verified = json.loads(said("verify", "--json"))
     assert (verified["ok"], len(verified["tables"])) == (True, 2)
+
+
+class Killed(BaseException):
+    """As if the process had died here: nothing catches it."""
+
+
+def test_a_table_that_is_added_catches_up_and_then_moves_with_the_others(lake: Lake) -> None:
+    """Also if it is killed on its way."""
+    for number in range(4):
+        lake.topic.send_rows([("a", number), ("b", 10 * number)], partition=0)
+    options = two_tables(lake, epoch={"max_records": 2})
+    Pipeline.from_options(options).run()
+    history = {"type": "delta_history", "path": str(lake.path("history")), "key": "k"}
+    more = {**options, "sinks": [*options["sinks"], history], "epoch": {"max_records": 3}}
+    lake.topic.send_rows([("a", 4), ("c", 1)], partition=0)
+
+    def die(event: Event) -> None:
+        if event.step is Step.COMMITTED:
+            raise Killed
+
+    with pytest.raises(Killed):
+        Pipeline.from_options(more).run(observers=[die])
+    assert [state for _, state, epoch in log(lake) if epoch > 4] == []
+    notes: list[str] = []
+    Pipeline.from_options(more).run(observers=[lambda event: notes.append(event.note) if event.note else None])
+    assert any("was added: it catches up with the other sinks" in note for note in notes)
+    assert lake.rows("upsert") == [("a", 4), ("b", 30), ("c", 1)]
+    versions = query(lake.path("history"), "SELECT k, count(*) FROM t GROUP BY k ORDER BY k")
+    assert versions == [("a", 5), ("b", 4), ("c", 1)]
+    assert len(query(lake.path("append"), "SELECT n FROM t")) == 10
+    epochs = {name: [each["epoch"] for each in lake.metadata(name)] for name in ("append", "history")}
+    assert epochs == {"append": [1, 2, 3, 4, 5], "history": [1, 2, 4, 5]}
+
+
+@pytest.mark.breadth
+def test_a_table_that_is_taken_out_and_comes_back_catches_up(lake: Lake) -> None:
+    lake.topic.send_rows([("a", 1)], partition=0)
+    options = two_tables(lake)
+    late = {"type": "delta_append", "path": str(lake.path("late"))}
+    more = {**options, "sinks": [*options["sinks"], late]}
+    Pipeline.from_options(more).run()
+    lake.topic.send_rows([("b", 1)], partition=0)
+    Pipeline.from_options({**more, "sinks": [options["sinks"][0], late]}).run()
+    assert lake.rows("upsert") == [("a", 1)]
+    lake.topic.send_rows([("b", 2)], partition=0)
+    Pipeline.from_options(more).run()
+    assert lake.rows("upsert") == [("a", 1), ("b", 2)]
+    assert [each["epoch"] for each in lake.metadata("upsert")] == [1, 2, 3]
+    assert len(query(lake.path("late"), "SELECT n FROM t")) == 3
+
+
+@pytest.mark.breadth
+def test_a_table_that_is_added_begins_where_the_source_says(lake: Lake) -> None:
+    lake.topic.send_rows([("a", 1), ("a", 2)], partition=0)
+    options = two_tables(lake)
+    Pipeline.from_options(options).run()
+    more = {**options, "sinks": [*options["sinks"], {"type": "delta_append", "path": str(lake.path("late"))}]}
+    more["source"] = {**options["source"], "start": "latest"}
+    Pipeline.from_options(more).run()
+    lake.topic.send_rows([("a", 3)], partition=0)
+    Pipeline.from_options(more).run()
+    assert query(lake.path("late"), "SELECT k, n FROM t") == [("a", 3)]
+    claimed = lake.metadata("late")
+    assert [each["since"] for each in claimed] == [{lake.topic.name: {"0": 2, "1": 0}}] * 2
+    assert len(query(lake.path("append"), "SELECT n FROM t")) == 3

@@ -32,7 +32,8 @@ def write_pipeline(
     kafka: Mapping[str, str],
     **more: object,
 ) -> None:
-    """Write a pipeline file. ``kafka``: Kafka settings, including the servers. ``more``: other pipeline options."""
+    """Write a pipeline file. ``kafka``: Kafka settings, including the servers. ``more``: other pipeline options;
+    None takes one away."""
     key = {"key": "k"} if sink == "upsert" else {}
     document = {
         "name": name,
@@ -48,5 +49,6 @@ def write_pipeline(
         "sinks": [{"type": f"delta_{sink}", "path": str(table), **key}],
         **more,
     }
+    given = {name: value for name, value in document.items() if value is not None}
     # JSON is valid YAML.
-    file.write_text(json.dumps(document, indent=2), encoding="utf-8")
+    file.write_text(json.dumps(given, indent=2), encoding="utf-8")

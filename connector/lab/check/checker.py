@@ -2,7 +2,8 @@
 
 What counts as an anomaly depends on the sink.
 
-**append**: one row per record. A record without a row is *lost*. A record with several rows is *duplicated*.
+**append**, **routed**: one row per record; of a route it is in one of two tables. A record without a row is *lost*. A
+record with several rows is *duplicated*.
 
 **upsert**: one row per key, with its newest update. Newer means a higher offset. Offsets can only be compared within a
 partition, so a history with a key in two partitions can't be judged. An update that no version shows is no anomaly if
@@ -103,7 +104,7 @@ def find(history: History) -> tuple[Anomaly, ...]:
         # Only the last version must hold everything, and only if the last process read the topic to its end.
         complete = history.drained and index == len(numbers) - 1
         rows = [row for row in version.rows if _as_sent(row, version, truth, findings)]
-        (_append if history.sink == "append" else _upsert)(rows, version, complete, truth, findings)
+        (_upsert if history.sink == "upsert" else _append)(rows, version, complete, truth, findings)
     return findings.anomalies()
 
 
@@ -216,7 +217,7 @@ def _as_sent(row: Row, version: Version, truth: _Truth, findings: _Findings) -> 
     elif version.claims is not None and not truth.claimed(version, row.at, row.offset):
         unexpected("beyond the offsets that the version claims")
     # In an upsert, a row under another key represents no update of that key.
-    return truth.history.sink == "append" or sent.key == row.key
+    return truth.history.sink != "upsert" or sent.key == row.key
 
 
 def _append(rows: Sequence[Row], version: Version, complete: bool, truth: _Truth, findings: _Findings) -> None:

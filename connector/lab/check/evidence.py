@@ -91,6 +91,26 @@ def versions(table: Path, pipeline: str, identify: Identify = lab_records) -> It
         yield Version(number, tuple(_rows(table, number, identify)), claims)
 
 
+def versions_together(tables: Sequence[Path], pipeline: str, identify: Identify = lab_records) -> Iterator[Version]:
+    """Every state of several tables as one version: their commits in the order of time.
+
+    A version claims what its tables claim, while all of them claim the same.
+    """
+    from deltalake import DeltaTable
+
+    steps: list[tuple[int, int, Version]] = []
+    for index, table in enumerate(tables):
+        if (table / "_delta_log").exists():
+            times = {int(commit["version"]): int(commit["timestamp"]) for commit in DeltaTable(str(table)).history()}
+            steps += [(times[each.number], index, each) for each in versions(table, pipeline, identify)]
+    now: dict[int, Version] = {}
+    for number, (_, index, version) in enumerate(sorted(steps, key=lambda step: (step[0], step[1], step[2].number))):
+        now[index] = version
+        claims = [each.claims for each in now.values()]
+        same = len(now) == len(tables) and all(each == claims[0] for each in claims)
+        yield Version(number, tuple(row for each in now.values() for row in each.rows), claims[0] if same else None)
+
+
 def _rows(table: Path, version: int, identify: Identify) -> Iterator[Row]:
     from deltalake import DeltaTable, QueryBuilder
 

@@ -80,7 +80,7 @@ def fates(history: History, report: Report) -> dict[tuple[TopicPartition, int], 
             word = "once"
         elif not history.drained or not history.versions:
             word = "waiting"
-        elif history.sink == "append":
+        elif history.sink != "upsert":
             word = "never"
         else:
             # Only events tell what was written.

@@ -9,14 +9,16 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, get_args
 
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 FORMAT = 1
 """The format of the file. Other formats are refused, because they could lead to a wrong verdict."""
 
-Sink = Literal["append", "upsert"]
+Sink = Literal["append", "upsert", "routed"]
+"""``routed``: two tables that records name by a route, as one: every record is in one of them."""
+SINKS: tuple[Sink, ...] = get_args(Sink)
 T = TypeVar("T")
 
 
@@ -146,12 +148,13 @@ class History:
 
 def _history(document: Mapping[str, object]) -> History:
     sink = _is(str, document["sink"])
-    if sink not in ("append", "upsert"):
-        raise ValueError(f"a history's sink is append or upsert, not {sink!r}")
+    known = next((each for each in SINKS if each == sink), None)
+    if known is None:
+        raise ValueError(f"a history's sink is one of {', '.join(SINKS)}, not {sink!r}")
     error = document["error"]
     return History(
         delivery=_is(str, document["delivery"]),
-        sink="append" if sink == "append" else "upsert",
+        sink=known,
         crash_point=_is(str, document["crash_point"]),
         sent=tuple(_of(Sent, item) for item in _items(document["sent"])),
         events=tuple(_event(item) for item in _items(document["events"])),

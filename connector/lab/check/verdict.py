@@ -161,7 +161,7 @@ def conclude(
         held = f"{_records(report.allowed)}: {promise} allows that."
     else:
         complete = "Every key has its newest update"
-        if history.sink == "append":
+        if history.sink != "upsert":
             complete = f"All {len(history.sent)} records count exactly once"
         held = f"{complete}, and nothing is wrong in any of the table's {len(history.versions)} versions."
     return Report(Verdict.HELD, anomalies, allows, (held,))

@@ -9,6 +9,7 @@ POINTS: Mapping[str, str] = {
     "after_auto_commit": "The client has committed the batch's offsets. The rows are not written yet.",
     "before_write": "The process is about to write the batch's first file.",
     "mid_write": "The data files are written. The table's commit, which makes them visible, is not.",
+    "between_tables": "One table of a route has the batch. The other one may not have it yet.",
     "after_write": "The rows are in the table. The steps after the write have not begun.",
     "after_offset_commit": "Rows and offsets are both stored.",
     "in_recovery": "The process is killed after the write, restarted, and killed again while it catches up.",
@@ -19,6 +20,7 @@ STEPS: Mapping[str, str] = {
     "after_poll": "planned",
     "after_auto_commit": "offsets_committed",
     "before_write": "writing",
+    "between_tables": "sink_committed",
     "after_write": "committed",
     "after_offset_commit": "offsets_committed",
     # The step of the first crash. The second crash comes when the next run knows its starting offsets.
@@ -44,7 +46,7 @@ ORDER: Mapping[str, Sequence[tuple[str, Sequence[str]]]] = {
     ),
     "transactional": (
         ("read", ("after_poll", "before_write")),
-        ("write rows and offsets in one commit", ("mid_write", "after_write")),
+        ("write rows and offsets in one commit", ("mid_write", "between_tables", "after_write")),
         ("publish the offsets, for lag tools only", ("after_offset_commit",)),
     ),
 }
@@ -125,11 +127,27 @@ _WHAT_FOLLOWS: Mapping[tuple[str, str], Mapping[str, str]] = {
     },
 }
 
+_ROLLED_FORWARD = (
+    "The coordinator log has the batch's offsets and its tables. The next run reads these records again, and brings "
+    "the rows to the tables that lack them."
+)
+_WHAT_OF_A_ROUTE: Mapping[str, str] = {
+    "after_poll": "Nothing was decided or written. The next run reads the same records again.",
+    "before_write": "Nothing was decided or written. The next run reads the same records again.",
+    "mid_write": _ROLLED_FORWARD,
+    "between_tables": _ROLLED_FORWARD,
+    "after_write": "Both tables have the batch, each in a commit of its own. The next run asks them, and finishes it.",
+    "after_offset_commit": "Both tables have the batch, and the log says so. The next run continues after the batch.",
+    "in_recovery": "Each run asks the log and the tables where they stand, so neither crash loses or repeats anything.",
+}
+
 _HIDDEN_LOSS = " An upsert table shows a loss only if no newer update of the same key follows."
 
 
 def what_follows(delivery: str, sink: str, crash_point: str) -> str:
     """What must follow from this crash in theory, in a few sentences. Empty for an unknown combination."""
+    if sink == "routed":
+        return _WHAT_OF_A_ROUTE.get(crash_point, "")
     by_point = _WHAT_FOLLOWS.get((delivery, sink)) or _WHAT_FOLLOWS.get((delivery, "")) or {}
     text = by_point.get(crash_point, "")
     return text + _HIDDEN_LOSS if text.endswith("lost.") and sink == "upsert" else text

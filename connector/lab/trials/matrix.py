@@ -18,14 +18,14 @@ from pathlib import Path
 from rich.console import Console
 
 from connector.lab.bench.broker import Broker
-from connector.lab.bench.crew import Journal, Task, read_journal
+from connector.lab.bench.crew import CRASH_IN_BATCH, Journal, Task, read_journal
 from connector.lab.bench.data import produce
 from connector.lab.bench.faults import Moment, kill_group, wait_for
 from connector.lab.bench.pipelines import QUICK_MEMBER, write_pipeline
-from connector.lab.bench.processes import crew, run_crew
+from connector.lab.bench.processes import crew, run_crew, started, wait_for_end
 from connector.lab.check.checker import Report, judge, must_show
-from connector.lab.check.evidence import sent_records, versions
-from connector.lab.check.history import History, Sent, Sink
+from connector.lab.check.evidence import sent_records, versions_together
+from connector.lab.check.history import SINKS, History, Sent, Sink
 from connector.lab.check.verdict import PROMISES
 from connector.lab.show.explanations import POINTS, STEPS
 from sinks.errors import LakelockError
@@ -35,7 +35,9 @@ TOPIC = "matrix"
 _MID_WRITE_TRIES = 5
 
 DELIVERIES = tuple(PROMISES)
-SINKS: tuple[Sink, ...] = ("append", "upsert")
+_BY = "if(n % 2 = 0, 'even', 'odd')"
+ROUTED = ("even", "odd")
+"""The tables of a routed pipeline. Each batch has rows of both."""
 CRASH_POINTS = tuple(POINTS)
 
 
@@ -77,6 +79,8 @@ def cells(deliveries: Sequence[str] = (), sinks: Sequence[str] = (), points: Seq
         and (delivery, sink) != ("idempotent", "append")
         # Either the client commits the offsets, or the run does.
         and point != ("after_offset_commit" if delivery == "auto_commit" else "after_auto_commit")
+        and (sink != "routed" or delivery == "transactional")
+        and (sink == "routed" or point != "between_tables")
     ]
 
 
@@ -105,11 +109,12 @@ class _Bench:
                 topic=TOPIC,
                 max_records=BATCH,
                 kafka={"bootstrap.servers": broker.bootstrap, **QUICK_MEMBER},
+                **self._route(cell),
             )
             self._journal(cell).unlink(missing_ok=True)
 
     def crash(self) -> None:
-        parked = [cell for cell in self._cells if cell.crash_point != "mid_write"]
+        parked = [cell for cell in self._cells if cell.crash_point not in ("mid_write", "between_tables")]
         twice = [cell for cell in parked if cell.crash_point == "in_recovery"]
         once = [cell for cell in self._cells if cell not in twice]
         if parked:
@@ -119,6 +124,9 @@ class _Bench:
             if cell.crash_point == "mid_write":
                 self._say(f"{cell.delivery} x {cell.sink}: SIGKILL in the middle of the write")
                 self._kill_in_mid_write(cell)
+            if cell.crash_point == "between_tables":
+                self._say(f"{cell.delivery} x {cell.sink}: SIGKILL when the first table has committed")
+                self._kill_between_tables(cell)
         self._say(f"restart of all {len(self._cells)}" + (f", of which {len(twice)} crash again" if twice else ""))
         tasks = [self._task(cell, 1, None) for cell in once] + [self._task(cell, 1, "resumed") for cell in twice]
         self._crew(tasks, killed=bool(twice))
@@ -138,7 +146,7 @@ class _Bench:
         run_crew(self._folder, tasks, self._started, killed=killed)
 
     def _kill_in_mid_write(self, cell: Cell) -> None:
-        table = self._table(cell)
+        table = self._tables(cell)[0]
         # The version of the second batch. Version 0 creates the table, and a consumer delivery adds a handover.
         first = 2 if cell.delivery == "transactional" else 3
         for version in range(first, first + _MID_WRITE_TRIES):
@@ -152,6 +160,20 @@ class _Bench:
             self._note(cell, "missed", "SIGKILL just after the commit")
         raise LakelockError(f"{cell.label}: none of {_MID_WRITE_TRIES} kills hit the middle of a write.")
 
+    def _kill_between_tables(self, cell: Cell) -> None:
+        arguments = (str(self._file(cell)), cell.crash, str(CRASH_IN_BATCH), "SIGKILL")
+        log = self._folder / f"{cell.name}.log"
+        with started("connector.lab.bench.faults", *arguments, log=log) as process:
+            wait_for_end(process, log, killed=True)
+        self._note(cell, "crashed", "SIGKILL when one of two tables had committed")
+
+    def _route(self, cell: Cell) -> dict[str, object]:
+        """Options in place of the sink of a pipeline with a route."""
+        if cell.sink != "routed":
+            return {}
+        route = {"by": _BY, "sink": {"type": "delta_append", "path": str(self._table(cell) / "{route}")}}
+        return {"route": route, "sinks": None, "coordinator": {"path": str(self._table(cell) / "log")}}
+
     def _note(self, cell: Cell, what: str, note: str) -> None:
         Journal(str(self._journal(cell)), 0, self._started).write(what, note=note)
 
@@ -164,7 +186,7 @@ class _Bench:
             crash_point=cell.crash_point,
             sent=self._sent,
             events=events,
-            versions=tuple(versions(self._table(cell), cell.name)),
+            versions=tuple(versions_together(self._tables(cell), cell.name)),
             drained=bool(events) and events[-1].what == "done",
             error=failed[-1] if failed else None,
         )
@@ -180,6 +202,11 @@ class _Bench:
 
     def _table(self, cell: Cell) -> Path:
         return self._folder / "tables" / cell.name
+
+    def _tables(self, cell: Cell) -> Sequence[Path]:
+        """The tables with the records."""
+        table = self._table(cell)
+        return [table / name for name in ROUTED] if cell.sink == "routed" else [table]
 
     def _say(self, text: str) -> None:
         self._out.print(f"[dim]{time.time() - self._started:5.0f} s[/]  {text}", highlight=False)

@@ -16,6 +16,7 @@ from connector.protocol.two_phase import (
     Commit,
     Did,
     Found,
+    Join,
     Prepare,
     Ran,
     ReadLog,
@@ -296,6 +297,8 @@ def recovering(
             elif isinstance(action, Prepare):
                 prepared = {name: Prepared(rows, "sum" if rows == 3 else "other", {}) for name in action.again}
                 answer = action.epoch, prepared
+            elif isinstance(action, Join):
+                answer = {name: at(action.epoch, owner="run") for name in action.positions}
             elif isinstance(action, Commit):
                 lost = () if any(isinstance(each, Prepare) for each in asked) else gone
                 answer = {name: None if name in lost else Committed(at(action.epoch), 3) for name in action.prepared}
@@ -382,11 +385,11 @@ def test_other_rows_are_refused_and_both_counts_are_named() -> None:
     ("b", "found", "hint"),
     [
         (at(SECOND), 'b epoch 2 with {"t":{"0":3}}', "A sink holds more than the log knows"),
-        (None, "b no epoch", "restored, emptied or added later"),
+        (None, "b no epoch", "restored or emptied"),
         (at(FIRST, offsets=Offsets({TopicPartition("t", 0): 1})), 'b epoch 1 with {"t":{"0":1}}', "restored"),
         (at(FIRST, owner="somebody"), "b epoch 1", "restored"),
     ],
-    ids=["more than it", "added later", "restored", "of another run"],
+    ids=["more than it", "emptied", "restored", "of another run"],
 )
 def test_sinks_that_disagree_with_the_log_stop_the_run(known: LogHeld, b, found: str, hint: str) -> None:
     with pytest.raises(PositionMismatch) as caught:
@@ -427,3 +430,36 @@ def test_where_the_log_moves_at_every_look_it_gives_up(monkeypatch: pytest.Monke
     with pytest.raises(Fenced) as caught:
         recovering(DONE, {"a": at(SECOND), "b": at(SECOND)}, then=moved)
     assert (caught.value.owner, caught.value.epoch) == ("other", 2)
+
+
+@pytest.mark.parametrize("known", [DONE, BEGUN, DECIDED], ids=["done", "begun", "decided"])
+@pytest.mark.parametrize("behind", [None, at(replace(FIRST, number=0))], ids=["new", "on its way"])
+def test_a_sink_that_was_added_catches_up_after_the_others_are_settled(known: LogHeld, behind) -> None:
+    """Whatever is in doubt is settled without it, for it isn't named there."""
+    stands = SECOND if known is DECIDED else FIRST
+    recovered, asked = recovering(known, {"a": at(FIRST), "b": at(FIRST), "c": behind})
+    joins = [each for each in asked if isinstance(each, Join)]
+    assert joins == [Join(stands, {"c": behind})]
+    assert asked.index(joins[0]) > max(asked.index(each) for each in asked if isinstance(each, AskPositions | Commit))
+    assert recovered.stands == stands
+    assert {position.epoch for position in recovered.positions.values() if position} == {stands.number}
+
+
+def test_a_sink_that_was_added_and_has_caught_up_is_where_the_others_are() -> None:
+    recovered, asked = recovering(DONE, {"a": at(FIRST), "b": at(FIRST), "c": at(FIRST, owner="run")})
+    assert not any(isinstance(each, Join) for each in asked)
+    assert recovered.stands == FIRST
+
+
+@pytest.mark.parametrize(
+    "beyond", [at(SECOND), at(replace(FIRST, number=0, offsets=Offsets({TopicPartition("t", 0): 9})))]
+)
+def test_a_sink_that_was_added_and_holds_more_stops_the_run(beyond) -> None:
+    with pytest.raises(PositionMismatch, match="c epoch"):
+        recovering(DONE, {"a": at(FIRST), "b": at(FIRST), "c": beyond})
+
+
+def test_an_added_sink_of_a_pipeline_that_never_ran_is_one_of_its_sinks() -> None:
+    recovered, asked = recovering(LogHeld(), {"a": None, "b": None, "c": None})
+    assert recovered.stands is None
+    assert not any(isinstance(each, Join) for each in asked)

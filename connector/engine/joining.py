@@ -1,0 +1,63 @@
+"""Brings a table that was added to a pipeline of several sinks to where the others stand: see ``protocol.join``."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from connector.config import PipelineConfig
+from connector.delivery.ports import Destination
+from connector.protocol.join import next_to_join
+from connector.protocol.recover import resume
+from connector.protocol.steps import Event, Observer, Step
+from connector.source.topics import KafkaSource
+from sinks.contract import Epoch, Position
+from sinks.errors import ConfigurationError
+
+log = logging.getLogger("lakelock.coordinator")
+
+
+@dataclass(frozen=True)
+class Joining:
+    """``alone`` opens the destination of one sink as if it were the only one, by name; None: it isn't a table."""
+
+    config: PipelineConfig
+    run: str
+    source: KafkaSource
+    alone: Callable[[str], AbstractContextManager[Destination | None]]
+    observe: Observer
+
+    def __call__(self, stands: Epoch, positions: Mapping[str, Position | None]) -> Mapping[str, Position]:
+        """See ``coordinator.JoinAll``. Raises ConfigurationError for a sink that isn't a table, and what an epoch
+        raises."""
+        came = {}
+        for name, position in positions.items():
+            with self.alone(name) as table:
+                if table is None:
+                    raise ConfigurationError(
+                        f"{name!r} was added to the pipeline, which has begun. Only a Delta table catches up with "
+                        "other sinks.",
+                        hint="Take it out again, and write it by a pipeline of its own.",
+                    )
+                came[name] = self._caught_up(name, table, stands, position)
+        return came
+
+    def _caught_up(self, name: str, table: Destination, stands: Epoch, position: Position | None) -> Position:
+        while position is None or not position.same_place(stands.position()):
+            held = self.source.look()
+            resumption = resume(
+                position,
+                held,
+                self.source.starting(held),
+                self.source.remaining(held),
+                continue_on_data_loss=self.config.source.continue_on_data_loss,
+            )
+            bound = self.config.epoch.max_records
+            epoch = next_to_join(stands, position, resumption, owner=self.run, max_records=bound)
+            note = f"{name} was added: it catches up with the other sinks, {epoch.span:,} offsets up to epoch "
+            self.observe(Event(Step.RESUMED, epoch, note=f"{note}{stands.number}"))
+            log.info("%s catches up with epoch %s: %s offsets", name, stands.number, epoch.span)
+            position = table.run_epoch(epoch, 0).position
+        return position

@@ -1,0 +1,56 @@
+"""The epochs by which a table that was added to a pipeline of several sinks catches up with them. Pure.
+
+Each is one commit of the table's own, with rows and next offsets, as in a pipeline of one table. The last one has the
+number of the epoch at which the others stand, and its offsets. From there on the table takes part in every epoch.
+
+====================  ==================================================================================================
+crash                 what is left
+====================  ==================================================================================================
+before the last one   The table is behind the others, at an epoch of its own. The next run goes on there. No epoch is
+                      decided meanwhile, but by a process whose file doesn't name the table yet; then there is more to
+                      catch up with.
+after the last one    The table is where the others are. The next run finds nothing to do.
+====================  ==================================================================================================
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import ceil
+
+from connector.protocol.plan import plan
+from connector.protocol.recover import Resumption
+from sinks.contract import Epoch, Position
+from sinks.event_time import Clock
+from sinks.offsets import Offsets
+
+
+def next_to_join(
+    stands: Epoch, position: Position | None, resumption: Resumption, *, owner: str, max_records: int
+) -> Epoch:
+    """The next epoch of a table with this position, on its way to ``stands``: the epoch at which the others are.
+
+    ``resumption``: the next offset of every partition that Kafka has. An epoch reads ``max_records`` offsets, or more
+    if the numbers up to that of ``stands`` wouldn't suffice.
+    """
+    taken = position.epoch if position is not None else 0
+    # What lies behind ``stands`` is left to the epochs that all of them take part in.
+    next_ = Offsets({at: min(next_, stands.offsets.get(at, next_)) for at, next_ in resumption.offsets.items()})
+    next_ = Offsets({at: offset for at, offset in next_.items() if at in stands.offsets})
+    span = sum(max(0, stands.offsets[at] - offset) for at, offset in next_.items())
+    ranges = plan(next_, stands.offsets, max(max_records, ceil(span / (stands.number - taken)), 1))
+    read = next_.advance(ranges)
+    last = all(read[at] >= stands.offsets[at] for at in read)
+    return replace(
+        stands,
+        number=stands.number if last else taken + 1,
+        owner=owner,
+        ranges=ranges,
+        offsets=stands.offsets if last else Offsets({**(position.offsets if position else {}), **read}),
+        expected=position,
+        since=position.since if position is not None else next_,
+        lost=(*(position.lost if position is not None else ()), *resumption.lost),
+        clock=position.clock.carried() if position is not None else Clock(),
+        leaders=stands.leaders if last else {},
+        attempt=0,
+    )
