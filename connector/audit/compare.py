@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 from connector.audit.aggregate import aggregated
 from connector.audit.appended import appended
 from connector.audit.claim import Bounds, unchecked
+from connector.audit.debezium import with_its_own_rules, without_tombstones
 from connector.audit.decode import NAMED, decoded, decoded_for, transformed
 from connector.audit.formats import Forms
 from connector.audit.history import versions
 from connector.audit.letters import told_apart
-from connector.audit.records import Records
+from connector.audit.records import PROBLEM, TOMBSTONE, Records
 from connector.audit.routes import of_table
 from connector.audit.rows import NOTHING, Earlier
 from connector.audit.upserted import upserted
@@ -55,12 +56,14 @@ def compare(
 
     Raises ConfigurationError and SchemaMismatch.
     """
-    sink = config.sinks[0]
-    key = sink.key if isinstance(sink, KeyedSink) else ()
+    key = config.sinks[0].key if isinstance(config.sinks[0], KeyedSink) else ()
     every, letters = _records(config, records, rows, forms, key, letters)
+    every = without_tombstones(every, config)
     # Without dead letters, the other kinds of sink ignore records that name no row.
-    strict = letters is None and (config.transform is None or sink.type == "delta_append")
-    made = transformed(every, config.transform, strict=strict)
+    strict = letters is None and (config.transform is None or config.sinks[0].type == "delta_append")
+    made = without_tombstones(transformed(every, config.transform, strict=strict), config)
+    config = with_its_own_rules(config, made.columns.names)
+    sink = config.sinks[0]
     if isinstance(sink, KeyedSink):
         for column in sink.key:
             if column not in made.columns.names:
@@ -94,12 +97,18 @@ def _records(
     letters: DataFrame | None,
 ) -> tuple[Records, DataFrame | None]:
     """The decoded records that concern the table, and the letters that do."""
+    from pyspark.sql import functions as F
+
     ruled, table = letters is not None, config.route.value if config.route is not None else None
     if table is None or forms.route is None:
         return decoded(records, forms, key, ruled=ruled), letters
     if forms.route.value is None:
-        every, names = decoded(records, forms, key, ruled=ruled), forms.route.names(table)
+        every, names = decoded(records, forms, forms.route.keys, ruled=ruled), forms.route.names(table)
     else:
         every, names = decoded_for(table, records, forms, key, ruled=ruled), f"{NAMED} <=> {literal(table)}"
-    mine, letters = of_table(every.frame, rows, letters, names)
+    frame = every.frame
+    if not key:  # tables beside it take tombstones
+        refused = f"IF({TOMBSTONE} AND ({names}), 'tombstone', NULL)"
+        frame = frame.withColumn(PROBLEM, F.expr(f"coalesce({PROBLEM}, {refused})"))
+    mine, letters = of_table(frame, rows, letters, names)
     return replace(every, frame=mine.drop(NAMED)), letters

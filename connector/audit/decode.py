@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from connector.audit import exact_json
+from connector.audit.debezium import Events
 from connector.audit.formats import Form, Forms
 from connector.audit.records import PROBLEM, TOMBSTONE, Records
 from connector.config import COORDINATES
@@ -51,9 +52,10 @@ def decoded_for(table: str, records: DataFrame, forms: Forms, key: Sequence[str]
     assert route.value is not None
     whole = records.withColumn(_WHOLE, F.struct(*records.columns))
     by = replace(forms, value=route.value, route=replace(route, value=None))
-    every = decoded(whole, by, key, ruled=ruled, kept=[_WHOLE]).frame
+    every = decoded(whole, by, route.keys, ruled=ruled, kept=[_WHOLE]).frame
     named = every.select(f"{_WHOLE}.*", F.expr(route.sql).alias(NAMED), F.col(PROBLEM).alias(_FIRST))
-    found = decoded(named, replace(forms, route=None, require=None), key, ruled=ruled, kept=[NAMED, _FIRST])
+    own = replace(forms, route=None, require=None)
+    found = decoded(named, own, key or route.keys, ruled=ruled, kept=[NAMED, _FIRST])
     of_own = F.when(F.expr(f"{NAMED} <=> {literal(table)}"), F.col(PROBLEM))
     return replace(found, frame=found.frame.withColumn(PROBLEM, F.coalesce(F.col(_FIRST), of_own)).drop(_FIRST))
 
@@ -126,7 +128,25 @@ def digest(timestamp: str) -> Column:
     return F.sha2(F.to_json(F.struct("key", "value", "headers", F.col(timestamp).alias("timestamp"))), 256)
 
 
+def _read_events(records: DataFrame, column: str, form: Form, events: Events) -> tuple[DataFrame, _Read]:
+    """Debezium's events: the columns are those of their rows, and of the events themselves."""
+    from pyspark.sql import functions as F
+
+    frame, whole = _read(records, column, Form(events.envelope, form.permissive))
+    event = f"event_{column}"
+    frame = frame.withColumn(event, F.expr(events.event(f"sent_{column}")))
+    sound = F.expr(events.sound(event))
+
+    def field(part: StructField) -> Column:
+        return F.expr(events.field(part, event))
+
+    value = F.struct(*(field(part).alias(part.name) for part in events.columns))
+    return frame, _Read(value, field, whole.readable & sound, whole.exact & sound)
+
+
 def _read(records: DataFrame, column: str, form: Form) -> tuple[DataFrame, _Read]:
+    if form.events is not None:
+        return _read_events(records, column, form, form.events)
     from pyspark.sql import functions as F
     from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 

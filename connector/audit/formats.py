@@ -5,7 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from connector.config import OTHER, BytesFormat, FormatOptions, JsonFormat, PipelineConfig, Route, StringFormat
+from connector.audit.debezium import Events, events
+from connector.config import (
+    OTHER,
+    BytesFormat,
+    DebeziumFormat,
+    FormatOptions,
+    JsonFormat,
+    PipelineConfig,
+    Route,
+    StringFormat,
+)
 from connector.spark.compat import from_ddl
 from sinks.errors import ConfigurationError
 from sinks.spark.sql import literal
@@ -20,6 +30,8 @@ class Form:
 
     type: DataType
     permissive: bool = False
+    events: Events | None = None
+    """How Debezium's events are read. None: the values aren't events."""
 
     @property
     def columns(self) -> StructType:
@@ -39,6 +51,8 @@ class RouteForm:
     """SQL over its columns: the name of the table, or null."""
     refused: bool
     """Whether a record that names none is a bad record."""
+    keys: tuple[str, ...] = ()
+    """The key columns of all its tables: a tombstone names its table by them. Empty: no table takes tombstones."""
     value: Form | None = None
     """The format by which a record names its table. None: that by which it is read."""
 
@@ -75,7 +89,7 @@ def _route(route: Route) -> RouteForm:
     if route.values is not None:
         takes += f" AND {text} IN ({', '.join(map(literal, route.values))})"
     by = _form("value", route.named_by) if route.named_by is not None else None
-    return RouteForm(f"IF({takes}, {text}, NULL)", route.other in (None, "fail", "dead_letter"), by)
+    return RouteForm(f"IF({takes}, {text}, NULL)", route.other in (None, "fail", "dead_letter"), route.key_columns, by)
 
 
 def _form(option: str, format: FormatOptions) -> Form:
@@ -83,13 +97,16 @@ def _form(option: str, format: FormatOptions) -> Form:
 
     if isinstance(format, JsonFormat):
         return Form(_columns(option, format.schema_), format.mode == "permissive")
+    if isinstance(format, DebeziumFormat) and format.schema_ is not None:
+        found = events(format, _columns(option, format.schema_))
+        return Form(found.columns, found.permissive, found)
     if isinstance(format, StringFormat):
         return Form(StringType())
     if isinstance(format, BytesFormat):
         return Form(BinaryType())
     raise ConfigurationError(
-        f"{option}: the auditor doesn't read {format.format} yet, only json, string and bytes. It can't say what this "
-        "table should hold.",
+        f"{option}: the auditor doesn't read Avro yet, only JSON (with Debezium's events), string and bytes. It can't "
+        "say what this table should hold.",
         hint="You can verify a delta_append of the same topic with {format: bytes}, and join it with this table by "
         "_topic, _partition and _offset.",
     )

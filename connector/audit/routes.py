@@ -21,7 +21,7 @@ from connector.audit.records import PROBLEM, kafka_records
 from connector.audit.table import AuditedTable
 from connector.audit.topics import Topics
 from connector.audit.verdict import Audit, partitions
-from connector.config import COORDINATES, OTHER, KeyedSink, PipelineConfig
+from connector.config import COORDINATES, OTHER, PipelineConfig
 from connector.spark.session import session
 from sinks.errors import ConfigurationError, NotADeltaTable
 from sinks.spark.sql import literal
@@ -115,10 +115,9 @@ def _without_table(
     known_forms = forms(config)
     route = known_forms.route
     assert route is not None
-    keys = [sink.key for sink in config.sinks if isinstance(sink, KeyedSink)]
     sets_aside = config.on_bad_record == "dead_letter"
     records = kafka_records(spark, config.source.kafka_options, cut, headers=sets_aside or config.headers)
-    every = decoded(records, known_forms, keys[0] if keys else (), ruled=sets_aside)
+    every = decoded(records, known_forms, route.keys, ruled=sets_aside)
     known = [route.names(name) for name in done.tables]
     known += [route.names(OTHER)] if config.route is not None and config.route.other == "ignore" else []
     lost = every.frame.where(f"{PROBLEM} IS NULL AND NOT ({' OR '.join(known) or 'false'})").selectExpr(

@@ -12,7 +12,7 @@ from connector.config.formats import FormatOptions, JsonFormat
 from connector.config.kinds import Options, Text
 from connector.config.placeholders import merged, placed, placeholders
 from connector.config.places import DeltaSink
-from connector.config.sinks import ONE_SINK, DeltaAggregateSink, MergedSink
+from connector.config.sinks import ONE_SINK, DeltaAggregateSink, KeyedSink, MergedSink
 from connector.config.transform_sql import QUOTED
 from sinks.errors import ConfigurationError
 
@@ -177,6 +177,17 @@ class Route(Options):
         for name in self._names:
             options = placed(options, name, value)
         return _sink(options, f"{OPTION}.overrides.{value}.sink" if given else f"{OPTION}.sink", folder)
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """The key columns of all tables: which one a tombstone is for shows only when it is decoded.
+
+        Tables with a schema of their own count only if no other one has a key: they have columns of their own.
+        """
+        sinks = {"": self.sink_of("value", ""), **{name: self.sink_of(name, "") for name in self.names}}
+        keys = {name: sink.key for name, sink in sinks.items() if isinstance(sink, KeyedSink)}
+        shared = {name: key for name, key in keys.items() if name not in self.own_schemas}
+        return tuple(dict.fromkeys(column for key in (shared or keys).values() for column in key))
 
     def template(self) -> list[Mapping[str, Any]]:
         """The options of the sinks that the file shows: that of each value, with its placeholder, and that of the other

@@ -135,7 +135,7 @@ class DeltaUpsertSink(KeyedSink, MergedSink):
 
     @model_validator(mode="after")
     def _truncates_on_write(self) -> DeltaUpsertSink:
-        if self.merge == "on_read" and self.apply_as_truncates is not None:
+        if self.merge == "on_read" and self.apply_as_truncates not in (None, "false"):
             raise ValueError(
                 "apply_as_truncates needs merge: on_write, because a truncate affects every row of the table"
             )

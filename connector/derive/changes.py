@@ -77,7 +77,9 @@ def truncates(sink: KeyedSink, columns: Sequence[str]) -> str:
     condition = getattr(sink, "apply_as_truncates", None)
     if condition is None and OP in columns and sink.sequence_by is not None and isinstance(sink, DeltaUpsertSink):
         condition = f"{OP} = 't'"
-    return f"(NOT {TOMBSTONE} AND coalesce({condition}, false))" if condition else "false"
+    if condition is None or condition == "false":
+        return "false"
+    return f"(NOT {TOMBSTONE} AND coalesce({condition}, false))"
 
 
 def _no_key(sink: KeyedSink) -> str:

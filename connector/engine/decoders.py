@@ -79,7 +79,7 @@ def decoders(
     letters = config.on_bad_record == "dead_letter"
     keys = [sink.key if isinstance(sink, KeyedSink) else None for sink in config.sinks]
     if config.route is not None:
-        keys = [_keys_of_all(config) or None]
+        keys = [config.route.key_columns or None]
     first = next((key for key in keys if key), None)
     decode = {
         columns: RecordDecoder(
@@ -106,18 +106,6 @@ def decoders(
         )
         for index, columns in enumerate(keys)
     ]
-
-
-def _keys_of_all(config: PipelineConfig) -> tuple[str, ...]:
-    """The key columns of all tables of a route. Which table a tombstone is for shows only when it is decoded.
-
-    Tables with a schema of their own count only if no other one has a key: they have columns of their own.
-    """
-    assert config.route is not None
-    sinks = {"": config.sinks, **{name: config.routed(name).sinks for name in config.route.names}}
-    keys = {name: sink.key for name, of_name in sinks.items() for sink in of_name if isinstance(sink, KeyedSink)}
-    shared = {name: key for name, key in keys.items() if name not in config.route.own_schemas}
-    return tuple(dict.fromkeys(column for key in (shared or keys).values() for column in key))
 
 
 def _routing(config: PipelineConfig) -> Routing | None:

@@ -102,6 +102,7 @@ def states(lake: Lake) -> list[str]:
     return [state for (state,) in query(lake.path("log"), "SELECT state FROM t ORDER BY entry, epoch")]
 
 
+@pytest.mark.breadth
 def test_tables_of_every_kind_and_option_take_what_was_decided(lake: Lake) -> None:
     """The rows are those that `lakelock verify` recomputes, and those of each table alone."""
     letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.path("letters"))}}

@@ -68,7 +68,7 @@ def test_records_without_a_field_show_no_schema(lake: Lake) -> None:
     ("key", "sink"),
     [
         (None, "delta_upsert"),
-        ({"format": "json", "schema": "id INT, line STRING"}, "delta_upsert"),
+        pytest.param({"format": "json", "schema": "id INT, line STRING"}, "delta_upsert", marks=pytest.mark.breadth),
         pytest.param({"format": "json", "schema": "id INT, line STRING"}, "delta_history", marks=pytest.mark.breadth),
     ],
 )

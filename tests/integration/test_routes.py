@@ -335,6 +335,7 @@ def test_the_auditor_finds_each_record_in_its_own_table_alone(routed: Routed, si
     }
 
 
+@BREADTH
 def test_the_auditor_claims_what_the_log_says(routed: Routed) -> None:
     """A table that got no row of the last epochs, and should have got one."""
     routed.send(("a", "x", 1), ("b", "y", 2))

@@ -129,7 +129,8 @@ def test_a_rule_on_a_value_of_several_records_stops_the_run_and_is_named(lake: L
     assert lake.sql("SELECT k, total FROM {t}", "sums") == [("a", 120)]
 
 
-@pytest.mark.parametrize("several", [False, pytest.param(True, marks=breadth)])
+@breadth
+@pytest.mark.parametrize("several", [False, True])
 def test_a_rule_that_the_table_gets_during_a_run_is_found_by_the_first_row_that_breaks_it(
     lake: Lake, several: bool
 ) -> None:
@@ -198,13 +199,14 @@ def adopted(lake: Lake, kind: str = "upsert", columns: str = "k STRING, n INT") 
     lake.sql("INSERT INTO {t} (k, n) VALUES ('a', 1), ('b', 2), ('c', 3), ('c', 3)", kind)
 
 
+@breadth
 @pytest.mark.parametrize(
     "sink",
     [
         {},
-        pytest.param({"deletes": "soft"}, marks=breadth),
-        pytest.param({"sequence_by": "n"}, marks=breadth),
-        pytest.param({"sequence_by": "n", "ignore_null_updates": ["n"]}, marks=breadth),
+        pytest.param({"deletes": "soft"}),
+        pytest.param({"sequence_by": "n"}),
+        pytest.param({"sequence_by": "n", "ignore_null_updates": ["n"]}),
     ],
     ids=["offset", "soft", "sequence", "nulls"],
 )
@@ -245,7 +247,8 @@ def test_what_would_say_nothing_of_old_rows_is_not_added(lake: Lake) -> None:
     assert_told("an_aggregate_into_a_table_that_was_there", caught.value, folder=lake.folder)
 
 
-@pytest.mark.parametrize("kind", ["append", pytest.param("upsert", marks=breadth)])
+@breadth
+@pytest.mark.parametrize("kind", ["append", "upsert"])
 def test_rows_that_a_table_held_before_are_counted_apart_while_they_are_unchanged(lake: Lake, kind: str) -> None:
     adopted(lake, kind, f"k STRING, n INT, {PLACES}")
     lake.topic.send_rows([("a", 10), ("d", 4)], partition=0)

@@ -36,6 +36,8 @@ _MID_WRITE_TRIES = 5
 
 DELIVERIES = tuple(PROMISES)
 _BY = "if(n % 2 = 0, 'even', 'odd')"
+_VALUE = "route"
+"""In braces it stands for the value, in a path."""
 ROUTED = ("even", "odd")
 """The tables of a routed pipeline. Each batch has rows of both."""
 CRASH_POINTS = tuple(POINTS)
@@ -171,7 +173,7 @@ class _Bench:
         """Options in place of the sink of a pipeline with a route."""
         if cell.sink != "routed":
             return {}
-        route = {"by": _BY, "sink": {"type": "delta_append", "path": str(self._table(cell) / "{route}")}}
+        route = {"by": _BY, "sink": {"type": "delta_append", "path": str(self._table(cell) / f"{{{_VALUE}}}")}}
         return {"route": route, "sinks": None, "coordinator": {"path": str(self._table(cell) / "log")}}
 
     def _note(self, cell: Cell, what: str, note: str) -> None:

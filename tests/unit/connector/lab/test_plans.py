@@ -15,7 +15,9 @@ from sinks.offsets import OffsetRange, Offsets
 
 def test_the_matrix_has_every_delivery_sink_and_crash_point_that_there_is() -> None:
     every = cells()
-    assert len(every) == len(set(every)) == 42
+    assert len(every) == len(set(every)) == 42 + 7
+    assert {cell.delivery for cell in every if cell.sink == "routed"} == {"transactional"}
+    assert {cell.sink for cell in every if cell.crash_point == "between_tables"} == {"routed"}
     assert {cell.delivery for cell in every} == set(DELIVERIES)
     assert {cell.crash_point for cell in every} == set(CRASH_POINTS)
     assert not [cell for cell in every if (cell.delivery, cell.sink) == ("idempotent", "append")]

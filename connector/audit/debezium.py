@@ -1,0 +1,179 @@
+"""Debezium's change events in JSON, as the auditor reads them: the row of each event, and what a table makes of it."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from connector.audit import exact_json
+from connector.audit.records import TOMBSTONE, Records
+from connector.config import DebeziumFormat, DeltaUpsertSink, KeyedSink, PipelineConfig
+from connector.spark.compat import from_ddl
+from sinks.spark.sql import identifier, literal
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructField, StructType
+
+_SOURCE = (
+    "version STRING, connector STRING, name STRING, ts_ms BIGINT, snapshot STRING, db STRING, schema STRING, "
+    "table STRING, txId BIGINT, lsn BIGINT, file STRING, pos BIGINT, row BIGINT, gtid STRING, commit_lsn STRING, "
+    "change_lsn STRING, event_serial_no BIGINT, scn STRING, commit_scn STRING"
+)
+_OP = "_op"
+_OF_EVENT = {
+    _OP: "STRING", "_source": f"STRUCT<{_SOURCE}>", "_ts_ms": "BIGINT",
+    "_transaction": "STRUCT<id STRING, total_order BIGINT, data_collection_order BIGINT>", "_source_position": "STRING",
+}  # fmt: skip
+"""The columns of an event beside those of its row."""
+_PARTS = ("before", "after", "op", "ts_ms", "source", "transaction")
+
+
+@dataclass(frozen=True)
+class Events:
+    """How the pipeline file says that events are read. ``row``: the columns of the database's table."""
+
+    row: StructType
+    placeholder: str
+    """What stands for a value that the database didn't send."""
+    as_null: bool
+    """Such a value is null. Otherwise the event is a bad record."""
+    permissive: bool
+
+    @property
+    def columns(self) -> StructType:
+        """Of a decoded event."""
+        from pyspark.sql.types import StructField, StructType
+
+        added = [StructField(name, _type(f"x {kind}")["x"].dataType) for name, kind in _OF_EVENT.items()]
+        return StructType([*self.row.fields, *added])
+
+    @property
+    def envelope(self) -> StructType:
+        """Of an event as it is sent: with its schema around it, it is inside ``payload``."""
+        from pyspark.sql.types import StringType, StructField, StructType
+
+        kinds: dict[str, DataType] = {name: self.columns[f"_{name}"].dataType for name in _PARTS[3:]}
+        event = StructType(
+            [
+                *(StructField(name, self.row) for name in _PARTS[:2]),
+                StructField("op", StringType()),
+                *(StructField(name, kind) for name, kind in kinds.items()),
+            ]
+        )
+        return StructType([*event.fields, StructField("payload", event)])
+
+    def event(self, sent: str) -> str:
+        """SQL of the STRUCT of an event, and its ``row``, from ``envelope`` as it was read."""
+        part = {name: f"coalesce({sent}.payload.{name}, {sent}.{name})" for name in _PARTS}
+        row = f"IF({part['op']} = 'd', {part['before']}, {part['after']})"
+        pairs = ", ".join(f"'{name}', {sql}" for name, sql in {**part, "row": row}.items())
+        return f"named_struct({pairs})"
+
+    def field(self, column: StructField, event: str) -> str:
+        """SQL of a column, from the STRUCT of ``event``."""
+        name, kind = column.name, column.dataType
+        if name == "_source_position":
+            return _position(self._value(self.columns["_source"].dataType, f"{event}.source"))
+        if name in _OF_EVENT:
+            return self._value(kind, f"{event}.{name.removeprefix('_')}")
+        value = self._value(kind, f"{event}.row.{identifier(name)}")
+        absent = self._absent(kind, "sent") if self.as_null else None
+        if absent is None:
+            return value
+        # A value that is named twice would be read twice.
+        return f"element_at(transform(array({value}), sent -> IF({absent}, NULL, sent)), 1)"
+
+    def sound(self, event: str) -> str:
+        """SQL: whether an event is the change of a row, or a truncate, and all its values were sent."""
+        op = self._value(self.columns[_OP].dataType, f"{event}.op")
+        checks = [
+            f"{op} IN ('c', 'u', 'r', 'd', 't')",
+            f"NOT ({op} IN ('c', 'u', 'r') AND {event}.after IS NULL)",
+            f"NOT ({op} = 'd' AND {event}.before IS NULL)",
+        ]
+        for column in () if self.as_null else self.row:
+            absent = self._absent(
+                column.dataType, self._value(column.dataType, f"{event}.row.{identifier(column.name)}")
+            )
+            checks += [f"NOT {absent}"] if absent is not None else []
+        return f"({' AND '.join(f'coalesce({check}, false)' for check in checks)})"
+
+    def _value(self, kind: DataType, found: str) -> str:
+        return exact_json.value(kind, found, permissive=self.permissive)
+
+    def _absent(self, kind: DataType, value: str) -> str | None:
+        """SQL: whether a value stands for one that wasn't sent. None: no value of this type does."""
+        from pyspark.sql import types as T
+
+        sent = self.placeholder.encode()
+        same: str | None = None
+        if isinstance(kind, T.StringType):
+            texts = {self.placeholder, sent.hex(), *(each(sent).decode() for each in _BASE64)}
+            same = f"{value} IN ({', '.join(map(literal, sorted(texts)))})"
+        elif isinstance(kind, T.BinaryType):
+            same = f"hex({value}) = '{sent.hex().upper()}'"
+        elif isinstance(kind, T.ArrayType) and isinstance(kind.elementType, T.StringType):
+            same = f"(size({value}) = 1 AND {value}[0] = {literal(self.placeholder)})"
+        elif isinstance(kind, T.ArrayType) and isinstance(kind.elementType, T.IntegralType):
+            same = f"array_join({value}, ' ') = '{' '.join(map(str, sent))}'"
+        elif isinstance(kind, T.MapType) and isinstance(kind.keyType, T.StringType):
+            same = f"(size({value}) = 1 AND map_keys({value})[0] = {literal(self.placeholder)})"
+        return same and f"coalesce({same}, false)"
+
+
+_BASE64 = (base64.b64encode, base64.urlsafe_b64encode)
+
+
+def events(format: DebeziumFormat, row: StructType) -> Events:
+    """The events of a pipeline file."""
+    return Events(row, format.unavailable_value, format.unavailable == "null", format.mode == "permissive")
+
+
+def with_its_own_rules(config: PipelineConfig, columns: Collection[str]) -> PipelineConfig:
+    """The pipeline with what the file leaves unsaid of events: which of them delete a row or all rows, and that a keyed
+    table doesn't store the columns of the event. ``columns``: of the rows; without ``_op`` they are no events."""
+    sink = config.sinks[0]
+    if _OP not in columns or not isinstance(sink, KeyedSink):
+        return config
+    rules: dict[str, object] = {"apply_as_deletes": sink.apply_as_deletes or f"{_OP} = 'd'"}
+    if isinstance(sink, DeltaUpsertSink) and sink.sequence_by is not None:
+        rules["apply_as_truncates"] = sink.apply_as_truncates or f"{_OP} = 't'"
+    if sink.column_list is None:
+        rules["except_column_list"] = (*(sink.except_column_list or ()), *_OF_EVENT)
+    return config.model_copy(update={"sinks": (sink.model_copy(update=rules),)})
+
+
+def without_tombstones(records: Records, config: PipelineConfig) -> Records:
+    """Without tombstones, if they say nothing: in an order of events the delete before it has said the same."""
+    sink = config.sinks[0]
+    if _OP not in records.columns.names or not isinstance(sink, KeyedSink) or sink.sequence_by is None:
+        return records
+    return replace(records, frame=records.frame.where(f"NOT {TOMBSTONE}"))
+
+
+def _type(ddl: str) -> StructType:
+    from pyspark.sql.types import StructType
+
+    found = from_ddl(ddl)
+    assert isinstance(found, StructType)
+    return found
+
+
+def _position(source: str) -> str:
+    """SQL of the place in the database's log, as text that sorts as the log does. ``source``: SQL of the STRUCT."""
+
+    def wide(name: str, digits: int) -> str:
+        return f"lpad(CAST(at.{name} AS STRING), {digits}, '0')"
+
+    mysql = f"concat(at.file, ':', {wide('pos', 20)}, ':', {wide('row', 10)})"
+    server = (
+        f"concat(coalesce(at.commit_lsn, ''), ':', coalesce(at.change_lsn, ''), ':', "
+        f"coalesce({wide('event_serial_no', 10)}, ''))"
+    )
+    found = (
+        f"CASE WHEN at.lsn IS NOT NULL THEN {wide('lsn', 20)} WHEN at.pos IS NOT NULL THEN {mysql} "
+        f"WHEN at.change_lsn IS NOT NULL THEN {server} WHEN at.scn IS NOT NULL THEN {wide('scn', 20)} END"
+    )
+    return f"element_at(transform(array({source}), at -> {found}), 1)"
