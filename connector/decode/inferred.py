@@ -84,7 +84,7 @@ def _kind(value: Any, *, depth: int) -> _Kind:
         # Only of the outermost names the case doesn't matter. Spark has no STRUCT with two such names.
         if depth and len({name.lower() for name in value}) < len(value):
             return _Kind(_STRING)
-        return _Kind(fields={name: _kind(each, depth=depth + 1) for name, each in value.items()})
+        return _with_fields_of({}, {name: _kind(each, depth=depth + 1) for name, each in value.items()})
     return _Kind(_STRING)
 
 

@@ -29,12 +29,21 @@ def with_schema(config: PipelineConfig, spark: SparkSession, source: KafkaSource
 
     Raises UnknownSchema if there is no record yet, and ConfigurationError if the table doesn't say its schema.
     """
+    return of_table(config, spark) or config.read_by(_found(config, source, held))
+
+
+def of_table(config: PipelineConfig, spark: SparkSession) -> PipelineConfig | None:
+    """The pipeline with the schema that its table keeps, or as it is if the file has the schema. None: there is no
+    table yet.
+
+    Raises ConfigurationError if the table doesn't say its schema.
+    """
     sink, format = config.sinks[0], config.value
     if not isinstance(format, JsonFormat) or not format.inferred or not isinstance(sink, DeltaSink):
         return config
     detail = DeltaTable(spark, path=sink.folder, name=sink.table, label=sink.place).detail()
     if detail is None:
-        return config.read_by(_found(config, source, held))
+        return None
     if JsonFormat.PROPERTY not in detail.properties:
         raise ConfigurationError(
             f"value.schema: inferred: the table {sink.place!r} is there, and has no schema that was inferred for it.",

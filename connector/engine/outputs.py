@@ -32,7 +32,7 @@ from sinks.delta.merge_on_read import MergeOnRead
 from sinks.delta.refusals import append_only
 from sinks.delta.table import DeltaTable
 from sinks.delta.two_phase import TwoPhaseDelta
-from sinks.errors import ConfigurationError
+from sinks.errors import ConfigurationError, UnknownSchema
 from sinks.spark.cached import merging
 from sinks.spark.limits import Limit, of_partition
 from sinks.spark.staging import Staging
@@ -149,6 +149,13 @@ class Table:
         """The columns that the table gets before the first epoch. Raises SchemaMismatch."""
         detail, made = self.table.detail(), self.derivation
         assert detail is not None
+        for name, value in self.properties.items():
+            if detail.properties.get(name) != value:
+                raise UnknownSchema(
+                    f"Another run has made the table {self.label!r} meanwhile, by another schema ({name}). Nothing was "
+                    "written.",
+                    hint="Run it again: it reads the records by the table's schema.",
+                )
         added = made.check()
         if detail.append_only and not isinstance(made.sink, DeltaAppend):
             raise append_only(self.label, "the pipeline changes rows")

@@ -126,7 +126,7 @@ class Routes:
             rows = self._kept.enter_context(kept(found.sortWithinPartitions(ROUTE)))
             counts = self._counted(rows, epoch)
             new = [name for name in counts if name not in known]
-            if not again:  # a decided epoch is committed whatever is in it
+            if not again and self._own.keys() & new:  # a decided epoch is committed whatever is in it
                 for warning in self.unmatched(reading.read(epoch.ranges), new):
                     log.warning("%s", warning)
             self._make(new)

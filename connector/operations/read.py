@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from connector.config import PipelineConfig, load
+from connector.engine.inferred import of_table
 from connector.engine.outputs import Table, outputs
 from connector.source.records import no_records
 from sinks.errors import ConfigurationError
@@ -32,9 +33,15 @@ def read_of(config: PipelineConfig, spark: SparkSession) -> DataFrame:
             f"Pipeline {config.name!r} has several sinks, or one that is no table.",
             hint="connector.operations.snapshot(spark, FILE) gives all of them as of one epoch.",
         )
-    with outputs(config, spark, no_records(spark), "") as (output,):
+    missing = ConfigurationError(
+        f"There is no table {config.sinks[0].place!r} yet.", hint="`lakelock run FILE` makes it."
+    )
+    known = of_table(config, spark)
+    if known is None:
+        raise missing
+    with outputs(known, spark, no_records(spark), "") as (output,):
         assert isinstance(output, Table)
         if output.table.detail() is None:
-            raise ConfigurationError(f"There is no table {output.label!r} yet.", hint="`lakelock run FILE` makes it.")
+            raise missing
         log = output.derivation.log
         return spark.table(output.table.sql) if log is None else log.live()

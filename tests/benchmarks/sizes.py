@@ -39,6 +39,8 @@ class Sizes:
     """New records of each."""
     routes: int = 20
     """Tables of the workload of this name."""
+    pipelines: int = 200
+    """Those of many_memory. They are compared with 10."""
     fresh_keys: int = 200_000
     fresh_rate: int = 2_000
     """Records per second."""
@@ -75,6 +77,7 @@ class Sizes:
             many=scaled(whole.many, 3),
             many_records=scaled(whole.many_records, 1_000),
             routes=scaled(whole.routes, 4),
+            pipelines=scaled(whole.pipelines, 20),
             fresh_keys=scaled(whole.fresh_keys, 2_000),
             fresh_seconds=scaled(whole.fresh_seconds, 10),
             fresh_warm_up=scaled(whole.fresh_warm_up, 5),

@@ -11,6 +11,7 @@ from conftest import Lake
 
 from connector import Pipeline
 from connector.audit import audit
+from connector.operations.read import read_of
 from sinks.errors import BadRecord, ConfigurationError, UnknownSchema
 
 
@@ -30,6 +31,8 @@ def test_the_table_keeps_the_schema_of_the_first_records(lake: Lake) -> None:
     lake.topic.send(("c", {"id": 3, "more": True}))
     assert pipeline(lake).run().rows == 1
     assert audit(pipeline(lake).config).ok
+    assert lake.spark is not None
+    assert read_of(pipeline(lake).config, lake.spark).count() == 3
     lake.topic.send(("d", {"id": "four"}))
     with pytest.raises(BadRecord, match="field id: not a BIGINT, but 'four'"):
         pipeline(lake).run()
@@ -87,3 +90,18 @@ def test_kafkas_key_identifies_the_rows(lake: Lake, key: Any, sink: str) -> None
     found = query(lake.folder / "keyed", f"SELECT {column}, n FROM t{current} ORDER BY 1")
     assert found == ([(1, 3), (3, 4)] if key else [("k1", 3), ("k3", 4)])
     assert audit(pipeline(lake, sink=table, **options).config).ok
+
+
+@pytest.mark.breadth
+def test_a_run_that_inferred_another_schema_than_the_table_has_stops(lake: Lake) -> None:
+    """Two first runs at once may see different records: one of them makes the table, and its schema counts."""
+    lake.topic.send(("a", {"id": 1}))
+    first = pipeline(lake)
+    with lake.pipeline("append", schema="inferred")._assembled() as assembly:
+        lake.topic.send(("b", {"id": 2, "more": True}))
+        lake.topic.delete_before(0, 1)
+        lake.topic.delete_before(1, 1)
+        first.run()
+        with pytest.raises(UnknownSchema, match="Another run has made the table"):
+            assembly.make_ready()
+    assert audit(pipeline(lake).config).ok

@@ -58,6 +58,7 @@ def test_a_fraction_that_a_double_may_not_hold_is_text(number: str, kind: str) -
 
 
 def test_every_field_of_any_record_is_a_column() -> None:
+    assert of({"a": 1, "A": 2.5}) == "`a` DOUBLE"
     assert of({"a": 1}, {"b c": "x"}, {"A": 2, "d`e": None}) == "`a` BIGINT, `b c` STRING, `d``e` STRING"
 
 
