@@ -33,7 +33,7 @@ from connector.telemetry.exporters import monitored
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.restore import Target, before_event_time, before_offsets
-from sinks.errors import ConfigurationError
+from sinks.errors import ConfigurationError, NoRecordYet
 from sinks.offsets import Offsets
 from sinks.s3.hadoop import require_conditional_writes
 
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 log = logging.getLogger("lakelock.pipeline")
+_LOOK_SECONDS = 1.0
+"""Between two looks for a first record."""
 
 _IN_GROUP = {
     "auto_commit": auto_commit.deliver,
@@ -182,6 +184,18 @@ class Pipeline:
         until: datetime | None = None,
         publish: bool = True,
     ) -> Delivered:
+        while True:
+            try:
+                return self._run_once(stop, observers, until=until, publish=publish)
+            except NoRecordYet as nothing:
+                log.warning("%s", nothing.message)
+                interval = self.config.interval
+                if interval is None or stop.wait(max(_LOOK_SECONDS, interval.total_seconds())):
+                    return Delivered(behind=0)
+
+    def _run_once(
+        self, stop: threading.Event, observers: Sequence[Observer], *, until: datetime | None, publish: bool
+    ) -> Delivered:
         with (
             monitored(self.config) as told,
             self._assembled(short=None if publish else False) as assembly,
@@ -250,7 +264,7 @@ class Pipeline:
             )
         with self._assembled() as assembly:
             assembly.make_ready()
-            return assembly.coordinator(all_of(observers)).recover()
+            return assembly.coordinator(all_of(observers)).recover(join=False)
 
     def _run_in_group(self, work: Work, assembly: Assembly, stop: threading.Event) -> Delivered:
         position = hand_over(work, self.config.delivery)

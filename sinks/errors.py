@@ -21,7 +21,8 @@
     |   +-- BadRecord               exit 1   a record can't be decoded, lacks its key or doesn't meet `require`
     |   +-- TooManyDeadLetters      exit 1   the share of bad records in an epoch exceeds dead_letters.max_share
     |   +-- GroupActive             exit 1   the consumer group still has members (transient)
-    |   +-- UnknownSchema           exit 1   the registry lacks a schema, or no record shows one yet
+    |   +-- UnknownSchema           exit 1   the registry lacks a schema, or the table has another one meanwhile
+    |   |   +-- NoRecordYet         exit 1   no record shows the schema that is to be inferred
     |   +-- RegistryUnreachable     exit 1   the schema registry didn't answer in time (transient)
     +-- SinkError                   exit 1   an error of the sink
         +-- PositionMismatch        exit 1   the table holds another position than the epoch expects
@@ -165,7 +166,11 @@ class GroupActive(SourceError):
 
 
 class UnknownSchema(SourceError):
-    """Raised when the schema registry lacks a schema ID or subject, or no record shows the schema to infer yet."""
+    """Raised when the schema registry lacks a schema ID or subject, or a table got another schema meanwhile."""
+
+
+class NoRecordYet(UnknownSchema):
+    """Raised when there is no record yet that could show the schema that is to be inferred."""
 
 
 class RegistryUnreachable(SourceError):

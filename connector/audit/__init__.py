@@ -96,7 +96,7 @@ def _with_schema(config: PipelineConfig, table: AuditedTable) -> PipelineConfig:
     """The pipeline with the schema that was inferred for its table, if the file names none."""
     if not isinstance(config.value, JsonFormat) or not config.value.inferred:
         return config
-    schema = table.property(config.value.PROPERTY)
+    schema = config.value.kept_schema(table.property(config.value.PROPERTY))
     if schema is None:
         raise ConfigurationError(
             f"value.schema: inferred: {table.label!r} doesn't say which schema was inferred for it.",
@@ -158,7 +158,7 @@ def _pin(
         claim = _of_another(claim, config.name, {written[topic] for topic in held.ids if topic in written})
     earlier = Earlier()
     if not isinstance(config.sinks[0], DeltaAggregateSink):
-        earlier = table.earlier(first, number, any_first=config.route is not None)
+        earlier = table.earlier(first, number, any_first=config.coordinator is not None)
     others = {topic: other for topic, other in written.items() if topic not in held.ids}
     return _Pinned(number, newest.epoch if newest else 0, claim, held, bounds(claim, held), others, notes, earlier)
 

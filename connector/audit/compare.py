@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from connector.audit.aggregate import aggregated
 from connector.audit.appended import appended
 from connector.audit.claim import Bounds, unchecked
-from connector.audit.debezium import with_its_own_rules, without_tombstones
+from connector.audit.debezium import passes_over_tombstones, with_its_own_rules
 from connector.audit.decode import NAMED, decoded, decoded_for, transformed
 from connector.audit.formats import Forms
 from connector.audit.history import versions
@@ -58,10 +58,9 @@ def compare(
     """
     key = config.sinks[0].key if isinstance(config.sinks[0], KeyedSink) else ()
     every, letters = _records(config, records, rows, forms, key, letters)
-    every = without_tombstones(every, config)
     # Without dead letters, the other kinds of sink ignore records that name no row.
     strict = letters is None and (config.transform is None or config.sinks[0].type == "delta_append")
-    made = without_tombstones(transformed(every, config.transform, strict=strict), config)
+    made = transformed(every, config.transform, strict=strict)
     config = with_its_own_rules(config, made.columns.names)
     sink = config.sinks[0]
     if isinstance(sink, KeyedSink):
@@ -71,6 +70,8 @@ def compare(
     judged: list[dict[str, Any]] = []
     if letters is not None:
         made, judged = told_apart(every, made, letters, config, cut)
+    if passes_over_tombstones(config, made.columns.names):
+        made = replace(made, frame=made.frame.where(f"NOT {TOMBSTONE}"))
     whole = not unchecked(cut) and not any(part.compacted for part in cut)
     notes: list[str] = []
     if isinstance(sink, DeltaAggregateSink):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from connector.audit import exact_json
-from connector.audit.records import TOMBSTONE, Records
 from connector.config import DebeziumFormat, DeltaUpsertSink, KeyedSink, PipelineConfig
 from connector.spark.compat import from_ddl
 from sinks.spark.sql import identifier, literal
@@ -133,24 +132,25 @@ def events(format: DebeziumFormat, row: StructType) -> Events:
 
 def with_its_own_rules(config: PipelineConfig, columns: Collection[str]) -> PipelineConfig:
     """The pipeline with what the file leaves unsaid of events: which of them delete a row or all rows, and that a keyed
-    table doesn't store the columns of the event. ``columns``: of the rows; without ``_op`` they are no events."""
+    table doesn't store the columns of the event. ``columns``: of the rows; without ``_op`` nothing tells what they do.
+    """
     sink = config.sinks[0]
-    if _OP not in columns or not isinstance(sink, KeyedSink):
+    if not isinstance(sink, KeyedSink):
         return config
-    rules: dict[str, object] = {"apply_as_deletes": sink.apply_as_deletes or f"{_OP} = 'd'"}
-    if isinstance(sink, DeltaUpsertSink) and sink.sequence_by is not None:
-        rules["apply_as_truncates"] = sink.apply_as_truncates or f"{_OP} = 't'"
+    rules: dict[str, object] = {}
     if sink.column_list is None:
         rules["except_column_list"] = (*(sink.except_column_list or ()), *_OF_EVENT)
+    if _OP in columns:
+        rules["apply_as_deletes"] = sink.apply_as_deletes or f"{_OP} = 'd'"
+        if isinstance(sink, DeltaUpsertSink) and sink.sequence_by is not None:
+            rules["apply_as_truncates"] = sink.apply_as_truncates or f"{_OP} = 't'"
     return config.model_copy(update={"sinks": (sink.model_copy(update=rules),)})
 
 
-def without_tombstones(records: Records, config: PipelineConfig) -> Records:
-    """Without tombstones, if they say nothing: in an order of events the delete before it has said the same."""
+def passes_over_tombstones(config: PipelineConfig, columns: Collection[str]) -> bool:
+    """Whether a tombstone says nothing: in an order of events, the delete before it has said the same."""
     sink = config.sinks[0]
-    if _OP not in records.columns.names or not isinstance(sink, KeyedSink) or sink.sequence_by is None:
-        return records
-    return replace(records, frame=records.frame.where(f"NOT {TOMBSTONE}"))
+    return _OP in columns and isinstance(sink, KeyedSink) and sink.sequence_by is not None
 
 
 def _type(ddl: str) -> StructType:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from connector.audit.claim import Bounds
 from connector.audit.counted import counted
+from connector.audit.debezium import passes_over_tombstones
 from connector.audit.decode import RAW, digest
 from connector.audit.records import PROBLEM, TOMBSTONE, Records, beyond, sequence_type, truncates
 from connector.audit.rows import check_columns, placed
@@ -79,10 +80,11 @@ def _refused(made: Records, config: PipelineConfig) -> str | None:
     sink, whens = config.sinks[0], []
     if isinstance(sink, KeyedSink):
         no_key = " OR ".join(f"{identifier(column)} IS NULL" for column in sink.key)
-        whens.append(f"WHEN NOT {truncates(sink)} AND ({no_key}) THEN 'no_key'")
+        judged = f"NOT {TOMBSTONE} AND " if passes_over_tombstones(config, made.columns.names) else ""
+        whens.append(f"WHEN {judged}NOT {truncates(sink)} AND ({no_key}) THEN 'no_key'")
         if sink.sequence_by is not None:
             sequence_type(made, sink)
-            whens.append(f"WHEN ({sink.sequence_by}) IS NULL THEN 'no_sequence'")
+            whens.append(f"WHEN {judged}({sink.sequence_by}) IS NULL THEN 'no_sequence'")
     if config.clock is not None:
         whens.append(f"WHEN {identifier(config.clock)} IS NULL AND NOT {TOMBSTONE} THEN 'no_time'")
     return f"CASE {' '.join(whens)} END" if whens else None

@@ -120,7 +120,8 @@ def _without_table(
     every = decoded(records, known_forms, route.keys, ruled=sets_aside)
     known = [route.names(name) for name in done.tables]
     known += [route.names(OTHER)] if config.route is not None and config.route.other == "ignore" else []
-    lost = every.frame.where(f"{PROBLEM} IS NULL AND NOT ({' OR '.join(known) or 'false'})").selectExpr(
+    named = every.frame.where(f"{PROBLEM} IS NULL AND NOT ({' OR '.join(known) or 'false'})")
+    lost = _without_letters(config, spark, done, named).selectExpr(
         f"{route.sql} AS named",
         "struct(_topic AS topic, _partition AS `partition`, _offset AS offset, true AS claimed) AS at",
     )
@@ -132,3 +133,15 @@ def _without_table(
     more = ", ..." if len(values) > _SHOWN else ""
     label = f"tables that aren't there, of {shown}{more}"
     return Audit(config.name, label, 0, claim, partitions(counts, claim), unchecked(cut))
+
+
+def _without_letters(config: PipelineConfig, spark: SparkSession, done: _Done, records: DataFrame) -> DataFrame:
+    """The records that haven't been set aside. A table whose records are all bad is never made."""
+    if config.dead_letters is None or config.dead_letters.topic is not None:
+        return records
+    try:
+        letters = AuditedTable(spark, config.dead_letters, "dead_letters")
+    except NotADeltaTable:
+        return records
+    theirs = letters.open_letters(done.stands.epoch).where(f"pipeline = {literal(config.name)}")
+    return records.join(theirs.select(*_RECORD).distinct(), list(_RECORD), "left_anti")

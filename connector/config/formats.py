@@ -19,7 +19,8 @@ class JsonFormat(Options):
     format: Literal["json"]
     """Each record is one JSON object."""
     PROPERTY: ClassVar[str] = "lakelock.value.schema"
-    """Of a table: the schema that was inferred for it."""
+    """Of a table: the schema that was inferred for it, as hexadecimal UTF-8. Spark hides properties whose text looks
+    like a secret, as the name of a column may."""
 
     schema_: Annotated[str, Field(alias="schema", min_length=1)]
     """The columns, as Spark DDL: ``"id BIGINT, name STRING"``. With ``inferred`` they are found from the first records,
@@ -38,7 +39,15 @@ class JsonFormat(Options):
     @property
     def properties(self) -> Mapping[str, str]:
         """Of the table of these records."""
-        return {self.PROPERTY: self.schema_} if self._inferred else {}
+        return {self.PROPERTY: self.schema_.encode().hex()} if self._inferred else {}
+
+    @classmethod
+    def kept_schema(cls, text: str | None) -> str | None:
+        """The schema that a table keeps in its property. None: it keeps none."""
+        try:
+            return bytes.fromhex(text or "").decode() or None
+        except ValueError:
+            return None
 
     def read_by(self, schema: str) -> JsonFormat:
         """The format with the schema that was found."""

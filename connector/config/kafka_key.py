@@ -29,7 +29,17 @@ def with_kafkas_key(options: Mapping[str, object], origin: str) -> Mapping[str, 
             f"{origin}: key: {KAFKA_KEY} means Kafka's key, and value.schema has a column of this name.",
             hint=f"Write key: [{KAFKA_KEY}] for the column, or key: {KAFKAS_KEY} for Kafka's key.",
         )
-    return options if options.get(_KEY) is not None else {**options, _KEY: _TEXT}
+    if options.get(_KEY) is not None:
+        return options
+    others = [sink[_KEY] for sink in _sinks(options) if sink.get(_KEY) not in (None, KAFKA_KEY)]
+    if others:
+        raise ConfigurationError(
+            f"{origin}: key: {KAFKA_KEY} of one sink, and key: {others[0]} of another: a tombstone names the row of "
+            "both by Kafka's key, so its format has to be known.",
+            hint="Write key: {format: json, schema: ...} or another format beside value. Then the fields of Kafka's "
+            "key of these names are the key columns.",
+        )
+    return {**options, _KEY: _TEXT}
 
 
 def _sinks(options: Mapping[str, object]) -> Iterator[Mapping[str, Any]]:

@@ -236,6 +236,11 @@ def refuse_unfit(config: PipelineConfig, route: Route) -> None:
             f"{route.schema_option(next(iter(route.own_schemas)))}: needs value: {{format: json}}. Records in "
             f"{config.value.format} have the schema of the file"
         )
+    if route.own_schemas and config.on_new_column is not None:
+        raise ValueError(
+            f"on_new_column: {config.on_new_column} doesn't work with a schema of its own in route.overrides, whose "
+            "fields value.schema lacks"
+        )
     if route.own_schemas and config.transform is not None:
         raise ValueError(
             "transform doesn't work with a schema of its own in route.overrides: it sees the columns of value.schema"

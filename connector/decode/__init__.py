@@ -77,11 +77,11 @@ def record_format(
     return Text() if isinstance(options, StringFormat) else Bytes()
 
 
-def own_format(value: JsonFormat, schema: str, option: str, on_new_column: OnNewColumn | None) -> Json:
+def own_format(value: JsonFormat, schema: str, option: str) -> Json:
     """The format of the records of a route's value with a schema of its own. ``value``: that of the file; ``option``
     names the schema. Raises ConfigurationError."""
     kind = _json_schema(option.removesuffix(".schema"), schema)
-    return Json(kind, value.mode == "permissive", on_new_column, option=option)
+    return Json(kind, value.mode == "permissive", option=option)
 
 
 def _file(option: str, path: str) -> str:

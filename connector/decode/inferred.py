@@ -1,6 +1,7 @@
 """The schema of JSON records that nobody has declared, found from some of them. Pure: without Spark or Kafka.
 
-No type is a guess that could lose something: what doesn't fit one type is a STRING, which takes any value as its text.
+Each value of these records fits its type without loss. What fits no one type is a STRING, which takes any value as its
+text.
 """
 
 from __future__ import annotations
@@ -19,6 +20,12 @@ _DIGITS = 38
 _EXACT = 15
 """Digits that a DOUBLE holds, whichever they are."""
 _UNKNOWN, _BIGINT, _DOUBLE, _WHOLE, _STRING = "", "BIGINT", "DOUBLE", f"DECIMAL({_DIGITS}, 0)", "STRING"
+_LONG = "BIGINT that no DOUBLE holds"
+_AMONG_NUMBERS = {
+    frozenset({_BIGINT, _LONG}): _LONG, frozenset({_BIGINT, _DOUBLE}): _DOUBLE,
+    frozenset({_BIGINT, _WHOLE}): _WHOLE, frozenset({_LONG, _WHOLE}): _WHOLE,
+}  # fmt: skip
+"""The type of numbers of two types. All others have none but STRING."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +42,7 @@ class _Kind:
             return f"ARRAY<{self.elements.sql}>"
         if self.fields:
             return f"STRUCT<{', '.join(f'{identifier(name)}: {kind.sql}' for name, kind in self.fields.items())}>"
-        return self.word or _STRING
+        return _BIGINT if self.word == _LONG else self.word or _STRING
 
 
 def inferred(values: Iterable[bytes | None]) -> str | None:
@@ -46,7 +53,7 @@ def inferred(values: Iterable[bytes | None]) -> str | None:
     found = [kind for value in values if (kind := _of_value(value)) is not None]
     if not found:
         return None
-    whole = reduce(_both, found)
+    whole = reduce(lambda one, other: _both(one, other, depth=0), found)
     return ", ".join(f"{identifier(name)} {kind.sql}" for name, kind in (whole.fields or {}).items()) or None
 
 
@@ -74,40 +81,40 @@ def _kind(value: Any, *, depth: int) -> _Kind:
     if isinstance(value, bool):
         return _Kind("BOOLEAN")
     if isinstance(value, int):
-        return _Kind(_BIGINT if -_LARGEST <= value < _LARGEST else _WHOLE if abs(value) < 10**_DIGITS else _STRING)
+        if abs(value) < 10**_EXACT:
+            return _Kind(_BIGINT)
+        return _Kind(_LONG if -_LARGEST <= value < _LARGEST else _WHOLE if abs(value) < 10**_DIGITS else _STRING)
     if isinstance(value, _Fraction):
         digits = value.lower().partition("e")[0].replace(".", "").lstrip("-0")
         return _Kind(_DOUBLE if len(digits) <= _EXACT and abs(float(value)) < float("inf") else _STRING)
     if isinstance(value, list):
-        return _Kind(elements=reduce(_both, (_kind(each, depth=depth + 1) for each in value), _Kind()))
+        kinds = (_kind(each, depth=depth + 1) for each in value)
+        return _Kind(elements=reduce(lambda one, other: _both(one, other, depth=depth + 1), kinds, _Kind()))
     if isinstance(value, dict):
-        # Only of the outermost names the case doesn't matter. Spark has no STRUCT with two such names.
-        if depth and len({name.lower() for name in value}) < len(value):
-            return _Kind(_STRING)
-        return _with_fields_of({}, {name: _kind(each, depth=depth + 1) for name, each in value.items()})
+        return _with_fields_of({}, {name: _kind(each, depth=depth + 1) for name, each in value.items()}, depth=depth)
     return _Kind(_STRING)
 
 
-def _both(one: _Kind, other: _Kind) -> _Kind:
-    """A type for the values of both."""
+def _both(one: _Kind, other: _Kind, *, depth: int) -> _Kind:
+    """A type for the values of both. ``depth``: 0 for whole records."""
     if other == _Kind() or one == other:
         return one
     if one == _Kind():
         return other
     if one.elements is not None and other.elements is not None:
-        return _Kind(elements=_both(one.elements, other.elements))
+        return _Kind(elements=_both(one.elements, other.elements, depth=depth + 1))
     if one.fields is not None and other.fields is not None:
-        return _with_fields_of(one.fields, other.fields)
-    words = {one.word, other.word}
-    if words == {_BIGINT, _DOUBLE}:
-        return _Kind(_DOUBLE)
-    return _Kind(_WHOLE if words == {_BIGINT, _WHOLE} else _STRING)
+        return _with_fields_of(one.fields, other.fields, depth=depth)
+    return _Kind(_AMONG_NUMBERS.get(frozenset({one.word, other.word}), _STRING))
 
 
-def _with_fields_of(one: Mapping[str, _Kind], other: Mapping[str, _Kind]) -> _Kind:
+def _with_fields_of(one: Mapping[str, _Kind], other: Mapping[str, _Kind], *, depth: int) -> _Kind:
     fields = dict(one)
     spelled = {name.lower(): name for name in fields}
     for name, kind in other.items():
         there = spelled.setdefault(name.lower(), name)
-        fields[there] = _both(fields.get(there, _Kind()), kind)
+        if depth and there != name:
+            # Only of the outermost names the case doesn't matter, and Spark has no STRUCT with both.
+            return _Kind(_STRING)
+        fields[there] = _both(fields.get(there, _Kind()), kind, depth=depth + 1)
     return _Kind(fields=fields)

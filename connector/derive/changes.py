@@ -54,9 +54,10 @@ def changes(records: DataFrame, sink: KeyedSink) -> DataFrame:
 def problem_with(records: DataFrame, sink: KeyedSink) -> str:
     """SQL of ``_problem``: why a record can't be a change of this sink's, null where it can. ``records``: none."""
     no_key = told("no_key", f"has a null in its key {', '.join(sink.key)}")
-    whens = f"WHEN NOT {truncates(sink, records.columns)} AND ({_no_key(sink)}) THEN {no_key}"
+    # A tombstone after an event says nothing where events have an order of their own: `changes` leaves it out.
+    needed = f"NOT {TOMBSTONE} AND " if OP in records.columns and sink.sequence_by is not None else ""
+    whens = f"WHEN {needed}NOT {truncates(sink, records.columns)} AND ({_no_key(sink)}) THEN {no_key}"
     if sink.sequence_by:
-        needed = f"NOT {TOMBSTONE} AND " if OP in records.columns else ""
         no_sequence = told("no_sequence", "has no sequence (sequence_by is null)")
         whens += f" WHEN {needed}({sink.sequence_by}) IS NULL THEN {no_sequence}"
     return f"CASE {whens} END"

@@ -106,8 +106,9 @@ class Coordinator(Destination):
         self._done: Row | None = None
         self._behind = 0
 
-    def recover(self) -> Recovered:
-        """Settle an epoch that is in doubt, and bring all sinks to the same epoch.
+    def recover(self, *, join: bool = True) -> Recovered:
+        """Settle an epoch that is in doubt, and bring all sinks to the same epoch. ``join``: also those that were added
+        to the file since, which may have much to read.
 
         ``protocol.two_phase.recover`` decides what to do, and lists what a crash between any two of its steps leaves.
 
@@ -115,7 +116,7 @@ class Coordinator(Destination):
         says; Diverged if a part had to be prepared again and came out different.
         """
         self.settle()
-        recovered = self._carry_out(recover(self._run, self._config))
+        recovered = self._carry_out(recover(self._run, self._config, join=join))
         self._number = recovered.number
         doubted = recovered.doubted
         if doubted is not None and doubted.state is State.DECIDED and doubted.epoch.owner == self._run:

@@ -124,7 +124,7 @@ def _own_columns(config: PipelineConfig) -> tuple[OwnColumns, ...]:
     found = []
     for number, (value, schema) in enumerate(route.own_schemas.items()):
         (sink,) = config.routed(value).sinks
-        own = own_format(format, schema, route.schema_option(value), config.on_new_column)
+        own = own_format(format, schema, route.schema_option(value))
         found.append(OwnColumns(value, own, sink.key if isinstance(sink, KeyedSink) else (), number))
     return tuple(found)
 

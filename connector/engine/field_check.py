@@ -138,7 +138,8 @@ def _declared(config: PipelineConfig) -> list[_Declared]:
     found = []
     options_of: dict[Literal["value", "key"], FormatOptions | None] = {"value": config.value, "key": config.key}
     for part, options in options_of.items():
-        if isinstance(options, JsonFormat | DebeziumFormat) and options.schema_ is not None:
+        inferred = isinstance(options, JsonFormat) and options.inferred  # from records that have these fields
+        if isinstance(options, JsonFormat | DebeziumFormat) and options.schema_ is not None and not inferred:
             schema = from_ddl(options.schema_)
             assert isinstance(schema, StructType)
             roots = WHOLE if isinstance(options, JsonFormat) else IMAGES

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from connector.config import DeltaSink, JsonFormat, PipelineConfig
 from connector.decode.inferred import inferred
+from connector.protocol.plan import to_sample
 from connector.protocol.recover import TopicsHeld
 from connector.source.topics import KafkaSource
 from sinks.delta.table import DeltaTable
-from sinks.errors import ConfigurationError, UnknownSchema
-from sinks.offsets import OffsetRange
+from sinks.errors import BrokerUnreachable, ConfigurationError, NoRecordYet
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +27,7 @@ log = logging.getLogger("lakelock.decode")
 def with_schema(config: PipelineConfig, spark: SparkSession, source: KafkaSource, held: TopicsHeld) -> PipelineConfig:
     """The pipeline with the schema of its records, if it is to be inferred.
 
-    Raises UnknownSchema if there is no record yet, and ConfigurationError if the table doesn't say its schema.
+    Raises NoRecordYet, and ConfigurationError if the table doesn't say its schema.
     """
     return of_table(config, spark) or config.read_by(_found(config, source, held))
 
@@ -44,31 +44,35 @@ def of_table(config: PipelineConfig, spark: SparkSession) -> PipelineConfig | No
     detail = DeltaTable(spark, path=sink.folder, name=sink.table, label=sink.place).detail()
     if detail is None:
         return None
-    if JsonFormat.PROPERTY not in detail.properties:
+    schema = JsonFormat.kept_schema(detail.properties.get(JsonFormat.PROPERTY))
+    if schema is None:
         raise ConfigurationError(
             f"value.schema: inferred: the table {sink.place!r} is there, and has no schema that was inferred for it.",
             hint="Write its columns into value.schema, or another path or table into the sink.",
         )
-    return config.read_by(detail.properties[JsonFormat.PROPERTY])
+    return config.read_by(schema)
 
 
 def _found(config: PipelineConfig, source: KafkaSource, held: TopicsHeld) -> str:
-    starts = source.starting(held)()
-    first = [OffsetRange(*at, start, held.ends[at]) for at, start in starts.items() if start < held.ends[at]]
-    records = source.sample(first) if first else []
-    schema = inferred(record.value for record in records)
     topics = ", ".join(sorted({at.topic for at in held.ends})) or str(config.source.topics)
-    if schema is None and records:
+    first = to_sample(source.starting(held)(), held)
+    if not first:
+        raise NoRecordYet(
+            f"value.schema: inferred: {topics} has no record yet that could show the schema. There is no table yet.",
+            hint="`lakelock run FILE` makes it with the first records. Or write the columns into value.schema.",
+        )
+    records = source.sample(first)
+    if not records:
+        raise BrokerUnreachable(
+            f"value.schema: inferred: Kafka gave no record of {topics} in time, so the schema isn't known.",
+            hint="Run it again, or write the columns into value.schema.",
+        )
+    schema = inferred(record.value for record in records)
+    if schema is None:
         raise ConfigurationError(
             f"value.schema: inferred: of the {len(records)} records of {topics} that were looked at none is a JSON "
             "object with a field.",
             hint="Write the columns into value.schema, or another format into value.format.",
-        )
-    if schema is None:
-        raise UnknownSchema(
-            f"value.schema: inferred: {topics} has no record yet that could show the schema. Nothing was made.",
-            hint="Run it again when there are records, or write the columns into value.schema. With an interval, "
-            "retry: {restart_after: 1 minute} looks again.",
         )
     log.info("value.schema, inferred from %s records: %s", len(records), schema)
     return schema

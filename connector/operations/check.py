@@ -8,8 +8,9 @@ from connector.config import PipelineConfig
 from connector.engine.assembly import Assembly
 from connector.engine.dead_letters import letters_topic
 from connector.engine.one_table import recreated_starts
-from connector.operations.sample import ranges_to_sample, sampled
+from connector.operations.sample import sampled
 from connector.operations.status import Checked, CheckedSink
+from connector.protocol.plan import to_sample
 from connector.protocol.recover import behind, resume
 from connector.protocol.recreated import recreated, retirement
 from connector.source.consumer_group import ConsumerGroup
@@ -49,7 +50,7 @@ def checked(
         assembly.source.remaining(held),
         continue_on_data_loss=config.source.continue_on_data_loss,
     ).offsets
-    ranges = ranges_to_sample(next_offsets, held)
+    ranges = to_sample(next_offsets, held)
     records = assembly.source.sample(ranges)
     warnings = [
         *_about_the_group(assembly.group, config.delivery),

@@ -13,10 +13,9 @@ from connector.decode.records import PROBLEM, RAW, ROUTE, TOMBSTONE
 from connector.engine.assembly import Assembly
 from connector.engine.epoch import Reading, these
 from connector.operations.status import Fault, Sample
-from connector.protocol.recover import TopicsHeld
 from connector.source.records import polled
 from sinks.delta.table import COORDINATES
-from sinks.offsets import OffsetRange, Offsets
+from sinks.offsets import OffsetRange
 from sinks.spark.sql import identifier
 
 if TYPE_CHECKING:
@@ -24,17 +23,6 @@ if TYPE_CHECKING:
 
 _ROWS = 3
 _GROUPS = 20
-_OLD = 200
-"""Offsets before the end, where nothing new is waiting."""
-
-
-def ranges_to_sample(next_offsets: Offsets, held: TopicsHeld) -> list[OffsetRange]:
-    """What a run would read next of each partition, or the records before if there are no new ones."""
-    starts = {}
-    for at, end in held.ends.items():
-        start = max(next_offsets.get(at, 0), held.beginnings[at])
-        starts[at] = start if start < end else max(held.beginnings[at], end - _OLD)
-    return [OffsetRange(*at, start, held.ends[at]) for at, start in starts.items() if start < held.ends[at]]
 
 
 def sampled(assembly: Assembly, records: Sequence[Any], ranges: Sequence[OffsetRange]) -> Sample:

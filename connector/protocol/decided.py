@@ -91,9 +91,11 @@ def joins(position: Position | None, decided: Row | None, sink: str) -> bool:
     """Whether a sink was added to the file after this decision, and has yet to catch up with the others."""
     if decided is None or decided.of_route or sink in decided.prepared:
         return False
-    return position is None or (
-        position.epoch < decided.epoch.number and decided.epoch.offsets.reaches(position.offsets)
-    )
+    if position is None:
+        return True
+    if position.delivery != "transactional":  # its commit says only where it began
+        return False
+    return position.epoch < decided.epoch.number and decided.epoch.offsets.reaches(position.offsets)
 
 
 def _is_left_at(position: Position | None, number: int) -> bool:

@@ -26,12 +26,18 @@ from sinks.offsets import Offsets
 
 
 def next_to_join(
-    stands: Epoch, position: Position | None, resumption: Resumption, *, owner: str, max_records: int
+    stands: Epoch,
+    position: Position | None,
+    resumption: Resumption,
+    ends: Offsets,
+    *,
+    owner: str,
+    max_records: int,
 ) -> Epoch:
     """The next epoch of a table with this position, on its way to ``stands``: the epoch at which the others are.
 
-    ``resumption``: the next offset of every partition that Kafka has. An epoch reads ``max_records`` offsets, or more
-    if the numbers up to that of ``stands`` wouldn't suffice.
+    ``resumption``: the next offset of every partition that Kafka has; ``ends``: where they end. An epoch reads
+    ``max_records`` offsets, or more if the numbers up to that of ``stands`` wouldn't suffice.
     """
     taken = position.epoch if position is not None else 0
     # What lies behind ``stands`` is left to the epochs that all of them take part in.
@@ -48,7 +54,10 @@ def next_to_join(
         ranges=ranges,
         offsets=stands.offsets if last else Offsets({**(position.offsets if position else {}), **read}),
         expected=position,
-        since=position.since if position is not None else next_,
+        read_to=stands.read_to if last else position.read_to if position is not None else None,
+        # Of a topic that is gone it claims nothing.
+        since=position.since if position is not None else Offsets({**stands.offsets, **next_}),
+        backlog=frozenset(at for at, end in ends.items() if read.get(at, 0) < end),
         lost=(*(position.lost if position is not None else ()), *resumption.lost),
         clock=position.clock.carried() if position is not None else Clock(),
         leaders=stands.leaders if last else {},

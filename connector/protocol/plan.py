@@ -11,6 +11,9 @@ from sinks.contract import Epoch, Position
 from sinks.event_time import Clock
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
+_OLD = 200
+"""Offsets before the end, where nothing new is waiting."""
+
 
 def next_epoch(
     pipeline: str,
@@ -80,6 +83,15 @@ def plan(position: Offsets, ends: Offsets, max_records: int) -> tuple[OffsetRang
         for at, start in position.items()  # in order, as offsets are
         if share.get(at, 0) > 0
     )
+
+
+def to_sample(next_: Offsets, held: TopicsHeld) -> list[OffsetRange]:
+    """What a run would read next of each partition, or the records before if there are no new ones."""
+    starts = {}
+    for at, end in held.ends.items():
+        start = max(next_.get(at, 0), held.beginnings[at])
+        starts[at] = start if start < end else max(held.beginnings[at], end - _OLD)
+    return [OffsetRange(*at, start, held.ends[at]) for at, start in starts.items() if start < held.ends[at]]
 
 
 def within_bytes(

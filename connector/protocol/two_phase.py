@@ -188,8 +188,8 @@ class Ran:
     done: Row
 
 
-def recover(run: str, config: str) -> Steps[Recovered]:
-    """Bring all sinks to the last decided epoch.
+def recover(run: str, config: str, *, join: bool = True) -> Steps[Recovered]:
+    """Bring all sinks to the last decided epoch. ``join``: also those that were added to the file since.
 
     This is the rule "two-phase decision": an epoch counts if and only if the log has its entry ``decided``. A decided
     epoch is committed on every sink that lacks it, an undecided one is aborted on all. The table at the top of this
@@ -208,7 +208,7 @@ def recover(run: str, config: str) -> Steps[Recovered]:
             positions = yield ask
             stands = decided.epoch if decided else None
             if all(is_at(position, decided, name) for name, position in _of_log(positions, decided).items()):
-                positions = yield from _joined(positions, decided)
+                positions = yield from _joined(positions, decided, join)
                 return Recovered(known.number, stands, positions)
         elif doubted.state is State.BEGUN:
             number = known.number + 1
@@ -218,7 +218,7 @@ def recover(run: str, config: str) -> Steps[Recovered]:
             stands = decided.epoch if decided else None
             if all(is_at(position, decided, name) for name, position in _of_log(positions, decided).items()):
                 held = dict.fromkeys(positions, False)
-                positions = yield from _joined(positions, decided)
+                positions = yield from _joined(positions, decided, join)
                 return Recovered(number, stands, positions, Found.NOTHING, Did.ABORTED, doubted, held)
         else:
             positions = yield ask
@@ -232,7 +232,7 @@ def recover(run: str, config: str) -> Steps[Recovered]:
                 return Recovered(
                     number + 1,
                     stands,
-                    (yield from _joined(now, doubted)),
+                    (yield from _joined(now, doubted, join)),
                     _how_much(held),
                     did,
                     doubted,
@@ -255,7 +255,9 @@ def _of_log(positions: Mapping[str, Position | None], decided: Row | None) -> Ma
     return {name: position for name, position in positions.items() if not joins(position, decided, name)}
 
 
-def _joined(positions: Mapping[str, Position | None], decided: Row | None) -> Steps[Mapping[str, Position | None]]:
+def _joined(
+    positions: Mapping[str, Position | None], decided: Row | None, join: bool
+) -> Steps[Mapping[str, Position | None]]:
     """The positions after sinks that were added have caught up with the others.
 
     A sink that joins writes epochs of its own, each with its rows and offsets in one commit, the last of which has the
@@ -263,7 +265,7 @@ def _joined(positions: Mapping[str, Position | None], decided: Row | None) -> St
     epoch with it before it is there.
     """
     new = {name: position for name, position in positions.items() if joins(position, decided, name)}
-    if not new or decided is None:
+    if not new or decided is None or not join:
         return positions
     came: Mapping[str, Position] = yield Join(decided.epoch, new)
     return {**positions, **came}

@@ -78,9 +78,9 @@ class TwoPhaseDelta:
                 hint="Run `lakelock recover FILE`: it says where each sink of the pipeline stands.",
             )
         try:
-            # A table that was added later claims what it has read itself.
-            since = stands.since if stands is not None and stands.since else epoch.since
-            own = replace(epoch, expected=stands, since=since)
+            own = replace(epoch, expected=stands)
+            if stands is not None and stands.since:  # a table that was added later claims what it has read itself
+                own = replace(own, since=stands.since, lost=(*stands.lost, *epoch.lost_now))
             committed = self._sink.write(own, self._staging.get(prepared))
         except PreparedLost:
             # Another process may have committed this epoch, continued, and removed the staged rows.

@@ -139,3 +139,13 @@ def test_a_misspelled_field_stops_the_run_before_its_table_is_made(routed: Route
         Pipeline.from_file(file).run()
     assert meant in str(refused.value)
     assert not (routed.lake.folder / "refund").exists()
+
+
+@pytest.mark.breadth
+def test_records_that_are_all_set_aside_make_no_table_and_are_not_lost(routed: Routed) -> None:
+    send(routed, {"kind": "order", "k": "x", "n": 1}, {"kind": "refund", "id": "one"}, {"kind": "refund", "id": "two"})
+    changes = {**refunds(schema="kind STRING, id INT"), "on_bad_record": "dead_letter"}
+    changes["dead_letters"] = {"path": str(routed.lake.folder / "_dead")}
+    routed.run(**changes)
+    assert not (routed.lake.folder / "refund").exists()
+    assert routed.verified(**changes) == {"order": {"expected": 1, "found": 1, "records": 1}}

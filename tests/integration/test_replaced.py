@@ -23,7 +23,9 @@ def some(first: int, count: int) -> list[tuple[str, int]]:
 
 REPLACED = [
     ("CREATE OR REPLACE TABLE {t} USING delta AS SELECT * FROM {t} WHERE n = 0", "CREATE OR REPLACE TABLE AS SELECT"),
-    ("INSERT OVERWRITE {t} SELECT * FROM {t} WHERE n = 0", r"WRITE \(overwrite\)"),
+    pytest.param(
+        "INSERT OVERWRITE {t} SELECT * FROM {t} WHERE n = 0", r"WRITE \(overwrite\)", marks=pytest.mark.breadth
+    ),
 ]
 
 
@@ -116,7 +118,7 @@ def test_a_persons_delete_is_allowed_and_named_unless_it_is_to_stop_the_run(lake
     ), found.notes
 
 
-@pytest.mark.parametrize("made_again", ["no", "empty", "filled"])
+@pytest.mark.parametrize("made_again", ["no", pytest.param("empty", marks=pytest.mark.breadth), "filled"])
 def test_a_table_that_is_removed_under_a_run_stops_it(made_again: str, lake: Lake, topic: Topic) -> None:
     """And nothing of the run becomes the new table's truth."""
     topic.send_rows(some(0, 5))
@@ -132,7 +134,7 @@ def test_a_table_that_is_removed_under_a_run_stops_it(made_again: str, lake: Lak
     assert left(lake) == {"no": [], "empty": [], "filled": [("mine", 1)]}[made_again]
 
 
-@pytest.mark.parametrize("made_again", ["no", "empty"])
+@pytest.mark.parametrize("made_again", ["no", pytest.param("empty", marks=pytest.mark.breadth)])
 def test_between_two_rounds_too(made_again: str, lake: Lake, topic: Topic) -> None:
     topic.send_rows(some(0, 5))
     rounds: list[Event] = []

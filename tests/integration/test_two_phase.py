@@ -111,7 +111,6 @@ class Stopped(BaseException):
     """As a kill: nothing of the run goes on."""
 
 
-@pytest.mark.breadth
 def test_readers_of_a_snapshot_see_the_sum_that_never_changes(lake: Lake) -> None:
     """Reads while the pipeline runs, and while it stands still where it was killed."""
     assert lake.spark is not None

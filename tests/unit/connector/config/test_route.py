@@ -136,6 +136,7 @@ def test_a_value_may_have_a_schema_of_its_own() -> None:
     [
         ({"value": {"format": "string"}}, r"route.overrides.refund.value.schema: needs value: {format: json}"),
         ({"transform": "SELECT id FROM records"}, "transform doesn't work with a schema of its own"),
+        ({"on_new_column": "fail"}, "on_new_column: fail doesn't work with a schema of its own"),
     ],
 )
 def test_a_schema_of_its_own_that_does_not_go(changes: Any, said: str) -> None:

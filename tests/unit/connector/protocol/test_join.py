@@ -28,7 +28,9 @@ def caught_up(goal: Epoch, starts: Offsets, max_records: int, stops: set[int] = 
     while position is None or not position.same_place(goal.position()):
         owner += len(epochs) in stops
         next_ = Offsets({at: position.offsets.get(at, 0) for at in starts}) if position else starts
-        epochs.append(next_to_join(goal, position, Resumption(next_), owner=str(owner), max_records=max_records))
+        epochs.append(
+            next_to_join(goal, position, Resumption(next_), goal.offsets, owner=str(owner), max_records=max_records)
+        )
         position = epochs[-1].position()
         assert len(epochs) <= goal.number
     return epochs
@@ -74,5 +76,21 @@ def test_a_partition_that_has_appeared_since_is_left_to_all_of_them() -> None:
 
 def test_it_keeps_what_it_has_lost_itself() -> None:
     goal = replace(stands(5, {A: 10}), lost=())
-    first = next_to_join(goal, None, Resumption(Offsets({A: 4})), owner="o", max_records=3)
+    first = next_to_join(goal, None, Resumption(Offsets({A: 4})), Offsets({A: 12}), owner="o", max_records=3)
     assert (first.number, first.since, first.lost) == (1, Offsets({A: 4}), ())
+
+
+def test_a_partition_that_has_more_is_not_idle() -> None:
+    """Or the watermark of a window would pass over it."""
+    goal = stands(5, {A: 100, B: 10})
+    ends = Offsets({A: 100, B: 12})
+    first = next_to_join(goal, None, Resumption(Offsets({A: 0, B: 0})), ends, owner="o", max_records=20)
+    assert first.backlog == {A, B}
+    assert first.read_to is None
+    last = next_to_join(goal, first.position(), Resumption(first.offsets), ends, owner="o", max_records=200)
+    assert (last.number, last.backlog) == (5, {B})
+
+
+def test_of_a_topic_that_is_gone_it_claims_nothing() -> None:
+    (only,) = caught_up(stands(5, {A: 10, TopicPartition("gone", 0): 7}), Offsets({A: 0}), max_records=100)
+    assert only.since == Offsets({A: 0, TopicPartition("gone", 0): 7})

@@ -280,9 +280,15 @@ def recovering(
     rows: int = 3,
     config: str = "file",
     then: LogHeld | None = None,
+    join: bool = True,
 ) -> tuple[Recovered, list]:
     """What it says in the end, and what it has asked for: of sinks that stand still, and a log that is at ``then``."""
-    steps, asked, answer, logs = recover("run", config), [], None, iter([known, then or known, then or known])
+    steps, asked, answer, logs = (
+        recover("run", config, join=join),
+        [],
+        None,
+        iter([known, then or known, then or known]),
+    )
     try:
         while True:
             action = steps.send(answer)
@@ -452,11 +458,24 @@ def test_a_sink_that_was_added_and_has_caught_up_is_where_the_others_are() -> No
 
 
 @pytest.mark.parametrize(
-    "beyond", [at(SECOND), at(replace(FIRST, number=0, offsets=Offsets({TopicPartition("t", 0): 9})))]
+    "beyond",
+    [
+        at(SECOND),
+        at(replace(FIRST, number=0, offsets=Offsets({TopicPartition("t", 0): 9}))),
+        at(replace(FIRST, number=0), delivery="manual_commit"),
+    ],
+    ids=["a later epoch", "more offsets", "another delivery"],
 )
 def test_a_sink_that_was_added_and_holds_more_stops_the_run(beyond) -> None:
     with pytest.raises(PositionMismatch, match="c epoch"):
         recovering(DONE, {"a": at(FIRST), "b": at(FIRST), "c": beyond})
+
+
+def test_a_recovery_alone_leaves_an_added_sink_where_it_is() -> None:
+    """`lakelock recover` settles what is in doubt, and reads no backlog."""
+    recovered, asked = recovering(DONE, {"a": at(FIRST), "b": at(FIRST), "c": None}, join=False)
+    assert not any(isinstance(each, Join) for each in asked)
+    assert recovered.positions["c"] is None
 
 
 def test_an_added_sink_of_a_pipeline_that_never_ran_is_one_of_its_sinks() -> None:
