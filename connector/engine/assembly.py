@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -69,6 +69,8 @@ class Assembly:
     """The tables of a route. Then ``outputs`` has one output for all of them."""
     read: Read | None = None
     """Reads them from elsewhere. None: from Kafka."""
+    stopped: Callable[[], bool] = lambda: False
+    """Whether the run is to end."""
     small: bool = False
     """Whether the topics have had few records so far: then the tables are small, and so are their logs."""
 
@@ -259,7 +261,7 @@ class Assembly:
             observe=observe,
             at_once=at_once,
             stages=self.routes is None,
-            join=Joining(self.config, self.run, self.source, partial(self._alone, observe), observe),
+            join=Joining(self.config, self.run, self.source, partial(self._alone, observe), observe, self.stopped),
         )
 
     @contextmanager

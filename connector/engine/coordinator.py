@@ -49,8 +49,9 @@ PrepareAll = Callable[[Epoch, Sequence[str], bool, int], tuple[Epoch, Mapping[st
 event time that it had; the number is the offsets that Kafka holds after the epoch."""
 
 
-JoinAll = Callable[[Epoch, Mapping[str, Position | None]], Mapping[str, Position]]
-"""Brings sinks that were added to the pipeline file from their positions to the epoch that the others are at."""
+JoinAll = Callable[[Epoch, Mapping[str, Position | None]], Mapping[str, Position | None]]
+"""Brings sinks that were added to the pipeline file from their positions to the epoch that the others are at, unless
+the run is to end: then no epoch follows."""
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:

@@ -28,11 +28,13 @@ class Joining:
     source: KafkaSource
     alone: Callable[[str], AbstractContextManager[Destination | None]]
     observe: Observer
+    stopped: Callable[[], bool] = lambda: False
+    """Whether the run is to end. Then the next run goes on."""
 
-    def __call__(self, stands: Epoch, positions: Mapping[str, Position | None]) -> Mapping[str, Position]:
+    def __call__(self, stands: Epoch, positions: Mapping[str, Position | None]) -> Mapping[str, Position | None]:
         """See ``coordinator.JoinAll``. Raises ConfigurationError for a sink that isn't a table, and what an epoch
         raises."""
-        came = {}
+        came: dict[str, Position | None] = {}
         for name, position in positions.items():
             with self.alone(name) as table:
                 if table is None:
@@ -44,8 +46,8 @@ class Joining:
                 came[name] = self._caught_up(name, table, stands, position)
         return came
 
-    def _caught_up(self, name: str, table: Destination, stands: Epoch, position: Position | None) -> Position:
-        while position is None or not position.same_place(stands.position()):
+    def _caught_up(self, name: str, table: Destination, stands: Epoch, position: Position | None) -> Position | None:
+        while (position is None or not position.same_place(stands.position())) and not self.stopped():
             held = self.source.look()
             resumption = resume(
                 position,

@@ -135,7 +135,8 @@ class Abort:
 
 @dataclass(frozen=True)
 class Join:
-    """Mapping[str, Position] of these sinks, after they have caught up with the others, which are at the epoch."""
+    """Mapping[str, Position | None] of these sinks, after they have caught up with the others, which are at the epoch.
+    Where the run is to end they may be behind: then it runs no epoch."""
 
     epoch: Epoch
     positions: Mapping[str, Position | None]
@@ -267,7 +268,7 @@ def _joined(
     new = {name: position for name, position in positions.items() if joins(position, decided, name)}
     if not new or decided is None or not join:
         return positions
-    came: Mapping[str, Position] = yield Join(decided.epoch, new)
+    came: Mapping[str, Position | None] = yield Join(decided.epoch, new)
     return {**positions, **came}
 
 
