@@ -198,9 +198,9 @@ class Pipeline:
     ) -> Delivered:
         with (
             monitored(self.config) as told,
-            self._assembled(short=None if publish else False) as assembled,
+            self._assembled(short=None if publish else False) as made,
         ):
-            assembly = replace(assembled, stopped=stop.is_set)
+            assembly = replace(made, stopped=stop.is_set)
             assembly.make_ready()
             assembly.look_back()
             topics = assembly.source if until is None else Until(assembly.source, until)

@@ -30,12 +30,12 @@ from connector.audit.letters import no_letters
 from connector.audit.records import kafka_records
 from connector.audit.routes import audit_routes
 from connector.audit.rows import Earlier
-from connector.audit.table import AuditedTable
+from connector.audit.table import AuditedTable, letters_table
 from connector.audit.topics import Topics
 from connector.audit.verdict import Audit, PartitionAudit, Place, partitions, show
-from connector.config import DeltaAggregateSink, DeltaAppendSink, JsonFormat, PipelineConfig
+from connector.config import DeltaAggregateSink, DeltaAppendSink, PipelineConfig
 from connector.spark.session import session
-from sinks.errors import BrokerUnreachable, ConfigurationError, NotADeltaTable, NotAuthorized, OffsetsLost
+from sinks.errors import BrokerUnreachable, ConfigurationError, NotAuthorized, OffsetsLost
 from sinks.kafka import reader_refused
 
 if TYPE_CHECKING:
@@ -94,9 +94,10 @@ def audit(
 
 def _with_schema(config: PipelineConfig, table: AuditedTable) -> PipelineConfig:
     """The pipeline with the schema that was inferred for its table, if the file names none."""
-    if not isinstance(config.value, JsonFormat) or not config.value.inferred:
+    format = config.inferred
+    if format is None:
         return config
-    schema = config.value.kept_schema(table.property(config.value.PROPERTY))
+    schema = format.kept_schema(table.property(format.PROPERTY))
     if schema is None:
         raise ConfigurationError(
             f"value.schema: inferred: {table.label!r} doesn't say which schema was inferred for it.",
@@ -171,7 +172,7 @@ def _compared(
     Raises OffsetsLost if retention removes records meanwhile, or what Kafka refuses.
     """
     claim, held = pinned.claim, pinned.held
-    letters = _letters(config, spark)
+    letters = letters_table(config, spark)
     sets_aside = config.on_bad_record == "dead_letter"
     # Deletes that aren't committed yet show in Kafka only.
     keyed = not isinstance(config.sinks[0], DeltaAppendSink)
@@ -257,16 +258,6 @@ def _committed(topics: Topics, config: PipelineConfig) -> dict[At, int]:
         if config.delivery != "transactional":
             raise
         return {}  # a transactional pipeline needs no rights on a group
-
-
-def _letters(config: PipelineConfig, spark: SparkSession) -> AuditedTable | None:
-    """The dead letters, as they are after the table's version was pinned; None where there are none, or none yet."""
-    if config.dead_letters is None:
-        return None
-    try:
-        return AuditedTable(spark, config.dead_letters, "dead_letters")
-    except NotADeltaTable:
-        return None
 
 
 def _keeps_late(config: PipelineConfig) -> bool:

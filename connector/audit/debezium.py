@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from connector.audit import exact_json
@@ -26,7 +27,8 @@ _OF_EVENT = {
     "_transaction": "STRUCT<id STRING, total_order BIGINT, data_collection_order BIGINT>", "_source_position": "STRING",
 }  # fmt: skip
 """The columns of an event beside those of its row."""
-_PARTS = ("before", "after", "op", "ts_ms", "source", "transaction")
+_ROWS, _DETAILS = ("before", "after"), ("op", "ts_ms", "source", "transaction")
+"""The parts of an event: the rows of the table, and what becomes a column with an underscore before its name."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Events:
     """Such a value is null. Otherwise the event is a bad record."""
     permissive: bool
 
-    @property
+    @cached_property
     def columns(self) -> StructType:
         """Of a decoded event."""
         from pyspark.sql.types import StructField, StructType
@@ -51,21 +53,15 @@ class Events:
     @property
     def envelope(self) -> StructType:
         """Of an event as it is sent: with its schema around it, it is inside ``payload``."""
-        from pyspark.sql.types import StringType, StructField, StructType
+        from pyspark.sql.types import StructField, StructType
 
-        kinds: dict[str, DataType] = {name: self.columns[f"_{name}"].dataType for name in _PARTS[3:]}
-        event = StructType(
-            [
-                *(StructField(name, self.row) for name in _PARTS[:2]),
-                StructField("op", StringType()),
-                *(StructField(name, kind) for name, kind in kinds.items()),
-            ]
-        )
-        return StructType([*event.fields, StructField("payload", event)])
+        rows = [StructField(name, self.row) for name in _ROWS]
+        event = [*rows, *(StructField(name, self.columns[f"_{name}"].dataType) for name in _DETAILS)]
+        return StructType([*event, StructField("payload", StructType(event))])
 
     def event(self, sent: str) -> str:
         """SQL of the STRUCT of an event, and its ``row``, from ``envelope`` as it was read."""
-        part = {name: f"coalesce({sent}.payload.{name}, {sent}.{name})" for name in _PARTS}
+        part = {name: f"coalesce({sent}.payload.{name}, {sent}.{name})" for name in (*_ROWS, *_DETAILS)}
         row = f"IF({part['op']} = 'd', {part['before']}, {part['after']})"
         pairs = ", ".join(f"'{name}', {sql}" for name, sql in {**part, "row": row}.items())
         return f"named_struct({pairs})"

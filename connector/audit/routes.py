@@ -18,7 +18,7 @@ from connector.audit.counted import counted
 from connector.audit.decode import decoded
 from connector.audit.formats import forms
 from connector.audit.records import PROBLEM, kafka_records
-from connector.audit.table import AuditedTable
+from connector.audit.table import AuditedTable, letters_table
 from connector.audit.topics import Topics
 from connector.audit.verdict import Audit, partitions
 from connector.config import COORDINATES, OTHER, PipelineConfig
@@ -137,11 +137,8 @@ def _without_table(
 
 def _without_letters(config: PipelineConfig, spark: SparkSession, done: _Done, records: DataFrame) -> DataFrame:
     """The records that haven't been set aside. A table whose records are all bad is never made."""
-    if config.dead_letters is None or config.dead_letters.topic is not None:
-        return records
-    try:
-        letters = AuditedTable(spark, config.dead_letters, "dead_letters")
-    except NotADeltaTable:
+    letters = letters_table(config, spark)
+    if letters is None:
         return records
     theirs = letters.open_letters(done.stands.epoch).where(f"pipeline = {literal(config.name)}")
     return records.join(theirs.select(*_RECORD).distinct(), list(_RECORD), "left_anti")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from connector.audit.claim import At, Extent, Metadata, lineage, metadata
 from connector.audit.rows import Earlier
-from connector.config import DeltaPlace
+from connector.config import DeltaPlace, PipelineConfig
 from sinks.errors import ConfigurationError, NotADeltaTable, SinkError
 from sinks.spark.sql import identifier, literal
 
@@ -245,6 +245,16 @@ class AuditedTable:
             .collect()
         )
         return {At(row["_topic"], row["_partition"]): Extent(row["first"], row["next"]) for row in rows}
+
+
+def letters_table(config: PipelineConfig, spark: SparkSession) -> AuditedTable | None:
+    """The dead letters of a pipeline as they are now; None where there are none, or none yet."""
+    if config.dead_letters is None:
+        return None
+    try:
+        return AuditedTable(spark, config.dead_letters, "dead_letters")
+    except NotADeltaTable:
+        return None
 
 
 def _taken(metrics: Mapping[str, str]) -> str:

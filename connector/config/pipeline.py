@@ -289,10 +289,15 @@ class PipelineConfig(Options):
         route, format = self.route.of(value, self.value)
         return self.model_copy(update={"sinks": (sink,), "route": route, "value": format})
 
+    @property
+    def inferred(self) -> JsonFormat | None:
+        """The format of the values, if its schema has to be found from records, or was. None: the file has it."""
+        return self.value if isinstance(self.value, JsonFormat) and self.value.inferred else None
+
     def read_by(self, schema: str) -> PipelineConfig:
         """A copy with the schema that was inferred for its records."""
-        assert isinstance(self.value, JsonFormat)
-        return self.model_copy(update={"value": self.value.read_by(schema)})
+        assert self.inferred is not None
+        return self.model_copy(update={"value": self.inferred.read_by(schema)})
 
     def alone(self, index: int) -> PipelineConfig:
         """A copy of this configuration with ``sinks[index]`` as its only sink."""

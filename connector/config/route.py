@@ -184,10 +184,15 @@ class Route(Options):
 
         Tables with a schema of their own count only if no other one has a key: they have columns of their own.
         """
-        sinks = {"": self.sink_of("value", ""), **{name: self.sink_of(name, "") for name in self.names}}
-        keys = {name: sink.key for name, sink in sinks.items() if isinstance(sink, KeyedSink)}
+        keys = {name: sink.key for name, sink in self.sinks.items() if isinstance(sink, KeyedSink)}
         shared = {name: key for name, key in keys.items() if name not in self.own_schemas}
         return tuple(dict.fromkeys(column for key in (shared or keys).values() for column in key))
+
+    @property
+    def sinks(self) -> Mapping[str, DeltaSink]:
+        """The sinks of which the file knows, relative to nowhere: those of ``names``, and under no name that of any
+        other value. Raises ConfigurationError."""
+        return {"": self.sink_of("value", ""), **{name: self.sink_of(name, "") for name in self.names}}
 
     def template(self) -> list[Mapping[str, Any]]:
         """The options of the sinks that the file shows: that of each value, with its placeholder, and that of the other
@@ -231,26 +236,32 @@ def refuse_unfit(config: PipelineConfig, route: Route) -> None:
     }.items():
         if given:
             raise ValueError(f"{option} doesn't work with route. Write a pipeline file for each table")
-    if route.own_schemas and not isinstance(config.value, JsonFormat):
-        raise ValueError(
-            f"{route.schema_option(next(iter(route.own_schemas)))}: needs value: {{format: json}}. Records in "
-            f"{config.value.format} have the schema of the file"
-        )
-    if route.own_schemas and config.on_new_column is not None:
-        raise ValueError(
-            f"on_new_column: {config.on_new_column} doesn't work with a schema of its own in route.overrides, whose "
-            "fields value.schema lacks"
-        )
-    if route.own_schemas and config.transform is not None:
-        raise ValueError(
-            "transform doesn't work with a schema of its own in route.overrides: it sees the columns of value.schema"
-        )
+    if route.own_schemas:
+        _refuse_unfit_schemas(config, next(iter(route.own_schemas)), route)
     if route.other == "dead_letter" and config.on_bad_record != "dead_letter":
         raise ValueError("route.other: dead_letter needs on_bad_record: dead_letter, and a place for dead letters")
     try:
-        places = [route.sink_of(name, "").place for name in ("value", *route.names)]
+        places = [sink.place for sink in route.sinks.values()]
     except ConfigurationError as error:
         raise ValueError(error.message.rstrip(".")) from None
     for place in places:
         if places.count(place) > 1:
             raise ValueError(f"route: two values write to {place}: give each its own place")
+
+
+def _refuse_unfit_schemas(config: PipelineConfig, value: str, route: Route) -> None:
+    """Raises ValueError if the other options don't go with a schema of its own, as ``value`` has one."""
+    if not isinstance(config.value, JsonFormat):
+        raise ValueError(
+            f"{route.schema_option(value)}: needs value: {{format: json}}. Records in {config.value.format} have the "
+            "schema of the file"
+        )
+    if config.on_new_column is not None:
+        raise ValueError(
+            f"on_new_column: {config.on_new_column} doesn't work with a schema of its own in route.overrides, whose "
+            "fields value.schema lacks"
+        )
+    if config.transform is not None:
+        raise ValueError(
+            "transform doesn't work with a schema of its own in route.overrides: it sees the columns of value.schema"
+        )

@@ -29,8 +29,8 @@ def _one_or_more(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
-def _key_columns(value: object) -> object:
-    return [KAFKAS_KEY] if value == KAFKA_KEY else _one_or_more(value)
+def _kafkas_key(value: object) -> object:
+    return KAFKAS_KEY if value == KAFKA_KEY else value
 
 
 def _distinct(columns: tuple[str, ...]) -> tuple[str, ...]:
@@ -55,7 +55,7 @@ class KeyedSink(DeltaSink):
     The names are those of AUTO CDC in Spark and Databricks.
     """
 
-    key: Annotated[tuple[Text, ...], BeforeValidator(_key_columns), Field(min_length=1)]
+    key: Annotated[Columns, BeforeValidator(_kafkas_key)]
     """The primary-key columns. ``kafka_key`` is Kafka's key as a whole: the column ``_key``, text if the option ``key``
     of the file names no other format."""
     sequence_by: Text | None = None

@@ -87,8 +87,7 @@ def _rows_have_no_bytes(config: PipelineConfig) -> None:
 def _inferred_schema(config: PipelineConfig) -> None:
     if isinstance(config.key, JsonFormat) and config.key.schema_ == INFERRED:
         raise ValueError("key.schema: inferred is for value only; write the columns of Kafka's key")
-    inferred = isinstance(config.value, JsonFormat) and config.value.inferred
-    if inferred and config.two_phase:
+    if config.inferred is not None and config.two_phase:
         raise ValueError(
             "value.schema: inferred needs one Delta table, which keeps what was found; write the columns, or "
             "together: eventual for several tables"

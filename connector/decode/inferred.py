@@ -53,7 +53,7 @@ def inferred(values: Iterable[bytes | None]) -> str | None:
     found = [kind for value in values if (kind := _of_value(value)) is not None]
     if not found:
         return None
-    whole = reduce(lambda one, other: _both(one, other, depth=0), found)
+    whole = reduce(lambda one, other: _both(one, other, nested=False), found)
     return ", ".join(f"{identifier(name)} {kind.sql}" for name, kind in (whole.fields or {}).items()) or None
 
 
@@ -62,7 +62,7 @@ def _of_value(value: bytes | None) -> _Kind | None:
         found = json.loads(value or b"", parse_float=_Fraction, parse_constant=_refused)
     except (ValueError, RecursionError):
         return None
-    return _kind(found, depth=0) if isinstance(found, dict) else None
+    return _kind(found, nested=False) if isinstance(found, dict) else None
 
 
 class _Fraction(str):
@@ -75,7 +75,7 @@ def _refused(word: str) -> None:
     raise ValueError(word)
 
 
-def _kind(value: Any, *, depth: int) -> _Kind:
+def _kind(value: Any, *, nested: bool = True) -> _Kind:
     if value is None:
         return _Kind()
     if isinstance(value, bool):
@@ -88,33 +88,32 @@ def _kind(value: Any, *, depth: int) -> _Kind:
         digits = value.lower().partition("e")[0].replace(".", "").lstrip("-0")
         return _Kind(_DOUBLE if len(digits) <= _EXACT and abs(float(value)) < float("inf") else _STRING)
     if isinstance(value, list):
-        kinds = (_kind(each, depth=depth + 1) for each in value)
-        return _Kind(elements=reduce(lambda one, other: _both(one, other, depth=depth + 1), kinds, _Kind()))
+        return _Kind(elements=reduce(_both, map(_kind, value), _Kind()))
     if isinstance(value, dict):
-        return _with_fields_of({}, {name: _kind(each, depth=depth + 1) for name, each in value.items()}, depth=depth)
+        return _with_fields_of({}, {name: _kind(each) for name, each in value.items()}, nested=nested)
     return _Kind(_STRING)
 
 
-def _both(one: _Kind, other: _Kind, *, depth: int) -> _Kind:
-    """A type for the values of both. ``depth``: 0 for whole records."""
+def _both(one: _Kind, other: _Kind, *, nested: bool = True) -> _Kind:
+    """A type for the values of both. ``nested``: whether they are inside of records."""
     if other == _Kind() or one == other:
         return one
     if one == _Kind():
         return other
     if one.elements is not None and other.elements is not None:
-        return _Kind(elements=_both(one.elements, other.elements, depth=depth + 1))
+        return _Kind(elements=_both(one.elements, other.elements))
     if one.fields is not None and other.fields is not None:
-        return _with_fields_of(one.fields, other.fields, depth=depth)
+        return _with_fields_of(one.fields, other.fields, nested=nested)
     return _Kind(_AMONG_NUMBERS.get(frozenset({one.word, other.word}), _STRING))
 
 
-def _with_fields_of(one: Mapping[str, _Kind], other: Mapping[str, _Kind], *, depth: int) -> _Kind:
+def _with_fields_of(one: Mapping[str, _Kind], other: Mapping[str, _Kind], *, nested: bool) -> _Kind:
     fields = dict(one)
     spelled = {name.lower(): name for name in fields}
     for name, kind in other.items():
         there = spelled.setdefault(name.lower(), name)
-        if depth and there != name:
+        if nested and there != name:
             # Only of the outermost names the case doesn't matter, and Spark has no STRUCT with both.
             return _Kind(_STRING)
-        fields[there] = _both(fields.get(there, _Kind()), kind, depth=depth + 1)
+        fields[there] = _both(fields.get(there, _Kind()), kind)
     return _Kind(fields=fields)

@@ -15,9 +15,9 @@ from connector.decode.records import (
     ROUTE,
     TOMBSTONE,
     also,
-    fields_of,
+    columns_of,
     of_tombstone,
-    schema_to_ask_for,
+    problem_with,
 )
 from sinks.delta.table import COORDINATES
 from sinks.spark.sql import identifier, literal
@@ -67,18 +67,12 @@ class OwnColumns:
         names = frame.columns
         mine = frame.selectExpr("*", f"CASE WHEN {self.mine} THEN {RAW}.value END AS {_BYTES}")
         read = self.format.decoded(mine, _BYTES, _READ)
-        columns = {name: f"{_READ}{path}" for name, path in fields_of(self.format).items()}
-        if self.key:
-            of_key = of_tombstone(self.format, key, self.key, decoded=KEY, kafkas=f"{RAW}.key")
-            for name in columns.keys() & of_key.keys():
-                columns[name] = f"CASE WHEN {RAW}.value IS NULL THEN {of_key[name]} ELSE {columns[name]} END"
+        of_key = of_tombstone(self.format, key, self.key, KEY, f"{RAW}.key")
+        columns = columns_of(self.format, _READ, f"{RAW}.value", of_key)
         struct = ", ".join(f"{literal(name)}, {sql}" for name, sql in columns.items())
-        problem = problem_of(_READ)
-        detail = f"named_struct('reason', 'value', 'detail', concat('its value: ', {problem}))"
-        wrong = (
-            f"CASE WHEN {_BYTES} IS NULL THEN NULL {schema_to_ask_for(problem, self.part)} "
-            f"WHEN {problem} IS NOT NULL THEN {detail} END"
-        )
+        # Other records have no such bytes, and nothing is looked for in them.
+        whens = problem_with("value", problem_of(_READ), _BYTES, asks_for=self.part)
+        wrong = f"CASE WHEN {_BYTES} IS NOT NULL THEN CASE {whens} END END"
         found = read.selectExpr(
             *map(identifier, names),
             f"CASE WHEN {self.mine} THEN named_struct({struct}) END AS {self.column}",

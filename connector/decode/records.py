@@ -177,11 +177,8 @@ class RecordDecoder:
         return format.type != before
 
     def _columns(self) -> list[str]:
-        columns = {name: f"_of_value{path}" for name, path in fields_of(self.value).items()}
-        if self.tombstones is not None:
-            of_key = of_tombstone(self.value, self.key, self.tombstones)
-            for name in columns.keys() & of_key.keys():
-                columns[name] = f"CASE WHEN value IS NULL THEN {of_key[name]} ELSE {columns[name]} END"
+        of_key = of_tombstone(self.value, self.key, self.tombstones or (), "_of_key", "key")
+        columns = columns_of(self.value, "_of_value", "value", of_key)
         selected = [f"{sql} AS {identifier(name)}" for name, sql in columns.items()]
         if self.key is not None:
             selected.append(f"{_only_fields('_of_key', self.key)} AS {KEY}")
@@ -203,12 +200,7 @@ class RecordDecoder:
         whens = ["WHEN spark_partition_id() < 0 THEN NULL"]
         if self.tombstones is None:
             whens.append(f"WHEN value IS NULL THEN {told('tombstone', 'has no value (a tombstone)')}")
-        wrong = "WHEN {0} IS NOT NULL AND {1} IS NOT NULL THEN "
-        for part in self._parts:
-            wrong_with = problem_of(f"_of_{part}")
-            whens.append(schema_to_ask_for(wrong_with, part))
-            detail = f"concat('its {part}: ', {wrong_with})"
-            whens.append(wrong.format(part, wrong_with) + f"named_struct('reason', '{part}', 'detail', {detail})")
+        whens += [problem_with(part, problem_of(f"_of_{part}"), part, asks_for=part) for part in self._parts]
         return f"CASE {' '.join(whens)} END"
 
     def _ruled(self, frame: DataFrame, require: str) -> DataFrame:
@@ -223,8 +215,17 @@ class RecordDecoder:
         return also(frame, f"CASE WHEN ({right}({require})) IS NOT TRUE THEN {broken} END")
 
 
+def columns_of(format: Format, read: str, sent: str, of_key: Mapping[str, str]) -> dict[str, str]:
+    """SQL of each column of a value that is decoded as ``read``. ``sent``: SQL of its bytes; where they are null, a
+    tombstone's columns are those of ``of_tombstone``, ``of_key``."""
+    columns = {name: f"{read}{path}" for name, path in fields_of(format).items()}
+    for name in columns.keys() & of_key.keys():
+        columns[name] = f"CASE WHEN {sent} IS NULL THEN {of_key[name]} ELSE {columns[name]} END"
+    return columns
+
+
 def of_tombstone(
-    value: Format, key: Format | None, columns: Sequence[str], *, decoded: str = "_of_key", kafkas: str = "key"
+    value: Format, key: Format | None, columns: Sequence[str], decoded: str, kafkas: str
 ) -> Mapping[str, str]:
     """SQL of the key ``columns`` in a tombstone's row, from Kafka's key. Columns made by the transform stay null.
 
@@ -238,11 +239,18 @@ def of_tombstone(
     return {name: f"{decoded}.{identifier(name)}" for name in columns if name in fields_of(key)}
 
 
-def schema_to_ask_for(problem: str, part: str) -> str:
-    """SQL of a WHEN: a problem that asks for a schema ends the query, and says which part of the record needs it."""
-    schema_id = f"substring({problem}, {len(UNKNOWN) + 1})"
-    asked = raise_sql("unknown_schema", part=literal(part), id=schema_id)
-    return f"WHEN startswith({problem}, {literal(UNKNOWN)}) THEN {asked}"
+def problem_with(part: str, wrong: str, sent: str, *, asks_for: str) -> str:
+    """SQL of the WHENs of ``_problem`` for a value or key. ``wrong``: what its format says; ``sent``: SQL of its bytes.
+
+    A problem that asks for a schema ends the query, and says for what, ``asks_for``.
+    """
+    schema_id = f"substring({wrong}, {len(UNKNOWN) + 1})"
+    asked = raise_sql("unknown_schema", part=literal(asks_for), id=schema_id)
+    detail = f"named_struct('reason', '{part}', 'detail', concat('its {part}: ', {wrong}))"
+    return (
+        f"WHEN startswith({wrong}, {literal(UNKNOWN)}) THEN {asked} "
+        f"WHEN {sent} IS NOT NULL AND {wrong} IS NOT NULL THEN {detail}"
+    )
 
 
 def fields_of(format: Format) -> Mapping[str, str]:

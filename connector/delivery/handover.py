@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 
 from connector.delivery.ports import Work
-from connector.protocol.recover import TopicsHeld, refuse_recreated, refuse_replaced, resume
+from connector.protocol.recover import TopicsHeld, refuse_recreated, refuse_replaced, resumed
 from connector.protocol.steps import Event, Step
 from sinks.contract import Epoch, Position
 from sinks.errors import Fenced, GroupActive, PositionMismatch
@@ -83,13 +83,7 @@ def _handed_over(work: Work, delivery: str, position: Position | None, held: Top
     before = position or Position(0, Offsets())
     stored, lost = before.offsets, before.lost
     if position is None or position.delivery == TRANSACTIONAL:
-        resumption = resume(
-            position,
-            held,
-            work.topics.starting(held),
-            work.topics.remaining(held),
-            continue_on_data_loss=work.continue_on_data_loss,
-        )
+        resumption = resumed(position, held, work.topics, continue_on_data_loss=work.continue_on_data_loss)
         offsets, lost = resumption.offsets, (*lost, *resumption.lost)
         work.group.store(offsets)
         note = f"consumer group {work.group.name} starts at {offsets.to_json()}"

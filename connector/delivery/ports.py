@@ -8,25 +8,17 @@ from datetime import timedelta
 from typing import Protocol
 
 from connector.delivery.retries import NONE, Patience
-from connector.protocol.recover import Remaining, TopicsHeld
+from connector.protocol.recover import Starts, TopicsHeld
 from connector.protocol.steps import Observer
 from sinks.contract import Committed, Epoch, Position
 from sinks.offsets import Offsets, TopicPartition
 
 
-class Topics(Protocol):
+class Topics(Starts, Protocol):
     """What a delivery asks the source about Kafka's topics."""
 
     def look(self) -> TopicsHeld:
         """What Kafka holds now of the pipeline's topics. Raises TopicMissing, BrokerUnreachable."""
-        ...
-
-    def starting(self, held: TopicsHeld) -> Callable[[], Offsets]:
-        """A function that gives the configured starting offsets, for a pipeline without a position."""
-        ...
-
-    def remaining(self, held: TopicsHeld) -> Remaining:
-        """A function that tells what is left of partitions that have lost records."""
         ...
 
     def record_bytes(self, offsets: Offsets, ends: Offsets) -> Mapping[TopicPartition, float]:

@@ -17,7 +17,7 @@ from connector.delivery.ports import Delivered, Work
 from connector.delivery.retries import Retries
 from connector.protocol.pacing import EpochSize, Pace
 from connector.protocol.plan import next_epoch, within_bytes
-from connector.protocol.recover import TopicsHeld, behind, resume
+from connector.protocol.recover import TopicsHeld, behind, resumed
 from connector.protocol.recreated import of_unknown_id, recreated, retirement
 from connector.protocol.steps import Event, Step
 from sinks.contract import Epoch, Position
@@ -165,13 +165,7 @@ class _Run:
     def _plan(self, position: Position | None, held: TopicsHeld, target: TopicsHeld) -> Epoch | None:
         """The next epoch, up to the ends of ``target``. None: there is nothing to do."""
         work = self._work
-        resumption = resume(
-            position,
-            held,
-            work.topics.starting(held),
-            work.topics.remaining(held),
-            continue_on_data_loss=work.continue_on_data_loss,
-        )
+        resumption = resumed(position, held, work.topics, continue_on_data_loss=work.continue_on_data_loss)
         return next_epoch(
             work.pipeline,
             work.owner,

@@ -99,9 +99,8 @@ def look_at_value(config: PipelineConfig, named: DataFrame, name: str, *, first:
     """
     mine = named.where(f"{ROUTE} = {literal(name)}").select("value")
     sample = [row["value"] for row in mine.limit(_SAMPLE).collect()]
-    of_value = [each for each in _declared(config.routed(name)) if each.part == "value"]
-    looked = (_looked_at(each, sample, lambda: mine, config.unmatched, first=first) for each in of_value)
-    return [warning for warnings in looked for warning in warnings]
+    declared = next(each for each in _declared(config.routed(name)) if each.part == "value")
+    return _looked_at(declared, sample, lambda: mine, config.unmatched, first=first)
 
 
 def _looked_at(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from connector.config import DeltaSink, JsonFormat, PipelineConfig
+from connector.config import DeltaSink, PipelineConfig
 from connector.decode.inferred import inferred
 from connector.protocol.plan import to_sample
 from connector.protocol.recover import TopicsHeld
@@ -38,13 +38,13 @@ def of_table(config: PipelineConfig, spark: SparkSession) -> PipelineConfig | No
 
     Raises ConfigurationError if the table doesn't say its schema.
     """
-    sink, format = config.sinks[0], config.value
-    if not isinstance(format, JsonFormat) or not format.inferred or not isinstance(sink, DeltaSink):
+    sink, format = config.sinks[0], config.inferred
+    if format is None or not isinstance(sink, DeltaSink):
         return config
     detail = DeltaTable(spark, path=sink.folder, name=sink.table, label=sink.place).detail()
     if detail is None:
         return None
-    schema = JsonFormat.kept_schema(detail.properties.get(JsonFormat.PROPERTY))
+    schema = format.kept_schema(detail.properties.get(format.PROPERTY))
     if schema is None:
         raise ConfigurationError(
             f"value.schema: inferred: the table {sink.place!r} is there, and has no schema that was inferred for it.",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from connector.config import PipelineConfig
 from connector.delivery.ports import Destination
 from connector.protocol.join import next_to_join
-from connector.protocol.recover import resume
+from connector.protocol.recover import resumed
 from connector.protocol.steps import Event, Observer, Step
 from connector.source.topics import KafkaSource
 from sinks.contract import Epoch, Position
@@ -49,12 +49,8 @@ class Joining:
     def _caught_up(self, name: str, table: Destination, stands: Epoch, position: Position | None) -> Position | None:
         while (position is None or not position.same_place(stands.position())) and not self.stopped():
             held = self.source.look()
-            resumption = resume(
-                position,
-                held,
-                self.source.starting(held),
-                self.source.remaining(held),
-                continue_on_data_loss=self.config.source.continue_on_data_loss,
+            resumption = resumed(
+                position, held, self.source, continue_on_data_loss=self.config.source.continue_on_data_loss
             )
             bound = self.config.epoch.max_records
             epoch = next_to_join(stands, position, resumption, held.ends, owner=self.run, max_records=bound)

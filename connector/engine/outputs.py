@@ -13,7 +13,6 @@ from connector.config import (
     CustomSink,
     DeltaSink,
     DeltaUpsertSink,
-    JsonFormat,
     KafkaTopicSink,
     PipelineConfig,
     S3ObjectsSink,
@@ -113,7 +112,7 @@ class Table:
             topics=config.source.topics,
             stops_at_changes=config.on_foreign_delete == "stop",
         )
-        properties = config.value.properties if isinstance(config.value, JsonFormat) else {}
+        properties = config.inferred.properties if config.inferred is not None else {}
         return cls(decode, derive(config, table, commits, rows), table, commits, properties)
 
     @property

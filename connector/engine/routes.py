@@ -207,12 +207,12 @@ class Routes:
     def _problem_by_table(self) -> str | None:
         """SQL of what is wrong with a row for its table. Tables that refuse the same are told apart by nobody."""
         whens = [f"WHEN {own.mine} THEN {own.problem}" for own in self._all_own]
-        differ: dict[str | None, list[str]] = {}
+        usual, differ = self._template.usual, dict[str | None, list[str]]()
         for routed in self._tables.values():
-            if routed.template is self._template and routed.differs:
-                differ.setdefault(routed.problem, []).append(routed.where)
+            found = routed.problem if routed.template is self._template else usual
+            if found != usual:
+                differ.setdefault(found, []).append(routed.where)
         whens += [f"WHEN {' OR '.join(where)} THEN {found or 'NULL'}" for found, where in differ.items()]
-        usual = self._template.usual
         return f"CASE {' '.join(whens)} ELSE {usual or 'NULL'} END" if whens else usual
 
     def _judged_by_its_own(self, rows: DataFrame) -> DataFrame:

@@ -11,7 +11,7 @@ from connector.engine.one_table import recreated_starts
 from connector.operations.sample import sampled
 from connector.operations.status import Checked, CheckedSink
 from connector.protocol.plan import to_sample
-from connector.protocol.recover import behind, resume
+from connector.protocol.recover import behind, resumed
 from connector.protocol.recreated import recreated, retirement
 from connector.source.consumer_group import ConsumerGroup
 from sinks.contract import Position
@@ -43,13 +43,8 @@ def checked(
         starts = recreated_starts(config, position, held, names)
         position = retirement(config.name, assembly.run, position, held, names, starts).position()
         offsets = position.offsets
-    next_offsets = resume(
-        position and position.moved_to(offsets),
-        held,
-        assembly.source.starting(held),
-        assembly.source.remaining(held),
-        continue_on_data_loss=config.source.continue_on_data_loss,
-    ).offsets
+    stood, goes_on = position and position.moved_to(offsets), config.source.continue_on_data_loss
+    next_offsets = resumed(stood, held, assembly.source, continue_on_data_loss=goes_on).offsets
     ranges = to_sample(next_offsets, held)
     records = assembly.source.sample(ranges)
     warnings = [

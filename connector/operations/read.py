@@ -33,15 +33,11 @@ def read_of(config: PipelineConfig, spark: SparkSession) -> DataFrame:
             f"Pipeline {config.name!r} has several sinks, or one that is no table.",
             hint="connector.operations.snapshot(spark, FILE) gives all of them as of one epoch.",
         )
-    missing = ConfigurationError(
-        f"There is no table {config.sinks[0].place!r} yet.", hint="`lakelock run FILE` makes it."
-    )
     known = of_table(config, spark)
-    if known is None:
-        raise missing
-    with outputs(known, spark, no_records(spark), "") as (output,):
-        assert isinstance(output, Table)
-        if output.table.detail() is None:
-            raise missing
-        log = output.derivation.log
-        return spark.table(output.table.sql) if log is None else log.live()
+    if known is not None:
+        with outputs(known, spark, no_records(spark), "") as (output,):
+            assert isinstance(output, Table)
+            if output.table.detail() is not None:
+                log = output.derivation.log
+                return spark.table(output.table.sql) if log is None else log.live()
+    raise ConfigurationError(f"There is no table {config.sinks[0].place!r} yet.", hint="`lakelock run FILE` makes it.")

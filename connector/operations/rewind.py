@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from connector.delivery.ports import Topics, Work
-from connector.protocol.recover import TopicsHeld, resume
+from connector.protocol.recover import TopicsHeld, resumed
 from connector.protocol.recreated import recreated
 from sinks.contract import Epoch, Position
 from sinks.delta.commit import PipelineCommits
@@ -75,9 +75,7 @@ def planned(
         raise _unreadable(target, gone)
     # Before its first epoch the pipeline stood where that epoch began.
     stood = target.stood or position.moved_to(position.since)
-    resumption = resume(
-        stood, held, topics.starting(held), topics.remaining(held), continue_on_data_loss=continue_on_data_loss
-    )
+    resumption = resumed(stood, held, topics, continue_on_data_loss=continue_on_data_loss)
     again = sum(max(0, position.offsets.get(at, 0) - offset) for at, offset in resumption.offsets.items())
     return Rewind(position, target, resumption.offsets, again)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Protocol
 
 from sinks.contract import Position
 from sinks.errors import OffsetsLost, TableReplaced, TopicRecreated
@@ -87,6 +88,25 @@ def resume(
             raise _log_was_cut(at, next_, held)
     refuse_cut(position, held)
     return without_lost(resumed, position, held, remaining, continue_on_data_loss=continue_on_data_loss)
+
+
+class Starts(Protocol):
+    """Where reading begins, and what is left of what was lost, as ``resume`` asks for it."""
+
+    def starting(self, held: TopicsHeld) -> Callable[[], Offsets]:
+        """A function that gives the configured starting offsets, for a pipeline without a position."""
+        ...
+
+    def remaining(self, held: TopicsHeld) -> Remaining:
+        """A function that tells what is left of partitions that have lost records."""
+        ...
+
+
+def resumed(position: Position | None, held: TopicsHeld, topics: Starts, *, continue_on_data_loss: bool) -> Resumption:
+    """As ``resume``, with what ``topics`` answers."""
+    return resume(
+        position, held, topics.starting(held), topics.remaining(held), continue_on_data_loss=continue_on_data_loss
+    )
 
 
 def without_lost(

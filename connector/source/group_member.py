@@ -27,7 +27,7 @@ from kafka.errors import (
 from kafka.structs import TopicPartition as KafkaPartition
 
 from connector.config import EveryRecords, PipelineConfig
-from connector.protocol.recover import resume
+from connector.protocol.recover import resumed
 from connector.protocol.steps import Event, Observer, Step
 from connector.source.consumer_group import ConsumerGroup, offset_to_commit
 from connector.source.topics import KafkaSource
@@ -252,13 +252,8 @@ class GroupMember:
             return
         held = self._source.look()
         stood = self._position.moved_to(self._position.offsets.join(self._group.committed()))
-        resumption = resume(
-            stood,
-            held,
-            self._source.starting(held),
-            self._source.remaining(held),
-            continue_on_data_loss=self._config.source.continue_on_data_loss,
-        )
+        goes_on = self._config.source.continue_on_data_loss
+        resumption = resumed(stood, held, self._source, continue_on_data_loss=goes_on)
         for at in mine:
             self._next[at] = resumption.offsets[TopicPartition(*at)]
             self._consumer.seek(at, self._next[at])

@@ -31,6 +31,12 @@ def peak_bytes() -> dict[str, int]:
     }
 
 
+def peak_mebibytes() -> dict[str, float]:
+    """The same in MiB, with their sum."""
+    mebi = {f"{name}_MiB": value / 2**20 for name, value in peak_bytes().items()}
+    return {"MiB": sum(mebi.values()), **mebi}
+
+
 def _pids() -> list[int]:
     return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
 

@@ -24,6 +24,8 @@ from connector.lab.bench.broker import Broker
 from connector.lab.bench.pipelines import SHORT_LIVED
 
 GOOD, RECORDS, KILLS = 12, 2_000, 8
+AWAY_SECONDS = 3.0
+"""The fault itself: how long there is no broker."""
 SCHEMA = "k STRING, n BIGINT"
 SINKS = (
     {"type": "delta_append"},
@@ -57,7 +59,7 @@ def commits(lake: Path) -> int:
 
 def away_for_a_moment(broker: Broker, lake: Path) -> None:
     broker.kill()
-    time.sleep(3)
+    time.sleep(AWAY_SECONDS)
     broker.start()
     before = commits(lake)
     wait_until(lambda: commits(lake) > before, 60, "a commit after the broker is back")

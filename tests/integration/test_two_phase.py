@@ -368,10 +368,6 @@ def test_the_commands_tell_what_is_in_doubt_and_settle_it(lake: Lake) -> None:
     assert (verified["ok"], len(verified["tables"])) == (True, 2)
 
 
-class Killed(BaseException):
-    """As if the process had died here: nothing catches it."""
-
-
 def test_a_table_that_is_added_catches_up_and_then_moves_with_the_others(lake: Lake) -> None:
     """Also if it is killed on its way."""
     for number in range(4):
@@ -384,9 +380,9 @@ def test_a_table_that_is_added_catches_up_and_then_moves_with_the_others(lake: L
 
     def die(event: Event) -> None:
         if event.step is Step.COMMITTED:
-            raise Killed
+            raise Stopped
 
-    with pytest.raises(Killed):
+    with pytest.raises(Stopped):
         Pipeline.from_options(more).run(observers=[die])
     assert [state for _, state, epoch in log(lake) if epoch > 4] == []
     notes: list[str] = []

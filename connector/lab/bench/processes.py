@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from connector.lab.bench.crew import Task, write_tasks
+from connector.lab.bench.crew import CRASH_IN_BATCH, Task, write_tasks
 from connector.lab.bench.faults import kill_group
 from sinks.errors import LakelockError
 
@@ -41,6 +41,14 @@ def wait_for_end(process: subprocess.Popen[bytes], log: Path, *, killed: bool) -
     if code != (-signal.SIGKILL if killed else 0):
         said = log.read_text(encoding="utf-8", errors="replace")[-2000:]
         raise LakelockError(f"A process of the lab ended with exit code {code}: {said}")
+
+
+def kill_at(step: str, file: Path, log: Path) -> None:
+    """Run a pipeline file in a process of its own, which is killed at a step of its second batch, wherever its other
+    threads are. Raises `LakelockError` if it ends in another way."""
+    arguments = (str(file), step, str(CRASH_IN_BATCH), "SIGKILL")
+    with started("connector.lab.bench.faults", *arguments, log=log) as process:
+        wait_for_end(process, log, killed=True)
 
 
 @contextmanager

@@ -75,20 +75,22 @@ def sent_records(bootstrap: str, topic: str, identify: Identify = lab_records) -
 
 def versions(table: Path, pipeline: str, identify: Identify = lab_records) -> Iterator[Version]:
     """Every version of the table, read by time travel with delta-rs, not with Spark."""
+    return (version for _, version in _dated(table, pipeline, identify))
+
+
+def _dated(table: Path, pipeline: str, identify: Identify) -> Iterator[tuple[int, Version]]:
+    """Every version, after the time of its commit."""
     from deltalake import DeltaTable
 
     if not (table / "_delta_log").exists():
         return
-    metadata = {
-        int(commit["version"]): CommitMetadata.from_json(commit.get("userMetadata"), pipeline=pipeline)
-        for commit in DeltaTable(str(table)).history()
-    }
     claims = None
-    for number in sorted(metadata):
-        own = metadata[number]
+    for commit in sorted(DeltaTable(str(table)).history(), key=lambda commit: int(commit["version"])):
+        own = CommitMetadata.from_json(commit.get("userMetadata"), pipeline=pipeline)
         if own is not None and own.position.delivery == "transactional":
             claims = own.offsets
-        yield Version(number, tuple(_rows(table, number, identify)), claims)
+        number = int(commit["version"])
+        yield int(commit["timestamp"]), Version(number, tuple(_rows(table, number, identify)), claims)
 
 
 def versions_together(tables: Sequence[Path], pipeline: str, identify: Identify = lab_records) -> Iterator[Version]:
@@ -96,13 +98,11 @@ def versions_together(tables: Sequence[Path], pipeline: str, identify: Identify 
 
     A version claims what its tables claim, while all of them claim the same.
     """
-    from deltalake import DeltaTable
-
-    steps: list[tuple[int, int, Version]] = []
-    for index, table in enumerate(tables):
-        if (table / "_delta_log").exists():
-            times = {int(commit["version"]): int(commit["timestamp"]) for commit in DeltaTable(str(table)).history()}
-            steps += [(times[each.number], index, each) for each in versions(table, pipeline, identify)]
+    steps = [
+        (time, index, version)
+        for index, table in enumerate(tables)
+        for time, version in _dated(table, pipeline, identify)
+    ]
     now: dict[int, Version] = {}
     for number, (_, index, version) in enumerate(sorted(steps, key=lambda step: (step[0], step[1], step[2].number))):
         now[index] = version

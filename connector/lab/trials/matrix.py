@@ -18,11 +18,11 @@ from pathlib import Path
 from rich.console import Console
 
 from connector.lab.bench.broker import Broker
-from connector.lab.bench.crew import CRASH_IN_BATCH, Journal, Task, read_journal
+from connector.lab.bench.crew import Journal, Task, read_journal
 from connector.lab.bench.data import produce
 from connector.lab.bench.faults import Moment, kill_group, wait_for
 from connector.lab.bench.pipelines import QUICK_MEMBER, write_pipeline
-from connector.lab.bench.processes import crew, run_crew, started, wait_for_end
+from connector.lab.bench.processes import crew, kill_at, run_crew
 from connector.lab.check.checker import Report, judge, must_show
 from connector.lab.check.evidence import sent_records, versions_together
 from connector.lab.check.history import SINKS, History, Sent, Sink
@@ -163,10 +163,7 @@ class _Bench:
         raise LakelockError(f"{cell.label}: none of {_MID_WRITE_TRIES} kills hit the middle of a write.")
 
     def _kill_between_tables(self, cell: Cell) -> None:
-        arguments = (str(self._file(cell)), cell.crash, str(CRASH_IN_BATCH), "SIGKILL")
-        log = self._folder / f"{cell.name}.log"
-        with started("connector.lab.bench.faults", *arguments, log=log) as process:
-            wait_for_end(process, log, killed=True)
+        kill_at(cell.crash, self._file(cell), self._folder / f"{cell.name}.log")
         self._note(cell, "crashed", "SIGKILL when one of two tables had committed")
 
     def _route(self, cell: Cell) -> dict[str, object]:

@@ -14,8 +14,8 @@ from pathlib import Path
 from rich.console import Console
 
 from connector.lab.bench.broker import Broker
-from connector.lab.bench.crew import CRASH_IN_BATCH, Task, read_journal
-from connector.lab.bench.processes import run_crew, started, wait_for_end
+from connector.lab.bench.crew import Task, read_journal
+from connector.lab.bench.processes import kill_at, run_crew
 from connector.lab.check.evidence import sent_records
 from connector.lab.check.history import Happened, Sent
 from connector.lab.trials.matrix import BATCH, PARTITIONS, send_records
@@ -82,7 +82,7 @@ class _Bench:
             step = point.first if point.name == "mid_commit" else point.again
             if point.name in _ALONE and step is not None:
                 self._say(f"{point.name}: SIGKILL when the first sink has committed")
-                self._kill_alone(point, step)
+                kill_at(step, self._pipelines[point].file, self._folder / f"{point.name}.log")
         again = [point for point in self._points if point.again is not None and point.name not in _ALONE]
         self._say("restart of all" + (f", of which {len(again)} are killed again" if again else ""))
         self._crew(
@@ -98,12 +98,6 @@ class _Bench:
 
     def events(self, point: Point) -> tuple[Happened, ...]:
         return read_journal(self._journal(point))
-
-    def _kill_alone(self, point: Point, step: str) -> None:
-        arguments = (str(self._pipelines[point].file), step, str(CRASH_IN_BATCH), "SIGKILL")
-        log = self._folder / f"{point.name}.log"
-        with started("connector.lab.bench.faults", *arguments, log=log) as process:
-            wait_for_end(process, log, killed=True)
 
     def _crew(self, tasks: Sequence[Task], *, killed: bool) -> None:
         run_crew(self._folder, tasks, self._started, killed=killed)

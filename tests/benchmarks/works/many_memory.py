@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.data import Topic
 from benchmarks.measure import Figures, Ratio, Run, Work, alternating, progress
-from benchmarks.processes import peak_bytes
+from benchmarks.processes import peak_mebibytes
 from benchmarks.stage import Stage, in_a_process
 from benchmarks.works.many import checked, expected, files, sent
 
@@ -20,8 +20,7 @@ def run(topics: list[Topic], folder: Path) -> Figures:
     from connector import run_all
 
     run_all(files(topics, folder))
-    mebi = {f"{name}_MiB": value / 2**20 for name, value in peak_bytes().items()}
-    return {"MiB": sum(mebi.values()), **mebi}
+    return peak_mebibytes()
 
 
 def measure(stage: Stage) -> list[Run]:

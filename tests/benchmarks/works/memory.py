@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks import ours
 from benchmarks.data import Topic
 from benchmarks.measure import Figures, Ratio, Run, Work, alternating
-from benchmarks.processes import peak_bytes
+from benchmarks.processes import peak_mebibytes
 from benchmarks.session import measured_session
 from benchmarks.stage import Stage, in_a_process
 
@@ -22,9 +22,8 @@ def catch_up(topic: Topic, folder: Path, epoch: int, begun: float) -> Figures:
         options = ours.options(topic, "bench", ours.upsert(folder / "table"), epoch={"max_records": epoch})
         ours.run(options)
         seconds = clock.seconds
-        peak = peak_bytes()
-    mebi = {f"{name}_MiB": value / 2**20 for name, value in peak.items()}
-    return {"MiB": sum(mebi.values()), **mebi, "seconds": seconds}
+        peak = peak_mebibytes()
+    return {**peak, "seconds": seconds}
 
 
 def measure(stage: Stage) -> list[Run]:
