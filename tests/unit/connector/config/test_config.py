@@ -43,9 +43,10 @@ def test_the_smallest_file_has_safe_defaults() -> None:
     assert config.epoch.max_records == 2_000_000
 
 
-def test_the_file_that_init_writes_is_valid() -> None:
+def test_the_file_that_init_writes_is_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import connector
 
+    monkeypatch.chdir(tmp_path)  # where no demo has left a table
     written = Path(connector.__file__).parent / "cli" / "pipeline.yaml"
     assert load(written).name == "latest_flights"
 
