@@ -175,7 +175,7 @@ class Topic:
     name: str
 
     def send(
-        self, *records: tuple[str | None, object], partition: int | None = None, at: datetime | None = None
+        self, *records: tuple[str | bytes | None, object], partition: int | None = None, at: datetime | None = None
     ) -> None:
         """(key, value): a value that isn't bytes or None is sent as JSON. ``at``: Kafka's timestamp, else now."""
         from kafka import KafkaProducer
@@ -185,7 +185,8 @@ class Topic:
         for key, value in records:
             encoded = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
             millis = None if at is None else int(at.timestamp() * 1000)
-            producer.send(self.name, encoded, None if key is None else key.encode(), None, partition, millis)
+            key = key.encode() if isinstance(key, str) else key
+            producer.send(self.name, encoded, key, None, partition, millis)
         producer.flush()
         producer.close()
 

@@ -1,9 +1,9 @@
-"""Debezium's change events in JSON, as the auditor reads them: the row of each event, and what a table makes of it."""
+"""Debezium's change events, as the auditor reads them: the row of each event, and what a table makes of it."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from connector.audit import exact_json
 from connector.config import DebeziumFormat, DeltaUpsertSink, KeyedSink, PipelineConfig
 from connector.spark.compat import from_ddl
 from sinks.spark.sql import identifier, literal
+from sinks.spark.types import sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField, StructType
@@ -41,36 +42,53 @@ class Events:
     as_null: bool
     """Such a value is null. Otherwise the event is a bad record."""
     permissive: bool
+    sent: StructType | None = None
+    """The envelope of events in Avro. None: they are in JSON."""
 
     @cached_property
     def columns(self) -> StructType:
         """Of a decoded event."""
         from pyspark.sql.types import StructField, StructType
 
-        added = [StructField(name, _type(f"x {kind}")["x"].dataType) for name, kind in _OF_EVENT.items()]
+        there = {f"_{part.name}": part.dataType for part in self.sent or ()}
+        own = ("_source", "_transaction")  # whose fields depend on the connector
+        added = [
+            StructField(name, there[name] if name in own and name in there else _type(f"x {kind}")["x"].dataType)
+            for name, kind in _OF_EVENT.items()
+        ]
         return StructType([*self.row.fields, *added])
 
     @property
     def envelope(self) -> StructType:
-        """Of an event as it is sent: with its schema around it, it is inside ``payload``."""
+        """Of an event as it is sent. In JSON with its schema around it, it is inside ``payload``."""
         from pyspark.sql.types import StructField, StructType
 
+        if self.sent is not None:
+            return self.sent
         rows = [StructField(name, self.row) for name in _ROWS]
         event = [*rows, *(StructField(name, self.columns[f"_{name}"].dataType) for name in _DETAILS)]
         return StructType([*event, StructField("payload", StructType(event))])
 
     def event(self, sent: str) -> str:
         """SQL of the STRUCT of an event, and its ``row``, from ``envelope`` as it was read."""
-        part = {name: f"coalesce({sent}.payload.{name}, {sent}.{name})" for name in (*_ROWS, *_DETAILS)}
+        part = {name: self._part(name, sent) for name in (*_ROWS, *_DETAILS)}
         row = f"IF({part['op']} = 'd', {part['before']}, {part['after']})"
         pairs = ", ".join(f"'{name}', {sql}" for name, sql in {**part, "row": row}.items())
         return f"named_struct({pairs})"
+
+    def _part(self, name: str, sent: str) -> str:
+        if self.sent is None:
+            return f"coalesce({sent}.payload.{name}, {sent}.{name})"
+        if name in self.sent.names:
+            return f"{sent}.{name}"
+        return f"CAST(NULL AS {sql_type(self.columns[f'_{name}'].dataType)})"
 
     def field(self, column: StructField, event: str) -> str:
         """SQL of a column, from the STRUCT of ``event``."""
         name, kind = column.name, column.dataType
         if name == "_source_position":
-            return _position(self._value(self.columns["_source"].dataType, f"{event}.source"))
+            source = self.columns["_source"].dataType
+            return _position(self._value(source, f"{event}.source"), getattr(source, "names", ()))
         if name in _OF_EVENT:
             return self._value(kind, f"{event}.{name.removeprefix('_')}")
         value = self._value(kind, f"{event}.row.{identifier(name)}")
@@ -96,7 +114,7 @@ class Events:
         return f"({' AND '.join(f'coalesce({check}, false)' for check in checks)})"
 
     def _value(self, kind: DataType, found: str) -> str:
-        return exact_json.value(kind, found, permissive=self.permissive)
+        return found if self.sent is not None else exact_json.value(kind, found, permissive=self.permissive)
 
     def _absent(self, kind: DataType, value: str) -> str | None:
         """SQL: whether a value stands for one that wasn't sent. None: no value of this type does."""
@@ -121,9 +139,9 @@ class Events:
 _BASE64 = (base64.b64encode, base64.urlsafe_b64encode)
 
 
-def events(format: DebeziumFormat, row: StructType) -> Events:
-    """The events of a pipeline file."""
-    return Events(row, format.unavailable_value, format.unavailable == "null", format.mode == "permissive")
+def events(format: DebeziumFormat, row: StructType, sent: StructType | None = None) -> Events:
+    """The events of a pipeline file. ``sent``: the envelope, for events in Avro."""
+    return Events(row, format.unavailable_value, format.unavailable == "null", format.mode == "permissive", sent)
 
 
 def with_its_own_rules(config: PipelineConfig, columns: Collection[str]) -> PipelineConfig:
@@ -157,19 +175,23 @@ def _type(ddl: str) -> StructType:
     return found
 
 
-def _position(source: str) -> str:
-    """SQL of the place in the database's log, as text that sorts as the log does. ``source``: SQL of the STRUCT."""
+def _position(source: str, fields: Sequence[str]) -> str:
+    """SQL of the place in the database's log, as text that sorts as the log does. ``source``: SQL of the STRUCT, which
+    has these ``fields``."""
 
     def wide(name: str, digits: int) -> str:
         return f"lpad(CAST(at.{name} AS STRING), {digits}, '0')"
 
-    mysql = f"concat(at.file, ':', {wide('pos', 20)}, ':', {wide('row', 10)})"
-    server = (
-        f"concat(coalesce(at.commit_lsn, ''), ':', coalesce(at.change_lsn, ''), ':', "
-        f"coalesce({wide('event_serial_no', 10)}, ''))"
+    row = wide("row", 10) if "row" in fields else "''"
+    event = f"coalesce({wide('event_serial_no', 10)}, '')" if "event_serial_no" in fields else "''"
+    server = f"concat(coalesce(at.commit_lsn, ''), ':', coalesce(at.change_lsn, ''), ':', {event})"
+    ways = (  # the field that tells the kind of database, those that its position needs, the position
+        ("lsn", {"lsn"}, wide("lsn", 20)),
+        ("pos", {"file", "pos"}, f"concat(at.file, ':', {wide('pos', 20)}, ':', {row})"),
+        ("change_lsn", {"commit_lsn", "change_lsn"}, server),
+        ("scn", {"scn"}, wide("scn", 20)),
     )
-    found = (
-        f"CASE WHEN at.lsn IS NOT NULL THEN {wide('lsn', 20)} WHEN at.pos IS NOT NULL THEN {mysql} "
-        f"WHEN at.change_lsn IS NOT NULL THEN {server} WHEN at.scn IS NOT NULL THEN {wide('scn', 20)} END"
-    )
-    return f"element_at(transform(array({source}), at -> {found}), 1)"
+    whens = " ".join(f"WHEN at.{known} IS NOT NULL THEN {sql}" for known, needs, sql in ways if needs <= set(fields))
+    if not whens:
+        return "CAST(NULL AS STRING)"
+    return f"element_at(transform(array({source}), at -> CASE {whens} END), 1)"

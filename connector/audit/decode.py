@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from connector.audit import exact_json
+from connector.audit.avro import Avro
 from connector.audit.debezium import Events
 from connector.audit.formats import Form, Forms
 from connector.audit.records import PROBLEM, TOMBSTONE, Records
@@ -132,9 +133,9 @@ def _read_events(records: DataFrame, column: str, form: Form, events: Events) ->
     """Debezium's events: the columns are those of their rows, and of the events themselves."""
     from pyspark.sql import functions as F
 
-    frame, whole = _read(records, column, Form(events.envelope, form.permissive))
-    event = f"event_{column}"
-    frame = frame.withColumn(event, F.expr(events.event(f"sent_{column}")))
+    frame, whole = _read(records, column, Form(events.envelope, form.permissive, avro=form.avro))
+    event, sent = f"event_{column}", f"avro_{column}.value" if form.avro is not None else f"sent_{column}"
+    frame = frame.withColumn(event, F.expr(events.event(sent)))
     sound = F.expr(events.sound(event))
 
     def field(part: StructField) -> Column:
@@ -144,9 +145,23 @@ def _read_events(records: DataFrame, column: str, form: Form, events: Events) ->
     return frame, _Read(value, field, whole.readable & sound, whole.exact & sound)
 
 
+def _read_avro(records: DataFrame, column: str, avro: Avro) -> tuple[DataFrame, _Read]:
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StructType
+
+    into = f"avro_{column}"
+    value, readable = F.col(f"{into}.value"), F.col(into).isNotNull()
+    of_fields = isinstance(avro.type, StructType)
+    return avro.read(records, column, into), _Read(
+        value, lambda part: value[part.name] if of_fields else value, readable, readable
+    )
+
+
 def _read(records: DataFrame, column: str, form: Form) -> tuple[DataFrame, _Read]:
     if form.events is not None:
         return _read_events(records, column, form, form.events)
+    if form.avro is not None:
+        return _read_avro(records, column, form.avro)
     from pyspark.sql import functions as F
     from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 

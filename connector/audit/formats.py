@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from connector.audit.avro import Avro
+from connector.audit.avro_schema import Schema, field_names, grown
 from connector.audit.debezium import Events, events
+from connector.audit.registries import OfFile, Schemas, Texts, schemas_of
 from connector.config import (
     OTHER,
+    AvroFormat,
     BytesFormat,
     DebeziumFormat,
     FormatOptions,
     JsonFormat,
     PipelineConfig,
+    RegistryOptions,
     Route,
     StringFormat,
+    TopicPattern,
 )
 from connector.spark.compat import from_ddl
-from sinks.errors import ConfigurationError
+from sinks.errors import ConfigurationError, UnusableSchema
 from sinks.spark.sql import literal
 
 if TYPE_CHECKING:
@@ -32,6 +40,8 @@ class Form:
     permissive: bool = False
     events: Events | None = None
     """How Debezium's events are read. None: the values aren't events."""
+    avro: Avro | None = None
+    """How Avro is read. None: the values aren't in Avro."""
 
     @property
     def columns(self) -> StructType:
@@ -73,43 +83,94 @@ class Forms:
 
 
 def forms(config: PipelineConfig) -> Forms:
-    """The formats of a pipeline file. Raises ConfigurationError, also for a format that the auditor can't read."""
+    """The formats of a pipeline file. Asks the registry, if there is one.
+
+    Raises ConfigurationError, UnusableSchema and RegistryUnreachable."""
+    topics = config.source.topics
+    if isinstance(topics, TopicPattern):
+        topics = (topics.pattern,)  # then the file names the subject
+    # A transform names its columns itself: what the records get more isn't in the table.
+    grows = config.on_new_column == "add" and config.transform is None
     return Forms(
-        _form(config.schema_option.removesuffix(".schema"), config.value),
-        _form("key", config.key) if config.key is not None else None,
+        _form(config.schema_option.removesuffix(".schema"), config.value, topics, grows=grows),
+        _form("key", config.key, topics) if config.key is not None else None,
         config.headers,
         config.require,
-        _route(config.route) if config.route is not None else None,
+        _route(config.route, topics) if config.route is not None else None,
     )
 
 
-def _route(route: Route) -> RouteForm:
+def _route(route: Route, topics: Sequence[str]) -> RouteForm:
     text = f"CAST(({route.by}) AS STRING)"
     takes = f"{text} NOT IN ('', {literal(OTHER)})"
     if route.values is not None:
         takes += f" AND {text} IN ({', '.join(map(literal, route.values))})"
-    by = _form("value", route.named_by) if route.named_by is not None else None
+    by = _form("value", route.named_by, topics) if route.named_by is not None else None
     return RouteForm(f"IF({takes}, {text}, NULL)", route.other in (None, "fail", "dead_letter"), route.key_columns, by)
 
 
-def _form(option: str, format: FormatOptions) -> Form:
+def _form(option: str, format: FormatOptions, topics: Sequence[str], *, grows: bool = False) -> Form:
+    """``grows``: a field that any version of the schema has is a column."""
     from pyspark.sql.types import BinaryType, StringType
 
     if isinstance(format, JsonFormat):
         return Form(_columns(option, format.schema_), format.mode == "permissive")
+    if isinstance(format, DebeziumFormat) and format.registry is not None:
+        avro = _of_registry(option, format.registry, topics, None, grows=grows)
+        found = events(format, *_event(option, avro.type))
+        return Form(found.columns, events=found, avro=avro)
     if isinstance(format, DebeziumFormat) and format.schema_ is not None:
         found = events(format, _columns(option, format.schema_))
         return Form(found.columns, found.permissive, found)
+    if isinstance(format, AvroFormat):
+        given = _file(option, format.schema_file) if format.schema_file is not None else None
+        if format.registry is not None:
+            avro = _of_registry(option, format.registry, topics, given, grows=grows)
+        else:
+            assert given is not None
+            avro = Avro(OfFile(given), Schema.of(given))
+        return Form(avro.type, avro=avro)
     if isinstance(format, StringFormat):
         return Form(StringType())
     if isinstance(format, BytesFormat):
         return Form(BinaryType())
-    raise ConfigurationError(
-        f"{option}: the auditor doesn't read Avro yet, only JSON (with Debezium's events), string and bytes. It can't "
-        "say what this table should hold.",
-        hint="You can verify a delta_append of the same topic with {format: bytes}, and join it with this table by "
-        "_topic, _partition and _offset.",
-    )
+    raise ConfigurationError(f"{option}: the auditor can't read format {format.format}.")
+
+
+def _of_registry(
+    option: str, registry: RegistryOptions, topics: Sequence[str], given: Texts | None, *, grows: bool
+) -> Avro:
+    schemas: Schemas = schemas_of(registry, "key" if option == "key" else "value")
+    if given is not None:
+        return Avro(schemas, Schema.of(given))
+    versions = [version for topic in topics for version in schemas.versions(topic)]
+    if not versions:
+        raise UnusableSchema(
+            f"{option}.registry: the registry has no Avro schema for {' and '.join(topics)}.",
+            hint="Check registry.subject, or give the reader's schema: schema_file.",
+        )
+    parsed = [Schema.of(version) for version in versions]
+    reader = grown(parsed) if grows else parsed[-1]
+    lacking = [name for name in field_names(reader) if not all(name in field_names(each) for each in parsed)]
+    return Avro(schemas, reader, frozenset(lacking))
+
+
+def _file(option: str, path: str) -> Texts:
+    try:
+        return Texts((Path(path).read_text(encoding="utf-8"),))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{option}.schema_file: {path!r} can't be read: {error}.") from None
+
+
+def _event(option: str, envelope: DataType) -> tuple[StructType, StructType]:
+    """The type of an event's row, and its own."""
+    from pyspark.sql.types import StructType
+
+    if isinstance(envelope, StructType) and {"before", "after", "op"} <= set(envelope.names):
+        row = envelope["after"].dataType
+        if isinstance(row, StructType):
+            return row, envelope
+    raise ConfigurationError(f"{option}.registry: the schema isn't that of Debezium's events: it has no row `after`.")
 
 
 def _columns(option: str, text: str) -> StructType:

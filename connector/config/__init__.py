@@ -32,7 +32,7 @@ from connector.config.overrides import overridden
 from connector.config.pacing import EpochBound, EveryRecords, Interval, Retry
 from connector.config.pipeline import PipelineConfig
 from connector.config.places import DeadLetters, DeltaPlace, DeltaSink
-from connector.config.registry import REFERENCED_SECRETS
+from connector.config.registry import REFERENCED_SECRETS, ConfluentRegistry, RegistryOptions
 from connector.config.relative_paths import beside_file, tables_beside_file
 from connector.config.route import OPTION as ROUTE
 from connector.config.route import OTHER, Route
@@ -64,6 +64,7 @@ __all__ = [
     "OWN_COLUMNS",
     "AvroFormat",
     "BytesFormat",
+    "ConfluentRegistry",
     "CustomSink",
     "DeadLetters",
     "DebeziumFormat",
@@ -85,6 +86,7 @@ __all__ = [
     "MetricsOptions",
     "PipelineConfig",
     "Pushgateway",
+    "RegistryOptions",
     "Route",
     "RowsFormat",
     "S3ObjectsSink",

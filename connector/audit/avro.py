@@ -1,0 +1,359 @@
+"""Avro, as the auditor reads it: by fastavro, on the executors, each record with the schema that it names.
+
+fastavro reads the bytes with the writer's schema. This module makes of that what the reader's schema says, as Avro's
+specification has it, but strictly: a value of another meaning or range isn't readable.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+
+from connector.audit.avro_schema import Node, Schema, arrow_type, in_json, kind_of, meaning, spark_type
+from connector.audit.registries import Schemas, Texts
+from sinks.errors import UnusableSchema
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType
+
+Make: TypeAlias = Callable[[Any], Any]
+
+_PROMOTED = {
+    "int": ("long", "float", "double"), "long": ("float", "double"), "float": ("double",),
+    "string": ("bytes",), "bytes": ("string",),
+}  # fmt: skip
+_BITS = {"int": 32, "long": 64}
+_SCALE = {"timestamp-millis": 1000, "local-timestamp-millis": 1000}
+_MOST = 2_000
+"""The number of different headers whose schemas are asked for."""
+
+
+class _Unfit(Exception):
+    """A value, or every value with a schema, can't be read as the reader's schema."""
+
+
+class Fit:
+    """What the values of one schema become when they are read by another."""
+
+    def __init__(self, writer: Schema, reader: Schema) -> None:
+        self._writer, self._reader = writer, reader
+
+    def made(self) -> Make:
+        """Of the value that fastavro gives, that of ``spark_type``, as Arrow takes it. Raises _Unfit: no value fits."""
+        return self._fit(self._writer.root, self._reader.root, ())
+
+    def _fit(self, written: Node, read: Node, above: tuple[int, ...]) -> Make:
+        written, read = self._writer.at(written), self._reader.at(read)
+        if id(written) in above:
+            raise _Unfit  # a type that contains itself
+        above = (*above, id(written)) if isinstance(written, dict) else above
+        if isinstance(written, list):
+            return self._of_union(written, read, above)
+        if isinstance(read, list):
+            return self._into_union(written, read, above)
+        kind, wanted = kind_of(written), kind_of(read)
+        if kind != wanted and wanted not in _PROMOTED.get(kind, ()):
+            raise _Unfit
+        _same_meaning(written, read)
+        if kind in ("enum", "fixed"):
+            _same_name(written, read)
+        if kind == "record":
+            return self._record(written, read, above)
+        if kind == "array":
+            item = self._fit(written["items"], read["items"], above)
+            return lambda value: [item(each) for each in value]
+        if kind == "map":
+            entry = self._fit(written["values"], read["values"], above)
+            return lambda value: [(name, entry(each)) for name, each in value.items()]
+        return _scalar(read, kind, wanted)
+
+    def _of_union(self, written: Node, read: Node, above: tuple[int, ...]) -> Make:
+        """fastavro names the type of a branch that has a name. The others differ in Python's types."""
+        ways: dict[object, Make] = {}
+        for branch in written:
+            node = self._writer.at(branch)
+            kind = kind_of(node)
+            of = node["name"] if kind in ("record", "enum", "fixed") else _PYTHON[kind]
+            try:
+                ways[of] = self._fit(branch, read, above)
+            except _Unfit:
+                ways[of] = _unfit
+        if all(way is _unfit for way in ways.values()):
+            raise _Unfit
+
+        def made(value: Any) -> Any:
+            named = isinstance(value, tuple)
+            return ways[value[0] if named else type(value)](value[1] if named else value)
+
+        return made
+
+    def _into_union(self, written: Node, read: Node, above: tuple[int, ...]) -> Make:
+        """The branch that Avro takes: one of the same type, by its name if it has one, else one to promote to."""
+        branches = [self._reader.at(each) for each in read]
+        outside = above[:-1] if isinstance(written, dict) else above
+        same = [each for each in branches if kind_of(each) == kind_of(written)]
+        if isinstance(written, dict) and "name" in written:
+            same.sort(key=lambda each: each["name"] != written["name"])
+        values = [each for each in branches if each != "null"]
+        for branch in [*same, *(each for each in branches if each not in same)]:
+            try:
+                make = self._fit(written, branch, outside)
+            except _Unfit:
+                continue
+            if len(values) == 1 or branch == "null" or {kind_of(each) for each in values} in _WIDENED:
+                return make
+            name = f"member{next(at for at, each in enumerate(values) if each is branch)}"
+            return lambda value: {name: make(value)}
+        raise _Unfit
+
+    def _record(self, written: Node, read: Node, above: tuple[int, ...]) -> Make:
+        there = {each["name"]: each for each in written["fields"]}
+        parts: list[tuple[str, str, Make]] = []
+        fixed: dict[str, Any] = {}
+        for each in read["fields"]:
+            name = each["name"]
+            source = next((known for known in (name, *each.get("aliases", ())) if known in there), None)
+            if source is not None:
+                parts.append((name, source, self._fit(there[source]["type"], each["type"], above)))
+            elif "default" in each:
+                fixed[name] = Fit(self._reader, self._reader).default(each["type"], each["default"])
+            else:
+                raise _Unfit
+        return lambda value: {**fixed, **{name: make(value[source]) for name, source, make in parts}}
+
+    def default(self, node: Node, value: Any) -> Any:
+        """The value of a default, which stands for the first type of a union."""
+        definition = self._reader.at(node)
+        first = definition[0] if isinstance(definition, list) else definition
+        return self._fit(first, node, ())(_from_json(self._reader, first, value))
+
+
+def _same_meaning(written: Node, read: Node) -> None:
+    of_writer, of_reader = meaning(written), meaning(read)
+    if of_writer == of_reader:
+        return
+    if of_writer.startswith("decimal ") and of_reader.startswith("decimal "):
+        (digits, scale), (most, same) = (map(int, each.split()[1:]) for each in (of_writer, of_reader))
+        if scale == same and digits <= most:
+            return
+    raise _Unfit
+
+
+def _same_name(written: Node, read: Node) -> None:
+    space = read["name"].rpartition(".")[0]
+    aliases = [each if "." in each or not space else f"{space}.{each}" for each in read.get("aliases", ())]
+    if written["name"] not in (read["name"], *aliases) or written.get("size") != read.get("size"):
+        raise _Unfit
+
+
+_PYTHON: Mapping[str, type] = {
+    "null": type(None), "boolean": bool, "int": int, "long": int, "float": float, "double": float, "bytes": bytes,
+    "string": str, "array": list, "map": dict,
+}  # fmt: skip
+_WIDENED = ({"int", "long"}, {"float", "double"})
+
+
+def _unfit(value: object) -> NoReturn:
+    raise _Unfit(value)
+
+
+def _from_json(schema: Schema, node: Node, value: Any) -> Any:
+    """What fastavro would give for a default."""
+    node = schema.at(node)
+    if isinstance(node, list):
+        return _from_json(schema, node[0], value)
+    kind = kind_of(node)
+    if kind in ("bytes", "fixed"):
+        return value.encode("latin-1")
+    if kind in ("float", "double"):
+        return float(value)
+    if kind == "array":
+        return [_from_json(schema, node["items"], each) for each in value]
+    if kind == "map":
+        return {name: _from_json(schema, node["values"], each) for name, each in value.items()}
+    if kind == "record":
+        fields = {each["name"]: each for each in node["fields"]}
+        return {
+            name: _from_json(schema, each["type"], value.get(name, each.get("default")))
+            for name, each in fields.items()
+        }
+    return value
+
+
+def _scalar(read: Node, kind: str, wanted: str) -> Make:
+    means = meaning(read)
+    if means.startswith("decimal "):
+        precision, scale = map(int, means.split()[1:])
+        return lambda value: _decimal(value, precision, scale)
+    if kind in _BITS:
+        low, high, scale = -(2 ** (_BITS[kind] - 1)), 2 ** (_BITS[kind] - 1), _SCALE.get(means, 1)
+
+        def whole(value: int) -> Any:
+            if not low <= value < high or not low <= value * scale < high:
+                raise _Unfit
+            return float(value) if wanted in ("float", "double") else value * scale
+
+        return whole
+    if kind == "enum":
+        symbols, default = set(read["symbols"]), read.get("default")
+        return lambda value: value if value in symbols else _unfit(value) if default is None else default
+    if kind == "string" and wanted == "bytes":
+        return lambda value: value.encode()
+    if kind == "bytes" and wanted == "string":
+        return lambda value: value.decode()
+    return lambda value: value
+
+
+def _decimal(value: bytes, precision: int, scale: int) -> Decimal:
+    unscaled = int.from_bytes(value, "big", signed=True)
+    if abs(unscaled) >= 10**precision:
+        raise _Unfit
+    return Decimal(unscaled).scaleb(-scale)
+
+
+@dataclass(frozen=True)
+class Avro:
+    """Kafka's value or key in Avro. ``schemas`` has those of its writers."""
+
+    schemas: Schemas
+    reader: Schema
+    added: frozenset[str] = frozenset()
+    """Fields that some version of the schema lacks."""
+
+    @property
+    def defaults(self) -> Mapping[str, str]:
+        """Of ``added`` fields with a default that isn't null: the name -> a JSON object with the default as ``v``."""
+        fields = self.reader.root["fields"] if self.added else ()
+        fit = Fit(self.reader, self.reader)
+        made = {
+            each["name"]: (spark_type(self.reader, each["type"]), fit.default(each["type"], each["default"]))
+            for each in fields
+            if each["name"] in self.added and each.get("default") is not None
+        }
+        return {name: json.dumps({"v": in_json(kind, value)}) for name, (kind, value) in made.items()}
+
+    @property
+    def type(self) -> DataType:
+        """Of a value. Raises UnusableSchema."""
+        return spark_type(self.reader, self.reader.root)
+
+    def read(self, records: DataFrame, column: str, into: str) -> DataFrame:
+        """``records`` with the column ``into``: STRUCT<value>, or null where no value can be read.
+
+        Asks for the schema of each header that the records have. Raises RegistryUnreachable, ConfigurationError.
+        """
+        from pyspark.sql import types as T
+
+        writers = {header: self.schemas.of(header) for header in self._headers(records, column)}
+        known = {header: texts for header, texts in writers.items() if texts is not None}
+        length, kind, reader = self.schemas.header, self.type, self.reader
+        schema = T.StructType([*records.schema.fields, T.StructField(into, T.StructType().add("value", kind))])
+
+        def decode(batches: Iterable[RecordBatch]) -> Iterable[RecordBatch]:
+            yield from decoded(batches, column, into, length, known, reader, kind)
+
+        return records.mapInArrow(decode, schema)
+
+    def _headers(self, records: DataFrame, column: str) -> list[bytes]:
+        """The headers that most records have: corrupt ones may have any."""
+        from pyspark.sql import functions as F
+
+        header = F.substring(F.col(column), 1, self.schemas.header)
+        if not self.schemas.header:
+            return [b""]
+        counts = records.where(F.col(column).isNotNull()).groupBy(header.alias("header")).count()
+        return [bytes(row["header"]) for row in counts.orderBy(F.desc("count"), "header").limit(_MOST).collect()]
+
+
+def _end(schema: Schema, node: Node, content: bytes, at: int) -> int:
+    """Where the value that begins at ``at`` ends. Raises _Unfit or IndexError for what fastavro takes although it is no
+    value: the index of a branch that isn't there, or a number of too many bytes."""
+    node = schema.at(node)
+    if isinstance(node, list):
+        branch, at = _number(content, at)
+        return _end(schema, node[branch], content, at) if 0 <= branch < len(node) else _unfit(branch)
+    kind = kind_of(node)
+    if kind == "record":
+        for each in node["fields"]:
+            at = _end(schema, each["type"], content, at)
+        return at
+    if kind in ("array", "map"):
+        while True:
+            count, at = _number(content, at)
+            if count == 0:
+                return at
+            if count < 0:
+                _, at = _number(content, at)
+            for _ in range(abs(count)):
+                at = _end(schema, "string", content, at) if kind == "map" else at
+                at = _end(schema, node["values" if kind == "map" else "items"], content, at)
+    if kind in ("int", "long", "enum"):
+        number, at = _number(content, at, most=10 if kind == "long" else 5)
+        return at if kind != "enum" or 0 <= number < len(node["symbols"]) else _unfit(number)
+    length = {"null": 0, "boolean": 1, "float": 4, "double": 8, "fixed": 0}.get(kind)
+    if length is None:
+        length, at = _number(content, at)
+    end = at + (node["size"] if kind == "fixed" else length)
+    return end if at <= end <= len(content) else _unfit(end)
+
+
+def _number(content: bytes, at: int, most: int = 10) -> tuple[int, int]:
+    """The number at ``at``, and where it ends."""
+    found = 0
+    for place in range(most):
+        byte = content[at + place]
+        found |= (byte & 0x7F) << 7 * place
+        if byte < 0x80:
+            return (found >> 1) ^ -(found & 1), at + place + 1
+    raise _Unfit
+
+
+def decoded(
+    batches: Iterable[RecordBatch],
+    column: str,
+    into: str,
+    length: int,
+    writers: Mapping[bytes, Texts],
+    reader: Schema,
+    kind: DataType,
+) -> Iterator[RecordBatch]:
+    """On an executor: the batches with one more column. ``length``: of the header. ``kind``: of a value."""
+    import pyarrow
+    from fastavro import schemaless_reader, schemaless_writer
+
+    arrow = pyarrow.struct([("value", arrow_type(kind))])
+    ways: dict[bytes, tuple[Schema, Make] | None] = {}
+    for header, texts in writers.items():
+        try:
+            writer = Schema.of(texts)
+            spark_type(writer, writer.root)  # a type that contains itself isn't read, whoever would leave it out
+            ways[header] = writer, Fit(writer, reader).made()
+        except (_Unfit, UnusableSchema):
+            ways[header] = None
+
+    def value_of(content: bytes | None) -> dict[str, Any] | None:
+        way = ways.get(content[:length]) if content is not None else None
+        if way is None or content is None:
+            return None
+        (writer, make), payload = way, content[length:]
+        rest, again = io.BytesIO(payload), io.BytesIO()
+        try:
+            found = schemaless_reader(rest, writer.root, None, return_named_type=True)
+            schemaless_writer(again, writer.root, found)
+            if again.getvalue() != payload and _end(writer, writer.root, payload, 0) != len(payload):
+                return None
+            return {"value": make(found)}
+        except Exception:  # whatever bytes that are no value make it say
+            return None
+
+    for batch in batches:
+        values = [value_of(each) for each in batch.column(batch.schema.get_field_index(column)).to_pylist()]
+        columns = [*batch.columns, pyarrow.array(values, arrow)]
+        fields = [*batch.schema, pyarrow.field(into, arrow)]
+        yield pyarrow.RecordBatch.from_arrays(columns, schema=pyarrow.schema(fields))

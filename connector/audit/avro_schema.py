@@ -1,0 +1,212 @@
+"""Avro schemas, as the auditor reads them: parsed by fastavro, with the types that Spark has for their values."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from connector.audit.registries import Texts
+from sinks.errors import ConfigurationError, UnusableSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+
+Node: TypeAlias = Any
+"""A part of a schema as fastavro has parsed it: a name, the list of a union, or an object."""
+_MEANING = "lakelock"
+"""The name that ``logicalType`` gets, so that fastavro leaves the plain value."""
+_DIFFER = ("decimal", "date", "time-", "timestamp-", "local-timestamp-")
+"""The beginnings of the logical types that change what a value means."""
+_LARGEST = 38
+"""Digits of Spark's DECIMAL."""
+
+
+@dataclass(frozen=True)
+class Schema:
+    """A parsed schema."""
+
+    root: Node
+    names: Mapping[str, Node]
+
+    @classmethod
+    def of(cls, texts: Texts) -> Schema:
+        """Raises UnusableSchema, and ConfigurationError where fastavro isn't installed."""
+        try:
+            import fastavro
+        except ModuleNotFoundError:
+            raise ConfigurationError(
+                "`lakelock verify` reads Avro with fastavro, which isn't installed, so that it shares no code with the "
+                "pipeline.",
+                hint="pip install 'lakelock[avro]', on a cluster on its executors too.",
+            ) from None
+
+        names: dict[str, Node] = {}
+        root: Node = None
+        try:
+            for text in texts.texts:
+                try:
+                    node = json.loads(text)
+                except ValueError:
+                    node = text.strip()  # a primitive type may be given as its bare name
+                root = fastavro.parse_schema(_renamed(node), names)
+        except (fastavro.schema.SchemaParseException, ValueError, TypeError, KeyError, RecursionError) as error:
+            raise UnusableSchema(
+                f"fastavro can't read the Avro schema: {error}.", hint="Correct the schema, or give schema_file."
+            ) from None
+        return cls(root, names)
+
+    def at(self, node: Node) -> Node:
+        """The definition of a node, which may be a name."""
+        return self.names.get(node, node) if isinstance(node, str) else node
+
+
+def _renamed(node: Node) -> Node:
+    if isinstance(node, list):
+        return [_renamed(each) for each in node]
+    if not isinstance(node, dict):
+        return node
+    return {
+        (_MEANING if name == "logicalType" else name): each if name == "default" else _renamed(each)
+        for name, each in node.items()
+    }
+
+
+def kind_of(node: Node) -> str:
+    """The kind of a type."""
+    kind = str(node["type"] if isinstance(node, dict) else node)
+    return "record" if kind == "error" else kind
+
+
+def meaning(node: Node) -> str:
+    """The logical type that changes what the value means, in full. Empty: there is none."""
+    name = node.get(_MEANING) if isinstance(node, dict) else None
+    if not isinstance(name, str) or not name.startswith(_DIFFER):
+        return ""
+    if name != "decimal":
+        return name
+    precision, scale = node.get("precision"), node.get("scale", 0)
+    sound = all(isinstance(each, int) and not isinstance(each, bool) for each in (precision, scale))
+    return f"decimal {precision} {scale}" if sound and 0 < precision >= scale >= 0 else ""
+
+
+def spark_type(schema: Schema, node: Node, above: tuple[int, ...] = ()) -> DataType:
+    """The type of the values in Spark. Raises UnusableSchema for a type that Spark has none for."""
+    from pyspark.sql import types as T
+
+    node = schema.at(node)
+    if id(node) in above:
+        raise UnusableSchema("An Avro type that contains itself has no columns.", hint="Give a schema_file without it.")
+    inner = (*above, id(node)) if isinstance(node, dict) else above
+    if isinstance(node, list):
+        return _type_of_union([spark_type(schema, each, inner) for each in node if schema.at(each) != "null"])
+    kind, means = kind_of(node), meaning(node)
+    if means.startswith("decimal ") and kind in ("bytes", "fixed"):
+        precision, scale = map(int, means.split()[1:])
+        if precision > _LARGEST:
+            raise UnusableSchema(f"Spark's DECIMAL has at most {_LARGEST} digits, not {precision}.")
+        return T.DecimalType(precision, scale)
+    if kind == "record":
+        return T.StructType(
+            [T.StructField(each["name"], spark_type(schema, each["type"], inner)) for each in node["fields"]]
+        )
+    if kind == "array":
+        return T.ArrayType(spark_type(schema, node["items"], inner))
+    if kind == "map":
+        return T.MapType(T.StringType(), spark_type(schema, node["values"], inner))
+    if kind == "int" and means == "date":
+        return T.DateType()
+    if kind == "long" and means in ("timestamp-millis", "timestamp-micros"):
+        return T.TimestampType()
+    if kind == "long" and means in ("local-timestamp-millis", "local-timestamp-micros"):
+        return T.TimestampNTZType()
+    plain = {
+        "null": T.NullType, "boolean": T.BooleanType, "int": T.IntegerType, "long": T.LongType, "float": T.FloatType,
+        "double": T.DoubleType, "bytes": T.BinaryType, "fixed": T.BinaryType, "string": T.StringType,
+        "enum": T.StringType,
+    }  # fmt: skip
+    return plain[kind]()
+
+
+def _type_of_union(branches: Sequence[DataType]) -> DataType:
+    """As Spark maps unions: of two widths of a number the wider one, of other types one field for each."""
+    from pyspark.sql import types as T
+
+    if len(branches) == 1:
+        return branches[0]
+    kinds = {type(each) for each in branches}
+    for narrow, wide in ((T.IntegerType, T.LongType), (T.FloatType, T.DoubleType)):
+        if kinds == {narrow, wide}:
+            return wide()
+    return T.StructType([T.StructField(f"member{number}", kind) for number, kind in enumerate(branches)])
+
+
+def arrow_type(kind: DataType) -> Any:
+    """Spark's type as Arrow has it."""
+    import pyarrow as pa
+    from pyspark.sql import types as T
+
+    if isinstance(kind, T.StructType):
+        return pa.struct([(each.name, arrow_type(each.dataType)) for each in kind])
+    if isinstance(kind, T.ArrayType):
+        return pa.list_(arrow_type(kind.elementType))
+    if isinstance(kind, T.MapType):
+        return pa.map_(pa.string(), arrow_type(kind.valueType))
+    if isinstance(kind, T.DecimalType):
+        return pa.decimal128(kind.precision, kind.scale)
+    plain = {
+        T.NullType: pa.null(), T.BooleanType: pa.bool_(), T.IntegerType: pa.int32(), T.LongType: pa.int64(),
+        T.FloatType: pa.float32(), T.DoubleType: pa.float64(), T.BinaryType: pa.binary(), T.StringType: pa.string(),
+        T.DateType: pa.date32(), T.TimestampType: pa.timestamp("us", "UTC"), T.TimestampNTZType: pa.timestamp("us"),
+    }  # fmt: skip
+    return plain[type(kind)]
+
+
+def in_json(kind: DataType, value: Any) -> Any:
+    """A value as Arrow takes it, in the form in which Spark reads it from JSON."""
+    from pyspark.sql import types as T
+
+    if value is None:
+        return None
+    if isinstance(kind, T.StructType):
+        return {each.name: in_json(each.dataType, value.get(each.name)) for each in kind}
+    if isinstance(kind, T.ArrayType):
+        return [in_json(kind.elementType, each) for each in value]
+    if isinstance(kind, T.MapType):
+        return {name: in_json(kind.valueType, each) for name, each in value}
+    if isinstance(kind, T.BinaryType):
+        return b64encode(value).decode()
+    if isinstance(kind, T.DecimalType):
+        return str(value)
+    if isinstance(kind, T.DateType):
+        return (date(1970, 1, 1) + timedelta(days=value)).isoformat()
+    if isinstance(kind, T.TimestampType | T.TimestampNTZType):
+        at = (datetime(1970, 1, 1) + timedelta(microseconds=value)).isoformat()
+        return f"{at}Z" if isinstance(kind, T.TimestampType) else at
+    return value
+
+
+def field_names(schema: Schema) -> list[str]:
+    """Of a record's fields."""
+    return [each["name"] for each in schema.root["fields"]] if kind_of(schema.root) == "record" else []
+
+
+def grown(versions: Sequence[Schema]) -> Schema:
+    """The newest schema, with the fields that only older ones have. Each may be missing."""
+    newest = versions[-1]
+    if not all(isinstance(each.root, dict) and kind_of(each.root) == "record" for each in versions):
+        return newest
+    names = dict(newest.names)
+    fields = list(newest.root["fields"])
+    for older in reversed(versions[:-1]):
+        taken = {name for each in fields for name in (each["name"], *each.get("aliases", ()))}
+        names = {**older.names, **names}
+        for each in older.root["fields"]:
+            if each["name"] not in taken:
+                kinds = each["type"] if isinstance(each["type"], list) else [each["type"]]
+                optional = ["null", *(kind for kind in kinds if kind != "null")]
+                fields.append({"name": each["name"], "type": optional, "default": None})
+    return Schema({**newest.root, "fields": fields}, names)

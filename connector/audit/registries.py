@@ -1,0 +1,193 @@
+"""The Avro schemas of records, as the auditor asks for them: of a file, of Confluent's registry, or of AWS Glue's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+from urllib.parse import quote
+from uuid import UUID
+
+from connector.config import ConfluentRegistry, RegistryOptions
+from connector.config.registry import GlueRegistry
+from sinks.errors import ConfigurationError, RegistryUnreachable
+
+_SECONDS = 15
+_ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class Texts:
+    """A schema as JSON text, after those that it refers to."""
+
+    texts: tuple[str, ...]
+
+
+class Schemas(Protocol):
+    """Where the schemas of a topic's records are. Its methods raise RegistryUnreachable and ConfigurationError."""
+
+    header: int
+    """The number of bytes before the Avro value."""
+
+    def of(self, header: bytes) -> Texts | None:
+        """The schema that this header names. None: there is none, or it can't be used."""
+        ...
+
+    def versions(self, topic: str) -> Sequence[Texts]:
+        """Those of the topic, oldest first."""
+        ...
+
+
+def schemas_of(registry: RegistryOptions, part: str) -> Schemas:
+    """Those of a registry. ``part``: key or value."""
+    return OfConfluent(registry, part) if isinstance(registry, ConfluentRegistry) else OfGlue(registry)
+
+
+class OfFile:
+    """One schema, which no record names."""
+
+    header = 0
+
+    def __init__(self, schema: Texts) -> None:
+        self._schema = schema
+
+    def of(self, header: bytes) -> Texts | None:  # noqa: ARG002
+        """See ``Schemas.of``."""
+        return self._schema
+
+    def versions(self, topic: str) -> Sequence[Texts]:  # noqa: ARG002
+        """See ``Schemas.versions``."""
+        return [self._schema]
+
+
+class OfConfluent:
+    """A registry with Confluent's API: a zero byte, then the ID in four bytes."""
+
+    header = 5
+
+    def __init__(self, options: ConfluentRegistry, part: str) -> None:
+        """``part``: key or value."""
+        import requests
+        from requests.auth import AuthBase, HTTPBasicAuth
+
+        token, user, password = options.token, options.username, options.password
+
+        class Given(AuthBase):
+            """What the file gives, and never what a .netrc has."""
+
+            def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+                if token is not None:
+                    request.headers["Authorization"] = f"Bearer {token.get_secret_value()}"
+                elif user is not None and password is not None:
+                    name = user if isinstance(user, str) else user.get_secret_value()
+                    HTTPBasicAuth(name.encode(), password.get_secret_value().encode())(request)
+                return request
+
+        self._options, self._part = options, part
+        self._session = requests.Session()
+        self._session.auth = Given()
+        if options.ca is not None:
+            self._session.verify = options.ca
+
+    def of(self, header: bytes) -> Texts | None:
+        """See ``Schemas.of``."""
+        if len(header) != self.header or header[0] != 0:
+            return None
+        return self._texts(f"schemas/ids/{int.from_bytes(header[1:], 'big')}")
+
+    def versions(self, topic: str) -> Sequence[Texts]:
+        """See ``Schemas.versions``."""
+        subject = f"subjects/{quote(self._options.subject or f'{topic}-{self._part}', safe='')}/versions"
+        numbers = self._get(subject)
+        found = (self._texts(f"{subject}/{int(number)}") for number in sorted(numbers or ()))
+        return [each for each in found if each is not None]
+
+    def _texts(self, path: str, depth: int = 0) -> Texts | None:
+        answer = self._get(path)
+        if not isinstance(answer, dict) or answer.get("schemaType") not in (None, "AVRO") or depth > 50:
+            return None
+        texts: list[str] = []
+        for each in answer.get("references") or ():
+            at = f"subjects/{quote(each['subject'], safe='')}/versions/{int(each['version'])}"
+            inner = self._texts(at, depth + 1)
+            if inner is None:
+                return None
+            texts += [text for text in inner.texts if text not in texts]
+        return Texts((*texts, str(answer["schema"])))
+
+    def _get(self, path: str) -> Any:
+        """What is there. None: nothing, or nothing that can be read."""
+        import requests
+
+        said = ""
+        for url in [url for _ in range(_ATTEMPTS) for url in self._options.url]:
+            try:
+                answer = self._session.get(f"{url}/{path}", timeout=_SECONDS)
+            except requests.RequestException as error:
+                said = f"{url}: {type(error).__name__}"
+                continue
+            if answer.status_code in (401, 403):
+                raise ConfigurationError(
+                    f"The schema registry at {url} refuses access (HTTP status {answer.status_code}).",
+                    hint="Check registry.username and registry.password, or registry.token, and their permissions.",
+                )
+            if answer.status_code < 500 and answer.status_code not in (408, 429):
+                try:
+                    return answer.json() if answer.status_code == 200 else None
+                except (ValueError, RecursionError):
+                    return None
+            said = f"{url}: HTTP status {answer.status_code}"
+        raise RegistryUnreachable(
+            f"The schema registry gave no answer to GET /{path} ({said}).",
+            hint="Check that registry.url is right and reachable from this machine. Then verify again.",
+        )
+
+
+class OfGlue:
+    """AWS Glue's registry: the bytes 3 and 0, then the 16 of a UUID."""
+
+    header = 18
+
+    def __init__(self, registry: GlueRegistry) -> None:
+        """Credentials come by boto3's own chain."""
+        import boto3
+
+        options = self._options = registry.glue
+        session = boto3.session.Session(region_name=options.region)
+        self._client: Any = session.client("glue", endpoint_url=options.endpoint)
+
+    def of(self, header: bytes) -> Texts | None:
+        """See ``Schemas.of``."""
+        if len(header) != self.header or header[:2] != b"\x03\x00":
+            return None
+        return self._texts(SchemaVersionId=str(UUID(bytes=header[2:])))
+
+    def versions(self, topic: str) -> Sequence[Texts]:
+        """See ``Schemas.versions``."""
+        name = {"RegistryName": self._options.registry, "SchemaName": self._options.schema_ or topic}
+        newest = self._ask("get_schema", SchemaId=name)
+        numbers = range(1, int(newest["LatestSchemaVersion"]) + 1) if newest else ()
+        found = (self._texts(SchemaId=name, SchemaVersionNumber={"VersionNumber": number}) for number in numbers)
+        return [each for each in found if each is not None]
+
+    def _texts(self, **which: object) -> Texts | None:
+        answer = self._ask("get_schema_version", **which)
+        return Texts((answer["SchemaDefinition"],)) if answer and answer.get("DataFormat") == "AVRO" else None
+
+    def _ask(self, method: str, **what: object) -> Any:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            return getattr(self._client, method)(**what)
+        except ClientError as error:
+            if error.response["Error"]["Code"] == "EntityNotFoundException":
+                return None
+            raise ConfigurationError(
+                f"AWS Glue's schema registry refuses an answer: {error.response['Error']['Code']}.",
+                hint="Reading it needs glue:GetSchema and glue:GetSchemaVersion. Credentials come by AWS's own chain.",
+            ) from None
+        except BotoCoreError as error:
+            raise RegistryUnreachable(
+                f"AWS Glue's schema registry gave no answer: {error}.",
+                hint="Check registry.glue.region, and that this machine can reach AWS. Then verify again.",
+            ) from None

@@ -1,0 +1,125 @@
+"""The audit of tables whose records are in Avro: read by fastavro, with none of the pipeline's code."""
+
+import io
+import json
+import random
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import fastavro
+import pytest
+from audits import counts, verify
+from conftest import Lake, Topic
+from registry import RegistryServer, registry_server
+
+from sinks.errors import UnusableSchema
+
+ONE = {"type": "record", "name": "R", "fields": [{"name": "k", "type": "string"}, {"name": "n", "type": "int"}]}
+TWO = {
+    "type": "record", "name": "R",
+    "fields": [{"name": "k", "type": "string"}, {"name": "n", "type": "long"},
+               {"name": "rate", "type": {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2},
+                "default": "\u0000"},
+               {"name": "kind", "type": "string", "default": "plain"},
+               {"name": "at", "type": ["null", {"type": "long", "logicalType": "timestamp-millis"}], "default": None},
+               {"name": "tags", "type": {"type": "map", "values": ["null", "int"]}, "default": {}}],
+}  # fmt: skip
+KEY = {"type": "record", "name": "K", "fields": [{"name": "k", "type": "string"}]}
+
+
+@pytest.fixture
+def registry(topic: Topic) -> Iterator[RegistryServer]:
+    with registry_server() as server:
+        server.register(f"{topic.name}-value", 1, ONE)
+        server.register(f"{topic.name}-key", 5, KEY)
+        yield server
+
+
+def framed(schema_id: int, schema: object, value: object) -> bytes:
+    buffer = io.BytesIO()
+    fastavro.schemaless_writer(buffer, fastavro.parse_schema(json.loads(json.dumps(schema))), value)
+    return b"\0" + schema_id.to_bytes(4, "big") + buffer.getvalue()
+
+
+def options(lake: Lake, registry: RegistryServer, **more: Any) -> dict[str, Any]:
+    avro = {"format": "avro", "registry": {"url": registry.url}}
+    letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.path("dead"))}}
+    return {"value": avro, "key": avro, "on_new_column": "add", **letters, **more}
+
+
+def news(number: int) -> dict[str, Any]:
+    return {
+        "k": f"k{number % 7}", "n": 2**40 + number, "rate": number / 100, "kind": "x", "at": number * 1000,
+        "tags": {"a": number, "b": None},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["append", "upsert"])
+def test_records_of_several_schemas_are_compared_value_by_value(
+    lake: Lake, topic: Topic, registry: RegistryServer, kind: str
+) -> None:
+    given = options(lake, registry)
+    topic.send(
+        *((framed(5, KEY, {"k": f"k{n}"}), framed(1, ONE, {"k": f"k{n}", "n": n})) for n in range(20)), partition=0
+    )
+    lake.pipeline(kind, **given).run()
+    registry.register(f"{topic.name}-value", 2, TWO)
+    written = [{**news(n), "rate": Decimal(n).scaleb(-2)} for n in range(20)]
+    topic.send(
+        *((framed(5, KEY, {"k": each["k"]}), framed(2, TWO, each)) for each in written),
+        # A value of before, a tombstone, a header of nothing, a schema that nobody has, a byte too many.
+        (framed(5, KEY, {"k": "k1"}), framed(1, ONE, {"k": "k1", "n": 1})),
+        *(((framed(5, KEY, {"k": "k19"}), None),) if kind == "upsert" else ()),
+        (None, b"{}"), (None, framed(9, ONE, {"k": "a", "n": 1})), (None, framed(1, ONE, {"k": "a", "n": 1}) + b"\0"),
+        partition=0,
+    )  # fmt: skip
+    lake.pipeline(kind, **given).run()
+    found = verify(lake, kind, **given)
+    assert found.ok, str(found)
+    assert "3 dead letters" in str(found)
+    assert any("count as the same in: rate, kind, tags" in note for note in found.notes)
+    lake.spark.sql(f"UPDATE delta.`{lake.path(kind)}` SET n = n + 1 WHERE k = 'k3' AND kind = 'x'")
+    damaged = verify(lake, kind, **given)
+    assert not damaged.ok
+    assert counts(damaged)["altered"] >= 1
+
+
+def test_events_in_avro_are_compared(lake: Lake, topic: Topic, registry: RegistryServer) -> None:
+    row = {"type": "record", "name": "Row", "fields": [{"name": "k", "type": "string"}, {"name": "n", "type": "int"}]}
+    source = {"type": "record", "name": "S", "fields": [{"name": "lsn", "type": ["null", "long"]}]}
+    event = {
+        "type": "record", "name": "E",
+        "fields": [{"name": "before", "type": ["null", row]}, {"name": "after", "type": ["null", "Row"]},
+                   {"name": "source", "type": source}, {"name": "op", "type": "string"},
+                   {"name": "ts_ms", "type": ["null", "long"]}],
+    }  # fmt: skip
+    registry.answers.clear()
+    registry.register(f"{topic.name}-value", 3, event)
+    chance, held, messages = random.Random(3), dict[str, Any](), []
+    for lsn in range(60):
+        key = f"k{chance.randrange(6)}"
+        before = held.get(key)
+        gone = before is not None and chance.random() < 0.3
+        after = None if gone else {"k": key, "n": lsn}
+        held[key] = after
+        body = {"before": before, "after": after, "source": {"lsn": lsn}, "op": "d" if gone else "u", "ts_ms": None}
+        messages.append((key, framed(3, event, body)))
+    topic.send(*messages, (None, framed(3, event, {**body, "op": "d", "before": None})), partition=0)
+    given = options(lake, registry, on_new_column=None, key=None)
+    given["value"] = {"format": "debezium", "registry": {"url": registry.url}}
+    for kind, more in (("upsert", {}), ("append", {}), ("history", {"sink": {"key": "k"}})):
+        letters = {"dead_letters": {"path": str(lake.path(f"dead_{kind}"))}}
+        lake.pipeline(kind, **{**given, **letters}, **more).run()
+        found = verify(lake, kind, **{**given, **letters}, **more)
+        assert found.ok, (kind, str(found), found.notes)
+        assert "1 dead letter" in str(found)
+
+
+def test_a_registry_without_a_schema_is_told(lake: Lake, topic: Topic, registry: RegistryServer) -> None:
+    topic.send((None, framed(1, ONE, {"k": "a", "n": 1})), partition=0)
+    given = {"value": {"format": "avro", "registry": {"url": registry.url}}}
+    lake.pipeline(**given).run()
+    registry.answers.clear()
+    with pytest.raises(UnusableSchema, match="has no Avro schema"):
+        verify(lake, **given)

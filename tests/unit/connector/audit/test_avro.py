@@ -1,0 +1,165 @@
+"""How the auditor reads Avro, value by value: what fastavro has written comes back, or is refused."""
+
+import io
+import json
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from typing import Any
+
+import fastavro
+import pyarrow
+import pytest
+
+from connector.audit.avro import decoded
+from connector.audit.avro_schema import Schema, grown, spark_type
+from connector.audit.registries import Texts
+from sinks.errors import UnusableSchema
+
+UNREADABLE = "unreadable"
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def record(*fields: dict[str, Any], name: str = "shop.Order") -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": list(fields)}
+
+
+def field(name: str, kind: object, **more: object) -> dict[str, Any]:
+    return {"name": name, "type": kind, **more}
+
+
+def logical(kind: str, name: str, **more: object) -> dict[str, Any]:
+    return {"type": kind, "logicalType": name, **more}
+
+
+def encoded(schema: object, value: object) -> bytes:
+    buffer = io.BytesIO()
+    fastavro.schemaless_writer(buffer, fastavro.parse_schema(json.loads(json.dumps(schema))), value)
+    return buffer.getvalue()
+
+
+def texts(schema: object) -> Texts:
+    return Texts((json.dumps(schema),))
+
+
+def read(writer: object, reader: object, *values: bytes) -> list[Any]:
+    parsed = Schema.of(texts(reader))
+    batch = pyarrow.RecordBatch.from_arrays([pyarrow.array(values, pyarrow.binary())], ["value"])
+    (made,) = decoded([batch], "value", "into", 0, {b"": texts(writer)}, parsed, spark_type(parsed, parsed.root))
+    return [UNREADABLE if row is None else row["value"] for row in made.column(1).to_pylist()]
+
+
+def test_every_type_comes_back_as_spark_has_it() -> None:
+    at = datetime(2026, 11, 21, 12, 30, 0, 123000, tzinfo=timezone.utc)
+    schema = record(
+        field("d", logical("bytes", "decimal", precision=10, scale=2)),
+        field("f", {"type": "fixed", "name": "F", "size": 9, "logicalType": "decimal", "precision": 20, "scale": 3}),
+        field("ms", logical("long", "timestamp-millis")),
+        field("us", logical("long", "timestamp-micros")),
+        field("day", logical("int", "date")),
+        field("local", logical("long", "local-timestamp-micros")),
+        field("e", {"type": "enum", "name": "E", "symbols": ["A", "B"]}),
+        field("again", "E"),
+        field("m", {"type": "map", "values": ["null", "long"]}),
+        field("a", {"type": "array", "items": record(field("x", "float"), name="In")}),
+        field("wide", ["int", "long"]),
+        field("any", ["null", "string", "boolean", "E"]),
+        field("b", "bytes"),
+    )
+    value = {
+        "d": Decimal("-12.34"), "f": Decimal("12345678901234567.891"), "ms": at, "us": at, "day": date(1500, 1, 1),
+        "local": datetime(1, 1, 1, 0, 0, 0, 1), "e": "B", "again": "A", "m": {"k": 1, "n": None},
+        "a": [{"x": 0.5}], "wide": 2**40, "any": ("shop.E", "B"), "b": b"\xff",
+    }  # fmt: skip
+    (found,) = read(schema, schema, encoded(schema, value))
+    nothing = {"member0": None, "member1": None, "member2": None}
+    assert found == {**value, "m": [("k", 1), ("n", None)], "any": {**nothing, "member2": "B"}}
+    kinds = {each.name: each.dataType.simpleString() for each in spark_type(*at_root(schema))}  # type: ignore[attr-defined]
+    assert kinds["wide"] == "bigint"
+    assert kinds["any"] == "struct<member0:string,member1:boolean,member2:string>"
+    assert (kinds["ms"], kinds["local"], kinds["f"]) == ("timestamp", "timestamp_ntz", "decimal(20,3)")
+
+
+OLD = record(field("k", "string"), field("n", "int"))
+
+
+@pytest.mark.parametrize(
+    ("writer", "reader", "value", "found"),
+    [
+        (OLD, record(field("k", "string"), field("n", "double")), {"k": "a", "n": 7}, {"k": "a", "n": 7.0}),
+        (OLD, record(field("k", "bytes")), {"k": "é", "n": 7}, {"k": "é".encode()}),
+        (OLD, record(field("id", "string", aliases=["k"])), {"k": "a", "n": 7}, {"id": "a"}),
+        (OLD, record(field("k", ["null", "string"])), {"k": "a", "n": 7}, {"k": "a"}),
+        (OLD, record(field("x", ["null", "int"], default=None), name="Other"), {"k": "a", "n": 7}, {"x": None}),
+        (OLD, record(field("x", ["int", "null"], default=5)), {"k": "a", "n": 7}, {"x": 5}),
+        (OLD, record(field("x", logical("int", "date"), default=1)), {"k": "a", "n": 7}, {"x": date(1970, 1, 2)}),
+        (OLD, record(field("x", {"type": "map", "values": "long"}, default={"a": 1})), {"k": "a", "n": 7},
+         {"x": [("a", 1)]}),
+        (OLD, record(field("x", "string")), {"k": "a", "n": 7}, UNREADABLE),
+        (OLD, record(field("n", "string")), {"k": "a", "n": 7}, UNREADABLE),
+        (["null", "long"], "long", 5, 5),
+        (["null", "long"], "long", None, UNREADABLE),
+        # The same bytes with another meaning.
+        (logical("bytes", "decimal", precision=5, scale=2), logical("bytes", "decimal", precision=5, scale=4),
+         Decimal("1.23"), UNREADABLE),
+        (logical("bytes", "decimal", precision=5, scale=2), logical("bytes", "decimal", precision=9, scale=2),
+         Decimal("1.23"), Decimal("1.23")),
+        (logical("long", "timestamp-millis"), logical("long", "timestamp-micros"), 5, UNREADABLE),
+        ("long", logical("long", "timestamp-micros"), 5, UNREADABLE),
+        ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, {"type": "enum", "name": "E", "symbols": ["A"]},
+         "B", UNREADABLE),
+        ({"type": "enum", "name": "E", "symbols": ["A", "B"]},
+         {"type": "enum", "name": "E", "symbols": ["A"], "default": "A"}, "B", "A"),
+        ({"type": "enum", "name": "E", "symbols": ["A"]}, {"type": "enum", "name": "F", "symbols": ["A"]},
+         "A", UNREADABLE),
+    ],
+)  # fmt: skip
+def test_a_value_is_what_the_readers_schema_makes_of_it(writer: object, reader: object, value: Any, found: Any) -> None:
+    assert read(writer, reader, encoded(writer, value)) == [found]
+
+
+@pytest.mark.parametrize(
+    ("schema", "content"),
+    [
+        ("long", b""),
+        ("long", b"\x02\x00"),  # a byte too many
+        ("int", encoded("long", 2**31)),
+        ("long", b"\xff" * 10 + b"\x01"),
+        ("string", b"\x04\xc3\x28"),
+        (logical("bytes", "decimal", precision=2, scale=0), b"\x02\x64"),  # 100
+        (logical("long", "timestamp-millis"), encoded("long", 2**60)),
+        (["null", "long"], b"\x04"),
+        (["null", "long"], b"\x01\x00"),
+        (record(field("a", {"type": "array", "items": ["null", "int"]})), b"\x02\x01\x00"),
+        ({"type": "enum", "name": "E", "symbols": ["A"]}, b"\x02"),
+    ],
+)
+def test_what_is_not_exactly_one_value_is_unreadable(schema: object, content: bytes) -> None:
+    assert read(schema, schema, content) == [UNREADABLE]
+
+
+def test_an_array_in_several_blocks_is_an_array() -> None:
+    assert read({"type": "array", "items": "int"}, {"type": "array", "items": "int"}, b"\x02\x02\x01\x02\x04\x00") == [
+        [1, 2]
+    ]
+
+
+def test_types_that_spark_has_no_columns_for_are_refused() -> None:
+    tree = record(field("v", "int"), field("more", ["null", "Tree"]), name="Tree")
+    with pytest.raises(UnusableSchema):
+        spark_type(*at_root(tree))
+    assert read(tree, record(field("v", "int"), name="Tree"), encoded(tree, {"v": 1, "more": None})) == [UNREADABLE]
+    with pytest.raises(UnusableSchema, match="38 digits"):
+        spark_type(*at_root(logical("bytes", "decimal", precision=39)))
+    with pytest.raises(UnusableSchema):
+        Schema.of(Texts(('{"type": "record"}',)))
+
+
+def test_a_schema_that_grows_keeps_the_fields_that_were_dropped() -> None:
+    second = record(field("k", "string"), field("at", record(field("zip", "string"), name="At")))
+    both = grown([Schema.of(texts(OLD)), Schema.of(texts(second))])
+    assert spark_type(both, both.root).simpleString() == "struct<k:string,at:struct<zip:string>,n:int>"  # type: ignore[attr-defined]
+
+
+def at_root(schema: object) -> tuple[Schema, Any]:
+    parsed = Schema.of(texts(schema))
+    return parsed, parsed.root
