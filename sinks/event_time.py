@@ -42,6 +42,14 @@ class Clock:
         """The clock after an epoch that reads no records."""
         return replace(self, of_epoch={})
 
+    def joined(self, other: Clock) -> Clock:
+        """The clock of two sinks that have read the same records, of which one may have been without event time."""
+        so_far = dict(self.so_far)
+        for at, times in other.so_far.items():
+            so_far[at] = so_far[at].plus(times) if at in so_far else times
+        watermarks = [each for each in (self.watermark, other.watermark) if each is not None]
+        return replace(self, so_far=so_far, watermark=max(watermarks, default=None), late=max(self.late, other.late))
+
     def advanced(
         self,
         seen: Mapping[TopicPartition, Seen],

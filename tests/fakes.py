@@ -78,6 +78,9 @@ class Topic:
     def starting(self, held: TopicsHeld) -> Callable[[], Offsets]:
         return lambda: held.beginnings if self.start == "earliest" else held.ends
 
+    def began(self, held: TopicsHeld) -> Callable[[], Offsets]:
+        return Offsets
+
     def remaining(self, held: TopicsHeld) -> Remaining:
         return lambda partitions: {at: Remains(held.beginnings[at] + self.ahead) for at in partitions}
 

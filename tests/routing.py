@@ -26,7 +26,7 @@ class Routed:
         self.topic = lake.topic
 
     def options(self, *, sink: Any = None, route: Any = None, **changes: Any) -> dict[str, Any]:
-        options = self.lake.options(schema=SCHEMA, **changes)
+        options = self.lake.options(**{"schema": SCHEMA, **changes})
         del options["sinks"]
         place = {"type": "delta_append", "path": f"{self.lake.folder}/{{kind}}", **(sink or {})}
         options["route"] = {"by": "kind", "sink": place, **(route or {})}

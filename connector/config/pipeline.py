@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, StrictBool, field_validator, model_validator
 
 from connector.config.formats import FormatOptions, JsonFormat, RowsFormat
 from connector.config.kinds import (
@@ -111,6 +111,13 @@ class PipelineConfig(Options):
     """Send OpenLineage events of every run to ``OPENLINEAGE_URL``. Needs ``lakelock[telemetry]``."""
     spark: Mapping[str, OptionText] = Field(default_factory=dict)
     """Settings for the Spark session that Lakelock starts: docs/spark.md. Ignored where a session is active already."""
+
+    _part_of: str | None = PrivateAttr(None)
+
+    @property
+    def part_of(self) -> str | None:
+        """With ``together: eventual``, the name that the sink's pipeline had with ``atomic``."""
+        return self._part_of
 
     @field_validator("spark")
     @classmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, ValidationError
@@ -63,6 +64,13 @@ class Template(Several):
             topics = Source.model_validate({"topics": given, "kafka": one.kafka}).topics
         except ValidationError as error:
             raise ConfigurationError(f"{self.origin}: source.topics: {error.errors()[0]['msg']}.") from None
+        if one.start == "latest":
+            raise ConfigurationError(
+                f"{self.origin}: source.start: latest doesn't work with {OPTION}: of a topic that appears, the records "
+                "that come before the next look at it would be left out.",
+                hint="Write the time from which on all topics are to be read: start: {timestamp: "
+                f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}}}.",
+            )
         for topic in self._tables().overrides:
             if topic not in topics:
                 raise ConfigurationError(f"{self.origin}: {OPTION}.overrides: {topic} is no topic of source.topics.")

@@ -98,12 +98,28 @@ class Assembly:
         with for_few(self.spark, self.config.spark_options, few=self.small):
             self._make_ready()
 
+    def _refuse_what_it_has(self) -> None:
+        """Objects and topics don't say where a pipeline stands, so one of another name would write them again."""
+        former, place = self.config.part_of, self.config.coordinator
+        if former is None or place is None or self.log is None or self.log.done() is not None:
+            return
+        decided = Log(self.spark, path=place.folder, name=place.table, pipeline=former, run="").read().decided
+        for sink in self.outputs:
+            if decided is not None and sink.label in decided.prepared:
+                raise ConfigurationError(
+                    f"{sink.label!r} has the records of pipeline {former!r} up to epoch {decided.epoch.number}, with "
+                    "together: atomic. Moving by itself, it would get them all again. Nothing was written.",
+                    hint="Tables go on from where they stand, but objects and topics don't. Keep together: atomic, or "
+                    "give this sink another place.",
+                )
+
     def _make_ready(self) -> None:
         if self.field_check.declared and not all(output.exists for output in self.outputs):
             self._refuse_unmatched()
         if self.log is not None:
             self.log.create()
             require_conditional_writes(self.spark, self.log.location)
+            self._refuse_what_it_has()
         for output in self.outputs:
             output.ready()
             require_conditional_writes(self.spark, output.location)

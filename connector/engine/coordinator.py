@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from typing import Any, Protocol, TypeVar
 
 from connector.delivery.ports import Destination
@@ -35,6 +35,7 @@ from connector.protocol.two_phase import (
 )
 from sinks.contract import Committed, Epoch, Participant, Position, Prepared
 from sinks.errors import ConfigurationError, PreparedLost
+from sinks.event_time import Clock
 
 log = logging.getLogger("lakelock.coordinator")
 
@@ -138,7 +139,11 @@ class Coordinator(Destination):
             for position in recovered.positions.values()
             if self._stages and position is not None and position.refresh_after is not None
         ]
-        return replace(recovered.stands.position(), refresh_after=min(refresh, default=None))
+        stands = recovered.stands.position()
+        # A sink that was added later may be the first one whose records have an event time.
+        stood = (position.clock for position in recovered.positions.values() if position is not None)
+        clock = reduce(Clock.joined, stood, stands.clock)
+        return replace(stands, clock=clock, refresh_after=min(refresh, default=None))
 
     def run_epoch(self, epoch: Epoch, behind: int) -> Committed:
         """Commit the epoch to all sinks, or to none.

@@ -56,6 +56,12 @@ def of_table(config: PipelineConfig, spark: SparkSession) -> PipelineConfig | No
 def _found(config: PipelineConfig, source: KafkaSource, held: TopicsHeld) -> str:
     topics = ", ".join(sorted({at.topic for at in held.ends})) or str(config.source.topics)
     first = to_sample(source.starting(held)(), held)
+    if not first and config.source.start == "latest":
+        raise ConfigurationError(
+            f"source.start: latest: {topics} has no record that could show the schema (value.schema: inferred). There "
+            "is no table yet that could keep where the topic ends now, so its first records would be left out.",
+            hint="Write start: earliest, which is the same for a topic without records.",
+        )
     if not first:
         raise NoRecordYet(
             f"value.schema: inferred: {topics} has no record yet that could show the schema. There is no table yet.",

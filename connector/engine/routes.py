@@ -62,6 +62,10 @@ class Routes:
     small: bool = False
     """Whether the tables and their logs are small."""
     _tables: dict[str, RoutedTable] = field(default_factory=dict)
+    _ready: set[str] = field(default_factory=set)
+    """Values whose tables this run has made, or has compared with the file."""
+    _logged: set[str] = field(default_factory=set)
+    """Values whose tables are in the coordinator log."""
     _places: dict[str, str] = field(default_factory=dict)
     """Place -> the value that has it."""
     _shared: list[_Shared] = field(default_factory=list)
@@ -80,6 +84,7 @@ class Routes:
 
     def sinks(self, known: Collection[str]) -> Mapping[str, Unstaged]:
         """The tables of these values, and those that hold rows of the running epoch."""
+        self._logged.update(known)
         holding = [name for name, table in self._tables.items() if table.sink.holds_rows]
         if not known and not holding:  # the epoch is over
             self.release()
@@ -106,6 +111,8 @@ class Routes:
                 held = self._held(name, clocked, rows, counts.get(name, 0))
                 if held is not None:
                     prepared[name] = held
+            if not again:
+                of_each({name: self._of(name).sink.rehearse for name in prepared}, at_once=self.at_once)
             return clocked, prepared
 
         return reading.until_learned(epoch.ranges, attempt)
@@ -119,17 +126,18 @@ class Routes:
         while True:
             self.release()
             self._forget_rules()
-            known = set(self._tables)
             clocked, reduced = reading.reduced(epoch, self._kept, again=again)
             (found,) = reduced.values()
             # In order of their tables, so that each table's query passes over what the others have.
             rows = self._kept.enter_context(kept(found.sortWithinPartitions(ROUTE)))
             counts = self._counted(rows, epoch)
-            new = [name for name in counts if name not in known]
+            unseen = [name for name in counts if name not in self._ready]
+            new = [name for name in unseen if name not in self._logged]
             if not again and self._own.keys() & new:  # a decided epoch is committed whatever is in it
                 for warning in self.unmatched(reading.read(epoch.ranges), new):
                     log.warning("%s", warning)
-            self._make(new)
+            # What an epoch in doubt needs of its tables was compared before it was decided.
+            self._make_ready(new if again else unseen)
             if not any(self._of(name).differs for name in new):
                 self._kept.enter_context(self._seen_by_all(rows))
                 return clocked, rows, counts
@@ -227,15 +235,18 @@ class Routes:
     def _all_own(self) -> Sequence[OwnColumns]:
         return self.decode.decode.own
 
-    def _make(self, names: Sequence[str]) -> None:
-        """Make the tables of values that have turned up, unless they are there."""
+    def _make_ready(self, names: Sequence[str]) -> None:
+        """Make these tables, unless they are there; then compare them with the file. Raises SchemaMismatch."""
 
-        def make(routed: RoutedTable) -> None:
+        def make(name: str, routed: RoutedTable) -> None:
             with routed.sink.alone():
+                if name in self._logged and not routed.output.check():
+                    return  # somebody has dropped it: its commit will say so
                 routed.output.ready()
             require_conditional_writes(self.spark, routed.output.location)
 
-        of_each({name: partial(make, self._of(name)) for name in names}, at_once=self.at_once)
+        of_each({name: partial(make, name, self._of(name)) for name in names}, at_once=self.at_once)
+        self._ready.update(names)
 
     @property
     def at_once(self) -> int:

@@ -62,14 +62,16 @@ def resume(
     start: Callable[[], Offsets],
     remaining: Remaining,
     *,
+    began: Callable[[], Offsets] = Offsets,
     continue_on_data_loss: bool = False,
 ) -> Resumption:
     """The next offset of every partition.
 
     This is how a run uses the rule "position". Without a position, ``start`` gives the configured starting offsets.
     Once there is a position, ``start`` has no say: a partition that isn't in the position has appeared since, and
-    stands at offset 0. If Kafka has removed records of it meanwhile, they are lost like any other record. Nothing is
-    written here, so a crash right before or right after changes nothing.
+    stands at offset 0. If Kafka has removed records of it meanwhile, they are lost like any other record. A position
+    that only the table's rows show lacks the partitions that have no rows: they stand where the pipeline ``began``.
+    Nothing is written here, so a crash right before or right after changes nothing.
 
     ``remaining`` is asked what is left of partitions that have lost records. With ``continue_on_data_loss`` the lost
     ranges are left out, and returned.
@@ -82,7 +84,9 @@ def resume(
         return Resumption(Offsets({at: started.get(at, beginning) for at, beginning in held.beginnings.items()}))
     refuse_replaced(position)
     refuse_recreated(position.topics, held.ids)
-    resumed = Offsets({at: position.offsets.get(at, 0) for at in held.beginnings})
+    without_rows = position.source == "rows" and not held.beginnings.keys() <= position.offsets.keys()
+    appeared = began() if without_rows else {}
+    resumed = Offsets({at: position.offsets.get(at, appeared.get(at, 0)) for at in held.beginnings})
     for at, next_ in resumed.items():
         if next_ > held.ends[at]:
             raise _log_was_cut(at, next_, held)
@@ -97,6 +101,10 @@ class Starts(Protocol):
         """A function that gives the configured starting offsets, for a pipeline without a position."""
         ...
 
+    def began(self, held: TopicsHeld) -> Callable[[], Offsets]:
+        """A function that gives the offsets at which a pipeline began, whenever it is asked."""
+        ...
+
     def remaining(self, held: TopicsHeld) -> Remaining:
         """A function that tells what is left of partitions that have lost records."""
         ...
@@ -105,7 +113,12 @@ class Starts(Protocol):
 def resumed(position: Position | None, held: TopicsHeld, topics: Starts, *, continue_on_data_loss: bool) -> Resumption:
     """As ``resume``, with what ``topics`` answers."""
     return resume(
-        position, held, topics.starting(held), topics.remaining(held), continue_on_data_loss=continue_on_data_loss
+        position,
+        held,
+        topics.starting(held),
+        topics.remaining(held),
+        began=topics.began(held),
+        continue_on_data_loss=continue_on_data_loss,
     )
 
 

@@ -173,6 +173,25 @@ class KafkaSource:
         """A function that resolves the configured start to offsets, for a pipeline without a position."""
         return lambda: Offsets(self._start(self._options.start, held.ends, held))
 
+    def began(self, held: TopicsHeld) -> Callable[[], Offsets]:
+        """A function that gives the offsets at which a pipeline began, by the configured start.
+
+        It raises ConfigurationError for ``latest``, which meant the ends of another time.
+        """
+
+        def offsets() -> Offsets:
+            start = self._options.start
+            if start == "latest":
+                raise ConfigurationError(
+                    "Only the table's rows show where the pipeline stands, and of some partitions it has none. "
+                    "source.start: latest doesn't say where these began. Nothing was written.",
+                    hint="Write where to read such partitions from: source: {start: earliest}, a time, or offsets. It "
+                    "has no say over partitions that have rows.",
+                )
+            return Offsets() if start == "earliest" else Offsets(self._start(start, held.ends, held))
+
+        return offsets
+
     def _start(self, start: Start, ends: Mapping[TopicPartition, int], held: TopicsHeld) -> dict[TopicPartition, int]:
         if isinstance(start, FromOffsets):
             return {at: _given_offset(start, at, held) for at in ends}
@@ -388,6 +407,10 @@ class Until:
         """A function that resolves the configured start, at most to the ends."""
         start = self.topics.starting(held)
         return lambda: Offsets({at: min(offset, held.ends[at]) for at, offset in start().items()})
+
+    def began(self, held: TopicsHeld) -> Callable[[], Offsets]:
+        """See ``KafkaSource.began``."""
+        return self.topics.began(held)
 
     def remaining(self, held: TopicsHeld) -> Remaining:
         """See ``KafkaSource.remaining``."""

@@ -45,6 +45,13 @@ def test_the_table_keeps_the_schema_of_the_first_records(lake: Lake) -> None:
     assert audit(pipeline(lake, **dead).config).ok
 
 
+def test_the_end_of_a_topic_without_records_is_no_start(lake: Lake) -> None:
+    """No table would keep where it was, and the first records would be left out."""
+    with pytest.raises(ConfigurationError, match=r"source.start: latest: .* has no record") as caught:
+        pipeline(lake, source={"start": "latest"}).run()
+    assert "start: earliest" in caught.value.hint
+
+
 def test_names_that_look_like_secrets_and_a_start_at_the_end(lake: Lake) -> None:
     """Spark hides properties with such names. Where only what comes is read, what is there shows the schema."""
     start = {"source": {"start": "latest"}}

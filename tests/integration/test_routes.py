@@ -21,7 +21,7 @@ from connector.audit.verdict import FAULTS
 from connector.cli.app import app
 from connector.lab.bench.pipelines import SHORT_LIVED
 from connector.protocol.steps import Event, Step
-from sinks.errors import BadRecord, ConfigurationError, Diverged, PositionMismatch
+from sinks.errors import BadRecord, ConfigurationError, Diverged, KeyMoved, PositionMismatch, SchemaMismatch
 
 
 @pytest.fixture
@@ -242,6 +242,52 @@ def test_the_rules_of_a_table_that_was_there_count(routed: Routed, letters: bool
     with pytest.raises(BadRecord, match="offset 2"):
         routed.run(**options)
     assert routed.rows("a") == []
+
+
+@pytest.mark.parametrize("known", [pytest.param(False, marks=BREADTH), True])
+def test_what_a_table_cannot_take_is_found_before_the_epoch_is_decided(routed: Routed, known: bool) -> None:
+    """Once it is decided, it would have to be committed, and nothing could mend it."""
+    first = [("a", "x", 1), ("b", "y", 2)]
+    if known:
+        routed.send(*first)
+        routed.run(sink=UPSERT)
+    routed.send(*(() if known else first), ("b", "y", 3))
+    routed.send(("a", "x", 4), partition=1)
+    with pytest.raises(KeyMoved):
+        routed.run(sink=UPSERT)
+    assert "nothing in doubt" in Pipeline.from_options(routed.options(sink=UPSERT)).recover().found.value
+    assert routed.rows("b") == ([("y", 2)] if known else [])
+    if not known:  # tables without rows take another order
+        routed.run(sink={**UPSERT, "sequence_by": "n"})
+        assert (routed.rows("a"), routed.rows("b")) == ([("x", 4)], [("y", 3)])
+
+
+@BREADTH
+def test_a_sum_that_is_too_large_is_found_before_the_epoch_is_decided(routed: Routed) -> None:
+    sums = {"type": "delta_aggregate", "group_by": ["k"], "aggregates": {"total": "sum(9223372036854775807 - n)"}}
+    routed.send(("a", "x", 0), ("b", "y", 2))
+    routed.run(sink=sums)
+    routed.send(("a", "x", 0), ("b", "y", 5))
+    with pytest.raises(Exception, match=r"(?i)overflow|too large|range"):
+        routed.run(sink=sums)
+    assert "nothing in doubt" in Pipeline.from_options(routed.options(sink=sums)).recover().found.value
+
+
+@pytest.mark.parametrize("change", ["order", *(pytest.param(change, marks=BREADTH) for change in ("type", "column"))])
+def test_a_file_that_no_longer_fits_its_tables_stops_the_run(routed: Routed, change: str) -> None:
+    ordered = {**UPSERT, "sequence_by": "n"}
+    routed.send(("a", "x", 5), ("b", "y", 2))
+    routed.run(sink=ordered)
+    routed.send(("a", "x", 3))
+    options: dict[str, Any] = {"sink": UPSERT if change == "order" else ordered}
+    if change != "order":
+        options["schema"] = SCHEMA.replace("n INT", "n DOUBLE") if change == "type" else f"{SCHEMA}, more STRING"
+        options["unmatched"] = "warn"
+    with pytest.raises(SchemaMismatch):
+        routed.run(**options)
+    assert "nothing in doubt" in Pipeline.from_options(routed.options(**options)).recover().found.value
+    routed.run(sink=ordered)
+    assert routed.rows("a") == [("x", 5)]
 
 
 def _restored(routed: Routed) -> None:

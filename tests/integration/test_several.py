@@ -240,6 +240,26 @@ def both(lake: Lake, **changes: Any) -> dict[str, Any]:
     return {**lake.options(), "name": "shop", "sinks": sinks, "coordinator": log, **changes}
 
 
+def test_a_sink_that_does_not_say_where_it_stands_is_not_written_again(lake: Lake, topic: Topic) -> None:
+    topic.broker.create_topic(f"{topic.name}-booked", 1)
+    options = both(lake)
+    options["sinks"] = [options["sinks"][0], {"type": "kafka_topic", "topic": f"{topic.name}-booked", "key": ["k"]}]
+    topic.send_rows([("a", 1), ("b", 2)], partition=0)
+    Pipeline.from_options(options).run()
+    file = lake.folder / "shop.yaml"
+    file.write_text(yaml.safe_dump({**options, "together": "eventual"}))
+    topic.send_rows([("c", 3)], partition=0)
+    with pytest.raises(PipelinesFailed) as caught:
+        run_all([file])
+    assert {report.state for report in caught.value.reports} == {"done", "refused"}
+    assert "it would get them all again" in str(caught.value)
+    assert lake.rows("every") == [("a", 1), ("b", 2), ("c", 3)]
+    options["sinks"][1]["topic"] = f"{topic.name}-new"
+    topic.broker.create_topic(f"{topic.name}-new", 1)
+    file.write_text(yaml.safe_dump({**options, "together": "eventual"}))
+    assert [report.rows for report in run_all([file])] == [0, 3]
+
+
 def test_sinks_that_move_by_themselves_go_on_from_where_each_stands(lake: Lake, topic: Topic) -> None:
     file = lake.folder / "shop.yaml"
     topic.send_rows([("a", 1), ("b", 2), ("a", 3)], partition=0)

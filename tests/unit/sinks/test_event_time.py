@@ -42,6 +42,13 @@ def test_an_idle_partition_is_set_aside_once_it_is_read_to_its_end() -> None:
     )
 
 
+def test_two_clocks_of_the_same_records_are_joined() -> None:
+    """One sink may have been without event time, and so without a clock."""
+    clock = after({A: seen(0, 9), B: seen(3, 7)})
+    assert Clock().joined(clock.carried()) == clock.carried()
+    assert clock.joined(Clock()) == clock == clock.joined(clock)
+
+
 def test_the_watermark_never_moves_back() -> None:
     clock = after({A: seen(0, 1), B: seen(0, 2)}, {B: seen(2, 20)})
     woken = clock.advanced({A: seen(3, 4, newest=21)}, backlog=frozenset(), idle_after=FIVE)

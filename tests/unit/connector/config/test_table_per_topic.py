@@ -136,3 +136,10 @@ def test_names_are_safe_and_no_two_are_the_same(of: str) -> None:
         assert re.fullmatch("[a-z0-9_.-]+", name)
         # Spark reads no file below a folder whose name begins so.
         assert of != "path" or not name.startswith((".", "_"))
+
+
+def test_a_start_at_the_end_is_refused(tmp_path: Path) -> None:
+    """A topic that appears would begin at the end that it has when somebody looks."""
+    with pytest.raises(ConfigurationError, match=r"source.start: latest doesn't work with tables") as caught:
+        template(tmp_path, source={**FILE["source"], "start": "latest"}).source  # noqa: B018
+    assert "start: {timestamp: 20" in caught.value.hint

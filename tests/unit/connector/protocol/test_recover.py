@@ -47,6 +47,16 @@ def test_without_a_position_the_configured_start_is_used() -> None:
     assert resume(None, held({"t": {"0": 0}}, {"t": {"0": 9}}), lambda: start, left()).offsets == start
 
 
+def test_where_only_rows_show_a_position_partitions_without_rows_stand_where_the_pipeline_began() -> None:
+    kafka = held({"t": {"0": 0, "1": 0}}, {"t": {"0": 9, "1": 9}})
+    rows = replace(at({"t": {"0": 5}}), source="rows")
+    found = resume(rows, kafka, never, left(), began=lambda: Offsets.from_dict({"t": {"0": 1, "1": 4}}))
+    assert found.offsets.to_dict() == {"t": {"0": 5, "1": 4}}
+    assert resume(at({"t": {"0": 5}}), kafka, never, left(), began=never).offsets.to_dict() == {"t": {"0": 5, "1": 0}}
+    every = replace(at({"t": {"0": 5, "1": 6}}), source="rows")
+    assert resume(every, kafka, never, left(), began=never).offsets == every.offsets
+
+
 APPEARED = [
     pytest.param({"t": {"0": 0, "1": 0}}, {"t": {"0": 5, "1": 0}}, id="a partition"),
     pytest.param({"t": {"0": 0}, "u": {"0": 0}}, {"t": {"0": 5}, "u": {"0": 0}}, id="a topic"),

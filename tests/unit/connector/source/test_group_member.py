@@ -191,6 +191,9 @@ class Source:
     def starting(self, held: TopicsHeld) -> Callable[[], Offsets]:
         return Offsets
 
+    def began(self, held: TopicsHeld) -> Callable[[], Offsets]:
+        return Offsets
+
     def remaining(self, held: TopicsHeld) -> Remaining:
         return lambda partitions: {at: Remains(held.beginnings[at]) for at in partitions}
 
