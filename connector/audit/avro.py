@@ -136,8 +136,8 @@ class Fit:
 
 def _same_meaning(written: Node, read: Node) -> None:
     of_writer, of_reader = meaning(written), meaning(read)
-    if of_writer == of_reader:
-        return
+    if of_writer == of_reader or not of_reader or (not of_writer and kind_of(written) == kind_of(read)):
+        return  # where the schema names it later, the value has always been that
     if of_writer.startswith("decimal ") and of_reader.startswith("decimal "):
         (digits, scale), (most, same) = (map(int, each.split()[1:]) for each in (of_writer, of_reader))
         if scale == same and digits <= most:

@@ -145,6 +145,8 @@ def of_text(kind: DataType, text: str) -> str:
     if isinstance(kind, T.DecimalType | T.FloatType | T.DoubleType):
         return _number(kind, f"trim({text})", True)
     cast = f"try_cast({text} AS {sql_type(kind)})"
+    if isinstance(kind, T.StringType):  # of a key in Avro, say, it is no text
+        return f"IF(length(regexp_replace({text}, '[\\\\x00-\\\\x08\\\\ufffd]', '')) = length({text}), {cast}, NULL)"
     if isinstance(kind, T.DateType | T.TimestampType | T.TimestampNTZType):
         pattern = _DATE if isinstance(kind, T.DateType) else _TIME
         return f"IF({text} RLIKE {literal(pattern)}, {cast}, NULL)"

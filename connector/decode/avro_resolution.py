@@ -106,6 +106,9 @@ def _aliases(node: Node) -> tuple[str, ...]:
 
 def _same_meaning(written: Node, read: Node, where: str) -> None:
     of_writer, of_reader = (node.get("logicalType") if isinstance(node, dict) else None for node in (written, read))
+    if of_writer not in _MEANINGFUL and of_reader in _MEANINGFUL and kind_of(written) != kind_of(read):
+        # Of the same type it may be named later what the value has always been. The bytes of a text are no number.
+        raise _Clash(f"{where} is {kind_of(written)}, which Avro would misread as {_meaning(read)}")
     if not {of_writer, of_reader} <= _MEANINGFUL:
         return
     if of_writer == of_reader == "decimal":

@@ -9,11 +9,13 @@ from connector.decode import json_decimals as decimals
 from connector.decode import json_numbers as numbers
 from connector.decode.json_lossless import exact
 from sinks.spark.sql import identifier, literal
-from sinks.spark.types import ddl, sql_type
+from sinks.spark.types import ddl, is_utf8, sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
+_NO_TEXT = "[\\\\x00-\\\\x08]"
+"""Characters of binary keys, as Avro's begin with. No text has them."""
 _HUGE_EXPONENT = "[eE][+-]?[0-9]{4,}"
 
 
@@ -64,6 +66,8 @@ def _of_text(kind: DataType, text: str) -> str:
     from pyspark.sql import types as T
 
     value, how = f"try_cast({text} AS {sql_type(kind)})", exact(kind)
+    if isinstance(kind, T.StringType):
+        return f"IF({is_utf8(f'CAST({text} AS BINARY)')} AND NOT {text} RLIKE '{_NO_TEXT}', {text}, NULL)"
     if isinstance(kind, T.DecimalType):
         ((_, kept),) = how.decimals
         parsed = f"try_cast({text} AS {sql_type(how.parsed_as)})"

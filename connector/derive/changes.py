@@ -120,6 +120,12 @@ def check_expressions(records: DataFrame, sink: KeyedSink) -> None:
             return all(can_be_ordered(field.dataType) for field in of)
         return isinstance(of, AtomicType) and not isinstance(of, MapType) and of.simpleString() != "variant"
 
+    if OP in records.columns and sink.apply_as_deletes not in (None, "false") and OP not in sink.apply_as_deletes:
+        raise ConfigurationError(
+            f"{sink.option('apply_as_deletes')}: {sink.apply_as_deletes!r} doesn't say what becomes of the rows that "
+            f"the database deletes ({OP} = 'd').",
+            hint=f"Write {OP} = 'd' OR ({sink.apply_as_deletes}). To keep such rows, write {OP} <> 'd' AND (...).",
+        )
     sequence = kind("sequence_by")
     if sequence is not None and not can_be_ordered(sequence):
         raise ConfigurationError(

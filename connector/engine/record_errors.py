@@ -112,7 +112,7 @@ def _null_key(fields: Fields) -> Exception:
             f"The record at {_where(fields)} has no value (a tombstone), and Kafka's key gives no {fields['key']}: "
             f"nothing says which row it deletes. {_NOTHING}",
             hint="Kafka's key has to be a JSON object with the columns of sinks[].key. If that is one column, the key "
-            "may be its value as text.",
+            "may be its value as text. If keys have another format, name it: key: {format: avro, ...}.",
         )
     return BadRecord(
         f"The record at {_where(fields)} has a null in its key {fields['key']}: it can't be upserted. {_NOTHING}",

@@ -185,7 +185,9 @@ class Merges:
         target = self._table.sql_at(at.version if at else None)
         merge = upserting(self._rule, columns)
         names = self._table.schema.names
-        return merge.query(target, source, keys, names, replaces=self._rule.replaces, hint=hint)
+        # A dead letter that was retried may be older than the row that the table has.
+        replaces = self._rule.replaces and self._tombstones is None
+        return merge.query(target, source, keys, names, replaces=replaces, hint=hint)
 
     def merged(self, rows: DataFrame, passed: Offsets) -> DataFrame:
         """The table's rows with a key of ``rows``, as they would be after the write. Leaves out what a truncate does

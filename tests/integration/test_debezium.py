@@ -15,7 +15,7 @@ from conftest import Lake, Topic
 from kafka import KafkaProducer
 
 from connector.audit.verdict import FAULTS
-from sinks.errors import BadRecord
+from sinks.errors import BadRecord, ConfigurationError
 
 pytestmark = pytest.mark.compiled
 
@@ -166,6 +166,9 @@ def test_events_without_their_op_are_rows(lake: Lake, topic: Topic) -> None:
     database = Database(seed=7)
     send(topic, [each for each in database.changes(40) if each[1] is None or each[1]["op"] != "d"], schemas=False)
     changes = options(sink={"key": "id"}, transform="SELECT id, name, amount, _ts_ms FROM records")
+    with pytest.raises(ConfigurationError, match="leaves out _op"):
+        lake.pipeline("upsert", **changes).run()
+    changes = options(sink={"key": "id", "apply_as_deletes": "false"}, transform=changes["transform"])
     lake.pipeline("upsert", **changes).run()
     assert verify(lake, "upsert", **changes).ok
 

@@ -324,6 +324,20 @@ def test_a_letter_that_comes_late_does_not_bring_a_deleted_row_back(lake: Lake, 
 
 
 @pytest.mark.breadth
+def test_a_letter_that_is_older_than_its_row_changes_nothing_for_readers_either(lake: Lake, topic: Topic) -> None:
+    letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.folder / "letters")}}
+    narrow, wide = ({**ON_READ, **letters, "require": rule} for rule in ("n < 10", "n < 100"))
+    topic.send_rows([("a", 1), ("a", 20), ("a", 3)], partition=0)
+    lake.pipeline("upsert", **narrow).run()
+    lake.pipeline("upsert", **narrow).fold()
+    assert lake.rows("upsert") == [("a", 3)]
+    assert lake.pipeline("upsert", **wide).retry_dead_letters().still_bad == 0
+    assert current(lake, **wide) == [("a", 3)]
+    lake.pipeline("upsert", **wide).fold()
+    assert lake.rows("upsert") == [("a", 3)]
+
+
+@pytest.mark.breadth
 def test_several_sinks_need_a_table_that_is_folded(lake: Lake, topic: Topic) -> None:
     for number in range(2):
         topic.send_rows([("a", number)])

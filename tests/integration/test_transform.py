@@ -53,3 +53,53 @@ def test_what_does_not_work_row_by_row_is_refused(sql: str, said: str, lake: Lak
         lake.pipeline(transform=sql).run()
     assert said in f"{caught.value} {caught.value.hint}"
     assert not lake.path().exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "where"), [("upsert", "n > 0"), ("history", "n IS NOT NULL"), ("upsert", "k <> 'b' AND n + 1 > 0")]
+)
+def test_a_filter_never_leaves_deletes_out_in_silence(kind: str, where: str, lake: Lake, topic: Topic) -> None:
+    topic.send(
+        ("a", {"k": "a", "n": 1}), ("b", {"k": "b", "n": 0}), ("a", None), ("c", {"k": "c", "n": 3}), partition=0
+    )
+    sink = {"sink": {"key": "k"}}
+    with pytest.raises(ConfigurationError, match="transform: leaves out tombstones, which delete rows"):
+        lake.pipeline(kind, **sink, transform=f"SELECT * FROM records WHERE {where}").run()
+    assert not lake.path(kind).exists()
+    lake.pipeline(kind, **sink, transform=f"SELECT * FROM records WHERE _tombstone OR ({where})").run()
+    alive = "__END_AT IS NULL" if kind == "history" else "true"
+    assert lake.sql(f"SELECT k FROM {{t}} WHERE {alive} AND k <> 'b'", kind) == [("c",)]
+
+
+def test_a_filter_by_the_key_takes_deletes_as_it_takes_rows(lake: Lake, topic: Topic) -> None:
+    topic.send(("a", {"k": "a", "n": 1}), ("b", {"k": "b", "n": 2}), ("a", None), partition=0)
+    lake.pipeline("upsert", transform="SELECT * FROM records WHERE k IS NOT NULL AND k <> 'c'").run()
+    assert lake.rows("upsert") == [("b", 2)]
+
+
+@pytest.mark.parametrize(
+    ("transform", "deletes", "said"),
+    [
+        ("SELECT id, name FROM records", None, "leaves out _op"),
+        ("SELECT id, name, _op FROM records WHERE name <> 'test'", None, "leaves out tombstones"),
+        ("SELECT id, name, _op FROM records WHERE _tombstone OR name <> 'test'", None, "leaves out events"),
+        (None, "name = 'gone'", "doesn't say what becomes of the rows that the database deletes"),
+    ],
+)
+def test_what_the_database_deletes_is_deleted(
+    transform: str | None, deletes: str | None, said: str, lake: Lake, topic: Topic
+) -> None:
+    before = {"id": 7, "name": None}
+    topic.send(("7", {"op": "c", "after": {"id": 7, "name": "x"}}), ("7", {"op": "d", "before": before}), partition=0)
+    value = {"format": "debezium", "schema": "id INT, name STRING"}
+    sink = {"key": "id", **({"apply_as_deletes": deletes} if deletes else {})}
+    with pytest.raises(ConfigurationError, match=said):
+        lake.pipeline("upsert", value=value, sink=sink, transform=transform).run()
+    if transform is not None and "WHERE" in transform:
+        transform = "SELECT id, name, _op FROM records WHERE _tombstone OR _op = 'd' OR name <> 'test'"
+    elif transform is not None:
+        transform = "SELECT id, name, _op FROM records"
+    if deletes:
+        sink["apply_as_deletes"] = f"_op = 'd' OR {deletes}"
+    lake.pipeline("upsert", value=value, sink=sink, transform=transform).run()
+    assert lake.sql("SELECT * FROM {t}", "upsert") == []

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from audits import verify
 from conftest import Lake, Topic, own_session
 from hypothesis import given
 from suites import draws
@@ -127,6 +128,17 @@ def test_a_key_is_deleted_by_a_tombstone_with_its_text_or_its_json_for_a_key(lak
     lake.pipeline("upsert", **schema, epoch={"max_records": 2}).run()
     assert lake.rows("upsert") == [("a", 3)]
     assert not (lake.path("upsert") / FOLDER).exists()
+
+
+@pytest.mark.parametrize("key", [b"\0\0\0\0\1\x06abc", b"\xff\xfe"])
+def test_a_key_that_is_no_text_names_no_row(key: bytes, lake: Lake, topic: Topic) -> None:
+    """As a key in Avro, if the file doesn't say its format: read as text it would delete nothing."""
+    topic.send(("abc", {"k": "abc", "n": 1}), (key, None), partition=0)
+    with pytest.raises(BadRecord, match="nothing says which row it deletes"):
+        lake.pipeline("upsert").run()
+    letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.path("dead"))}}
+    lake.pipeline("upsert", **letters).run()
+    assert verify(lake, "upsert", **letters).ok
 
 
 @pytest.mark.breadth

@@ -2,7 +2,7 @@
 
 import io
 import json
-from datetime import date, datetime, timezone
+from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -104,7 +104,10 @@ OLD = record(field("k", "string"), field("n", "int"))
         (logical("bytes", "decimal", precision=5, scale=2), logical("bytes", "decimal", precision=9, scale=2),
          Decimal("1.23"), Decimal("1.23")),
         (logical("long", "timestamp-millis"), logical("long", "timestamp-micros"), 5, UNREADABLE),
-        ("long", logical("long", "timestamp-micros"), 5, UNREADABLE),
+        ("long", logical("long", "timestamp-micros"), 5, EPOCH + timedelta(microseconds=5)),
+        (logical("int", "date"), "long", 5, 5),
+        ("int", logical("long", "timestamp-micros"), 5, UNREADABLE),
+        ("string", logical("bytes", "decimal", precision=18, scale=2), "12.50", UNREADABLE),
         ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, {"type": "enum", "name": "E", "symbols": ["A"]},
          "B", UNREADABLE),
         ({"type": "enum", "name": "E", "symbols": ["A", "B"]},

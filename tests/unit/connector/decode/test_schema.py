@@ -202,6 +202,16 @@ def test_a_schema_that_evolved_can_be_read(writer: Any, reader: Any) -> None:
             "a is timestamp-millis, which Avro would misread as timestamp-micros",
         ),
         (
+            record(a="string"),
+            record(a=decimal(18, 2)),
+            "a is string, which Avro would misread as decimal(18,2)",
+        ),
+        (
+            record(a="int"),
+            record(a=["null", timestamp("millis")["type"]]),
+            "a is int, which Avro would misread as timestamp-millis",
+        ),
+        (
             {"type": "fixed", "name": "F", "size": 2},
             {"type": "fixed", "name": "F", "size": 3},
             "the value has 2 bytes, which can't be read as 3",

@@ -1,0 +1,79 @@
+"""Whether deletes get through the user's `transform`: they have few columns, so that a WHERE easily leaves them out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from connector.config import KeyedSink
+from connector.decode.debezium import OP
+from connector.decode.records import TOMBSTONE
+from sinks.errors import ConfigurationError
+from sinks.spark.sql import identifier, literal
+from sinks.spark.types import sql_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructField
+
+_SAMPLES = ("x", "1", "2000-01-01", "true")
+_PLACE = {"_topic": "'t'", "_partition": "0", "_offset": "0L", "_timestamp": "TIMESTAMP'2000-01-01 00:00:00'"}
+
+
+def refuse_lost_deletes(
+    records: DataFrame, transformed: Callable[[DataFrame], DataFrame], sql: str, sink: KeyedSink
+) -> None:
+    """Raises ConfigurationError if ``transformed``, which carries out ``sql``, leaves out deletes without saying so, or
+    the column that says what Debezium's events do. ``records``: none, as they are decoded.
+    """
+    there = transformed(records).columns
+    if OP in records.columns and OP not in there and sink.apply_as_deletes is None:
+        raise ConfigurationError(
+            f"transform: leaves out {OP}, which says which of Debezium's events delete a row of {sink.place!r}.",
+            hint=f"Select {OP} too: the table doesn't get it. If deletes are to be rows, write "
+            f"{sink.option('apply_as_deletes')}: 'false'.",
+        )
+    if (
+        TOMBSTONE in records.columns
+        and TOMBSTONE not in sql
+        and not _passes(records, transformed, sink.key, tombstone=True)
+    ):
+        raise ConfigurationError(
+            f"transform: leaves out tombstones, which delete rows of {sink.place!r}: all their columns but the key are "
+            "null.",
+            hint=f"Let them through: WHERE {TOMBSTONE} OR (...). If they are to delete nothing, write "
+            f"WHERE NOT {TOMBSTONE} AND (...).",
+        )
+    if (
+        OP in there
+        and "'d'" not in sql
+        and sink.apply_as_deletes is None
+        and not _passes(records, transformed, sink.key, tombstone=False)
+    ):
+        raise ConfigurationError(
+            f"transform: leaves out events that delete rows of {sink.place!r}, if the database sends only the key of a "
+            "deleted row.",
+            hint=f"Let them through: WHERE {OP} = 'd' OR (...).",
+        )
+
+
+def _passes(
+    records: DataFrame, transformed: Callable[[DataFrame], DataFrame], key: Sequence[str], *, tombstone: bool
+) -> bool:
+    """Whether some delete that has only a key gives a row."""
+
+    def value(field: StructField, sample: str) -> str:
+        if field.name in _PLACE:
+            return _PLACE[field.name]
+        if field.name == TOMBSTONE:
+            return str(tombstone).lower()
+        if field.name == OP and not tombstone:
+            return "'d'"
+        kind = sql_type(field.dataType)
+        return f"try_cast({literal(sample)} AS {kind})" if field.name in key else f"CAST(NULL AS {kind})"
+
+    def delete(sample: str) -> DataFrame:
+        columns = ", ".join(f"{value(field, sample)} AS {identifier(field.name)}" for field in records.schema)
+        return records.sparkSession.sql(f"SELECT {columns}")
+
+    return any(not transformed(delete(sample)).isEmpty() for sample in _SAMPLES)
