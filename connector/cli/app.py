@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 
@@ -38,6 +40,13 @@ COMMANDS: tuple[Callable[..., None], ...] = (
 )
 """Each command is named after its function, with hyphens for underscores."""
 
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"lakelock {version('lakelock')}")
+        raise typer.Exit
+
+
 app = typer.Typer(
     name="lakelock",
     help="Kafka topics into Delta Lake tables with Spark, every record exactly once.",
@@ -47,7 +56,19 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version, and end.")
+    ] = False,
+) -> None:
+    """Kafka topics into Delta Lake tables with Spark, every record exactly once."""
+
+
 app.add_typer(lab)
 app.add_typer(emr)
 for command in COMMANDS:

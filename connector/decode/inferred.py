@@ -50,11 +50,16 @@ def inferred(values: Iterable[bytes | None]) -> str | None:
 
     A whole number is a BIGINT, one with a fraction a DOUBLE; a field with values of several kinds is a STRING.
     """
+    return ", ".join(f"{identifier(name)} {kind}" for name, kind in columns(values).items()) or None
+
+
+def columns(values: Iterable[bytes | None]) -> Mapping[str, str]:
+    """As ``inferred``: the name of each column -> its type. Empty: no value is a JSON object with a field."""
     found = [kind for value in values if (kind := _of_value(value)) is not None]
     if not found:
-        return None
+        return {}
     whole = reduce(lambda one, other: _both(one, other, nested=False), found)
-    return ", ".join(f"{identifier(name)} {kind.sql}" for name, kind in (whole.fields or {}).items()) or None
+    return {name: kind.sql for name, kind in (whole.fields or {}).items()}
 
 
 def _of_value(value: bytes | None) -> _Kind | None:
