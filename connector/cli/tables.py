@@ -291,7 +291,7 @@ def print_retried(config: PipelineConfig, retried: Retried) -> None:
     if retried.too_old:
         out.print(
             f"{retried.too_old:,} were left alone: they are older than "
-            f"{config.sinks[0].option('tombstone_retention')}, so nobody can tell any more whether their rows have "
-            "been deleted since.",
+            f"{config.sinks[0].option('tombstone_retention')}, or than the last run that had no dead_letters and kept "
+            "no deletes. So nobody can tell any more whether their rows have been deleted since.",
             soft_wrap=True,
         )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from sinks.contract import Committed, Epoch
@@ -63,3 +63,5 @@ class TableDerivation(Derivation):
     raises SchemaMismatch."""
     prepare_table: Callable[[Sequence[str]], None] = lambda _: None
     """Before the first epoch, with what ``check`` returned."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """What the table gets when it is made."""

@@ -18,7 +18,7 @@ from sinks.delta.limits import Records
 from sinks.delta.merge_on_read import MergeOnRead
 from sinks.delta.order import check_order, keep_order
 from sinks.delta.table import COORDINATES, DeltaTable
-from sinks.delta.tombstones import Tombstones
+from sinks.delta.tombstones import Tombstones, remember_deletes, remembering
 from sinks.delta.upsert import DeltaUpsert
 from sinks.delta.upsert_rule import COLUMNS, DELETED_BY, UpsertRule
 from sinks.delta.without_offsets import PlainUpsert
@@ -61,7 +61,7 @@ def upsert(
             hint="Write merge: on_write, or leave truncates out: apply_as_truncates: 'false'.",
         )
 
-    own = _OwnColumns(table, commits, columns, sink)
+    own = _OwnColumns(table, commits, columns, sink, _keeps_deletes(config, sink, rule))
     merging = DeltaUpsert(
         table,
         commits,
@@ -90,7 +90,15 @@ def upsert(
         required=sink.key,
         check=own.lacking,
         prepare_table=own.add,
+        properties=remembering() if own.keeps_deletes else {},
     )
+
+
+def _keeps_deletes(config: PipelineConfig, sink: DeltaUpsertSink, rule: UpsertRule) -> bool | None:
+    """Whether a delete of this run is remembered, in its row or as a tombstone. None: in every run of such a table."""
+    if sink.sequence_by is not None:
+        return None
+    return rule.soft or (rule.guarded and (config.delivery == "idempotent" or config.dead_letters is not None))
 
 
 @dataclass(frozen=True)
@@ -102,6 +110,8 @@ class _OwnColumns:
     commits: PipelineCommits
     columns: StructType
     sink: DeltaUpsertSink
+    keeps_deletes: bool | None
+    """See ``_keeps_deletes``."""
 
     def lacking(self) -> Sequence[str]:
         """The columns that the table gets: all of them with ``on_new_column: add``, and those of another order if no
@@ -118,11 +128,13 @@ class _OwnColumns:
         return [name for name in own if name in wanted and name not in there]
 
     def add(self, names: Sequence[str]) -> None:
-        """Add these columns, and keep the order of changes."""
+        """Add these columns, and keep the order of changes. Say in the table whether the run keeps its deletes."""
         self.table.add_columns([self.columns[name] for name in names])
         keep_order(self.table, sequenced=self.sink.sequence_by is not None)
         if "_sequence" in names:
             Tombstones(self.table, self.sink.key).add_sequence(self.columns["_sequence"])
+        if self.keeps_deletes is not None:
+            remember_deletes(self.table, kept=self.keeps_deletes)
 
 
 def _needs_the_last_only(sink: DeltaUpsertSink) -> bool:

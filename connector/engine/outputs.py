@@ -102,8 +102,8 @@ class Table:
     derivation: TableDerivation
     table: DeltaTable
     commits: PipelineCommits
-    properties: Mapping[str, str] = field(default_factory=dict)
-    """What the table gets when it is made."""
+    schema: Mapping[str, str] = field(default_factory=dict)
+    """Properties with the schema that was inferred for the table. Every run has to find the same ones."""
 
     @classmethod
     def of(cls, config: PipelineConfig, table: DeltaTable, decode: Decoder, rows: DataFrame) -> Table:
@@ -114,8 +114,8 @@ class Table:
             topics=config.source.topics,
             stops_at_changes=config.on_foreign_delete == "stop",
         )
-        properties = config.inferred.properties if config.inferred is not None else {}
-        return cls(decode, derive(config, table, commits, rows), table, commits, properties)
+        schema = config.inferred.properties if config.inferred is not None else {}
+        return cls(decode, derive(config, table, commits, rows), table, commits, schema)
 
     @property
     def label(self) -> str:
@@ -135,7 +135,7 @@ class Table:
     def ready(self) -> None:
         """Make the table, unless it is there. Raises SchemaMismatch, NotADeltaTable."""
         if self.table.detail() is None:
-            self.table.create(self.derivation.columns, self.properties)
+            self.table.create(self.derivation.columns, {**self.schema, **self.derivation.properties})
         self.derivation.prepare_table(self._checked())
         self.table.allow_widening(self.derivation.columns)
 
@@ -150,7 +150,7 @@ class Table:
         """The columns that the table gets before the first epoch. Raises SchemaMismatch."""
         detail, made = self.table.detail(), self.derivation
         assert detail is not None
-        for name, value in self.properties.items():
+        for name, value in self.schema.items():
             if detail.properties.get(name) != value:
                 raise UnknownSchema(
                     f"Another run has made the table {self.label!r} meanwhile, by another schema ({name}). Nothing was "

@@ -34,6 +34,7 @@ from connector.protocol.steps import Event, Observer, Step
 from sinks.contract import Epoch, Position
 from sinks.delta.dead_letters import DeadLetters
 from sinks.delta.table import COORDINATES, DeltaTable
+from sinks.delta.tombstones import deletes_since
 from sinks.errors import ConfigurationError
 from sinks.spark.sql import literal
 
@@ -57,7 +58,8 @@ class Retried:
     through: int = 0
     still_bad: int = 0
     too_old: int = 0
-    """Letters not tried: the table may have forgotten later deletes of their keys (``tombstone_retention``)."""
+    """Letters not tried: the table may have forgotten later deletes of their keys, because of ``tombstone_retention``
+    or because a run without dead letters kept none."""
     epoch: int | None = None
     """The number of the retry's epoch. None: there was nothing to try, and no epoch was committed."""
 
@@ -138,7 +140,7 @@ def retry(
         return Retried()
     refuse_replaced(position)
     _refuse_offsets_elsewhere(position)
-    since = _deletes_known_since(config)
+    since = _deletes_known_since(config, output.table)
     too_old = letters.older(position.offsets, since) if since else 0
     marked = letters.begin(run, position.offsets, noted_since=since)
     if not marked:
@@ -177,7 +179,7 @@ def _epoch(config: PipelineConfig, run: str, position: Position, held: TopicsHel
     )
 
 
-def _deletes_known_since(config: PipelineConfig) -> datetime | None:
+def _deletes_known_since(config: PipelineConfig, table: DeltaTable) -> datetime | None:
     """The time since which the table remembers every delete.
 
     None: it remembers deletes for ever, or the sink has no deletes.
@@ -185,9 +187,16 @@ def _deletes_known_since(config: PipelineConfig) -> datetime | None:
     A delete that came after a letter is noted later than the letter.
     """
     sink = config.sinks[0]
-    if not isinstance(sink, KeyedSink) or (isinstance(sink, DeltaUpsertSink) and sink.deletes == "soft"):
+    if not isinstance(sink, KeyedSink):
         return None
-    return datetime.now(timezone.utc) - sink.tombstone_retention
+    since = [datetime.now(timezone.utc) - sink.tombstone_retention]
+    if isinstance(sink, DeltaUpsertSink):
+        if sink.deletes == "soft":
+            since.clear()
+        # Only an upsert by offset has runs that keep no deletes.
+        if sink.sequence_by is None and (kept := deletes_since(table)) is not None:
+            since.append(kept)
+    return max(since, default=None)
 
 
 def _not_in(table: DeltaTable, position: Position, records: DataFrame) -> DataFrame:

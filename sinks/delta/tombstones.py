@@ -7,6 +7,10 @@ Two tables can't share one commit. So a tombstone is written *before* the commit
 table's position has passed its record. A crash between the two leaves tombstones that don't count. The next run reads
 their records again and writes them a second time, which changes nothing. After a RESTORE of the table, tombstones of
 records at or after the restored position don't count either.
+
+Not every run keeps its deletes. So a property of the table tells since when none was forgotten. A run that keeps them
+sets the property, and a run that doesn't removes it, both before their first epoch. A RESTORE of the table takes the
+property back as well.
 """
 
 from __future__ import annotations
@@ -27,6 +31,29 @@ if TYPE_CHECKING:
 
 FOLDER = "_lakelock/tombstones"
 _EXPIRE_EVERY = timedelta(hours=1)
+_SINCE = "lakelock.deletes_since"
+
+
+def remembering() -> dict[str, str]:
+    """Properties of a new table whose deletes are kept from now on."""
+    return {_SINCE: datetime.now(timezone.utc).isoformat()}
+
+
+def deletes_since(table: DeltaTable) -> datetime | None:
+    """The time since which every delete in the table was kept. None: the last run kept none."""
+    detail = table.detail()
+    since = detail.properties.get(_SINCE) if detail is not None else None
+    return datetime.fromisoformat(since) if since is not None else None
+
+
+def remember_deletes(table: DeltaTable, *, kept: bool) -> None:
+    """Say in the table, before the first epoch of a run, whether the run keeps its deletes."""
+    if kept == (deletes_since(table) is not None):
+        return
+    said = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in remembering().items())
+    change = f"SET TBLPROPERTIES ({said})" if kept else f"UNSET TBLPROPERTIES IF EXISTS ({literal(_SINCE)})"
+    table.spark.sql(f"ALTER TABLE {table.sql} {change}").collect()
+    table.forget()
 
 
 class Tombstones:

@@ -148,6 +148,31 @@ def test_a_letter_goes_in_where_it_belongs(kind: str, lake: Lake, topic: Topic) 
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("merge", ["on_write", "on_read"])
+def test_a_letter_does_not_bring_back_a_row_whose_delete_was_not_kept(merge: str, lake: Lake, topic: Topic) -> None:
+    """A run without dead letters keeps no deletes, so nobody can tell whether one came after the letter."""
+    merged = {"sink": {"merge": merge}}
+    send(topic, N % ("k", 0), S % ("k", 1))
+    lake.pipeline("upsert", **setting_aside(lake, **merged)).run()
+    send(topic, None)
+    without = lake.pipeline("upsert", **merged)
+    without.run()
+    retrying = lake.pipeline("upsert", **wide(lake, **merged))
+    if merge == "on_read":
+        without.fold()
+    assert lake.rows("upsert") == []
+    assert retrying.retry_dead_letters() == Retried(too_old=1)
+    # From now on deletes are kept again.
+    send(topic, S % ("l", 3), key=b"l")
+    lake.pipeline("upsert", **setting_aside(lake, **merged)).run()
+    send(topic, None, key=b"l")
+    retrying.run()
+    assert retrying.retry_dead_letters() == Retried(through=1, too_old=1, epoch=5)
+    if merge == "on_read":
+        retrying.fold()
+    assert lake.rows("upsert") == []
+
+
 @pytest.mark.breadth
 def test_of_a_run_and_a_retry_at_once_one_is_fenced(lake: Lake, topic: Topic) -> None:
     def overtake(event: Event) -> None:
