@@ -1,16 +1,18 @@
-"""The tables of a route: each is audited with the records that name it; none may name a table that isn't there.
+"""Tables that move together, by a coordinator log: those of several sinks, and those of a route.
 
-The coordinator log says how far the pipeline is: also a table that got no row of the last epochs claims to hold all
-records up to there.
+The log says how far the pipeline is. A table claims to hold all records up to there, also if it got no row of the last
+epochs, or if somebody has restored it.
+
+Each table of a route is audited with the records that name it. No record may name a table that isn't there.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from connector.audit.claim import At, Claim, Metadata, bounds, metadata, unchecked
@@ -43,6 +45,45 @@ class _Done:
     tables: Collection[str]
 
 
+@dataclass(frozen=True)
+class _Log:
+    """What a coordinator log says of the pipeline."""
+
+    done: _Done | None = None
+    decided: int | None = None
+    """The last epoch, if it is decided, and may be in some of the tables only."""
+
+    def doubted(self, later: _Log, found: list[Audit]) -> list[Audit]:
+        """The audits made since. Nothing is exact if the same epoch is still in doubt in the ``later`` log."""
+        if self.decided is None or self.decided != later.decided:
+            return found
+        why = (
+            f"Epoch {self.decided} is decided, and may be in some of the tables only: its run is at work, or was "
+            "killed. `lakelock recover FILE` settles it."
+        )
+        return [replace(each, claim=replace(each.claim, unknown=(*each.claim.unknown, why))) for each in found]
+
+
+def audit_sinks(
+    config: PipelineConfig,
+    audit: Callable[[PipelineConfig, Mapping[At, int] | None], Audit],
+    tables: Iterable[int],
+    *,
+    debug: bool = False,
+) -> list[Audit]:
+    """Audit the tables of a pipeline of several sinks. ``audit``: as below; None: up to where the table says.
+
+    ``tables``: their indexes in ``sinks``. A table that the log doesn't know yet, as it is still catching up, claims
+    what it says itself. Raises what ``audit`` raises.
+    """
+    with session(config.spark_options, name=f"verify {config.name}", s3=config.on_s3, debug=debug) as spark:
+        before = _log(config, spark)
+        known, upto = (before.done.tables, before.done.stands.offsets) if before.done is not None else ((), None)
+        every = [config.alone(index) for index in tables]
+        found = [audit(alone, upto if alone.sinks[0].place in known else None) for alone in every]
+        return before.doubted(_log(config, spark), found)
+
+
 def audit_routes(
     config: PipelineConfig,
     audit: Callable[[PipelineConfig, Mapping[At, int]], Audit],
@@ -56,29 +97,42 @@ def audit_routes(
     ConfigurationError if no epoch is known.
     """
     with session(config.spark_options, name=f"verify {config.name}", s3=config.on_s3, debug=debug) as spark:
-        done = _done(config, spark)
+        before = _log(config, spark)
+        done = before.done
+        if done is None:
+            raise _knows_no_epoch(config)
         found = [audit(config.routed(name), done.stands.offsets) for name in done.tables]
+        found = before.doubted(_log(config, spark), found)
         missing = _without_table(config, spark, done, say)
     return [*found, missing] if missing is not None else found
 
 
-def _done(config: PipelineConfig, spark: SparkSession) -> _Done:
-    """By the coordinator log. Raises ConfigurationError."""
+def _log(config: PipelineConfig, spark: SparkSession) -> _Log:
+    """The coordinator log as it is now."""
     place = config.coordinator
     assert place is not None
     row = None
     with suppress(NotADeltaTable):
         entries = AuditedTable(spark, place, "coordinator")
-        mine = entries.rows(entries.newest).where(f"pipeline = {literal(config.name)} AND state = 'done'")
-        row = mine.selectExpr("max_by(struct(position, map_keys(sinks) AS tables), entry) AS done").first()
-    done = row["done"] if row is not None else None
+        mine = entries.rows(entries.newest).where(f"pipeline = {literal(config.name)}")
+        row = mine.selectExpr(
+            "max_by(struct(position, map_keys(sinks) AS tables), entry) FILTER (WHERE state = 'done') AS done",
+            "max_by(struct(state, epoch), struct(entry, epoch)) AS last",
+        ).first()
+    if row is None or row["last"] is None:
+        return _Log()
+    done = row["done"]
     stands = metadata(done["position"], version=0, pipeline=config.name) if done is not None else None
-    if done is None or stands is None:
-        raise ConfigurationError(
-            f"The coordinator log {place.place!r} knows no epoch of pipeline {config.name!r}.",
-            hint="`lakelock run FILE` makes the tables; `lakelock recover FILE` settles an epoch that is in doubt.",
-        )
-    return _Done(stands, done["tables"])
+    decided = row["last"]["epoch"] if row["last"]["state"] == "decided" else None
+    return _Log(_Done(stands, done["tables"]) if stands is not None else None, decided)
+
+
+def _knows_no_epoch(config: PipelineConfig) -> ConfigurationError:
+    assert config.coordinator is not None
+    return ConfigurationError(
+        f"The coordinator log {config.coordinator.place!r} knows no epoch of pipeline {config.name!r}.",
+        hint="`lakelock run FILE` makes the tables; `lakelock recover FILE` settles an epoch that is in doubt.",
+    )
 
 
 def of_table(

@@ -46,6 +46,7 @@ def verify(
 
 def _verify_one(config: PipelineConfig, version: int | None, *, json_: bool, debug: bool) -> None:
     from connector.audit import Audit, audit, audit_routes, show
+    from connector.audit.routes import audit_sinks
 
     def say(text: str) -> None:
         err.print(escape(text), soft_wrap=True)
@@ -60,6 +61,8 @@ def _verify_one(config: PipelineConfig, version: int | None, *, json_: bool, deb
         raise ConfigurationError("The auditor compares Delta tables with Kafka; this pipeline has none.")
     if config.route is not None:
         audits = audit_routes(config, one, say=say, debug=debug)
+    elif config.two_phase and version is None:
+        audits = audit_sinks(config, one, tables, debug=debug)
     else:
         audits = [one(config.alone(index)) for index in tables]
     not_audited = [sink.place for sink in config.sinks if not isinstance(sink, DeltaPlace)]

@@ -368,6 +368,25 @@ def test_the_commands_tell_what_is_in_doubt_and_settle_it(lake: Lake) -> None:
     assert (verified["ok"], len(verified["tables"])) == (True, 2)
 
 
+def test_verify_holds_every_table_to_the_coordinator_log(lake: Lake) -> None:
+    """A table that somebody has restored lacks what the log says is in all tables; and an epoch may be in doubt."""
+
+    def verdicts(code: int) -> list[str]:
+        result = CliRunner().invoke(app, ["verify", "--json", str(file)])
+        assert result.exit_code == code, result.output
+        return [each["verdict"] for each in json.loads(result.stdout)["tables"]]
+
+    lake.topic.send_rows(ROWS, partition=0)
+    options = two_tables(lake, epoch={"max_records": 2})
+    file = _written(lake, options)
+    stopped_at(Step.DECIDED, options)
+    assert verdicts(4) == ["unknown", "unknown"]
+    Pipeline.from_options(options).run()
+    assert verdicts(0) == ["exact", "exact"]
+    lake.sql("RESTORE TABLE {t} TO VERSION AS OF 1", "append")
+    assert verdicts(1) == ["not exact", "exact"]
+
+
 def test_a_table_that_is_added_catches_up_and_then_moves_with_the_others(lake: Lake) -> None:
     """Also if it is killed on its way."""
     for number in range(4):
