@@ -80,14 +80,13 @@ class Status:
 def next_offsets(position: Position | None, offsets: Offsets, held: TopicsHeld) -> dict[TopicPartition, int]:
     """The next offset to read of each partition that Kafka holds.
 
-    Of a recreated topic, and of one that was never read, the stored offsets say nothing: reading begins at the
-    beginning.
+    As in a run, a partition that isn't in the position has appeared since, and stands at offset 0. So do those of a
+    recreated topic, of which the stored offsets say nothing.
     """
-    recreated_topics = recreated(position, held) if position is not None else {}
-    return {
-        at: beginning if at.topic in recreated_topics else offsets.get(at, beginning)
-        for at, beginning in held.beginnings.items()
-    }
+    if position is None:
+        return {at: offsets.get(at, beginning) for at, beginning in held.beginnings.items()}
+    recreated_topics = recreated(position, held)
+    return {at: 0 if at.topic in recreated_topics else offsets.get(at, 0) for at in held.beginnings}
 
 
 @dataclass(frozen=True)

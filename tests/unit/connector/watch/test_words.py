@@ -35,3 +35,12 @@ def test_what_is_missing_is_named() -> None:
     gone, cut = stands(10, 12, 20), stands(10, 0, 8)
     assert (gone.gone, gone.cut) == ([OffsetRange("t", 0, 10, 12)], [])
     assert (cut.gone, cut.cut) == ([], [OffsetRange("t", 0, 8, 10)])
+
+
+def test_a_new_partition_stands_at_offset_0_as_in_a_run() -> None:
+    new = TopicPartition("t", 1)
+    held = TopicsHeld(Offsets({AT: 0, new: 4}), Offsets({AT: 2, new: 5}), {"t": "id"}, datetime.now(timezone.utc))
+    position = Position(1, Offsets({AT: 2}), {"t": "id"})
+    status = Status("p", "transactional", ["lake/t"], position, position.offsets, held)
+    assert (status.gone, status.lag[new]) == ([OffsetRange("t", 1, 0, 4)], 5)
+    assert standing(status) == ("bad", "records gone")
