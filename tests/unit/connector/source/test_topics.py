@@ -1,0 +1,33 @@
+"""What a run is told of Kafka if it reads up to a point in time."""
+
+from datetime import datetime, timedelta, timezone
+from typing import Any, cast
+
+import pytest
+
+from connector.protocol.plan import next_epoch
+from connector.protocol.recover import Resumption, TopicsHeld
+from connector.source.topics import KafkaSource, Until
+from sinks.offsets import Offsets, TopicPartition
+
+AT = TopicPartition("t", 0)
+NOW = datetime(2026, 11, 26, 12, tzinfo=timezone.utc)
+
+
+class Source:
+    """Ten records, of which the first seven are older than the point in time."""
+
+    def look(self) -> TopicsHeld:
+        return TopicsHeld(Offsets({AT: 0}), Offsets({AT: 10}), {"t": "id"}, NOW)
+
+    def at(self, *_: Any) -> Offsets:
+        return Offsets({AT: 7})
+
+
+@pytest.mark.parametrize(("until", "read_to"), [(-1, -1), (0, 0), (1, 0)])
+def test_a_table_is_complete_up_to_the_point_that_was_read_to_and_not_up_to_now(until: int, read_to: int) -> None:
+    held = Until(cast(KafkaSource, Source()), NOW + timedelta(hours=until)).look()
+    epoch = next_epoch("p", "run", None, Resumption(Offsets({AT: 0})), held, max_records=100, now=NOW)
+    assert epoch is not None
+    assert epoch.offsets == Offsets({AT: 7})
+    assert epoch.read_to == NOW + timedelta(hours=read_to)
