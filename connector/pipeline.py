@@ -31,7 +31,6 @@ from connector.source.records import polled
 from connector.source.topics import Until
 from connector.telemetry.exporters import monitored
 from sinks.contract import Committed, Epoch, Position
-from sinks.delta.commit import PipelineCommits
 from sinks.delta.restore import Target, before_event_time, before_offsets
 from sinks.errors import ConfigurationError, NoRecordYet
 from sinks.offsets import Offsets
@@ -100,7 +99,8 @@ class Pipeline:
 
         self._needs_one_table("rewind", "what is in a topic or a bucket can't be taken back")
 
-        def find(commits: PipelineCommits) -> Target | None:
+        def find() -> Target | None:
+            commits = assembly.table.commits
             if to_version is not None:
                 own = commits.at(to_version)
                 return Target(to_version, own.metadata.position) if own else None
@@ -113,7 +113,7 @@ class Pipeline:
         with self._assembled() as assembly:
             held = assembly.source.look()
             plan = planned(
-                assembly.table.commits,
+                self._to_rewind(assembly),
                 held,
                 assembly.source,
                 find=find,
@@ -125,6 +125,11 @@ class Pipeline:
                 work = assembly.work(all_of(observers), topics=assembly.source)
                 rewind(plan, assembly.table.table, work, restored=assembly.look_back)
             return plan
+
+    def _to_rewind(self, assembly: Assembly) -> Position | None:
+        """Where the pipeline stands, its change log included, with the version of the table itself."""
+        stands, table = assembly.table.derivation.sink.position(), assembly.table.commits.position()
+        return replace(stands, version=table.version) if stands is not None and table is not None else stands
 
     def accept(self, *, observers: Sequence[Observer] = ()) -> Position:
         """Go on with a table that somebody else has replaced (TableReplaced), as if the pipeline had written it.

@@ -12,7 +12,6 @@ from connector.delivery.ports import Topics, Work
 from connector.protocol.recover import TopicsHeld, resumed
 from connector.protocol.recreated import recreated
 from sinks.contract import Epoch, Position
-from sinks.delta.commit import PipelineCommits
 from sinks.delta.restore import Target, restore
 from sinks.delta.table import DeltaTable
 from sinks.errors import ConfigurationError, OffsetsLost
@@ -32,22 +31,23 @@ class Rewind:
 
 
 def planned(
-    commits: PipelineCommits,
+    position: Position | None,
     held: TopicsHeld,
     topics: Topics,
     *,
-    find: Callable[[PipelineCommits], Target | None],
+    find: Callable[[], Target | None],
     wanted: str,
     continue_on_data_loss: bool,
 ) -> Rewind:
     """Plan a rewind, and make sure that every record that the table gives up can be read again.
 
-    ``find`` finds the version. ``wanted`` describes it for messages. ``held`` is what Kafka holds.
+    ``position``: where the pipeline stands. With ``merge: on_read`` this is where its change log stands, as a RESTORE
+    of the table throws away the epochs that aren't folded. ``find`` finds the version. ``wanted`` describes it for
+    messages. ``held`` is what Kafka holds.
 
     Raises ConfigurationError if there is no such version or its offsets are in a consumer group, and OffsetsLost if
     some of the records can't be read again (unless retention removed them and ``continue_on_data_loss``).
     """
-    position = commits.position()
     if position is None or position.version is None:
         raise ConfigurationError("The table holds no epoch of this pipeline: there is nothing to rewind.")
     if position.delivery != "transactional":
@@ -56,7 +56,7 @@ def planned(
             "rewind of the table wouldn't take them back.",
             hint="Run the pipeline once with delivery: transactional, which takes the group's offsets over.",
         )
-    target = find(commits)
+    target = find()
     if target is None:
         raise ConfigurationError(
             f"The table's history has no version {wanted}.",

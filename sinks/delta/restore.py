@@ -15,6 +15,8 @@ from sinks.errors import SinkError
 from sinks.offsets import Offsets
 from sinks.spark.row_errors import problem
 
+_REWOUND = "lakelock.rewound"
+
 
 @dataclass(frozen=True)
 class Target:
@@ -72,11 +74,15 @@ def _newest(commits: Commits, wanted: Callable[[CommitMetadata], bool], is_own: 
 
 
 def restore(table: DeltaTable, version: int) -> None:
-    """RESTORE the table to a version. Raises SinkError if files of that version are gone, SchemaMismatch if the
-    table has delta.appendOnly."""
+    """RESTORE the table to a version, also to the newest one. Raises SinkError if files of that version are gone,
+    SchemaMismatch if the table has delta.appendOnly."""
     from pyspark.errors import PySparkException
 
     try:
+        if not table.committed_after(version):
+            # Delta commits no RESTORE to the newest version, and a change log would still count. This property makes
+            # another version the newest one, and the RESTORE removes it.
+            table.spark.sql(f"ALTER TABLE {table.sql} SET TBLPROPERTIES ('{_REWOUND}' = 'true')").collect()
         table.spark.sql(f"RESTORE TABLE {table.sql} TO VERSION AS OF {int(version)}").collect()
     except PySparkException as error:
         rule = refused(error, table.label)

@@ -1,14 +1,17 @@
 """What a table gives up that goes back."""
 
+from datetime import datetime, timezone
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from connector.engine.undo import undo
-from connector.operations.rewind import given_up
+from connector.operations.rewind import given_up, planned
+from connector.protocol.recover import Remains, TopicsHeld
 from sinks.contract import Committed, Position
-from sinks.errors import SinkError, TopicRecreated
+from sinks.delta.restore import Target
+from sinks.errors import OffsetsLost, SinkError, TopicRecreated
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -26,6 +29,22 @@ def test_what_was_read_since() -> None:
 def test_offsets_of_a_topic_that_was_made_again_say_nothing_of_the_new_one() -> None:
     stands = Position(3, Offsets({OLD_A0: 5, A0: 3}), {"#1/a": "1", "a": "2"}, since=Offsets({OLD_A0: 2, A0: 0}))
     assert given_up(stands, STOOD) == [OffsetRange("#1/a", 0, 2, 5), OffsetRange("a", 0, 0, 3)]
+
+
+def test_a_plan_goes_by_where_the_pipeline_stands() -> None:
+    """With ``merge: on_read`` that is the change log: a RESTORE of the table throws its epochs away."""
+    topics: Any = SimpleNamespace(
+        starting=lambda held: lambda: Offsets(),
+        remaining=lambda held: lambda partitions: dict.fromkeys(partitions, Remains(0)),
+    )
+    held = TopicsHeld(Offsets({A0: 0}), Offsets({A0: 9}), {"a": "1"}, datetime(2026, 11, 26, tzinfo=timezone.utc))
+    told: dict[str, Any] = {"find": lambda: Target(1, STOOD), "wanted": "1", "continue_on_data_loss": False}
+    log = Position(4, Offsets({A0: 9}), {"a": "1"}, since=Offsets({A0: 2}), version=7)
+    plan = planned(log, held, topics, **told)
+    assert (plan.position, plan.next_offsets, plan.again) == (log, Offsets({A0: 5}), 4)
+    of_two = Position(4, Offsets({A0: 9, B0: 3}), {"a": "1", "b": "2"}, since=Offsets({A0: 2}), version=7)
+    with pytest.raises(OffsetsLost, match=r"b-0.*Their topics are no longer read"):
+        planned(of_two, held, topics, **told)
 
 
 def test_an_epoch_that_others_have_built_on_is_left_and_named() -> None:
