@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from connector.config import DeltaPlace, PipelineConfig
 from connector.engine.coordinator_log import Entry, Log
+from connector.operations.merged_history import merged
 from connector.protocol.decided import State
 from sinks.contract import Position
 from sinks.delta.change_log import ChangeLog
@@ -47,7 +49,8 @@ class PastEpoch:
     took: float | None = None
     """Seconds from its start to its end: of several sinks only, as nothing else says when it began."""
     commits: Mapping[str, str] = field(default_factory=dict)
-    """Sink -> its commit, in words: ``version 7``."""
+    """Sink -> its commit, in words: ``version 7``. With ``merge: on_read``, ``change log`` if the table has no version
+    of it."""
     lost: tuple[OffsetRange, ...] = ()
     """What Kafka no longer held, and that was gone on without here."""
     notes: tuple[str, ...] = ()
@@ -71,14 +74,20 @@ def past(config: PipelineConfig, spark: SparkSession, last: int = LAST) -> list[
     table = DeltaTable(spark, path=sink.folder, name=sink.table)
     if not table.exists():
         return []
+    commits = _read(table, config.name, last)
     if config.merged_on_read is not None:
         changes = ChangeLog(table, pipeline=config.name, topics=config.source.topics).table
-        table = changes if changes.exists() else table
-    return _of_table(table, config.name, sink.place, last)
+        appended = _read(changes, config.name, last) if changes.exists() else []
+        history = merged(commits, appended, config.name)
+        return of_commits(history.commits, config.name, sink.place, history.names)[:last]
+    return of_commits(commits, config.name, sink.place)[:last]
 
 
-def _of_table(table: DeltaTable, pipeline: str, place: str, last: int) -> list[PastEpoch]:
-    """The history also has the commits of others: it is read further back until there are enough of the pipeline's."""
+def _read(table: DeltaTable, pipeline: str, last: int) -> list[Commit]:
+    """The newest commits, without copies of metadata.
+
+    The history also has the commits of others: it is read further back until there are enough of the pipeline's.
+    """
     limit = 2 * last + _FIRST_LOOK
     while True:
         commits = table.history(limit)
@@ -92,18 +101,27 @@ def _of_table(table: DeltaTable, pipeline: str, place: str, last: int) -> list[P
         limit *= 4
     log = table.log
     taken = log.txns(list(claimed), pipeline) if log is not None else {}
-    return of_commits(commits, pipeline, place, lambda version: claimed[version] == taken.get(version))[:last]
+    return without_copies(commits, lambda version: version in claimed and claimed[version] == taken.get(version))
+
+
+def without_copies(commits: Iterable[Commit], is_own: Callable[[int], bool]) -> list[Commit]:
+    """The commits, without metadata that is a stale copy. ``is_own``: whether the commit of this version really took
+    its epoch."""
+    return [each if is_own(each.version) else replace(each, user_metadata=None) for each in commits]
 
 
 def of_commits(
-    commits: Sequence[Commit], pipeline: str, place: str, is_own: Callable[[int], bool] = lambda _: True
+    commits: Sequence[Commit], pipeline: str, place: str, names: Mapping[int, str] = MappingProxyType({})
 ) -> list[PastEpoch]:
-    """Of a table's history, newest first. ``is_own``: whether the commit of this version really took its epoch, as user
-    metadata alone can be a stale copy."""
+    """Of a table's history, newest first. ``names``: version -> the commit in words, unless it is that version."""
+
+    def name(version: int) -> str:
+        return names.get(version, f"version {version}")
+
     standing: dict[int, Position | None] = {}
     """Version -> the commit of ours that the table goes on from there."""
     found: list[tuple[int, PastEpoch]] = []
-    undone: dict[int, int] = {}
+    undone: dict[int, str] = {}
     stands: Position | None = None
     before: Position | None = None
     known = bool(commits) and min(each.version for each in commits) == 0
@@ -112,7 +130,7 @@ def of_commits(
     runs: list[str] = []
     for commit in sorted(commits, key=lambda each: each.version):
         metadata = CommitMetadata.from_json(commit.user_metadata, pipeline=pipeline)
-        if metadata is not None and is_own(commit.version):
+        if metadata is not None:
             found.append(
                 (
                     commit.version,
@@ -124,7 +142,7 @@ def of_commits(
                         ranges=_ranges(stands, metadata.position) if known or stands is not None else None,
                         rows=commit.written.rows,
                         since_last=(commit.timestamp - at).total_seconds() if at else None,
-                        commits={place: f"version {commit.version}"},
+                        commits={place: name(commit.version)},
                         lost=tuple(gap for gap in metadata.position.lost if stands is None or gap not in stands.lost)
                         if known or stands is not None
                         else (),
@@ -136,11 +154,11 @@ def of_commits(
             at, aside, runs = commit.timestamp, [], [*runs, metadata.owner]
         elif commit.operation == "RESTORE":
             restored = commit.goes_on_from
-            aside.append(f"the table was restored before it, in version {commit.version}")
+            aside.append(f"the table was restored before it, in {name(commit.version)}")
             known = known and restored in standing
             stands = standing.get(restored) if restored is not None else None
             if restored is not None:
-                undone |= {version: commit.version for version, _ in found if version > restored}
+                undone |= {version: name(commit.version) for version, _ in found if version > restored}
         elif commit.operation == "CLONE":
             aside.append("the table is a clone: it goes on from the position of what was cloned")
             known = False
@@ -243,7 +261,7 @@ def _notes(before: Position | None, after: Position, runs: Sequence[str]) -> lis
     return notes
 
 
-def _taken_back(epoch: PastEpoch, version: int | None) -> PastEpoch:
-    if version is None:
+def _taken_back(epoch: PastEpoch, restore: str | None) -> PastEpoch:
+    if restore is None:
         return epoch
-    return replace(epoch, state="taken back", notes=(*epoch.notes, f"taken back by the RESTORE of version {version}"))
+    return replace(epoch, state="taken back", notes=(*epoch.notes, f"taken back by the RESTORE of {restore}"))

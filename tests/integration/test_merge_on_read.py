@@ -20,6 +20,7 @@ from upserts import SEEDS, Model, Record, Table, by_offset, by_sequence
 
 from connector import Pipeline, read
 from connector.lab.bench.faults import Moment, wait_for
+from connector.operations.history import past
 from connector.protocol.steps import Event, Step
 from sinks.contract import Epoch
 from sinks.delta import merge_on_read as on_read
@@ -490,6 +491,31 @@ def test_verify_audits_the_table_as_of_its_last_fold(lake: Lake, topic: Topic) -
     assert found.ok
     lake.sql("DELETE FROM {t}", "upsert")
     assert not verify(lake, "upsert", **changes).ok
+
+
+def test_a_rewind_plans_and_history_tells_what_is_not_folded(lake: Lake, topic: Topic) -> None:
+    """A RESTORE of the table throws it away, also one to the table's newest version."""
+    for number in range(4):
+        topic.send_rows([(f"k{number}", number)], partition=0)
+        lake.pipeline("upsert", **options(fold={"epochs": 1 if number == 1 else 50})).run()
+    pipeline = lake.pipeline("upsert", **ON_READ)
+    assert lake.spark is not None
+    folded = lake.version("upsert")
+    told = [(epoch.number, epoch.state, list(epoch.commits.values())) for epoch in past(pipeline.config, lake.spark)]
+    in_log = ["change log"]
+    assert told == [
+        (4, "committed", in_log), (3, "committed", in_log), (2, "committed", [f"version {folded}"]),
+        (1, "committed", ["version 1"]),
+    ]  # fmt: skip
+    plan = pipeline.rewind(to_version=folded, confirm=lambda _: True)
+    assert (plan.position.epoch, plan.position.version, plan.target.epoch, plan.again) == (4, folded, 2, 2)
+    assert lake.rows("upsert") == current(lake) == [("k0", 0), ("k1", 1)]
+    pipeline.run()
+    assert current(lake) == [(f"k{number}", number) for number in range(4)]
+    states = {epoch.number: epoch.state for epoch in past(pipeline.config, lake.spark)}
+    assert states == {
+        1: "committed", 2: "committed", 3: "taken back", 4: "taken back", 5: "committed", 6: "committed"
+    }  # fmt: skip
 
 
 @pytest.mark.breadth

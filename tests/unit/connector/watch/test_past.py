@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from connector.engine.coordinator_log import Entry
-from connector.operations.history import of_commits, of_entries
+from connector.operations.history import of_commits, of_entries, without_copies
+from connector.operations.merged_history import merged
 from connector.protocol.decided import Row, State
 from sinks.contract import Epoch, Position, Prepared
 from sinks.delta.metadata import CommitMetadata
@@ -53,8 +55,51 @@ def test_after_a_restore_epochs_go_on_from_what_was_restored() -> None:
 
 
 def test_a_copy_of_our_metadata_in_a_commit_of_somebody_else_is_no_epoch() -> None:
-    found = of_commits([ours(2, 1, 10), ours(1, 1, 10), CREATED], "p", "t", lambda version: version == 1)
+    commits = without_copies([ours(2, 1, 10), ours(1, 1, 10), CREATED], lambda version: version == 1)
+    found = of_commits(commits, "p", "t")
     assert [each.commits for each in found] == [{"t": "version 1"}]
+
+
+def test_a_table_merged_on_read_has_versions_of_its_own_and_shows_what_a_restore_has_undone() -> None:
+    """Epoch 1 is merged into the table, 2 to 5 are in the log, 3 is where the fold was. Then back to epoch 1."""
+    log = [
+        CREATED, replace(ours(1, 1, 10), parameters={"mode": "Overwrite"}), ours(2, 2, 20), ours(3, 3, 30),
+        ours(4, 4, 40), ours(5, 5, 50),
+    ]  # fmt: skip
+    table = [CREATED, ours(1, 1, 10), other(2, "OPTIMIZE"), ours(3, 3, 30, owner="folds")]
+
+    def told(table: list[Commit], log: list[Commit]) -> list[tuple[Any, ...]]:
+        history = merged(table, log, "p")
+        found = of_commits(history.commits, "p", "t", history.names)
+        return [(each.number, each.state, each.records, each.commits["t"]) for each in found]
+
+    first = (1, "committed", 10, "version 1")
+    assert told(table, log) == [
+        (5, "committed", 10, "change log"), (4, "committed", 10, "change log"), (3, "committed", 10, "version 3"),
+        (2, "committed", 10, "change log"), first,
+    ]  # fmt: skip
+    assert told([CREATED, ours(1, 1, 10)], []) == [first]
+    undone = [
+        (5, "taken back", 10, "change log"), (4, "taken back", 10, "change log"), (3, "taken back", 10, "version 3"),
+        (2, "taken back", 10, "change log"), first,
+    ]  # fmt: skip
+    restored = [*table, other(4, "RESTORE", version="2")]
+    assert told(restored, log) == undone
+    goes_on = [*restored, ours(5, 6, 15)]
+    started = [*log, replace(ours(6, 6, 15), parameters={"mode": "Overwrite"}), ours(7, 7, 25)]
+    assert told(goes_on, started) == [
+        (7, "committed", 10, "change log"), (6, "committed", 5, "version 5"), *undone,
+    ]  # fmt: skip
+    history = merged(goes_on, started, "p")
+    notes = {each.number: each.notes for each in of_commits(history.commits, "p", "t", history.names)}
+    assert notes[6] == ("the table was restored before it, in version 4",)
+    assert notes[5] == ("taken back by the RESTORE of version 4",)
+
+
+def test_a_restore_to_a_version_that_the_history_lacks_undoes_all_that_it_shows() -> None:
+    history = merged([ours(8, 5, 50), other(9, "RESTORE", version="3")], [ours(20, 6, 60)], "p")
+    found = of_commits(history.commits, "p", "t", history.names)
+    assert [(each.number, each.state) for each in found] == [(6, "taken back"), (5, "taken back")]
 
 
 def test_what_is_unusual_is_said() -> None:
