@@ -1,0 +1,85 @@
+"""The pipeline file that ``lakelock init --from-topic`` writes from a look at records."""
+
+import json
+from typing import NamedTuple
+
+import pytest
+import yaml
+
+from connector.cli.from_topic import from_topic, written
+from connector.config import AvroFormat, DebeziumFormat, DeltaAppendSink, DeltaUpsertSink, PipelineConfig, parse
+from sinks.errors import ConfigurationError
+
+KAFKA = {"bootstrap.servers": "127.0.0.1:9092"}
+
+
+class Sent(NamedTuple):
+    key: bytes | None
+    value: bytes | None
+
+
+def sent(key: object, value: object) -> Sent:
+    return Sent(*(each if isinstance(each, bytes | None) else json.dumps(each).encode() for each in (key, value)))
+
+
+def file_for(*records: Sent, topic: str = "orders", kafka: dict[str, str] = KAFKA) -> PipelineConfig:
+    return parse(yaml.safe_load(written(topic, kafka, records)))
+
+
+def columns(config: PipelineConfig) -> str:
+    return " ".join(config.value.schema_.split())  # type: ignore[union-attr]
+
+
+def test_json_gets_its_columns_and_the_key_that_kafkas_key_is() -> None:
+    first, second = {"id": 1, "at": "2026-11-01T10:00:00.5Z", "name": "a"}, {"id": 2, "at": None, "odd name": [1.5]}
+    config = file_for(sent(b"1", first), sent(b"2", second), sent(b"2", None))
+    assert columns(config) == "`id` BIGINT, `at` TIMESTAMP, `name` STRING, `odd name` ARRAY<DOUBLE>"
+    (sink,) = config.sinks
+    assert isinstance(sink, DeltaUpsertSink)
+    assert (sink.key, sink.path, config.name) == (("id",), sink.path, "orders")
+    assert sink.path is not None
+    assert sink.path.endswith("lake/orders")
+
+
+@pytest.mark.parametrize("keys", [[b"7", b"2"], [None, b"2"], [b'{"other": 1}', b'{"other": 2}'], [None, None]])
+def test_a_key_that_is_no_column_makes_no_key(keys: list[bytes | None]) -> None:
+    config = file_for(*(sent(key, {"id": number}) for number, key in enumerate(keys, 1)))
+    assert isinstance(config.sinks[0], DeltaAppendSink)
+
+
+def test_a_key_of_several_columns() -> None:
+    config = file_for(*(sent({"a": n, "b": "x"}, {"a": n, "b": "x", "n": n}) for n in range(2)))
+    (sink,) = config.sinks
+    assert isinstance(sink, DeltaUpsertSink)
+    assert sink.key == ("a", "b")
+
+
+def test_debeziums_events_are_known() -> None:
+    row = {"id": 7, "name": "x"}
+    events = [
+        {"op": "c", "before": None, "after": row},
+        {"schema": {}, "payload": {"op": "d", "before": row, "after": None}},
+    ]
+    config = file_for(*(sent({"id": 7}, event) for event in events), sent({"id": 7}, None))
+    assert isinstance(config.value, DebeziumFormat)
+    assert columns(config) == "`id` BIGINT, `name` STRING"
+    assert isinstance(config.sinks[0], DeltaUpsertSink)
+
+
+def test_other_formats() -> None:
+    assert isinstance(file_for(sent(None, b"\0\0\0\0\7\x02a")).value, AvroFormat)
+    assert file_for(sent(None, b"a line"), sent(None, b"\xc3\xa9")).value.format == "string"
+    assert file_for(sent(None, b"\xff\xfe")).value.format == "bytes"
+
+
+def test_names_and_options_are_quoted_as_they_need() -> None:
+    kafka = {**KAFKA, "sasl.jaas.config": "${env:LAKELOCK_TEST_JAAS}", "client.id": 'a "b": #c'}
+    text = written("Odd.Topic-1", kafka, [sent(None, {"a:b #c": 1, "`": True})])
+    assert yaml.safe_load(text)["source"]["kafka"] == kafka
+    assert "```` BOOLEAN" in text
+    assert yaml.safe_load(text)["name"] != "Odd.Topic-1"
+
+
+def test_an_option_without_a_value_is_told() -> None:
+    with pytest.raises(ConfigurationError, match="--kafka: write NAME=VALUE"):
+        from_topic("orders", ["bootstrap.servers"])
