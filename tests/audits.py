@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from conftest import Lake
+from conftest import Lake, Topic
+from kafka import KafkaAdminClient
+from kafka.structs import TopicPartition
 
 from connector.audit import Audit, audit
 from connector.config import parse
@@ -21,3 +24,42 @@ def counts(found: Audit) -> dict[str, int]:
 
 def places(found: Audit) -> dict[str, Any]:
     return {kind: tuple(place.to_dict()["at"][1:]) for kind, place in found.first.items()}
+
+
+def remove(topic: Topic, before: int) -> None:
+    """Remove the records before this offset from partition 0, as retention does."""
+    admin = KafkaAdminClient(bootstrap_servers=topic.broker.bootstrap)
+    admin.delete_records({TopicPartition(topic.name, 0): before})
+    admin.close()
+
+
+def make(
+    lake: Lake, kind: str, columns: str, *rows: tuple[Any, ...], upto: dict[str, int], delivery: str = "transactional"
+) -> None:
+    """A table, with the claim to hold all records up to these offsets. A row with coordinates ends with (partition,
+    offset); topic and timestamp are Kafka's."""
+    spark = lake.spark
+    assert spark is not None
+    frame = spark.createDataFrame(list(rows), columns)
+    if "_offset" in frame.columns:
+        arrived = (
+            spark.read.format("kafka")
+            .option("kafka.bootstrap.servers", lake.topic.broker.bootstrap)
+            .option("subscribe", lake.topic.name)
+            .load()
+            .selectExpr("topic AS _topic", "partition AS _partition", "offset AS _offset", "timestamp AS _timestamp")
+        )
+        frame = frame.join(arrived, ["_partition", "_offset"], "left")
+    metadata = {
+        "lakelock": 1, "pipeline": kind, "epoch": 1, "offsets": {lake.topic.name: upto},
+        "since": {lake.topic.name: dict.fromkeys(upto, 0)}, "topics": {},
+        "delivery": delivery,
+    }  # fmt: skip
+    frame.coalesce(1).write.format("delta").option("userMetadata", json.dumps(metadata)).save(str(lake.path(kind)))
+
+
+CHANGES = "k STRING, n INT, note STRING, s INT, op STRING"
+
+
+def change(k: str, s: int, n: int | None = None, op: str = "U", note: str | None = None) -> tuple[str, dict[str, Any]]:
+    return (k, {"k": k, "s": s, "n": n, "op": op, "note": note})

@@ -21,10 +21,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from connector.audit.claim import At, Bounds, Claim, Held, Range, bounds, claimed, refuse_recreated, unchecked
-from connector.audit.compare import compare
+from connector.audit.compare import Compared, compare
 from connector.audit.formats import Forms, forms
 from connector.audit.letters import no_letters
 from connector.audit.records import kafka_records
@@ -77,17 +77,18 @@ def audit(
             foreign = table.foreign(pinned.version)
             say(_plan(table.label, pinned))
             try:
-                counts, not_compared = _compared(config, spark, table, pinned, known)
+                compared = _compared(config, spark, table, pinned, known)
             except Exception as error:
                 if pinned.earlier.rows is None or not any(sign in str(error) for sign in _FILE_IS_GONE):
                     raise
                 pinned = replace(pinned, earlier=Earlier(known=False))
-                counts, not_compared = _compared(config, spark, table, pinned, known)
+                compared = _compared(config, spark, table, pinned, known)
     finally:
         topics.close()
-    parts = partitions(counts, pinned.claim)
+    parts = partitions(compared.counts, pinned.claim)
     claim = _with_unreadable(pinned, parts)
-    notes = [*pinned.notes, *not_compared, *foreign, *_notes(config, pinned, parts)]
+    claim = replace(claim, unknown=(*claim.unknown, *compared.unknown))
+    notes = [*pinned.notes, *compared.notes, *foreign, *_notes(config, pinned, parts)]
     grouped = isinstance(config.sinks[0], DeltaAggregateSink)
     return Audit(config.name, table.label, pinned.version, claim, parts, unchecked(pinned.cut), notes, grouped)
 
@@ -166,8 +167,8 @@ def _pin(
 
 def _compared(
     config: PipelineConfig, spark: SparkSession, table: AuditedTable, pinned: _Pinned, known: Forms
-) -> tuple[list[dict[str, Any]], list[str]]:
-    """Run the one query: counts per kind and partition, and notes on what isn't compared.
+) -> Compared:
+    """Run the one query.
 
     Raises OffsetsLost if retention removes records meanwhile, or what Kafka refuses.
     """

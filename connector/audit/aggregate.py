@@ -33,8 +33,8 @@ def aggregated(
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Counts, and notes on what isn't compared. Groups have no coordinates.
 
-    A group is the sum of all its records: unless Kafka shows the ``whole`` claim, every group is unchecked. ``late``:
-    the dead letters, whose records aren't in their windows.
+    A group is the sum of all its records: unless Kafka shows the ``whole`` claim, and each of its records can be read,
+    every group is unchecked. ``late``: the dead letters, whose records aren't in their windows.
     """
     from pyspark.sql import functions as F
 
@@ -43,7 +43,6 @@ def aggregated(
     names = [*sink.group_by, *(["window_start"] if sink.window else [])]
     keys = [*(f"k{index}" for index in range(len(sink.group_by))), *(["window_start"] if sink.window else [])]
     if not whole:
-        notes.append("No group can be recomputed: Kafka doesn't hold every record of the claim any more.")
         return one_each(_unchecked(in_table, keys), names, coordinates=False), notes
 
     if late is not None:

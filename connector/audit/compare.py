@@ -1,14 +1,15 @@
 """The one query that compares records of Kafka with rows of the table, on the executors, counted per partition.
 
 Every row of the table counts as exactly one of found, duplicated, stale, resurrected, altered, unexpected, ahead, held
-before and unchecked. Every expected row counts as exactly one of found, lost, stale and altered, or as resurrected if a
-deleted row stays. Only these counts, and the first coordinates of each, leave the executors.
+before, doubtful and unchecked, unless its record counts as unreadable. Every expected row counts as exactly one of
+found, lost, stale, altered and doubtful, or as resurrected if a deleted row stays. Only these counts, and the first
+coordinates of each, leave the executors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from connector.audit.aggregate import aggregated
@@ -20,10 +21,12 @@ from connector.audit.formats import Forms
 from connector.audit.history import versions
 from connector.audit.letters import told_apart
 from connector.audit.records import PROBLEM, TOMBSTONE, Records, table_columns
+from connector.audit.refused import refused_by_the_sink, unreadable
 from connector.audit.routes import of_table
 from connector.audit.rows import NOTHING, Earlier
 from connector.audit.upserted import upserted
 from connector.config import (
+    COORDINATES,
     OWN_COLUMNS,
     DeltaAggregateSink,
     DeltaHistorySink,
@@ -36,6 +39,20 @@ from sinks.spark.sql import identifier, literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+_RECORD = COORDINATES[:3]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What the comparison found."""
+
+    counts: list[dict[str, Any]]
+    """Per kind and topic-partition: kind, topic, partition, count, first {topic, partition, offset, key}. Topic and
+    partition are None for groups, and for rows and letters that lie outside the claim."""
+    notes: list[str]
+    unknown: list[str]
+    """Sentences: why the table can't be called exact, whatever the counts are."""
 
 
 def compare(
@@ -50,52 +67,66 @@ def compare(
     letters: DataFrame | None = None,
     late: DataFrame | None = None,
     earlier: Earlier = NOTHING,
-) -> tuple[list[dict[str, Any]], list[str]]:
-    """The counts, and notes.
-
-    One entry per kind and topic-partition: kind, topic, partition, count, first {topic, partition, offset, key}.
+) -> Compared:
+    """Compare the ``rows`` with what the ``records`` make, read as ``forms`` says.
 
     ``cut`` is the claim as Kafka can show it. ``committed_later``: rows beyond the claim are no fault. ``leave_out``:
-    topics whose rows are another pipeline's. ``letters``: all dead letters, if bad records are set aside. ``late``: the
-    letters of rows that arrived after their window was closed. ``earlier``: what the table held before
-    the pipeline's first epoch; groups are compared without it. Topic and partition are None for groups, and for rows
-    and letters that lie outside the claim.
+    topics whose rows are another pipeline's. ``letters``: all dead letters, if bad records are set aside in a table.
+    ``late``: the letters of rows that arrived after their window was closed. ``earlier``: what the table held before
+    the pipeline's first epoch; groups are compared without it.
+
+    A record that can't be read counts as unreadable, unless bad records are set aside: what it would have made or
+    changed can't be compared.
 
     Raises ConfigurationError and SchemaMismatch.
     """
     key = config.sinks[0].key if isinstance(config.sinks[0], KeyedSink) else ()
-    every, letters = _records(config, records, rows, forms, key, letters)
-    # Without dead letters, the other kinds of sink ignore records that name no row.
-    strict = letters is None and (config.transform is None or config.sinks[0].type == "delta_append")
-    made = transformed(every, config.transform, strict=strict)
+    sets_aside = config.on_bad_record == "dead_letter"
+    of_rows = config.sinks[0].type == "delta_append" and not sets_aside
+    every, letters, unnamed = _records(config, records, rows, forms, key, letters)
+    made = transformed(every, config.transform, strict=of_rows)
     config = with_its_own_rules(config, made.columns.names)
     sink = config.sinks[0]
     if isinstance(sink, KeyedSink):
         for column in sink.key:
             if column not in made.columns.names:
                 raise ConfigurationError(f"{sink.option('key')}: {column!r} isn't a column of {config.columns_option}.")
+    counts: list[dict[str, Any]] = []
+    unread: DataFrame | None = None
+    if not of_rows:
+        every, made = refused_by_the_sink(every, made, config)
+    if letters is not None:
+        made, counts = told_apart(every, made, letters, config, cut)
+    elif not of_rows and not sets_aside:
+        counts, unread = unreadable(every.frame, cut)
+    elif unnamed is not None:
+        counts, _ = unreadable(unnamed, cut)
     notes: list[str] = []
     if config.transform is None and not isinstance(sink, DeltaAggregateSink):
         made, rows, earlier, notes = _in_both(sink, made, rows, earlier, forms)
-    judged: list[dict[str, Any]] = []
-    if letters is not None:
-        made, judged = told_apart(every, made, letters, config, cut)
     if passes_over_tombstones(config, made.columns.names):
         made = replace(made, frame=made.frame.where(f"NOT {TOMBSTONE}"))
-    whole = not unchecked(cut) and not any(part.compacted for part in cut)
+    gone = bool(unchecked(cut)) or any(part.compacted for part in cut)
+    whole = not gone and unread is None
+    unknown: list[str] = []
     if isinstance(sink, DeltaAggregateSink):
-        of_rows, notes = aggregated(made, rows, cut, sink, whole=whole, committed_later=committed_later, late=late)
+        found, notes = aggregated(made, rows, cut, sink, whole=whole, committed_later=committed_later, late=late)
+        if not whole:
+            why = "Kafka may not hold every record of the claim any more" if gone else "some of them can't be read"
+            unknown.append(f"No group was compared: a group is made of all its records, and {why}.")
     elif isinstance(sink, DeltaHistorySink):
-        of_rows = versions(
-            made, rows, cut, sink, whole=whole, committed_later=committed_later, leave_out=leave_out, earlier=earlier
-        )
+        found = versions(
+            made, rows, cut, sink, whole=whole, committed_later=committed_later, leave_out=leave_out, earlier=earlier,
+            unread=unread,
+        )  # fmt: skip
     elif isinstance(sink, DeltaUpsertSink):
-        of_rows = upserted(
-            made, rows, cut, sink, whole=whole, committed_later=committed_later, leave_out=leave_out, earlier=earlier
-        )
+        found = upserted(
+            made, rows, cut, sink, whole=whole, committed_later=committed_later, leave_out=leave_out, earlier=earlier,
+            unread=unread,
+        )  # fmt: skip
     else:
-        of_rows = appended(made, rows, cut, committed_later=committed_later, leave_out=leave_out, earlier=earlier)
-    return [*judged, *of_rows], notes
+        found = appended(made, rows, cut, committed_later=committed_later, leave_out=leave_out, earlier=earlier)
+    return Compared([*counts, *found], notes, unknown)
 
 
 def _in_both(
@@ -151,13 +182,15 @@ def _records(
     forms: Forms,
     key: Sequence[str],
     letters: DataFrame | None,
-) -> tuple[Records, DataFrame | None]:
-    """The decoded records that concern the table, and the letters that do."""
+) -> tuple[Records, DataFrame | None, DataFrame | None]:
+    """The decoded records that concern the table, the letters that do, and records of a route that name no table
+    because they can't be read: any table may lack their rows. None: the first frame has them.
+    """
     from pyspark.sql import functions as F
 
-    ruled, table = letters is not None, config.route.value if config.route is not None else None
+    ruled, table = config.on_bad_record == "dead_letter", config.route.value if config.route is not None else None
     if table is None or forms.route is None:
-        return decoded(records, forms, key, ruled=ruled), letters
+        return decoded(records, forms, key, ruled=ruled), letters, None
     if forms.route.value is None:
         every, names = decoded(records, forms, forms.route.keys, ruled=ruled), forms.route.names(table)
     else:
@@ -166,5 +199,12 @@ def _records(
     if not key:  # tables beside it take tombstones
         refused = f"IF({TOMBSTONE} AND ({names}), 'tombstone', NULL)"
         frame = frame.withColumn(PROBLEM, F.expr(f"coalesce({PROBLEM}, {refused})"))
+    if not ruled and config.sinks[0].type != "delta_append":
+        mine = frame.where(f"{PROBLEM} IS NOT NULL OR ({names})")
+        return replace(every, frame=mine.drop(NAMED)), None, None
     mine, letters = of_table(frame, rows, letters, names)
-    return replace(every, frame=mine.drop(NAMED)), letters
+    unnamed = None
+    if not ruled:
+        there = rows.select(*_RECORD).distinct()
+        unnamed = frame.where(f"{PROBLEM} IS NOT NULL").join(there, list(_RECORD), "left_anti")
+    return replace(every, frame=mine.drop(NAMED)), letters, unnamed

@@ -16,7 +16,8 @@ _NO_COORDINATES = (
     "struct(false AS claimed, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS `partition`, "
     "CAST(NULL AS BIGINT) AS offset)"
 )
-_KINDS_OF_ROWS = ("right", "altered", "stale", "resurrected", "unexpected", "ahead", "held_before", "unchecked")
+_EXCUSED = ("ahead", "doubtful", "unchecked", "unreadable")
+_KINDS_OF_ROWS = ("right", "altered", "stale", "resurrected", "unexpected", "held_before", *_EXCUSED)
 
 
 def one_each(
@@ -26,8 +27,8 @@ def one_each(
 
     ``joined`` has the columns g*: the key's columns, which are shown by their ``names``; ``within``: further columns
     that identify a row, if a key has several; ``kind``: the kind of the row, null without a row; ``wanted``: whether
-    the record should have a row; ``sure``: whether a missing row is a fault; and what ``ROW_AT`` and ``RECORD_AT``
-    need, unless rows have no ``coordinates``.
+    the record should have a row; ``sure``: whether a missing row is a fault, else it is doubtful; and what ``ROW_AT``
+    and ``RECORD_AT`` need, unless rows have no ``coordinates``. Rows of the kind unreadable count with their records.
     """
     from pyspark.sql import functions as F
 
@@ -39,13 +40,15 @@ def one_each(
         F.coalesce(F.max("wanted"), F.lit(False)).alias("wanted"),
         F.coalesce(F.max("sure"), F.lit(True)).alias("sure"),
         F.min(F.when(F.col("wanted"), record_at)).alias("at_wanted"),
-        F.min(F.when(F.col("kind").isin("right", "altered", "stale", "unchecked", "ahead"), row_at)).alias("at_copy"),
+        F.min(F.when(F.col("kind").isin("right", "altered", "stale", *_EXCUSED), row_at)).alias("at_copy"),
         *(F.count(F.when(F.col("kind") == kind, 1)).alias(f"n_{kind}") for kind in _KINDS_OF_ROWS),
         *(F.min(F.when(F.col("kind") == kind, row_at)).alias(f"at_{kind}") for kind in _KINDS_OF_ROWS[1:]),
     )
     # With soft deletes, a row that should be marked as deleted and isn't stands for the expected row.
     revived = "IF(wanted, n_resurrected, 0L)"
-    standing, excused = f"n_right + n_altered + n_stale + {revived}", "n_unchecked + n_ahead"
+    standing = f"n_right + n_altered + n_stale + {revived}"
+    excused = " + ".join(f"n_{kind}" for kind in _EXCUSED)
+    doubtful = "n_doubtful > 0 OR (wanted AND NOT sure)"
     counts = {
         # A newer update of the key may lie beyond the claim, or where Kafka can't show it.
         "expected": f"CAST(wanted AND ({standing} > 0 OR (sure AND {excused} = 0)) AS BIGINT)",
@@ -59,8 +62,10 @@ def one_each(
         "held_before": "n_held_before",
         "ahead": f"CAST({standing} = 0 AND n_ahead > 0 AS BIGINT)",
         "unchecked": f"CAST({standing} + n_ahead = 0 AND n_unchecked > 0 AS BIGINT)",
+        "doubtful": f"CAST({standing} + {excused} - n_doubtful = 0 AND ({doubtful}) AS BIGINT)",
     }
-    places = {"expected": "at_wanted", "found": "at_wanted", "lost": "at_wanted", "duplicated": "at_copy"}
+    places = dict.fromkeys(("expected", "found", "lost"), "at_wanted")
+    places |= {"duplicated": "at_copy", "doubtful": "coalesce(at_doubtful, at_wanted)"}
     named = (F.col(ours).alias(name) for ours, name in zip(keys, names, strict=True))
     shown = F.to_json(F.struct(*named), {"ignoreNullFields": "false"})
     return counted(groups, counts, {kind: places.get(kind, f"at_{kind}") for kind in counts}, shown)

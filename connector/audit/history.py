@@ -28,26 +28,30 @@ def versions(
     committed_later: bool,
     leave_out: Sequence[str],
     earlier: Earlier,
+    unread: DataFrame | None,
 ) -> list[dict[str, Any]]:
     """The counts for a delta_history table. A version is identified by its key and the record that started it.
 
-    Unless Kafka shows the ``whole`` claim, a version that isn't as expected may be due to a record that is gone, and
-    counts as unchecked. ``committed_later``, ``leave_out`` and ``earlier``: as in ``compare``.
+    Unless Kafka shows the ``whole`` claim, and each of its records can be read, a version that is missing or isn't as
+    expected may be due to another record, and counts as doubtful. ``committed_later``, ``leave_out`` and ``earlier``:
+    as in ``compare``. ``unread``: the coordinates of records that can't be read.
     """
     from pyspark.sql import functions as F
 
     columns = table_columns(records.columns, sink)
     sequence = sequence_type(records, sink)
     more = {"r_start": ("__START_AT", sequence), "r_end": ("__END_AT", sequence)}
-    stored = found_rows(rows, columns, cut, key=sink.key, more=more, leave_out=leave_out, earlier=earlier)
+    stored = found_rows(
+        rows, columns, cut, key=sink.key, more=more, leave_out=leave_out, earlier=earlier, unread=unread
+    )
     expected = _expected(changes(records, sink, cut), columns, sink)
     keys = [f"k{index}" for index in range(len(sink.key))]
     same = F.expr(" AND ".join(f"e_{name} = r_{name}" for name in (*keys, *_PLACE)))
-    doubtful = "'unchecked'" if not whole else "IF(coalesce(e_later, false), 'ahead', 'altered')"
-    no_record = without_record(committed_later)
+    doubtful = "'doubtful'" if not whole else "IF(coalesce(e_later, false), 'ahead', 'altered')"
+    without, no_record = "unexpected" if whole else "doubtful", without_record(committed_later)
     kind = (
         "CASE WHEN r_zone IS NULL THEN NULL "
-        f"WHEN e_offset IS NULL AND r_zone = 'checked' THEN '{'unexpected' if whole else 'unchecked'}' "
+        f"WHEN e_offset IS NULL AND r_zone = 'checked' AND NOT r_compacted THEN '{without}' "
         f"WHEN e_offset IS NULL THEN {no_record} "
         "WHEN e_values <=> r_values AND e_start <=> r_start AND e_end <=> r_end THEN 'right' "
         f"ELSE {doubtful} END"

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from connector.audit.claim import Bounds
 from connector.audit.counted import counted
-from connector.audit.debezium import passes_over_tombstones
 from connector.audit.decode import RAW, digest
-from connector.audit.records import PROBLEM, TOMBSTONE, Records, beyond, sequence_type, truncates
+from connector.audit.records import PROBLEM, Records, beyond
 from connector.audit.rows import check_columns, placed
-from connector.config import KeyedSink, PipelineConfig
-from sinks.spark.sql import identifier, literal
+from connector.config import PipelineConfig
+from sinks.spark.sql import literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,51 +42,14 @@ def told_apart(
 ) -> tuple[Records, list[dict[str, Any]]]:
     """The rows that belong into the table, and the counts of records and letters as ``counted`` gives them.
 
-    ``every``: all records with their problems. ``made``: the rows of those without one. ``letters``: the whole table of
-    letters. Raises SchemaMismatch, ConfigurationError.
+    ``every``: all records with their problems, also those that the sink has with them. ``made``: the rows of those
+    without one. ``letters``: the whole table of letters. Raises SchemaMismatch.
     """
     check_columns(letters, _COLUMNS)
-    every, made = _refused_by_the_sink(every, made, config)
     theirs = _theirs(letters, config)
     believed = theirs.where("believed").selectExpr(*(f"r{name} AS {name}" for name in _RECORD))
     rows = made.frame.join(believed, list(_RECORD), "left_anti")
     return replace(made, frame=rows), _counts(every.frame, theirs, cut)
-
-
-def _refused_by_the_sink(every: Records, made: Records, config: PipelineConfig) -> tuple[Records, Records]:
-    """Records and rows, with the problems that the sink has. If it refuses one row, the whole record is set aside."""
-    from pyspark.sql import functions as F
-
-    refused = _refused(made, config)
-    if refused is None:
-        return every, made
-    if not made.several:
-        problem = F.coalesce(F.col(PROBLEM), F.expr(refused))
-        every = replace(every, frame=every.frame.withColumn(PROBLEM, problem))
-        return every, replace(made, frame=every.frame.where(f"{PROBLEM} IS NULL"))
-    of_rows = made.frame.select(*_RECORD, F.expr(refused).alias("_refused")).where("_refused IS NOT NULL")
-    of_records = of_rows.groupBy(*_RECORD).agg(F.max("_refused").alias("_refused"))
-    problem = F.coalesce(PROBLEM, "_refused")
-    frame = every.frame.select(*_RECORD, TOMBSTONE, PROBLEM, RAW).join(of_records, list(_RECORD), "left")
-    return (
-        replace(every, frame=frame.withColumn(PROBLEM, problem)),
-        replace(made, frame=made.frame.join(of_records, list(_RECORD), "left_anti")),
-    )
-
-
-def _refused(made: Records, config: PipelineConfig) -> str | None:
-    """SQL: why the sink can't take a row, null if it can. None: the sink takes every row."""
-    sink, whens = config.sinks[0], []
-    if isinstance(sink, KeyedSink):
-        no_key = " OR ".join(f"{identifier(column)} IS NULL" for column in sink.key)
-        judged = f"NOT {TOMBSTONE} AND " if passes_over_tombstones(config, made.columns.names) else ""
-        whens.append(f"WHEN {judged}NOT {truncates(sink)} AND ({no_key}) THEN 'no_key'")
-        if sink.sequence_by is not None:
-            sequence_type(made, sink)
-            whens.append(f"WHEN {judged}({sink.sequence_by}) IS NULL THEN 'no_sequence'")
-    if config.clock is not None:
-        whens.append(f"WHEN {identifier(config.clock)} IS NULL AND NOT {TOMBSTONE} THEN 'no_time'")
-    return f"CASE {' '.join(whens)} END" if whens else None
 
 
 def _theirs(letters: DataFrame, config: PipelineConfig) -> DataFrame:

@@ -38,6 +38,7 @@ class Earlier:
 
 
 NOTHING = Earlier()
+_PLACE = ("_topic", "_partition", "_offset")
 _COORDINATES = {"_topic": "string", "_partition": "int", "_offset": "bigint", "_timestamp": "timestamp"}
 
 
@@ -67,12 +68,14 @@ def found_rows(
     more: Mapping[str, tuple[str, str]] | None = None,
     leave_out: Sequence[str] = (),
     earlier: Earlier = NOTHING,
+    unread: DataFrame | None = None,
 ) -> DataFrame:
     """The rows as r_*: the coordinates, comparable values, the key, and where in the claim the coordinates lie.
     ``r_before``: whether the table held the row as it is before the pipeline's first epoch.
 
     ``more``: new name -> (column of the table, its type), for further columns. ``leave_out``: topics whose rows are
-    another pipeline's. Raises SchemaMismatch.
+    another pipeline's. ``unread``: the coordinates of records that can't be read: r_zone of their rows is unreadable.
+    Raises SchemaMismatch.
     """
     from pyspark.sql import functions as F
 
@@ -84,7 +87,7 @@ def found_rows(
 
     def shaped(rows: DataFrame) -> DataFrame:
         return rows.select(
-            *(F.col(name).alias(f"r{name}") for name in ("_topic", "_partition", "_offset")),
+            *(F.col(name).alias(f"r{name}") for name in _PLACE),
             comparable_values(columns, column, F.col("_timestamp")).alias("r_values"),
             *(column(name).alias(f"r_k{index}") for index, name in enumerate(key)),
             *(column(name).alias(ours) for ours, (name, _) in (more or {}).items()),
@@ -94,7 +97,13 @@ def found_rows(
     if leave_out:
         mine = mine.where(~F.coalesce(F.col("r_topic").isin(*leave_out), F.lit(False)))
     before = shaped(earlier.rows) if earlier.rows is not None else None
-    return _marked(placed(mine, cut), before, known=earlier.known)
+    marked = _marked(placed(mine, cut), before, known=earlier.known)
+    if unread is None:
+        return marked
+    places = unread.selectExpr(*(f"{name} AS u{name}" for name in _PLACE), "true AS unread")
+    same = F.expr(" AND ".join(f"r{name} = u{name}" for name in _PLACE))
+    zone = F.expr("IF(unread AND r_zone = 'checked', 'unreadable', r_zone)")
+    return marked.join(places, same, "left").withColumn("r_zone", zone).drop("unread", *(f"u{name}" for name in _PLACE))
 
 
 def _marked(rows: DataFrame, before: DataFrame | None, *, known: bool) -> DataFrame:
@@ -154,6 +163,7 @@ def without_record(committed_later: bool) -> str:
     ahead, gone = ("ahead", "unchecked") if committed_later else ("unexpected", "unexpected")
     return (
         "CASE WHEN r_before THEN 'held_before' WHEN r_zone = 'nowhere' THEN 'unexpected' "
+        "WHEN r_zone = 'unreadable' THEN 'unreadable' "
         f"WHEN r_zone = 'ahead' THEN '{ahead}' "
         f"WHEN r_zone = 'lost' THEN '{gone}' WHEN r_zone = 'unchecked' OR r_compacted THEN 'unchecked' "
         "ELSE 'unexpected' END"

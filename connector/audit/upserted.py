@@ -26,11 +26,13 @@ def upserted(
     committed_later: bool,
     leave_out: Sequence[str],
     earlier: Earlier,
+    unread: DataFrame | None,
 ) -> list[dict[str, Any]]:
     """The counts for a delta_upsert table.
 
-    ``whole``: Kafka shows every record of the claim. If it doesn't, rows that only the missing records could decide
-    count as unchecked. ``committed_later``, ``leave_out`` and ``earlier``: as in ``compare``. Raises SchemaMismatch,
+    ``whole``: Kafka shows every record of the claim, and each can be read. If not, rows of missing records count as
+    unchecked, and what missing records may have changed or removed as doubtful. ``committed_later``, ``leave_out`` and
+    ``earlier``: as in ``compare``. ``unread``: the coordinates of records that can't be read. Raises SchemaMismatch,
     ConfigurationError.
     """
     from pyspark.sql import functions as F
@@ -42,30 +44,33 @@ def upserted(
         more["r_marked"] = ("_deleted", "boolean")
     if ordered:
         more["r_sequence"] = ("_sequence", sequence_type(records, sink))
-    stored = found_rows(rows, columns, cut, key=sink.key, more=more, leave_out=leave_out, earlier=earlier)
+    stored = found_rows(
+        rows, columns, cut, key=sink.key, more=more, leave_out=leave_out, earlier=earlier, unread=unread
+    )
     if not soft:
         stored = stored.withColumn("r_marked", F.lit(False))
     expected = _expected(records, columns, sink, cut)
     width = len(sink.key)
     same = F.expr(" AND ".join(f"e_k{index} = r_k{index}" for index in range(width)))
     keys = {f"g{index}": F.expr(f"coalesce(e_k{index}, r_k{index})") for index in range(width)}
+    # In the order of offsets, missing earlier records can't change the result. In that of a sequence they can.
+    sure = whole or (not ordered and unread is None)
     joined = expected.join(stored, same, "full").withColumns(
         {
-            "kind": F.expr(_kind(columns, sink, whole=whole and not earlier.any, committed_later=committed_later)),
+            "kind": F.expr(_kind(columns, sink, whole=whole and not earlier.any, sure=sure, later=committed_later)),
             "wanted": F.expr("e_state <> 'absent'"),
-            # In the order of offsets, missing earlier records can't change the result. In that of a sequence they can.
-            "sure": F.expr(f"{'true' if whole or not ordered else 'false'} AND NOT coalesce(e_deleted_later, false)"),
+            "sure": F.expr(f"{'true' if sure else 'false'} AND NOT coalesce(e_deleted_later, false)"),
             **keys,
         }
     )
     return one_each(joined, sink.key)
 
 
-def _kind(columns: StructType, sink: DeltaUpsertSink, *, whole: bool, committed_later: bool) -> str:
+def _kind(columns: StructType, sink: DeltaUpsertSink, *, whole: bool, sure: bool, later: bool) -> str:
     """SQL of the kind of a row.
 
-    ``whole``: everything that may have made a row is known. A row that the table held before the first epoch is older
-    than every change.
+    ``whole``: everything that may have made a row is known. ``sure``: no unknown record can have deleted it. ``later``:
+    rows beyond the claim are no fault. A row that the table held before the first epoch is older than every change.
     """
     no_key = " OR ".join(f"r_k{index} IS NULL" for index in range(len(sink.key)))
     blank = " AND ".join(
@@ -82,18 +87,19 @@ def _kind(columns: StructType, sink: DeltaUpsertSink, *, whole: bool, committed_
         # Offsets of two partitions can't be compared.
         elsewhere = "e_topic <> r_topic OR e_partition <> r_partition"
         older, newer, gone = "r_offset < e_offset", "r_offset > e_offset", "'resurrected'"
-    other = "altered" if whole or sink.ignore_null_updates is False else "unchecked"
+    other = "altered" if whole or sink.ignore_null_updates is False else "doubtful"
+    deleted = "altered" if sure else "doubtful"
     return (
         f"CASE WHEN r_zone IS NULL THEN NULL WHEN {no_key} THEN IF(r_before, 'held_before', 'unexpected') "
         # Only deletes: there is no update whose coordinates the row could have.
         f"WHEN e_state = 'blank' AND r_marked THEN IF(r_before OR ({blank}), 'right', 'altered') "
         f"WHEN r_before AND e_state IS NOT NULL THEN IF(e_state = 'alive', 'stale', {gone}) "
-        f"WHEN r_zone IN ('nowhere', 'ahead') OR e_state IS NULL THEN {without_record(committed_later)} "
+        f"WHEN r_zone IN ('nowhere', 'ahead', 'unreadable') OR e_state IS NULL THEN {without_record(later)} "
         f"WHEN {elsewhere} THEN 'unexpected' "
         f"WHEN e_state = 'absent' OR (e_state IN ('blank', 'marked') AND NOT coalesce(r_marked, false)) THEN {gone} "
         f"WHEN {older} THEN 'stale' "
         f"WHEN {newer} THEN IF(r_zone = 'unchecked' OR r_compacted, 'unchecked', 'unexpected') "
-        "WHEN NOT r_marked <=> (e_state = 'marked') THEN IF(e_deleted_later, 'ahead', 'altered') "
+        f"WHEN NOT r_marked <=> (e_state = 'marked') THEN IF(e_deleted_later, 'ahead', '{deleted}') "
         f"WHEN e_values <=> r_values THEN 'right' ELSE '{other}' END"
     )
 

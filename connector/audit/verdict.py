@@ -29,12 +29,15 @@ FAULTS = {
 NO_FAULTS = {
     "ahead": "written, but its offset is not committed yet",
     "held_before": "the table held the row before the pipeline's first epoch",
-    "unreadable": "the auditor can't read the row's record as the file says, so the values weren't compared",
+    "doubtful": "missing or not as expected, which records that weren't compared may explain",
+    "unreadable": "the record can't be read as the file says, so what it made wasn't compared",
     "unchecked": "Kafka no longer holds what would confirm or refute the row",
     "letters_unconfirmed": "a dead letter of a record that the auditor, less strict than the pipeline, can read",
     "letters_unchecked": "Kafka no longer holds the dead letter's record",
     "letters_ahead": "a dead letter beyond the claim, of an epoch that this version does not hold",
 }
+_ENOUGH = 1000
+"""Of so many rows that can't be checked, more than one has to be confirmed by its record."""
 _SIZES = ("expected", "found", "records", "letters")
 COUNTS = (*_SIZES, *FAULTS, *NO_FAULTS)
 _OF_RECORDS = ("records", *(kind for kind in COUNTS if kind.startswith("letters")))
@@ -102,9 +105,9 @@ class Verdict(Enum):
 class Audit:
     """What a table holds, next to what it claims to hold.
 
-    Every expected row is found, lost, stale, altered or unreadable, or resurrected if deleted rows stay, marked as
-    such. Every row of the table is found, duplicated, stale, resurrected, altered, unexpected, ahead, held before,
-    unreadable or unchecked.
+    Every expected row is found, lost, stale, altered, doubtful or unreadable, or resurrected if deleted rows stay,
+    marked as such. Every row of the table is found, duplicated, stale, resurrected, altered, unexpected, ahead, held
+    before, doubtful, unreadable or unchecked.
 
     If bad records are set aside, every one of the ``records`` that Kafka shows is in the table or one of the
     ``letters``, or else it counts as letters_lost, letters_altered or letters_unexpected. Otherwise these counts are 0.
@@ -142,16 +145,27 @@ class Audit:
     @property
     def unknown(self) -> Sequence[str]:
         """Sentences: why the table can't be called exact, although there is no fault."""
+        totals = self.totals
         claimed = sum(end - self.claim.since[at] for at, end in self.claim.offsets.items())
         gone = sum(part.end - part.start for part in self.unchecked)
         left = sum(part.end - part.start for part in self.claim.lost)
         sentences = list(self.claim.unknown)
         if claimed and claimed <= gone + left:
             sentences.append("Kafka no longer holds any of the records that the table claims to hold.")
-        if unreadable := self.totals["unreadable"]:
+        elif not sentences and (gone or totals["unchecked"]) and totals["found"] * _ENOUGH <= totals["unchecked"]:
             sentences.append(
-                f"{unreadable:,} records can't be read as the pipeline file says, so the values of their rows weren't "
-                "compared. Was the file changed since they were written?"
+                f"Next to nothing was compared: Kafka no longer holds the records of {totals['unchecked']:,} rows, and "
+                f"what it holds confirms {totals['found']:,}."
+            )
+        if doubtful := totals["doubtful"]:
+            sentences.append(
+                f"{doubtful:,} rows are missing or not as expected. Records that weren't compared may explain this: "
+                "Kafka no longer holds them, they can't be read, or they came after the claim."
+            )
+        if unreadable := totals["unreadable"]:
+            sentences.append(
+                f"{unreadable:,} records can't be read as the pipeline file says, so what they made wasn't compared. "
+                "Was the file changed since they were written?"
             )
         return sentences
 
@@ -175,8 +189,8 @@ class Audit:
             unknown     [sentence, ...]: why nothing can be called exact
             ok          whether the verdict is "exact"
             totals      {"expected": rows, "found": ..., "lost", "duplicated", "stale", "resurrected", "altered",
-                        "unexpected", "ahead", "held_before", "unreadable", "unchecked"; of records that are set aside
-                        "records", "letters", "letters_lost", "letters_duplicated", "letters_altered",
+                        "unexpected", "ahead", "held_before", "doubtful", "unreadable", "unchecked"; of records that are
+                        set aside "records", "letters", "letters_lost", "letters_duplicated", "letters_altered",
                         "letters_unexpected", "letters_unconfirmed", "letters_unchecked", "letters_ahead"; else these
                         are 0}
             partitions  [{"topic", "partition", the counts, "first": {kind: {"at": [topic, partition, offset],
@@ -212,8 +226,10 @@ class Audit:
             counted += f"; {records:,} records{made_of} {letters:,} dead letter{'' if letters == 1 else 's'}"
         if totals["held_before"]:
             counted += f"; {totals['held_before']:,} held before"
-        if totals["unreadable"]:
-            counted += f"; {totals['unreadable']:,} unreadable"
+        for kind in ("doubtful", "unreadable"):
+            counted += f"; {totals[kind]:,} {kind}" if totals[kind] else ""
+        if totals["unchecked"]:
+            counted += f"; {totals['unchecked']:,} {'groups' if self.grouped else 'rows'} unchecked"
         if off:
             return f"NOT EXACT: {off}; {counted}"
         span = sum(part.end - part.start for part in self.unchecked)
@@ -234,11 +250,14 @@ def partitions(found: Iterable[Mapping[str, Any]], claim: Claim) -> list[Partiti
     first: dict[tuple[str | None, int | None], dict[str, Place]] = {}
     for entry in found:
         at = (entry["topic"], entry["partition"])
-        counts.setdefault(at, {})[entry["kind"]] = entry["count"]
+        of_kind = counts.setdefault(at, {})
+        of_kind[entry["kind"]] = of_kind.get(entry["kind"], 0) + entry["count"]
         if entry["kind"] not in _SIZES:
             place = entry["first"]
             key = None if place["key"] is None else json.loads(place["key"])
-            first.setdefault(at, {})[entry["kind"]] = Place(place["topic"], place["partition"], place["offset"], key)
+            first.setdefault(at, {}).setdefault(
+                entry["kind"], Place(place["topic"], place["partition"], place["offset"], key)
+            )
     return [
         PartitionAudit(*at, {name: counted.get(name, 0) for name in COUNTS}, first.get(at, {}))
         for at, counted in counts.items()

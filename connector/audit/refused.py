@@ -1,0 +1,75 @@
+"""Records that make no row by the pipeline file: those that can't be read, and those that the sink refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from connector.audit.claim import Bounds
+from connector.audit.counted import counted
+from connector.audit.debezium import passes_over_tombstones
+from connector.audit.decode import RAW
+from connector.audit.records import PROBLEM, TOMBSTONE, Records, beyond, sequence_type, truncates
+from connector.config import DeltaAggregateSink, KeyedSink, PipelineConfig
+from sinks.spark.sql import identifier
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_RECORD = ("_topic", "_partition", "_offset")
+
+
+def refused_by_the_sink(every: Records, made: Records, config: PipelineConfig) -> tuple[Records, Records]:
+    """Records and rows, with the problems that the sink has. If it refuses one row, the whole record makes none.
+
+    ``every``: all records with their problems. ``made``: the rows of those without one. Raises ConfigurationError.
+    """
+    from pyspark.sql import functions as F
+
+    refused = _refused(made, config)
+    if refused is None:
+        return every, made
+    if not made.several:
+        problem = F.coalesce(F.col(PROBLEM), F.expr(refused))
+        every = replace(every, frame=every.frame.withColumn(PROBLEM, problem))
+        return every, replace(made, frame=every.frame.where(f"{PROBLEM} IS NULL"))
+    of_rows = made.frame.select(*_RECORD, F.expr(refused).alias("_refused")).where("_refused IS NOT NULL")
+    of_records = of_rows.groupBy(*_RECORD).agg(F.max("_refused").alias("_refused"))
+    problem = F.coalesce(PROBLEM, "_refused")
+    kept = [name for name in (*_RECORD, TOMBSTONE, PROBLEM, RAW) if name in every.frame.columns]
+    frame = every.frame.select(*kept).join(of_records, list(_RECORD), "left")
+    return (
+        replace(every, frame=frame.withColumn(PROBLEM, problem)),
+        replace(made, frame=made.frame.join(of_records, list(_RECORD), "left_anti")),
+    )
+
+
+def _refused(made: Records, config: PipelineConfig) -> str | None:
+    """SQL: why the sink can't take a row, null if it can. None: the sink takes every row."""
+    sink, whens = config.sinks[0], []
+    if isinstance(sink, KeyedSink):
+        no_key = " OR ".join(f"{identifier(column)} IS NULL" for column in sink.key)
+        judged = f"NOT {TOMBSTONE} AND " if passes_over_tombstones(config, made.columns.names) else ""
+        whens.append(f"WHEN {judged}NOT {truncates(sink)} AND ({no_key}) THEN 'no_key'")
+        if sink.sequence_by is not None:
+            sequence_type(made, sink)
+            whens.append(f"WHEN {judged}({sink.sequence_by}) IS NULL THEN 'no_sequence'")
+    # An event time that was asked for later says nothing of the records before.
+    timed = config.on_bad_record == "dead_letter" or isinstance(sink, DeltaAggregateSink)
+    if config.clock is not None and timed:
+        whens.append(f"WHEN {identifier(config.clock)} IS NULL AND NOT {TOMBSTONE} THEN 'no_time'")
+    return f"CASE {' '.join(whens)} END" if whens else None
+
+
+def unreadable(every: DataFrame, cut: Sequence[Bounds]) -> tuple[list[dict[str, Any]], DataFrame | None]:
+    """The records of the claim that have a problem: their counts, as ``counted`` gives them, and their coordinates.
+
+    None: there are none.
+    """
+    from pyspark.sql import functions as F
+
+    bad = every.where(f"{PROBLEM} IS NOT NULL AND NOT {beyond(cut, *_RECORD)}")
+    at = "struct(true AS claimed, _topic AS topic, _partition AS `partition`, _offset AS offset)"
+    counts = counted(bad.select(F.expr(at).alias("at")), {"unreadable": "1L"}, {"unreadable": "at"})
+    return counts, bad.select(*_RECORD) if counts else None
