@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from connector.audit.claim import At, Bounds, Claim, Held, Range, bounds, claimed, refuse_recreated, unchecked
 from connector.audit.compare import Compared, compare
@@ -33,7 +33,7 @@ from connector.audit.rows import Earlier
 from connector.audit.table import AuditedTable, letters_table
 from connector.audit.topics import Topics
 from connector.audit.verdict import Audit, PartitionAudit, Place, partitions, show
-from connector.config import DeltaAggregateSink, DeltaAppendSink, PipelineConfig
+from connector.config import DeltaAggregateSink, DeltaAppendSink, DeltaUpsertSink, PipelineConfig
 from connector.spark.session import session
 from sinks.errors import BrokerUnreachable, ConfigurationError, NotAuthorized, OffsetsLost
 from sinks.kafka import reader_refused
@@ -85,7 +85,7 @@ def audit(
                 compared = _compared(config, spark, table, pinned, known)
     finally:
         topics.close()
-    parts = partitions(compared.counts, pinned.claim)
+    parts = partitions(_unless_set_aside(config, compared.counts), pinned.claim)
     claim = _with_unreadable(pinned, parts)
     claim = replace(claim, unknown=(*claim.unknown, *compared.unknown))
     notes = [*pinned.notes, *compared.notes, *foreign, *_notes(config, pinned, parts)]
@@ -178,7 +178,7 @@ def _compared(
     # Deletes that aren't committed yet show in Kafka only.
     keyed = not isinstance(config.sinks[0], DeltaAppendSink)
     open_letters = None
-    if sets_aside:
+    if sets_aside and _topic_of_letters(config) is None:
         open_letters = letters.open_letters(pinned.epoch) if letters else no_letters(spark)
     with _reading_kafka():
         return compare(
@@ -268,6 +268,29 @@ def _keeps_late(config: PipelineConfig) -> bool:
     return window is not None and window.late == "dead_letter"
 
 
+def _topic_of_letters(config: PipelineConfig) -> str | None:
+    """The topic that has the dead letters. They aren't audited."""
+    return config.dead_letters.topic if config.dead_letters is not None else None
+
+
+def _unless_set_aside(config: PipelineConfig, counts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The counts, in which nothing is a fault that a dead letter in a topic may explain.
+
+    The pipeline is stricter than the audit, and sets late records aside: what such a record would have made or changed
+    isn't expected.
+    """
+    if _topic_of_letters(config) is None:
+        return counts
+    sink = config.sinks[0]
+    if isinstance(sink, DeltaAppendSink):
+        explained = ["lost"]
+    elif isinstance(sink, DeltaUpsertSink) and sink.ignore_null_updates is False:
+        explained = ["lost", "stale", "resurrected"]
+    else:
+        explained = ["lost", "stale", "resurrected", "altered", "unexpected"]
+    return [{**entry, "kind": "doubtful"} if entry["kind"] in explained else entry for entry in counts]
+
+
 def _plan(table: str, pinned: _Pinned) -> str:
     """What is going to be read, for a person who waits."""
     spans = [part.stop - part.begin for part in pinned.cut if part.begin < part.stop]
@@ -302,6 +325,11 @@ def _notes(config: PipelineConfig, pinned: _Pinned, parts: Sequence[PartitionAud
         notes.append(
             f"The pipeline itself reported [{gap.start}, {gap.end}) of {gap.topic}-{gap.partition} as lost: not part "
             "of the claim."
+        )
+    if (letters := _topic_of_letters(config)) is not None:
+        notes.append(
+            f"The dead letters are in topic {letters}, and aren't audited. A record that can't be read, or that the "
+            "sink can't take, isn't expected in the table."
         )
     rows_unchecked = sum(part.counts["unchecked"] for part in parts)
     if rows_unchecked and not compacted and not any(part.begin > part.since for part in cut):

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _RECORD = COORDINATES[:3]
+_NO_GROUP = "No group was compared: a group is made of all its records, and "
 
 
 @dataclass(frozen=True)
@@ -81,24 +82,17 @@ def compare(
     Raises ConfigurationError and SchemaMismatch.
     """
     key = config.sinks[0].key if isinstance(config.sinks[0], KeyedSink) else ()
-    sets_aside = config.on_bad_record == "dead_letter"
-    of_rows = config.sinks[0].type == "delta_append" and not sets_aside
+    # Such a table has a row also of a record that can't be read.
+    of_rows = config.sinks[0].type == "delta_append" and config.on_bad_record == "fail"
     every, letters, unnamed = _records(config, records, rows, forms, key, letters)
     made = transformed(every, config.transform, strict=of_rows)
     config = with_its_own_rules(config, made.columns.names)
     sink = config.sinks[0]
-    if isinstance(sink, KeyedSink):
-        for column in sink.key:
-            if column not in made.columns.names:
-                raise ConfigurationError(f"{sink.option('key')}: {column!r} isn't a column of {config.columns_option}.")
+    _refuse_other_keys(config, made.columns.names)
     counts: list[dict[str, Any]] = []
     unread: DataFrame | None = None
     if not of_rows:
-        every, made = refused_by_the_sink(every, made, config)
-    if letters is not None:
-        made, counts = told_apart(every, made, letters, config, cut)
-    elif not of_rows and not sets_aside:
-        counts, unread = unreadable(every.frame, cut)
+        made, counts, unread = _without_bad(config, every, made, letters, cut)
     elif unnamed is not None:
         counts, _ = unreadable(unnamed, cut)
     notes: list[str] = []
@@ -112,8 +106,7 @@ def compare(
     if isinstance(sink, DeltaAggregateSink):
         found, notes = aggregated(made, rows, cut, sink, whole=whole, committed_later=committed_later, late=late)
         if not whole:
-            why = "Kafka may not hold every record of the claim any more" if gone else "some of them can't be read"
-            unknown.append(f"No group was compared: a group is made of all its records, and {why}.")
+            unknown = [_NO_GROUP + ("Kafka may not hold them all any more." if gone else "some can't be read.")]
     elif isinstance(sink, DeltaHistorySink):
         found = versions(
             made, rows, cut, sink, whole=whole, committed_later=committed_later, leave_out=leave_out, earlier=earlier,
@@ -127,6 +120,26 @@ def compare(
     else:
         found = appended(made, rows, cut, committed_later=committed_later, leave_out=leave_out, earlier=earlier)
     return Compared([*counts, *found], notes, unknown)
+
+
+def _refuse_other_keys(config: PipelineConfig, columns: Sequence[str]) -> None:
+    sink = config.sinks[0]
+    for column in sink.key if isinstance(sink, KeyedSink) else ():
+        if column not in columns:
+            raise ConfigurationError(f"{sink.option('key')}: {column!r} isn't a column of {config.columns_option}.")
+
+
+def _without_bad(
+    config: PipelineConfig, every: Records, made: Records, letters: DataFrame | None, cut: Sequence[Bounds]
+) -> tuple[Records, list[dict[str, Any]], DataFrame | None]:
+    """The rows that good records make, the counts of bad records, and where those are that may have made a row all the
+    same: unless bad records are set aside, nobody knows."""
+    every, made = refused_by_the_sink(every, made, config)
+    if letters is not None:
+        return *told_apart(every, made, letters, config, cut), None
+    if config.on_bad_record == "dead_letter":
+        return made, [], None
+    return made, *unreadable(every.frame, cut)
 
 
 def _in_both(

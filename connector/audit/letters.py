@@ -7,8 +7,10 @@ would have to change, a time with nanoseconds for instance, and the auditor does
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from connector.audit.claim import Bounds
@@ -59,16 +61,46 @@ def _theirs(letters: DataFrame, config: PipelineConfig) -> DataFrame:
     from pyspark.sql import functions as F
 
     judged = [*_JUDGED, *(["no_time"] if config.clock is not None else [])]
-    place = literal(config.sinks[0].place if config.route is None else config.route.place)
-    ours = letters.where(
-        f"pipeline = {literal(config.name)} AND NOT reason <=> 'late' AND (sink IS NULL OR sink = {place})"
-    )
+    ours = letters.where(f"pipeline = {literal(config.name)} AND NOT reason <=> 'late'")
+    ours = _of_the_sink(ours, config)
     believed = ~F.coalesce(F.col("reason").isin(*judged), F.lit(False))
     return ours.groupBy(*(F.col(name).alias(f"r{name}") for name in _RECORD)).agg(
         F.count(F.lit(1)).alias("letters"),
         F.collect_set(digest("_timestamp")).alias("digests"),
         F.max(believed).alias("believed"),
     )
+
+
+def _of_the_sink(letters: DataFrame, config: PipelineConfig) -> DataFrame:
+    """The letters of this sink, or of all sinks.
+
+    A letter names its sink as the file did when it was written, and the table may have been moved since. The tables of
+    a route have one name together.
+    """
+    from pyspark.sql import functions as F
+
+    if len(config.places) == 1 or config.route is not None:
+        return letters
+    named = [row["sink"] for row in letters.where("sink IS NOT NULL").select("sink").distinct().collect()]
+    mine = [name for name in named if named_sink(name, config.places) == config.sinks[0].place]
+    return letters.where(F.col("sink").isNull() | F.col("sink").isin(mine))
+
+
+def named_sink(name: str, places: Sequence[str]) -> str | None:
+    """Which of the ``places`` of sinks a letter means that names its sink so: the one whose path or table name ends
+    like it for the longest. None: no place does, or several."""
+    if name in places:
+        return name
+    alike = {place: _alike_at_the_end(name, place) for place in places}
+    longest = max(alike.values())
+    found = [place for place, length in alike.items() if length == longest]
+    return found[0] if longest and len(found) == 1 else None
+
+
+def _alike_at_the_end(one: str, other: str) -> int:
+    """How many of the last parts of two paths, or names of tables, are the same."""
+    pairs = zip(*(reversed(re.split("[/.]", place.rstrip("/"))) for place in (one, other)), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _counts(every: DataFrame, theirs: DataFrame, cut: Sequence[Bounds]) -> list[dict[str, Any]]:

@@ -248,8 +248,8 @@ class AuditedTable:
 
 
 def letters_table(config: PipelineConfig, spark: SparkSession) -> AuditedTable | None:
-    """The dead letters of a pipeline as they are now; None where there are none, or none yet."""
-    if config.dead_letters is None:
+    """The dead letters of a pipeline as they are now; None where no table has them, or none yet."""
+    if config.dead_letters is None or config.dead_letters.topic is not None:
         return None
     try:
         return AuditedTable(spark, config.dead_letters, "dead_letters")

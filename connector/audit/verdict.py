@@ -160,7 +160,7 @@ class Audit:
         if doubtful := totals["doubtful"]:
             sentences.append(
                 f"{doubtful:,} rows are missing or not as expected. Records that weren't compared may explain this: "
-                "Kafka no longer holds them, they can't be read, or they came after the claim."
+                "they are gone from Kafka, can't be read, came after the claim, or are dead letters in a topic."
             )
         if unreadable := totals["unreadable"]:
             sentences.append(

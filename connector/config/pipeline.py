@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Annotated, Literal, TypeAlias
 
@@ -113,6 +113,7 @@ class PipelineConfig(Options):
     """Settings for the Spark session that Lakelock starts: docs/spark.md. Ignored where a session is active already."""
 
     _part_of: str | None = PrivateAttr(None)
+    _places: Sequence[str] = PrivateAttr(())
 
     @property
     def part_of(self) -> str | None:
@@ -308,7 +309,14 @@ class PipelineConfig(Options):
 
     def alone(self, index: int) -> PipelineConfig:
         """A copy of this configuration with ``sinks[index]`` as its only sink."""
-        return self.model_copy(update={"sinks": (self.sinks[index],)})
+        copy = self.model_copy(update={"sinks": (self.sinks[index],)})
+        copy._places = self.places
+        return copy
+
+    @property
+    def places(self) -> Sequence[str]:
+        """The places of all sinks of the file, also in a copy with one of them."""
+        return self._places or [sink.place for sink in self.sinks]
 
     @property
     def interval(self) -> timedelta | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 from typing import Any
 
 import pytest
@@ -80,6 +81,33 @@ def test_every_damage_to_rows_and_letters_is_counted_with_its_coordinates(lake: 
     show(found, Console(file=written, width=250))
     assert "first letters lost (the record isn't right, and is not among the dead letters)" in written.getvalue()
     assert written.getvalue().splitlines()[-1].endswith("; 4 expected, 1 found; 12 records, 4 dead letters")
+
+
+def test_letters_in_a_topic_are_not_audited_and_the_rows_are(lake: Lake, topic: Topic) -> None:
+    letters = f"letters-{topic.name}"
+    topic.broker.create_topic(letters, 1)
+    options: dict[str, Any] = {
+        "on_bad_record": "dead_letter", "dead_letters": {"topic": letters}, "require": "n >= 0",
+    }  # fmt: skip
+    send(topic, (None, b'{"k": "a", "n": 1}'), (None, b"{"), (None, b'{"k": "d", "n": -1}'), (b"e", None))
+    lake.pipeline(**options).run()
+    found = verify(lake, **options)
+    assert str(found) == "exact: 1 expected, 1 found"
+    assert found.notes[0].startswith(f"The dead letters are in topic {letters}, and aren't audited.")
+    # The pipeline refuses this record, and the auditor reads it.
+    send(topic, (None, TWICE))
+    lake.pipeline(**options).run()
+    found = verify(lake, **options)
+    assert (found.verdict.value, counts(found)) == ("unknown", {"expected": 2, "found": 1, "doubtful": 1})
+
+
+def test_letters_of_a_table_that_was_moved_since_are_its_letters(lake: Lake, topic: Topic) -> None:
+    send(topic, (b"a", b'{"k": "a", "n": 1}'), (b"b", b'{"n": 2}'))
+    lake.pipeline("upsert", **setting_aside(lake)).run()
+    shutil.copytree(lake.path("upsert"), lake.folder / "archive" / "customers")
+    moved = setting_aside(lake, sink={"path": str(lake.folder / "archive" / "customers")})
+    found = verify(lake, "upsert", **moved)
+    assert str(found) == "exact: 1 expected, 1 found; 2 records = 1 rows + 1 dead letter"
 
 
 PERMISSIVE = {"format": "json", "mode": "permissive", "schema": "k STRING, n INT, d DECIMAL(9,2), l ARRAY<INT>"}

@@ -26,6 +26,7 @@ from connector.audit.claim import (
 )
 from connector.audit.exact_json import read_as
 from connector.audit.formats import forms
+from connector.audit.letters import named_sink
 from connector.audit.verdict import COUNTS, FAULTS, Audit, partitions, show
 from connector.config import PipelineConfig, parse
 from sinks.errors import ConfigurationError, RegistryUnreachable, TopicRecreated, UnsupportedFormat
@@ -170,6 +171,47 @@ def test_what_nothing_shows_is_unknown_and_what_is_off_is_said_all_the_same() ->
     assert verdict(*found, counted("lost", 1, 5), unknown=(reason,)).verdict.exit_code == 1
     nothing_left = verdict(gone=(Range("t", 0, 2, 400_000), Range("t", 1, 0, 9)))
     assert (nothing_left.verdict.value, len(nothing_left.unknown)) == ("unknown", 1)
+
+
+def test_what_was_not_compared_is_not_called_exact() -> None:
+    sizes = counted("expected", 2), counted("found", 2)
+    for kind, sentence in (
+        ("doubtful", "1 rows are missing or not as expected. Records that weren't compared may explain this"),
+        ("unreadable", "1 records can't be read as the pipeline file says, so what they made wasn't compared."),
+    ):
+        found = verdict(*sizes, counted(kind, 1, 5))
+        assert (found.verdict.exit_code, found.unknown[0].startswith(sentence)) == (4, True)
+        assert str(found).endswith(f"2 expected, 2 found; 1 {kind}")
+    gone = (Range("t", 0, 2, 1000),)
+    assert str(verdict(*sizes, counted("unchecked", 998, 5), gone=gone)) == (
+        "exact: 2 expected, 2 found; 998 rows unchecked; 998 offsets could not be checked"
+    )
+    for little in (
+        verdict(counted("found", 1), counted("unchecked", 1000, 5), gone=gone),
+        verdict(counted("unchecked", 1, 5)),
+        verdict(gone=gone),
+    ):
+        assert little.unknown[0].startswith("Next to nothing was compared")
+
+
+def test_counts_of_one_kind_and_partition_add_up() -> None:
+    found = verdict(counted("unreadable", 2, 5), counted("unreadable", 1, 3))
+    assert (found.totals["unreadable"], found.first["unreadable"].offset) == (3, 5)
+
+
+@pytest.mark.parametrize(
+    ("name", "places", "expected"),
+    [
+        ("lake/a", ["lake/a", "lake/b"], "lake/a"),
+        ("lake/a", ["/home/me/lake/a", "/home/me/lake/b"], "/home/me/lake/a"),
+        ("s3a://old/lake/x/t/", ["s3a://new/lake/x/t", "s3a://new/lake/y/t"], "s3a://new/lake/x/t"),
+        ("main.lake.a", ["test.lake.a", "test.lake.b"], "test.lake.a"),
+        ("lake/c", ["lake/a", "lake/b"], None),
+        ("t", ["x/t", "y/t"], None),
+    ],
+)
+def test_a_letter_names_its_sink_also_after_a_move(name: str, places: list[str], expected: str | None) -> None:
+    assert named_sink(name, places) == expected
 
 
 def test_what_was_added_later_is_claimed_from_zero_whatever_a_commit_says() -> None:
