@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 _RECORD = COORDINATES[:3]
 _NO_GROUP = "No group was compared: a group is made of all its records, and "
+_GONE, _UNREAD = "Kafka may not hold them all any more.", "some can't be read."
 
 
 @dataclass(frozen=True)
@@ -74,10 +75,8 @@ def compare(
     ``cut`` is the claim as Kafka can show it. ``committed_later``: rows beyond the claim are no fault. ``leave_out``:
     topics whose rows are another pipeline's. ``letters``: all dead letters, if bad records are set aside in a table.
     ``late``: the letters of rows that arrived after their window was closed. ``earlier``: what the table held before
-    the pipeline's first epoch; groups are compared without it.
-
-    A record that can't be read counts as unreadable, unless bad records are set aside: what it would have made or
-    changed can't be compared.
+    the pipeline's first epoch; groups are compared without it. A record that can't be read counts as unreadable, unless
+    bad records are set aside.
 
     Raises ConfigurationError and SchemaMismatch.
     """
@@ -100,13 +99,11 @@ def compare(
         made, rows, earlier, notes = _in_both(sink, made, rows, earlier, forms)
     if passes_over_tombstones(config, made.columns.names):
         made = replace(made, frame=made.frame.where(f"NOT {TOMBSTONE}"))
-    gone = bool(unchecked(cut)) or any(part.compacted for part in cut)
+    gone, unknown = bool(unchecked(cut)) or any(part.compacted for part in cut), list[str]()
     whole = not gone and unread is None
-    unknown: list[str] = []
     if isinstance(sink, DeltaAggregateSink):
         found, notes = aggregated(made, rows, cut, sink, whole=whole, committed_later=committed_later, late=late)
-        if not whole:
-            unknown = [_NO_GROUP + ("Kafka may not hold them all any more." if gone else "some can't be read.")]
+        unknown = [] if whole else [_NO_GROUP + (_GONE if gone else _UNREAD)]
     elif isinstance(sink, DeltaHistorySink):
         found = versions(
             made, rows, cut, sink, whole=whole, committed_later=committed_later, leave_out=leave_out, earlier=earlier,

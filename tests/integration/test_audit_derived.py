@@ -313,9 +313,7 @@ def at(minute: float) -> datetime:
 @pytest.mark.breadth
 def test_windows_hold_the_records_of_their_time(window: dict[str, Any], rows: list, lake: Lake, topic: Topic) -> None:
     times = [("a", 1), ("a", 6), ("a", 10.5), ("b", 1), ("a", 30), ("a", 33)]
-    topic.send(
-        *((None, {"g": g, "at": at(minute).isoformat()}) for g, minute in times), (None, {"g": "x"}), partition=0
-    )
+    topic.send(*((None, {"g": g, "at": at(minute).isoformat()}) for g, minute in times), partition=0)
     assert lake.spark is not None
     letters = lake.folder / "letters"
     late = [("aggregate", "late", topic.name, 0, 5, None if "gap" in window else at(start)) for start in (25, 30)]
@@ -328,7 +326,7 @@ def test_windows_hold_the_records_of_their_time(window: dict[str, Any], rows: li
         lake, "aggregate",
         "g STRING, window_start TIMESTAMP, window_end TIMESTAMP, c LONG, window_closed BOOLEAN",
         *((g, at(start), at(end), c, False) for g, start, end, c in rows),
-        upto={"0": 7, "1": 0},
+        upto={"0": 6, "1": 0},
     )  # fmt: skip
     found = verify(lake, "aggregate", **options)
     assert str(found) == f"exact: {len(rows)} expected, {len(rows)} found"
@@ -408,9 +406,9 @@ def test_what_is_written_but_not_committed_yet_is_ahead_in_every_kind_of_table(l
         kind: counts(verify(lake, kind, schema=CHANGES, sink=sink, delivery="manual_commit"))
         for kind, sink in sinks.items()
     }
-    # Of the key "d" nothing is there: that is lost, whatever follows.
+    # Of the key "d" nothing is there: that is lost, whatever follows. The key "a" may have been deleted since.
     assert found == {
-        "upsert": {"expected": 2, "found": 1, "lost": 1, "ahead": 1},
+        "upsert": {"expected": 2, "found": 1, "lost": 1, "ahead": 1, "doubtful": 1},
         "history": {"expected": 2, "found": 1, "lost": 1, "ahead": 3},
         "aggregate": {"expected": 2, "found": 1, "lost": 1, "ahead": 2},
     }
