@@ -59,42 +59,47 @@ class Respelled:
     def _object(self, kind: StructType, text: str, depth: int) -> str:
         """SQL of an object with the names of the STRUCT. Null if the text is no object."""
         entry, entries, own = f"entry{depth}", f"entries{depth}", f"own{depth}"
-        exact = [literal(name) for name in kind.names]
-        if not exact:
+        if not kind.names:
             return text
-        name_of = {name: f"lower({entry}.key) = {literal(name.lower())}" for name in kind.names}
-        named = " ".join(f"WHEN {alike} THEN {literal(name)}" for name, alike in name_of.items())
-        is_exact = f"{entry}.key IN ({', '.join(exact)})"
+        exact = f"array({', '.join(map(literal, kind.names))})"
+        small = f"array({', '.join(literal(name.lower()) for name in kind.names)})"
+        at = f"array_position({small}, lower({entry}.key))"
+        is_exact = f"array_contains({exact}, {entry}.key)"
         # An entry in another case counts if none is spelled as in the schema.
-        rival = f"lower(other.key) = lower({entry}.key) AND other.key IN ({', '.join(exact)})"
-        counts = f"{is_exact} OR (CASE {named} END IS NOT NULL AND NOT exists({entries}, other -> {rival}))"
+        rival = f"lower(other.key) = lower({entry}.key) AND array_contains({exact}, other.key)"
+        counts = f"{is_exact} OR ({at} > 0 AND NOT exists({entries}, other -> {rival}))"
+        name = f"IF({is_exact}, {entry}.key, element_at({exact}, CAST({at} AS INT)))"
         value = " ".join(
-            f"WHEN {name_of[part.name]} THEN {self._value(part.dataType, f'{entry}.value', depth + 1)}" for part in kind
+            f"WHEN lower({entry}.key) = {literal(part.name.lower())} "
+            f"THEN {self._value(part.dataType, f'{entry}.value', depth + 1)}"
+            for part in kind
+            if any(_names(part.dataType))
         )
-        name = f"IF({is_exact}, {entry}.key, CASE {named} END)"
-        joined = _joined("{", f"transform({own}, {entry} -> concat({_quoted(name)}, ':', CASE {value} END))", "}")
+        other = _as_it_is(f"{entry}.value")
+        value = f"CASE {value} ELSE {other} END" if value else other
+        joined = _joined("{", f"transform({own}, {entry} -> concat({_quoted(name)}, ':', {value}))", "}")
         several = f"size(array_distinct({own}.key)) > size(array_distinct(transform({own}.key, key -> lower(key))))"
         made = f"IF({several}, '{_NO_JSON}', {joined})"
         made = _with(own, f"filter({entries}, {entry} -> {counts})", made)
         return _with(entries, f"map_entries({self._read(text, _OBJECT)})", made)
 
     def _value(self, kind: DataType, text: str, depth: int) -> str:
-        """SQL of a value of this type as JSON, from its text as Spark reads it in a MAP or an ARRAY."""
+        """SQL of a value of this type, which has STRUCTs in it, as JSON. ``text``: as Spark reads it in a MAP."""
         from pyspark.sql.types import ArrayType, MapType, StructType
 
         item = f"item{depth}"
-        as_it_is = f"CASE WHEN {text} IS NULL THEN 'null' WHEN startswith({text}, '{_QUOTED}') THEN {_quoted(text)} "
-        inner = None
         if isinstance(kind, StructType):
-            inner = self._object(kind, text, depth)
-        elif isinstance(kind, ArrayType) and any(_names(kind)):
+            made = self._object(kind, text, depth)
+        elif isinstance(kind, ArrayType):
             each = self._value(kind.elementType, item, depth + 1)
-            inner = _joined("[", f"transform({self._read(text, _LIST)}, {item} -> {each})", "]")
-        elif isinstance(kind, MapType) and any(_names(kind)):
+            made = _joined("[", f"transform({self._read(text, _LIST)}, {item} -> {each})", "]")
+        else:
+            assert isinstance(kind, MapType)
             each = self._value(kind.valueType, f"{item}.value", depth + 1)
-            pairs = f"transform(map_entries({self._read(text, _OBJECT)}), "
-            inner = _joined("{", f"{pairs}{item} -> concat({_quoted(f'{item}.key')}, ':', {each}))", "}")
-        return f"{as_it_is} ELSE {text if inner is None else f'coalesce({inner}, {text})'} END"
+            pairs = f"map_entries({self._read(text, _OBJECT)})"
+            made = _joined("{", f"transform({pairs}, {item} -> concat({_quoted(f'{item}.key')}, ':', {each}))", "}")
+        # A string isn't read as the object that it may hold: it doesn't start as one.
+        return f"coalesce({made}, {_as_it_is(text)})"
 
     def _read(self, text: str, kind: str) -> str:
         options = ", ".join(f"'{name}', '{value}'" for name, value in self.options.items())
@@ -111,6 +116,12 @@ def _names(kind: DataType) -> Iterator[str]:
             yield from _names(part.dataType)
     elif isinstance(kind, ArrayType | MapType):
         yield from _names(kind.elementType if isinstance(kind, ArrayType) else kind.valueType)
+
+
+def _as_it_is(text: str) -> str:
+    """SQL of a value as JSON, from its text as Spark reads it in a MAP."""
+    string = f"WHEN startswith({text}, '{_QUOTED}') THEN {_quoted(text)}"
+    return f"CASE WHEN {text} IS NULL THEN 'null' {string} ELSE {text} END"
 
 
 def _with(name: str, value: str, made: str) -> str:
