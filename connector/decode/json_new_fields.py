@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from connector.config import OWN_COLUMNS
 from connector.decode.json_names import Path
@@ -54,16 +54,17 @@ def learned(records: DataFrame, known: StructType, rows: Rows) -> tuple[StructTy
         refused.update(() if taken else ((*path, *at, field.name) for path in rows.paths))
         return taken
 
-    whole = known
+    whole: DataType = known
     more = grown(_at(known, rows.paths[0]), kind["found"].dataType, takes)
     for path in rows.paths:
         whole = _replaced(whole, path, more)
+    assert isinstance(whole, StructType)
     return whole, refused
 
 
 def grown(
     kind: DataType, found: DataType, takes: Callable[[StructField, Path], bool] = lambda *_: True, at: Path = ()
-) -> Any:
+) -> DataType:
     """The type ``kind``, with the fields that only ``found`` has, inside of it and at any depth. ``takes`` says of such
     a field, and of the path of its STRUCT, whether it is added."""
     from pyspark.sql.types import ArrayType, MapType, StructField, StructType
@@ -104,12 +105,13 @@ def _at(kind: DataType, path: Path) -> DataType:
     return kind
 
 
-def _replaced(kind: Any, path: Path, inner: DataType) -> Any:
+def _replaced(kind: DataType, path: Path, inner: DataType) -> DataType:
     """The type with another one at the path."""
     from pyspark.sql.types import StructField, StructType
 
     if not path:
         return inner
+    assert isinstance(kind, StructType)
     name, *rest = path
     return StructType(
         [
