@@ -28,7 +28,7 @@ from connector.protocol.two_phase import Recovered
 from connector.source.consumer_group import ConsumerGroup, Unpublished
 from connector.source.group_member import GroupMember
 from connector.source.records import polled
-from connector.source.topics import Until
+from connector.source.until import Until
 from connector.telemetry.exporters import monitored
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta.restore import Target, before_event_time, before_offsets

@@ -6,7 +6,7 @@ import difflib
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, TypeVar
 
@@ -388,36 +388,3 @@ def _may_be_back(error: BaseException) -> bool:
     lost = (KafkaConnectionError, NodeNotReadyError)
     elsewhere = (LeaderNotAvailableError, NotLeaderForPartitionError, UnknownTopicOrPartitionError)
     return isinstance(error, BrokerUnreachable) and isinstance(error.__cause__, (*lost, *elsewhere))
-
-
-@dataclass(frozen=True)
-class Until:
-    """The topics up to a point in time."""
-
-    topics: KafkaSource
-    time: datetime
-
-    def look(self) -> TopicsHeld:
-        """What Kafka holds before ``time``."""
-        held = self.topics.look()
-        last = self.topics.at(self.time, held)
-        ends = Offsets({at: min(end, last[at]) for at, end in held.ends.items()})
-        # What came later isn't before the ends, so the table must not call itself complete up to now.
-        return replace(held, ends=ends, asked_at=min(held.asked_at, self.time.astimezone(timezone.utc)))
-
-    def starting(self, held: TopicsHeld) -> Callable[[], Offsets]:
-        """A function that resolves the configured start, at most to the ends."""
-        start = self.topics.starting(held)
-        return lambda: Offsets({at: min(offset, held.ends[at]) for at, offset in start().items()})
-
-    def began(self, held: TopicsHeld) -> Callable[[], Offsets]:
-        """See ``KafkaSource.began``."""
-        return self.topics.began(held)
-
-    def remaining(self, held: TopicsHeld) -> Remaining:
-        """See ``KafkaSource.remaining``."""
-        return self.topics.remaining(held)
-
-    def record_bytes(self, offsets: Offsets, ends: Offsets) -> Mapping[TopicPartition, float]:
-        """See ``KafkaSource.record_bytes``."""
-        return self.topics.record_bytes(offsets, ends)

@@ -35,6 +35,7 @@ def test_a_plan_goes_by_where_the_pipeline_stands() -> None:
     """With ``merge: on_read`` that is the change log: a RESTORE of the table throws its epochs away."""
     topics: Any = SimpleNamespace(
         starting=lambda held: lambda: Offsets(),
+        began=lambda held: Offsets,
         remaining=lambda held: lambda partitions: dict.fromkeys(partitions, Remains(0)),
     )
     held = TopicsHeld(Offsets({A0: 0}), Offsets({A0: 9}), {"a": "1"}, datetime(2026, 11, 26, tzinfo=timezone.utc))

@@ -7,7 +7,8 @@ import pytest
 
 from connector.protocol.plan import next_epoch
 from connector.protocol.recover import Resumption, TopicsHeld
-from connector.source.topics import KafkaSource, Until
+from connector.source.topics import KafkaSource
+from connector.source.until import Until
 from sinks.offsets import Offsets, TopicPartition
 
 AT = TopicPartition("t", 0)
