@@ -64,15 +64,15 @@ class Names:
 
     def may_be_spelled_otherwise(self, text: str) -> str:
         """SQL: false only if no name of the schema is in the text in another case. It costs one search."""
-        if not all(map(str.isascii, self._with_letters)):
-            return "true"  # in some scripts a letter has no one small letter
+        if any(_UNLIKE_OTHERS & {*name} for name in self._with_letters):
+            return "true"
         found = [f"(?i:{each})(?<!{each})" for each in map(self._pattern, self._with_letters)]
         if not found:
             return "false"
         if self.permissive:  # names may be without quotes
             return f"(contains({text}, {literal(_BACKSLASH)}) OR {text} RLIKE {literal('(?u)' + '|'.join(found))})"
-        escapes = [_ESCAPED, *([_ESCAPED_SLASH] if any("/" in name for name in self._with_letters) else [])]
-        escaped = " OR ".join(f"contains({text}, {literal(each)})" for each in escapes)
+        # A name may be written with escapes. Those of values are many more, and a search for the first is cheap.
+        escaped = f"contains({text}, {literal(_BACKSLASH)}) AND {text} RLIKE {literal(_ESCAPED_NAME)}"
         spelled = rf'(?u)"(?:{"|".join(found)})[ \t\r\n]*+:'
         return f"({escaped} OR {text} RLIKE {literal(spelled)})"
 
@@ -112,7 +112,10 @@ class Names:
 
 
 _OBJECT = "MAP<STRING, STRING>"
-_BACKSLASH, _ESCAPED, _ESCAPED_SLASH = "\\", "\\u", "\\/"
+_UNLIKE_OTHERS = frozenset("\u0130\u0307\u03a3\u03c3\u03c2")
+"""Letters whose small letter is two characters, or depends on what is around. A pattern doesn't know that."""
+_BACKSLASH = "\\"
+_ESCAPED_NAME = r'\\[u/](?:[^"\\]|\\.)*+"[ \t\r\n]*+:'
 
 
 def structs(kind: DataType, at: Path = ()) -> Iterator[tuple[Path, StructType]]:

@@ -6,10 +6,14 @@ from typing import Any
 
 import pytest
 from audits import counts, verify
-from both_decoders import by_auditor, by_pipeline
+from both_decoders import by_auditor, by_pipeline, frame_of
 from conftest import Lake, Topic
 from json_oracle import BAD
 from pyspark.sql import Row, SparkSession
+
+from connector.decode.format import problem_of
+from connector.decode.json import Json
+from connector.spark.compat import from_ddl
 
 SCHEMA = (
     "k STRING, n INT, yes BOOLEAN, at STRUCT<city: STRING, zip: STRUCT<code: DECIMAL(9,2)>>, "
@@ -80,6 +84,19 @@ def test_a_record_is_read_alone_as_among_others(spark: SparkSession) -> None:
     assert [(row["k"], row["n"]) for row in together if not isinstance(row, str)] == [
         ("right", 2), ("N", 3), ("n", 5), ("a", None),
     ]  # fmt: skip
+
+
+def test_names_in_their_own_case_are_not_looked_at(spark: SparkSession) -> None:
+    """That takes a larger query, and the epoch is read again."""
+    texts = [
+        b'{"n": null}',
+        b'{"k": "N", "yes": null}',
+        b'{"k": "\\u0041\\n", "at": {"zip": {}}}',
+        b'{"k": {"N2": "K"}}',
+    ]
+    format = Json(from_ddl(SCHEMA))
+    found = format.decoded(frame_of(spark, texts), "value", "found")
+    assert [row[0] for row in found.select(problem_of("found")).collect()] == [None] * len(texts)
 
 
 def test_spellings_that_no_schema_can_have_are_a_bad_record(spark: SparkSession) -> None:
