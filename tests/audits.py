@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from conftest import Lake, Topic
-from kafka import KafkaAdminClient
-from kafka.structs import TopicPartition
+from conftest import Lake
 
 from connector.audit import Audit, audit
 from connector.config import parse
@@ -24,13 +22,6 @@ def counts(found: Audit) -> dict[str, int]:
 
 def places(found: Audit) -> dict[str, Any]:
     return {kind: tuple(place.to_dict()["at"][1:]) for kind, place in found.first.items()}
-
-
-def remove(topic: Topic, before: int) -> None:
-    """Remove the records before this offset from partition 0, as retention does."""
-    admin = KafkaAdminClient(bootstrap_servers=topic.broker.bootstrap)
-    admin.delete_records({TopicPartition(topic.name, 0): before})
-    admin.close()
 
 
 def make(

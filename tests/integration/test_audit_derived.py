@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from audits import CHANGES, change, counts, make, places, remove, verify
+from audits import CHANGES, change, counts, make, places, verify
 from conftest import Lake, Topic
 
 
@@ -377,7 +377,7 @@ def test_what_only_the_removed_records_could_tell_is_unchecked(lake: Lake, topic
         upto={"0": 4, "1": 0},
     )  # fmt: skip
     make(lake, "aggregate", "k STRING, c LONG", ("a", 99), ("b", 1), upto={"0": 4, "1": 0})
-    remove(topic, 2)
+    topic.delete_before(0, 2)
     sink: dict[str, Any] = {"key": "k", "sequence_by": "s", "column_list": ["k", "n"]}
     found = verify(lake, "history", schema=CHANGES, sink=sink)
     assert counts(found) == {"expected": 1, "found": 1, "doubtful": 1, "unchecked": 2}

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from audits import CHANGES, change, counts, make, remove, verify
+from audits import CHANGES, change, counts, make, verify
 from conftest import Lake, Topic
 
 ROW = "k STRING, n INT, _partition INT, _offset LONG"
@@ -57,7 +57,7 @@ def test_a_derived_table_is_unknown_where_records_are_gone_that_could_explain_it
     sink, columns, rows = TABLES[kind]
     make(lake, kind, columns, *rows, upto=UPTO)
     if why == "expired":
-        remove(topic, 1)
+        topic.delete_before(0, 1)
     shown = 3 if why == "expired" else 4
     found = verify(lake, kind, schema=CHANGES, sink=sink)
     if kind == "aggregate":
@@ -77,7 +77,7 @@ def test_a_derived_table_is_unknown_where_records_are_gone_that_could_explain_it
 def test_an_upsert_by_offset_says_how_much_could_not_be_checked(lake: Lake, topic: Topic) -> None:
     four_changes(topic)
     make(lake, "upsert", ROW, *((k, n, 0, n - 1) for n, k in enumerate("abcd", 1)), upto=UPTO)
-    remove(topic, 2)
+    topic.delete_before(0, 2)
     options: dict[str, Any] = {"schema": CHANGES, "sink": BY_OFFSET}
     found = verify(lake, "upsert", **options)
     assert str(found) == "exact: 2 expected, 2 found; 2 rows unchecked; 2 offsets could not be checked"
@@ -91,7 +91,7 @@ def test_values_that_gone_records_may_have_given_are_doubtful(lake: Lake, topic:
     make(lake, "upsert", ROW, ("a", 1, 0, 2), ("b", 5, 0, 3), upto=UPTO)
     options: dict[str, Any] = {"schema": CHANGES, "sink": {**BY_OFFSET, "ignore_null_updates": True}}
     assert str(verify(lake, "upsert", **options)) == "exact: 2 expected, 2 found"
-    remove(topic, 2)
+    topic.delete_before(0, 2)
     found = verify(lake, "upsert", **options)
     assert (found.verdict.value, counts(found)) == ("unknown", {"expected": 1, "found": 1, "doubtful": 1})
 
