@@ -10,8 +10,8 @@
 ``claim`` decides what is claimed (pure), ``topics`` asks Kafka, ``table`` reads the table, ``compare`` is the query:
 ``records`` of Kafka, read as the file's ``formats`` say (``decode``), and ``rows`` of the table meet in the module of
 their kind, ``appended``, ``upserted``, ``history`` or ``aggregate`` (``values``: what of a row is compared;
-``counted``: how it is counted); ``letters`` keeps apart what belongs among the dead letters. ``verdict`` is what was
-found, and how it is shown.
+``counted``: how it is counted); ``letters`` keeps apart what belongs among the dead letters, ``refused`` what makes no
+row by the file. ``verdict`` is what was found, and how it is shown.
 """
 
 from __future__ import annotations
