@@ -31,21 +31,22 @@ def frame_of(spark: SparkSession, texts: Sequence[bytes]) -> DataFrame:
 
 def by_pipeline(spark: SparkSession, schema: str, texts: Sequence[bytes], permissive: bool = False) -> list[Row | str]:
     """Each record's columns, or its problem. A VARIANT is its JSON."""
-    return by_format(spark, Json(from_ddl(schema), permissive), texts)
-
-
-def by_format(spark: SparkSession, format: Format, texts: Sequence[bytes]) -> list[Row | str]:
-    """As a run does it: until there is nothing more to learn from the records."""
-    assert isinstance(format.type, StructType)
+    format = Json(from_ddl(schema), permissive)
     columns = [shown(f"found.`{part.name}`", part.name, part.dataType.typeName()) for part in format.type]
-    frame = frame_of(spark, texts)
-    found = format.decoded(frame, "value", "found").orderBy("n")
-    rows = found.selectExpr(f"{problem_of('found')} AS problem", *columns).collect()
-    asked = next((row["problem"] for row in rows if (row["problem"] or "").startswith(UNKNOWN)), None)
-    if asked is not None:
-        format.resolve([asked.removeprefix(UNKNOWN)], frame.selectExpr("value AS bytes"))
-        return by_format(spark, format, texts)
+    rows = until_learned(format, frame_of(spark, texts), columns)
     return [row["problem"] or {name: row[name] for name in row.asDict() if name != "problem"} for row in rows]
+
+
+def until_learned(format: Format, frame: DataFrame, columns: Sequence[str]) -> list[Any]:
+    """Rows with these columns of the value ``found``, and its ``problem``, as a run decodes them: until there is
+    nothing more to learn from the records."""
+    decoded = format.decoded(frame, "value", "found").orderBy("n")
+    rows = decoded.selectExpr(f"{problem_of('found')} AS problem", *columns).collect()
+    asked = next((row["problem"] for row in rows if (row["problem"] or "").startswith(UNKNOWN)), None)
+    if asked is None:
+        return rows
+    format.resolve([asked.removeprefix(UNKNOWN)], frame.selectExpr("value AS bytes"))
+    return until_learned(format, frame, columns)
 
 
 def shown(column: str, name: str, kind: str) -> str:
@@ -56,13 +57,9 @@ def by_auditor(spark: SparkSession, schema: str, texts: Sequence[bytes], permiss
     """Each record's columns, or ``BAD``."""
     kind = from_ddl(schema)
     assert isinstance(kind, StructType)
-    return by_form(spark, Form(kind, permissive), texts)
-
-
-def by_form(spark: SparkSession, form: Form, texts: Sequence[bytes]) -> list[Row | str]:
     kafka = "CAST(NULL AS BINARY) AS key", "value", "'t' AS topic", "0 AS partition", "CAST(n AS BIGINT) AS offset"
     headers = "CAST(NULL AS ARRAY<STRUCT<key: STRING, value: BINARY>>) AS headers"
     records = frame_of(spark, texts).selectExpr(*kafka, "TIMESTAMP'2026-01-01' AS timestamp", headers)
-    found = decoded(records, Forms(form, None, False, None), (), ruled=True).frame
+    found = decoded(records, Forms(Form(kind, permissive), None, False, None), (), ruled=True).frame
     rows = found.orderBy("_offset").collect()
-    return [BAD if row[PROBLEM] else {name: row[name] for name in form.columns.names} for row in rows]
+    return [BAD if row[PROBLEM] else {name: row[name] for name in kind.names} for row in rows]

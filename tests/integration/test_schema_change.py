@@ -122,7 +122,7 @@ def test_new_fields_inside_of_columns_are_added(lake: Lake, topic: Topic) -> Non
     topic.send(("b", WITH_MORE), ("c", {"k": "c", "At": {"zip": 2}}), partition=0)
     pipeline.run()
     assert columns(lake) == {
-        "k": "string", "at": "struct<city:string,geo:struct<lat:double>,zip:bigint>",
+        "k": "string", "at": "struct<city:string,zip:bigint,geo:struct<lat:double>>",
         "stops": "array<struct<city:string,code:string>>", "by_name": "map<string,struct<city:string,size:bigint>>",
     }  # fmt: skip
     held = "SELECT k, at.city, at.zip, at.geo.lat, stops.code, by_name['a'].size FROM {t} ORDER BY k"
