@@ -176,21 +176,10 @@ class KafkaSource:
     def began(self, held: TopicsHeld) -> Callable[[], Offsets]:
         """A function that gives the offsets at which a pipeline began, by the configured start.
 
-        It raises ConfigurationError for ``latest``, which meant the ends of another time.
+        ``latest`` meant the ends of another time. So it tells nothing, and every partition begins at 0.
         """
-
-        def offsets() -> Offsets:
-            start = self._options.start
-            if start == "latest":
-                raise ConfigurationError(
-                    "Only the table's rows show where the pipeline stands, and of some partitions it has none. "
-                    "source.start: latest doesn't say where these began. Nothing was written.",
-                    hint="Write where to read such partitions from: source: {start: earliest}, a time, or offsets. It "
-                    "has no say over partitions that have rows.",
-                )
-            return Offsets() if start == "earliest" else Offsets(self._start(start, held.ends, held))
-
-        return offsets
+        start = self._options.start
+        return lambda: Offsets() if start in ("earliest", "latest") else Offsets(self._start(start, held.ends, held))
 
     def _start(self, start: Start, ends: Mapping[TopicPartition, int], held: TopicsHeld) -> dict[TopicPartition, int]:
         if isinstance(start, FromOffsets):
