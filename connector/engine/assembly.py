@@ -24,6 +24,7 @@ from connector.engine.joining import Joining
 from connector.engine.one_table import OneTable, look_back
 from connector.engine.outputs import Other, Output, Table, outputs, with_new_columns
 from connector.engine.routes import Routes, routed
+from connector.engine.transformed_deletes import refuse_lost_deletes
 from connector.protocol.recover import TopicsHeld, behind
 from connector.protocol.steps import Observer
 from connector.source.consumer_group import ConsumerGroup, Unpublished
@@ -98,6 +99,11 @@ class Assembly:
         with for_few(self.spark, self.config.spark_options, few=self.small):
             self._make_ready()
 
+    def refuse_lost_deletes(self) -> None:
+        """Raises ConfigurationError if ``transform`` leaves deletes out without saying so."""
+        for sink, output in zip(self.config.sinks, self.outputs, strict=False):  # the tables of a route are one output
+            refuse_lost_deletes(self.config, sink, output.decode, no_records(self.spark))
+
     def _refuse_what_it_has(self) -> None:
         """Objects and topics don't say where a pipeline stands, so one of another name would write them again."""
         former, place = self.config.part_of, self.config.coordinator
@@ -114,6 +120,7 @@ class Assembly:
                 )
 
     def _make_ready(self) -> None:
+        self.refuse_lost_deletes()
         if self.field_check.declared and not all(output.exists for output in self.outputs):
             self._refuse_unmatched()
         if self.log is not None:

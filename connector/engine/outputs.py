@@ -14,7 +14,6 @@ from connector.config import (
     DeltaSink,
     DeltaUpsertSink,
     KafkaTopicSink,
-    KeyedSink,
     PipelineConfig,
     S3ObjectsSink,
 )
@@ -22,7 +21,6 @@ from connector.config.user_class import own_class
 from connector.derive import as_is, derive
 from connector.derive.derivation import Derivation, TableDerivation
 from connector.engine.decoders import Decoder, decoders
-from connector.engine.transformed_deletes import refuse_lost_deletes
 from connector.spark.compat import is_connect
 from connector.spark.session import isolated
 from sinks.contract import TwoPhaseSink
@@ -266,8 +264,6 @@ def outputs(
                     own, path=sink.folder, name=sink.table, label=sink.place, on_new_column=config.on_new_column
                 )
         for index, (sink, decode) in enumerate(zip(config.sinks, decoders(config, spark, tables), strict=True)):
-            if isinstance(sink, KeyedSink) and config.transform is not None and not config.of_rows:
-                refuse_lost_deletes(decode.decode(records), decode.shape, config.transform, sink)
             rows = decode(records)
             if isinstance(sink, DeltaSink):
                 found.append(Table.of(config.alone(index), tables[index], decode, rows))

@@ -25,7 +25,6 @@ from connector.engine.in_parallel import of_each
 from connector.engine.outputs import Table
 from connector.engine.record_errors import about_the_records
 from connector.engine.routed_table import RoutedTable, Split, Template
-from connector.engine.transformed_deletes import refuse_lost_deletes
 from connector.protocol.steps import Event, Observer, Step
 from connector.spark.compat import is_connect
 from connector.spark.session import isolated
@@ -336,8 +335,6 @@ def routed(
     has committed an epoch. ``small``: whether its tables are small. Raises ConfigurationError.
     """
     (decode,) = decoders(config, spark)
-    if isinstance(config.sinks[0], KeyedSink) and config.transform is not None:
-        refuse_lost_deletes(decode.decode(records), decode.shape, config.transform, config.sinks[0])
     with ExitStack() as sessions:
         # With dead letters a record's problem is no column of the rows that a table gets.
         rows = decode(records).drop(PROBLEM)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
-from connector.config import KeyedSink
+from connector.config import KeyedSink, PipelineConfig
 from connector.decode.debezium import OP
 from connector.decode.records import TOMBSTONE
+from connector.engine.decoders import Decoder
 from sinks.errors import ConfigurationError
 from sinks.spark.sql import identifier, literal
 from sinks.spark.types import sql_type
@@ -20,36 +22,30 @@ _SAMPLES = ("x", "1", "2000-01-01", "true")
 _PLACE = {"_topic": "'t'", "_partition": "0", "_offset": "0L", "_timestamp": "TIMESTAMP'2000-01-01 00:00:00'"}
 
 
-def refuse_lost_deletes(
-    records: DataFrame, transformed: Callable[[DataFrame], DataFrame], sql: str, sink: KeyedSink
-) -> None:
-    """Raises ConfigurationError if ``transformed``, which carries out ``sql``, leaves out deletes without saying so, or
-    the column that says what Debezium's events do. ``records``: none, as they are decoded.
+def refuse_lost_deletes(config: PipelineConfig, sink: object, decode: Decoder, none: DataFrame) -> None:
+    """Raises ConfigurationError if the SELECT of ``transform`` leaves deletes out without saying so, or the column that
+    says what Debezium's events do. ``none``: no records, as Kafka gives them.
     """
-    there = transformed(records).columns
+    sql = config.transform
+    if sql is None or config.of_rows or not isinstance(sink, KeyedSink):
+        return
+    records = decode.decode(none)
+    passes = partial(_passes, records, decode.shape, sink.key)
+    there = decode.shape(records).columns
     if OP in records.columns and OP not in there and sink.apply_as_deletes is None:
         raise ConfigurationError(
             f"transform: leaves out {OP}, which says which of Debezium's events delete a row of {sink.place!r}.",
             hint=f"Select {OP} too: the table doesn't get it. If deletes are to be rows, write "
             f"{sink.option('apply_as_deletes')}: 'false'.",
         )
-    if (
-        TOMBSTONE in records.columns
-        and TOMBSTONE not in sql
-        and not _passes(records, transformed, sink.key, tombstone=True)
-    ):
+    if TOMBSTONE in records.columns and TOMBSTONE not in sql and not passes(tombstone=True):
         raise ConfigurationError(
             f"transform: leaves out tombstones, which delete rows of {sink.place!r}: all their columns but the key are "
             "null.",
             hint=f"Let them through: WHERE {TOMBSTONE} OR (...). If they are to delete nothing, write "
             f"WHERE NOT {TOMBSTONE} AND (...).",
         )
-    if (
-        OP in there
-        and "'d'" not in sql
-        and sink.apply_as_deletes is None
-        and not _passes(records, transformed, sink.key, tombstone=False)
-    ):
+    if OP in there and "'d'" not in sql and sink.apply_as_deletes is None and not passes(tombstone=False):
         raise ConfigurationError(
             f"transform: leaves out events that delete rows of {sink.place!r}, if the database sends only the key of a "
             "deleted row.",

@@ -34,6 +34,7 @@ def checked(
     topic = letters_topic(config)
     if topic is not None:
         topic.check()
+    assembly.refuse_lost_deletes()
     sinks = [
         CheckedSink(output.label, output.check(), output.derivation.columns.names, output.rules())
         for output in assembly.outputs
