@@ -29,7 +29,7 @@ _PROMOTED = {
     "string": ("bytes",), "bytes": ("string",),
 }  # fmt: skip
 _BITS = {"int": 32, "long": 64}
-_SCALE = {"timestamp-millis": 1000, "local-timestamp-millis": 1000}
+_SCALE: Mapping[tuple[Any, ...], int] = {("timestamp-millis",): 1000, ("local-timestamp-millis",): 1000}
 _MOST = 2_000
 """The number of different headers whose schemas are asked for."""
 
@@ -138,8 +138,8 @@ def _same_meaning(written: Node, read: Node) -> None:
     of_writer, of_reader = meaning(written), meaning(read)
     if of_writer == of_reader or not of_reader or (not of_writer and kind_of(written) == kind_of(read)):
         return  # where the schema names it later, the value has always been that
-    if of_writer.startswith("decimal ") and of_reader.startswith("decimal "):
-        (digits, scale), (most, same) = (map(int, each.split()[1:]) for each in (of_writer, of_reader))
+    if of_writer[:1] == of_reader[:1] == ("decimal",):
+        (_, digits, scale), (_, most, same) = of_writer, of_reader
         if scale == same and digits <= most:
             return
     raise _Unfit
@@ -188,8 +188,8 @@ def _from_json(schema: Schema, node: Node, value: Any) -> Any:
 
 def _scalar(read: Node, kind: str, wanted: str) -> Make:
     means = meaning(read)
-    if means.startswith("decimal "):
-        precision, scale = map(int, means.split()[1:])
+    if means[:1] == ("decimal",):
+        _, precision, scale = means
         return lambda value: _decimal(value, precision, scale)
     if kind in _BITS:
         low, high, scale = -(2 ** (_BITS[kind] - 1)), 2 ** (_BITS[kind] - 1), _SCALE.get(means, 1)

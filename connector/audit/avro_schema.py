@@ -47,7 +47,7 @@ class Schema:
         names: dict[str, Node] = {}
         root: Node = None
         try:
-            for text in texts.texts:
+            for text in texts:
                 try:
                     node = json.loads(text)
                 except ValueError:
@@ -81,16 +81,17 @@ def kind_of(node: Node) -> str:
     return "record" if kind == "error" else kind
 
 
-def meaning(node: Node) -> str:
-    """The logical type that changes what the value means, in full. Empty: there is none."""
+def meaning(node: Node) -> tuple[Any, ...]:
+    """The logical type that changes what the value means: its name, and of a decimal its precision and scale. Empty:
+    there is none."""
     name = node.get(_MEANING) if isinstance(node, dict) else None
     if not isinstance(name, str) or not name.startswith(_DIFFER):
-        return ""
+        return ()
     if name != "decimal":
-        return name
+        return (name,)
     precision, scale = node.get("precision"), node.get("scale", 0)
     sound = all(isinstance(each, int) and not isinstance(each, bool) for each in (precision, scale))
-    return f"decimal {precision} {scale}" if sound and 0 < precision >= scale >= 0 else ""
+    return (name, precision, scale) if sound and 0 < precision >= scale >= 0 else ()
 
 
 def spark_type(schema: Schema, node: Node, above: tuple[int, ...] = ()) -> DataType:
@@ -104,8 +105,8 @@ def spark_type(schema: Schema, node: Node, above: tuple[int, ...] = ()) -> DataT
     if isinstance(node, list):
         return _type_of_union([spark_type(schema, each, inner) for each in node if schema.at(each) != "null"])
     kind, means = kind_of(node), meaning(node)
-    if means.startswith("decimal ") and kind in ("bytes", "fixed"):
-        precision, scale = map(int, means.split()[1:])
+    if means[:1] == ("decimal",) and kind in ("bytes", "fixed"):
+        _, precision, scale = means
         if precision > _LARGEST:
             raise UnusableSchema(f"Spark's DECIMAL has at most {_LARGEST} digits, not {precision}.")
         return T.DecimalType(precision, scale)
@@ -117,11 +118,11 @@ def spark_type(schema: Schema, node: Node, above: tuple[int, ...] = ()) -> DataT
         return T.ArrayType(spark_type(schema, node["items"], inner))
     if kind == "map":
         return T.MapType(T.StringType(), spark_type(schema, node["values"], inner))
-    if kind == "int" and means == "date":
+    if kind == "int" and means == ("date",):
         return T.DateType()
-    if kind == "long" and means in ("timestamp-millis", "timestamp-micros"):
+    if kind == "long" and means in (("timestamp-millis",), ("timestamp-micros",)):
         return T.TimestampType()
-    if kind == "long" and means in ("local-timestamp-millis", "local-timestamp-micros"):
+    if kind == "long" and means in (("local-timestamp-millis",), ("local-timestamp-micros",)):
         return T.TimestampNTZType()
     plain = {
         "null": T.NullType, "boolean": T.BooleanType, "int": T.IntegerType, "long": T.LongType, "float": T.FloatType,

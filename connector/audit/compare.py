@@ -20,13 +20,12 @@ from connector.audit.decode import NAMED, decoded, decoded_for, transformed
 from connector.audit.formats import Forms
 from connector.audit.history import versions
 from connector.audit.letters import told_apart
-from connector.audit.records import PROBLEM, TOMBSTONE, Records, table_columns
+from connector.audit.records import PLACE, PROBLEM, TOMBSTONE, Records, table_columns
 from connector.audit.refused import refused_by_the_sink, unreadable
 from connector.audit.routes import of_table
 from connector.audit.rows import NOTHING, Earlier
 from connector.audit.upserted import upserted
 from connector.config import (
-    COORDINATES,
     OWN_COLUMNS,
     DeltaAggregateSink,
     DeltaHistorySink,
@@ -40,7 +39,6 @@ from sinks.spark.sql import identifier, literal
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_RECORD = COORDINATES[:3]
 _NO_GROUP = "No group was compared: a group is made of all its records, and "
 _GONE, _UNREAD = "Kafka may not hold them all any more.", "some can't be read."
 
@@ -215,6 +213,6 @@ def _records(
     mine, letters = of_table(frame, rows, letters, names)
     unnamed = None
     if not ruled:
-        there = rows.select(*_RECORD).distinct()
-        unnamed = frame.where(f"{PROBLEM} IS NOT NULL").join(there, list(_RECORD), "left_anti")
+        there = rows.select(*PLACE).distinct()
+        unnamed = frame.where(f"{PROBLEM} IS NOT NULL").join(there, list(PLACE), "left_anti")
     return replace(every, frame=mine.drop(NAMED)), letters, unnamed

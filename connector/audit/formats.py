@@ -157,7 +157,7 @@ def _of_registry(
 
 def _file(option: str, path: str) -> Texts:
     try:
-        return Texts((Path(path).read_text(encoding="utf-8"),))
+        return (Path(path).read_text(encoding="utf-8"),)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{option}.schema_file: {path!r} can't be read: {error}.") from None
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from connector.audit.claim import Bounds
 from connector.audit.counted import counted
 from connector.audit.decode import RAW, digest
-from connector.audit.records import PROBLEM, Records, beyond
+from connector.audit.records import PLACE, PROBLEM, Records, beyond
 from connector.audit.rows import check_columns, placed
 from connector.config import PipelineConfig
 from sinks.spark.sql import literal
@@ -24,7 +24,6 @@ from sinks.spark.sql import literal
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_RECORD = ("_topic", "_partition", "_offset")
 _COLUMNS = {
     "pipeline": "string", "sink": "string", "reason": "string", "key": "binary", "value": "binary",
     "headers": "array<struct<key:string,value:binary>>", "_topic": "string", "_partition": "int", "_offset": "bigint",
@@ -49,8 +48,8 @@ def told_apart(
     """
     check_columns(letters, _COLUMNS)
     theirs = _theirs(letters, config)
-    believed = theirs.where("believed").selectExpr(*(f"r{name} AS {name}" for name in _RECORD))
-    rows = made.frame.join(believed, list(_RECORD), "left_anti")
+    believed = theirs.where("believed").selectExpr(*(f"r{name} AS {name}" for name in PLACE))
+    rows = made.frame.join(believed, list(PLACE), "left_anti")
     return replace(made, frame=rows), _counts(every.frame, theirs, cut)
 
 
@@ -64,7 +63,7 @@ def _theirs(letters: DataFrame, config: PipelineConfig) -> DataFrame:
     ours = letters.where(f"pipeline = {literal(config.name)} AND NOT reason <=> 'late'")
     ours = _of_the_sink(ours, config)
     believed = ~F.coalesce(F.col("reason").isin(*judged), F.lit(False))
-    return ours.groupBy(*(F.col(name).alias(f"r{name}") for name in _RECORD)).agg(
+    return ours.groupBy(*(F.col(name).alias(f"r{name}") for name in PLACE)).agg(
         F.count(F.lit(1)).alias("letters"),
         F.collect_set(digest("_timestamp")).alias("digests"),
         F.max(believed).alias("believed"),
@@ -106,12 +105,12 @@ def _alike_at_the_end(one: str, other: str) -> int:
 def _counts(every: DataFrame, theirs: DataFrame, cut: Sequence[Bounds]) -> list[dict[str, Any]]:
     from pyspark.sql import functions as F
 
-    records = every.where(f"NOT {beyond(cut, *_RECORD)}").select(
-        *(F.col(name).alias(f"e{name}") for name in _RECORD),
+    records = every.where(f"NOT {beyond(cut, *PLACE)}").select(
+        *(F.col(name).alias(f"e{name}") for name in PLACE),
         F.col(PROBLEM).alias("problem"),
         F.col(RAW).alias("digest"),
     )
-    same = " AND ".join(f"e{name} = r{name}" for name in _RECORD)
+    same = " AND ".join(f"e{name} = r{name}" for name in PLACE)
     joined = records.join(placed(theirs, cut), F.expr(same), "full").withColumns(
         {
             "is_record": F.expr("e_offset IS NOT NULL"),

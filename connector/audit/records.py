@@ -22,6 +22,8 @@ _NO_RECORDS = {
     "key": "binary", "value": "binary", "topic": "string", "partition": "int", "offset": "bigint",
     "timestamp": "timestamp", "headers": "array<struct<key: string, value: binary>>",
 }  # fmt: skip
+PLACE = COORDINATES[:3]
+"""The columns that say which record a row is of."""
 TOMBSTONE = "_tombstone"
 PROBLEM = "_problem"
 

@@ -10,14 +10,12 @@ from connector.audit.claim import Bounds
 from connector.audit.counted import counted
 from connector.audit.debezium import passes_over_tombstones
 from connector.audit.decode import RAW
-from connector.audit.records import PROBLEM, TOMBSTONE, Records, beyond, sequence_type, truncates
+from connector.audit.records import PLACE, PROBLEM, TOMBSTONE, Records, beyond, sequence_type, truncates
 from connector.config import DeltaAggregateSink, KeyedSink, PipelineConfig
 from sinks.spark.sql import identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-_RECORD = ("_topic", "_partition", "_offset")
 
 
 def refused_by_the_sink(every: Records, made: Records, config: PipelineConfig) -> tuple[Records, Records]:
@@ -34,14 +32,14 @@ def refused_by_the_sink(every: Records, made: Records, config: PipelineConfig) -
         problem = F.coalesce(F.col(PROBLEM), F.expr(refused))
         every = replace(every, frame=every.frame.withColumn(PROBLEM, problem))
         return every, replace(made, frame=every.frame.where(f"{PROBLEM} IS NULL"))
-    of_rows = made.frame.select(*_RECORD, F.expr(refused).alias("_refused")).where("_refused IS NOT NULL")
-    of_records = of_rows.groupBy(*_RECORD).agg(F.max("_refused").alias("_refused"))
+    of_rows = made.frame.select(*PLACE, F.expr(refused).alias("_refused")).where("_refused IS NOT NULL")
+    of_records = of_rows.groupBy(*PLACE).agg(F.max("_refused").alias("_refused"))
     problem = F.coalesce(PROBLEM, "_refused")
-    kept = [name for name in (*_RECORD, TOMBSTONE, PROBLEM, RAW) if name in every.frame.columns]
-    frame = every.frame.select(*kept).join(of_records, list(_RECORD), "left")
+    kept = [name for name in (*PLACE, TOMBSTONE, PROBLEM, RAW) if name in every.frame.columns]
+    frame = every.frame.select(*kept).join(of_records, list(PLACE), "left")
     return (
         replace(every, frame=frame.withColumn(PROBLEM, problem)),
-        replace(made, frame=made.frame.join(of_records, list(_RECORD), "left_anti")),
+        replace(made, frame=made.frame.join(of_records, list(PLACE), "left_anti")),
     )
 
 
@@ -69,7 +67,7 @@ def unreadable(every: DataFrame, cut: Sequence[Bounds]) -> tuple[list[dict[str, 
     """
     from pyspark.sql import functions as F
 
-    bad = every.where(f"{PROBLEM} IS NOT NULL AND NOT {beyond(cut, *_RECORD)}")
+    bad = every.where(f"{PROBLEM} IS NOT NULL AND NOT {beyond(cut, *PLACE)}")
     at = "struct(true AS claimed, _topic AS topic, _partition AS `partition`, _offset AS offset)"
     counts = counted(bad.select(F.expr(at).alias("at")), {"unreadable": "1L"}, {"unreadable": "at"})
-    return counts, bad.select(*_RECORD) if counts else None
+    return counts, bad.select(*PLACE) if counts else None

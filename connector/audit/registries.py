@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 from urllib.parse import quote
 from uuid import UUID
 
 from connector.config import ConfluentRegistry, RegistryOptions
 from connector.config.registry import GlueRegistry
+from connector.config.registry_login import logged_in
 from sinks.errors import ConfigurationError, RegistryUnreachable
 
 _SECONDS = 15
 _ATTEMPTS = 3
 
 
-@dataclass(frozen=True)
-class Texts:
-    """A schema as JSON text, after those that it refers to."""
-
-    texts: tuple[str, ...]
+Texts: TypeAlias = tuple[str, ...]
+"""A schema as JSON text, after those that it refers to."""
 
 
 class Schemas(Protocol):
@@ -67,27 +64,8 @@ class OfConfluent:
 
     def __init__(self, options: ConfluentRegistry, part: str) -> None:
         """``part``: key or value."""
-        import requests
-        from requests.auth import AuthBase, HTTPBasicAuth
-
-        token, user, password = options.token, options.username, options.password
-
-        class Given(AuthBase):
-            """What the file gives, and never what a .netrc has."""
-
-            def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-                if token is not None:
-                    request.headers["Authorization"] = f"Bearer {token.get_secret_value()}"
-                elif user is not None and password is not None:
-                    name = user if isinstance(user, str) else user.get_secret_value()
-                    HTTPBasicAuth(name.encode(), password.get_secret_value().encode())(request)
-                return request
-
         self._options, self._part = options, part
-        self._session = requests.Session()
-        self._session.auth = Given()
-        if options.ca is not None:
-            self._session.verify = options.ca
+        self._session = logged_in(options)
 
     def of(self, header: bytes) -> Texts | None:
         """See ``Schemas.of``."""
@@ -112,8 +90,8 @@ class OfConfluent:
             inner = self._texts(at, depth + 1)
             if inner is None:
                 return None
-            texts += [text for text in inner.texts if text not in texts]
-        return Texts((*texts, str(answer["schema"])))
+            texts += [text for text in inner if text not in texts]
+        return (*texts, str(answer["schema"]))
 
     def _get(self, path: str) -> Any:
         """What is there. None: nothing, or nothing that can be read."""
@@ -172,7 +150,7 @@ class OfGlue:
 
     def _texts(self, **which: object) -> Texts | None:
         answer = self._ask("get_schema_version", **which)
-        return Texts((answer["SchemaDefinition"],)) if answer and answer.get("DataFormat") == "AVRO" else None
+        return (answer["SchemaDefinition"],) if answer and answer.get("DataFormat") == "AVRO" else None
 
     def _ask(self, method: str, **what: object) -> Any:
         from botocore.exceptions import BotoCoreError, ClientError

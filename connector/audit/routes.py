@@ -19,11 +19,11 @@ from connector.audit.claim import At, Claim, Metadata, bounds, metadata, uncheck
 from connector.audit.counted import counted
 from connector.audit.decode import decoded
 from connector.audit.formats import forms
-from connector.audit.records import PROBLEM, kafka_records
+from connector.audit.records import PLACE, PROBLEM, kafka_records
 from connector.audit.table import AuditedTable, letters_table
 from connector.audit.topics import Topics
 from connector.audit.verdict import Audit, partitions
-from connector.config import COORDINATES, OTHER, PipelineConfig
+from connector.config import OTHER, PipelineConfig
 from connector.spark.session import session
 from sinks.errors import ConfigurationError, NotADeltaTable
 from sinks.spark.sql import literal
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("lakelock.audit")
 
 _SHOWN = 5
-_RECORD = COORDINATES[:3]
 
 
 @dataclass(frozen=True)
@@ -146,10 +145,10 @@ def of_table(
     mine = records.where(f"{PROBLEM} IS NULL AND ({route})")
     bad = records.where(f"{PROBLEM} IS NOT NULL")
     if letters is not None:
-        others = records.where(f"{PROBLEM} IS NULL AND NOT ({route})").select(*_RECORD)
-        return mine.unionByName(bad), letters.join(others, list(_RECORD), "left_anti")
+        others = records.where(f"{PROBLEM} IS NULL AND NOT ({route})").select(*PLACE)
+        return mine.unionByName(bad), letters.join(others, list(PLACE), "left_anti")
     if "_offset" in rows.columns:
-        return mine.unionByName(bad.join(rows.select(*_RECORD).distinct(), list(_RECORD), "left_semi")), None
+        return mine.unionByName(bad.join(rows.select(*PLACE).distinct(), list(PLACE), "left_semi")), None
     return mine, None
 
 
@@ -195,4 +194,4 @@ def _without_letters(config: PipelineConfig, spark: SparkSession, done: _Done, r
     if letters is None:
         return records
     theirs = letters.open_letters(done.stands.epoch).where(f"pipeline = {literal(config.name)}")
-    return records.join(theirs.select(*_RECORD).distinct(), list(_RECORD), "left_anti")
+    return records.join(theirs.select(*PLACE).distinct(), list(PLACE), "left_anti")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from connector.audit.claim import Bounds
+from connector.audit.records import PLACE
 from connector.audit.values import comparable_values
 from sinks.errors import SchemaMismatch
 from sinks.spark.sql import identifier
@@ -38,7 +39,6 @@ class Earlier:
 
 
 NOTHING = Earlier()
-_PLACE = ("_topic", "_partition", "_offset")
 _COORDINATES = {"_topic": "string", "_partition": "int", "_offset": "bigint", "_timestamp": "timestamp"}
 
 
@@ -87,7 +87,7 @@ def found_rows(
 
     def shaped(rows: DataFrame) -> DataFrame:
         return rows.select(
-            *(F.col(name).alias(f"r{name}") for name in _PLACE),
+            *(F.col(name).alias(f"r{name}") for name in PLACE),
             comparable_values(columns, column, F.col("_timestamp")).alias("r_values"),
             *(column(name).alias(f"r_k{index}") for index, name in enumerate(key)),
             *(column(name).alias(ours) for ours, (name, _) in (more or {}).items()),
@@ -100,10 +100,10 @@ def found_rows(
     marked = _marked(placed(mine, cut), before, known=earlier.known)
     if unread is None:
         return marked
-    places = unread.selectExpr(*(f"{name} AS u{name}" for name in _PLACE), "true AS unread")
-    same = F.expr(" AND ".join(f"r{name} = u{name}" for name in _PLACE))
+    places = unread.selectExpr(*(f"{name} AS u{name}" for name in PLACE), "true AS unread")
+    same = F.expr(" AND ".join(f"r{name} = u{name}" for name in PLACE))
     zone = F.expr("IF(unread AND r_zone = 'checked', 'unreadable', r_zone)")
-    return marked.join(places, same, "left").withColumn("r_zone", zone).drop("unread", *(f"u{name}" for name in _PLACE))
+    return marked.join(places, same, "left").withColumn("r_zone", zone).drop("unread", *(f"u{name}" for name in PLACE))
 
 
 def _marked(rows: DataFrame, before: DataFrame | None, *, known: bool) -> DataFrame:

@@ -19,7 +19,6 @@ from sinks.spark.sql import identifier
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)")
 """A time that a TIMESTAMP holds exactly."""
-_UNKNOWN = "its records aren't JSON objects"
 
 
 class Record(Protocol):
@@ -101,7 +100,11 @@ def _value(values: Sequence[bytes]) -> tuple[str, Mapping[str, str], Sequence[st
     table = _with_times(values)
     if table:
         return f"  format: json\n{_schema(table, 'that these records have')}", table, ()
-    return f"  format: {'string' if all(map(_is_text, values)) else 'bytes'}    # {_UNKNOWN}\n", {}, ()
+    return (
+        f"  format: {'string' if all(map(_is_text, values)) else 'bytes'}    # its records aren't JSON objects\n",
+        {},
+        (),
+    )
 
 
 def _schema(table: Mapping[str, str], of: str) -> str:

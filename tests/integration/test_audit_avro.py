@@ -1,15 +1,13 @@
 """The audit of tables whose records are in Avro: read by fastavro, with none of the pipeline's code."""
 
-import io
-import json
 import random
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
-import fastavro
 import pytest
 from audits import counts, verify
+from avro_bytes import framed
 from conftest import Lake, Topic
 from registry import RegistryServer, registry_server
 
@@ -34,12 +32,6 @@ def registry(topic: Topic) -> Iterator[RegistryServer]:
         server.register(f"{topic.name}-value", 1, ONE)
         server.register(f"{topic.name}-key", 5, KEY)
         yield server
-
-
-def framed(schema_id: int, schema: object, value: object) -> bytes:
-    buffer = io.BytesIO()
-    fastavro.schemaless_writer(buffer, fastavro.parse_schema(json.loads(json.dumps(schema))), value)
-    return b"\0" + schema_id.to_bytes(4, "big") + buffer.getvalue()
 
 
 def options(lake: Lake, registry: RegistryServer, **more: Any) -> dict[str, Any]:

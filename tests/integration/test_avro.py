@@ -16,6 +16,7 @@ from typing import Any
 
 import fastavro
 import pytest
+from avro_bytes import encoded, field, record
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
@@ -27,20 +28,6 @@ from connector.decode.registry.wire_format import ConfluentWire, GlueWire, Wire
 from sinks.errors import ConfigurationError, UnknownSchema, UnusableSchema
 
 pytestmark = pytest.mark.compiled
-
-
-def record(*fields: Mapping[str, Any], name: str = "shop.Order") -> dict[str, Any]:
-    return {"type": "record", "name": name, "fields": list(fields)}
-
-
-def field(name: str, kind: object, **more: object) -> dict[str, Any]:
-    return {"name": name, "type": kind, **more}
-
-
-def encoded(schema: object, value: object) -> bytes:
-    buffer = io.BytesIO()
-    fastavro.schemaless_writer(buffer, fastavro.parse_schema(json.loads(json.dumps(schema))), value)
-    return buffer.getvalue()
 
 
 def long(number: int) -> bytes:

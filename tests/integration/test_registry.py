@@ -1,12 +1,11 @@
 """Topics in Avro, with a schema registry: as its schemas change."""
 
-import io
 import json
 from collections.abc import Iterator
 from typing import Any
 
-import fastavro
 import pytest
+from avro_bytes import framed
 from conftest import Lake, Topic
 from golden_files import assert_told
 from registry import RegistryServer, registry_server
@@ -30,12 +29,6 @@ def registry(topic: Topic) -> Iterator[RegistryServer]:
         yield server
 
 
-def of_schema(schema_id: int, schema: object, value: object) -> bytes:
-    buffer = io.BytesIO()
-    fastavro.schemaless_writer(buffer, fastavro.parse_schema(json.loads(json.dumps(schema))), value)
-    return b"\0" + schema_id.to_bytes(4, "big") + buffer.getvalue()
-
-
 def avro(registry: RegistryServer, **more: Any) -> dict[str, Any]:
     return {"value": {"format": "avro", "registry": {"url": registry.url}}, **more}
 
@@ -46,7 +39,7 @@ def test_a_schema_that_changes_while_the_run_goes_on(
     lake: Lake, topic: Topic, registry: RegistryServer, kind: str
 ) -> None:
     pipeline = lake.pipeline(kind, **avro(registry, on_new_column="add", epoch={"max_records": 1}))
-    topic.send(("a", of_schema(1, ONE, {"k": "a", "n": 1})), partition=0)
+    topic.send(("a", framed(1, ONE, {"k": "a", "n": 1})), partition=0)
     pipeline.run()
 
     def producer_goes_on(event: Any) -> None:
@@ -55,9 +48,9 @@ def test_a_schema_that_changes_while_the_run_goes_on(
             registry.register(f"{topic.name}-value", 3, THREE)
 
     topic.send(
-        ("b", of_schema(1, ONE, {"k": "b", "n": 2})),
-        ("c", of_schema(2, TWO, {"k": "c", "n": 2**40, "at": {"zip": "1"}})),
-        ("d", of_schema(3, THREE, {"k": "d"})), partition=0,
+        ("b", framed(1, ONE, {"k": "b", "n": 2})),
+        ("c", framed(2, TWO, {"k": "c", "n": 2**40, "at": {"zip": "1"}})),
+        ("d", framed(3, THREE, {"k": "d"})), partition=0,
     )  # fmt: skip
     done = pipeline.run(observers=[producer_goes_on])
     assert done.epochs == 3
@@ -65,7 +58,7 @@ def test_a_schema_that_changes_while_the_run_goes_on(
         ("a", 1, None), ("b", 2, None), ("c", 2**40, "1"), ("d", None, None),
     ]  # fmt: skip
     # A run that begins with a schema that has dropped columns keeps them.
-    topic.send(("a", of_schema(3, THREE, {"k": "a"})), ("e", of_schema(1, ONE, {"k": "e", "n": 5})), partition=0)
+    topic.send(("a", framed(3, THREE, {"k": "a"})), ("e", framed(1, ONE, {"k": "e", "n": 5})), partition=0)
     pipeline.run()
     assert lake.sql("SELECT k, n FROM {t} WHERE k = 'e' OR (k = 'a' AND n IS NULL) ORDER BY k", kind) == [
         ("a", None), ("e", 5),
@@ -73,14 +66,14 @@ def test_a_schema_that_changes_while_the_run_goes_on(
 
 
 def test_new_fields_are_no_silent_loss(lake: Lake, topic: Topic, registry: RegistryServer) -> None:
-    topic.send(("a", of_schema(1, ONE, {"k": "a", "n": 1})), partition=0)
+    topic.send(("a", framed(1, ONE, {"k": "a", "n": 1})), partition=0)
     lake.pipeline(**avro(registry)).run()
     later = {**ONE, "fields": [*ONE["fields"], {"name": "more", "type": "string"}]}  # type: ignore[misc]
 
     def producer_goes_on(_: Any) -> None:
         registry.answers["/schemas/ids/9"] = {"schema": json.dumps(later)}
 
-    topic.send(("b", of_schema(9, later, {"k": "b", "n": 2, "more": "x"})), partition=0)
+    topic.send(("b", framed(9, later, {"k": "b", "n": 2, "more": "x"})), partition=0)
     with pytest.raises(BadRecord) as caught:
         lake.pipeline(**avro(registry)).run(observers=[producer_goes_on])
     assert_told("avro_with_fields_that_the_reader_lacks", caught.value, topic=topic.name)
@@ -92,7 +85,7 @@ def test_new_fields_are_no_silent_loss(lake: Lake, topic: Topic, registry: Regis
 def test_an_unknown_schema_is_a_bad_record_and_no_registry_stops_the_run(
     lake: Lake, topic: Topic, registry: RegistryServer
 ) -> None:
-    topic.send(("a", of_schema(7, ONE, {"k": "a", "n": 1})), partition=0)
+    topic.send(("a", framed(7, ONE, {"k": "a", "n": 1})), partition=0)
     with pytest.raises(BadRecord) as caught:
         lake.pipeline(**avro(registry)).run()
     assert_told("avro_with_an_unknown_schema", caught.value, topic=topic.name)
@@ -112,7 +105,7 @@ def dead_letters(lake: Lake) -> dict[str, Any]:
 
 @pytest.mark.breadth
 def test_few_of_the_schemas_that_nobody_knows_are_asked_for(lake: Lake, topic: Topic, registry: RegistryServer) -> None:
-    topic.send(*((None, of_schema(n, ONE, {"k": "a", "n": n})) for n in range(1, 200)))
+    topic.send(*((None, framed(n, ONE, {"k": "a", "n": n})) for n in range(1, 200)))
     pipeline = lake.pipeline(**avro(registry, **dead_letters(lake)))
     pipeline.run()
     assert lake.rows() == [("a", 1)]
@@ -127,7 +120,7 @@ def test_few_of_the_schemas_that_nobody_knows_are_asked_for(lake: Lake, topic: T
     ids = [path for path in registry.asked if "/ids/" in path]
     assert len(ids) == len(set(ids)) == MOST_ABSENT
     # In the next epoch others are.
-    topic.send((None, of_schema(300, ONE, {"k": "a", "n": 300})))
+    topic.send((None, framed(300, ONE, {"k": "a", "n": 300})))
     registry.answers["/schemas/ids/300"] = {"schema": json.dumps(ONE)}
     pipeline.run()
     assert lake.rows() == [("a", 1), ("a", 300)]
@@ -135,7 +128,7 @@ def test_few_of_the_schemas_that_nobody_knows_are_asked_for(lake: Lake, topic: T
 
 @pytest.mark.breadth
 def test_schemas_that_the_registry_knows_are_never_too_many(lake: Lake, topic: Topic, registry: RegistryServer) -> None:
-    topic.send((None, of_schema(1, ONE, {"k": "a", "n": 1})))
+    topic.send((None, framed(1, ONE, {"k": "a", "n": 1})))
     pipeline = lake.pipeline(**avro(registry, epoch={"max_records": 1000}, **dead_letters(lake)))
 
     def producer_goes_on(_: Any) -> None:
@@ -146,9 +139,9 @@ def test_schemas_that_the_registry_knows_are_never_too_many(lake: Lake, topic: T
             registry.answers["/schemas/ids/50"] = {"schema": json.dumps(ONE)}
 
     topic.send(
-        *((None, of_schema(n, ONE, {"k": "b", "n": n})) for n in range(100, 130)),
-        *((None, of_schema(50, ONE, {"k": "c", "n": n})) for n in range(2)),
-        *((None, of_schema(n, ONE, {"k": "z", "n": n})) for n in range(1000, 1200)),
+        *((None, framed(n, ONE, {"k": "b", "n": n})) for n in range(100, 130)),
+        *((None, framed(50, ONE, {"k": "c", "n": n})) for n in range(2)),
+        *((None, framed(n, ONE, {"k": "z", "n": n})) for n in range(1000, 1200)),
     )
     pipeline.run(observers=[producer_goes_on])
     assert lake.rows() == [("a", 1), *(("b", n) for n in range(100, 130)), ("c", 0), ("c", 1)]
@@ -156,7 +149,7 @@ def test_schemas_that_the_registry_knows_are_never_too_many(lake: Lake, topic: T
 
 
 def test_corrupt_ids_stop_a_run_that_takes_no_bad_records(lake: Lake, topic: Topic, registry: RegistryServer) -> None:
-    topic.send(*((None, of_schema(n, ONE, {"k": "a", "n": n})) for n in range(2, 100)), partition=0)
+    topic.send(*((None, framed(n, ONE, {"k": "a", "n": n})) for n in range(2, 100)), partition=0)
     with pytest.raises(BadRecord, match=rf"{topic.name}-0, offset \d+ isn't right: its value: schema id \d+ "):
         lake.pipeline(**avro(registry)).run()
     assert not lake.path().joinpath("_delta_log").exists() or lake.rows() == []
@@ -177,7 +170,7 @@ def test_a_broken_old_version_stops_only_the_records_that_name_it(
     (checked,) = pipeline.check().sinks
     assert [name for name in checked.columns if not name.startswith("_")] == ["k", "n"]
     topic.send(
-        *((None, of_schema(schema_id, ONE, {"k": "a", "n": schema_id})) for schema_id in (1, 4)),
+        *((None, framed(schema_id, ONE, {"k": "a", "n": schema_id})) for schema_id in (1, 4)),
         (None, b"\0\0\0\0\2"), partition=0,
     )  # fmt: skip
     pipeline.run()

@@ -7,12 +7,11 @@ from typing import Literal, TypeAlias
 from urllib.parse import quote
 
 import requests
-from pydantic import SecretStr
-from requests.auth import AuthBase, HTTPBasicAuth
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 from tenacity.wait import wait_base
 
 from connector.config.registry import ConfluentRegistry
+from connector.config.registry_login import logged_in
 from connector.decode.avro_schema import parse
 from connector.decode.registry.answers import Answer
 from connector.decode.registry.registry import Part, WriterSchema
@@ -50,11 +49,8 @@ class Confluent:
             wait=wait,
             reraise=True,
         )
-        self._session = requests.Session()
+        self._session = logged_in(options)
         self._session.headers["Accept"] = _ACCEPTED
-        self._session.auth = _auth(options)
-        if options.ca is not None:
-            self._session.verify = options.ca
         self._answers: dict[_Path, Answer] = {}
         self._schemas: dict[_Path, WriterSchema] = {}
 
@@ -190,32 +186,6 @@ def _version(subject: str, version: int | Literal["latest"]) -> _Path:
 
 class _Unavailable(Exception):
     """Raised when one URL doesn't answer for now."""
-
-
-class _Bearer(AuthBase):
-    def __init__(self, token: str) -> None:
-        self._token = token
-
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        request.headers["Authorization"] = f"Bearer {self._token}"
-        return request
-
-
-class _Nobody(AuthBase):
-    """Sends no credentials. Without it `requests` would look for them in the user's .netrc."""
-
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        return request
-
-
-def _auth(options: ConfluentRegistry) -> AuthBase:
-    if options.token is not None:
-        return _Bearer(options.token.get_secret_value())
-    if options.username is not None and options.password is not None:
-        name = options.username
-        in_clear = name.get_secret_value() if isinstance(name, SecretStr) else name
-        return HTTPBasicAuth(in_clear.encode(), options.password.get_secret_value().encode())
-    return _Nobody()
 
 
 def _innermost(error: BaseException) -> str:
