@@ -44,9 +44,7 @@ class Clock:
 
     def joined(self, other: Clock) -> Clock:
         """The clock of two sinks that have read the same records, of which one may have been without event time."""
-        so_far = dict(self.so_far)
-        for at, times in other.so_far.items():
-            so_far[at] = so_far[at].plus(times) if at in so_far else times
+        so_far = _plus(self.so_far, other.so_far)
         watermarks = [each for each in (self.watermark, other.watermark) if each is not None]
         return replace(self, so_far=so_far, watermark=max(watermarks, default=None), late=max(self.late, other.late))
 
@@ -64,9 +62,7 @@ class Clock:
         older by ``idle_after`` than the newest of all partitions. Both times are Kafka's timestamps, so a replay gives
         the same watermark whenever it runs.
         """
-        so_far = dict(self.so_far)
-        for at, times in seen.items():
-            so_far[at] = so_far[at].plus(times) if at in so_far else times
+        so_far = _plus(self.so_far, seen)
         watermark = self.watermark
         if so_far and backlog <= so_far.keys():
             newest = max(times.newest for times in so_far.values())
@@ -97,6 +93,11 @@ class Clock:
 
 
 Value = TypeVar("Value")
+
+
+def _plus(one: Mapping[TopicPartition, Seen], other: Mapping[TopicPartition, Seen]) -> dict[TopicPartition, Seen]:
+    """The times of both, by partition."""
+    return {**one, **{at: one[at].plus(times) if at in one else times for at, times in other.items()}}
 
 
 def _nested(flat: Mapping[TopicPartition, Value]) -> dict[str, dict[str, Value]]:
