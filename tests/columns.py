@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from conftest import Topic
 
-from connector.decode.format import Format, problem_of
+from connector.decode.format import UNKNOWN, Format, problem_of
 from connector.source import columnar
 from connector.source.columnar import ODD, PLAIN
 from sinks.offsets import OffsetRange
@@ -76,6 +76,10 @@ def compared(spark: SparkSession, broker: Broker, values: Sequence[bytes | None]
         problem = problem_of(side)
         made.append(f"coalesce({problem}, to_json({row}, map('ignoreNullFields', 'false'))) AS of_{side}")
     found = both.selectExpr("offset", "value", ODD, f"{PLAIN} IS NOT NULL AS plain", *made).orderBy("offset").collect()
+    asked = {record["of_theirs"] for record in found if record["plain"] and record["of_theirs"].startswith(UNKNOWN)}
+    if asked:
+        format.resolve([each.removeprefix(UNKNOWN) for each in asked], mine.selectExpr("value AS bytes"))
+        return compared(spark, broker, values, format)
     assert [record["offset"] for record in found] == [*range(len(values))]
     assert [None if record["value"] is None else bytes(record["value"]) for record in found] == [*values]
     for record in found:

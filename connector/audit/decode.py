@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from connector.audit import exact_json
 from connector.audit.avro import Avro
 from connector.audit.debezium import Events
 from connector.audit.formats import Form, Forms
+from connector.audit.names import respelled
 from connector.audit.records import PROBLEM, TOMBSTONE, Records
 from connector.config import COORDINATES
 from sinks.errors import ConfigurationError
@@ -134,7 +134,7 @@ def _read_events(records: DataFrame, column: str, form: Form, events: Events) ->
     from pyspark.sql import functions as F
 
     frame, whole = _read(records, column, Form(events.envelope, form.permissive, avro=form.avro))
-    event, sent = f"event_{column}", f"avro_{column}.value" if form.avro is not None else f"sent_{column}"
+    event, sent = f"event_{column}", f"avro_{column}.value" if form.avro is not None else f"parsed_{column}"
     frame = frame.withColumn(event, F.expr(events.event(sent)))
     sound = F.expr(events.sound(event))
 
@@ -176,45 +176,26 @@ def _read(records: DataFrame, column: str, form: Form) -> tuple[DataFrame, _Read
         bad += "_"
     fields = exact_json.read_as(form.type, permissive=form.permissive)
     assert isinstance(fields, StructType)
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": bad}
-    options |= exact_json.LENIENT if form.permissive else exact_json.STRICT
+    rules = exact_json.LENIENT if form.permissive else exact_json.STRICT
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": bad, **rules}
     schema = StructType([*fields.fields, StructField(bad, StringType())])
-    marked, as_sent = f"marked_{column}", f"sent_{column}"
-    frame = records.withColumn(
-        marked, F.expr(exact_json.marked(f"CAST({column} AS STRING)", permissive=form.permissive))
-    )
+    marked, spelled = f"marked_{column}", f"spelled_{column}"
+    sent = f"CAST({column} AS STRING)"
+    frame = respelled(records, form.type, sent, _is_utf8(column), spelled, permissive=form.permissive)
+    frame = frame.withColumn(marked, F.expr(exact_json.marked(spelled, permissive=form.permissive)))
     frame = frame.withColumn(parsed, F.from_json(F.col(marked), schema, options))
-    found = (
-        F.coalesce(F.col(f"{parsed}.{identifier(part.name)}"), _in_another_case(F.col(marked), part)).alias(part.name)
-        for part in fields
-    )
-    frame = frame.withColumn(as_sent, F.struct(*found))
 
     def field(part: StructField) -> Column:
-        return F.expr(exact_json.value(part.dataType, f"{as_sent}.{identifier(part.name)}", permissive=form.permissive))
+        return F.expr(exact_json.value(part.dataType, f"{parsed}.{identifier(part.name)}", permissive=form.permissive))
 
     readable = F.col(parsed).isNotNull() & F.col(f"{parsed}.{identifier(bad)}").isNull() & _is_utf8(column)
     readable &= F.expr(exact_json.has_only_numbers(marked, permissive=form.permissive))
     rounded, exact = (
-        F.expr(exact_json.is_exact(form.type, as_sent, permissive=form.permissive, rounded=rounded))
+        F.expr(exact_json.is_exact(form.type, parsed, permissive=form.permissive, rounded=rounded))
         for rounded in (True, False)
     )
     value = F.struct(*(field(part).alias(part.name) for part in form.type))
     return frame, _Read(value, field, readable & rounded, readable & exact)
-
-
-def _in_another_case(text: Column, part: StructField) -> Column:
-    """The field whose name differs from the schema's only by its case; null if there is none."""
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import DateType, StringType, StructType, TimestampNTZType, TimestampType
-
-    name = json.dumps(part.name, ensure_ascii=False)
-    of_name = F.map_filter(F.from_json(text, "MAP<STRING, STRING>"), lambda key, _: F.lower(key) == part.name.lower())
-    raw = F.try_element_at(F.map_values(of_name), F.lit(1))
-    is_time = isinstance(part.dataType, DateType | TimestampType | TimestampNTZType)
-    again = F.to_json(F.struct(raw.alias(part.name))) if is_time else F.concat(F.lit("{" + name + ":"), raw, F.lit("}"))
-    value = raw if isinstance(part.dataType, StringType) else F.from_json(again, StructType([part]))[part.name]
-    return F.when(~text.contains(name) & F.lower(text).contains(name.lower()), value)
 
 
 def _is_utf8(column: str) -> Column:

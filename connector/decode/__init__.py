@@ -16,7 +16,7 @@ from connector.config import (
     StringFormat,
 )
 from connector.decode.avro import AvroFile, AvroOfRegistry
-from connector.decode.debezium import Debezium, envelope
+from connector.decode.debezium import METADATA, ROWS, Debezium, envelope
 from connector.decode.format import Format
 from connector.decode.json import Json
 from connector.decode.json_lossless import unreadable
@@ -53,11 +53,11 @@ def record_format(
     ``added`` extends a schema from a file by the columns that the table has gained from records since. Raises
     ConfigurationError, UnusableSchema or RegistryUnreachable.
     """
+    if on_new_column == "add" and (isinstance(options, JsonFormat) or _has_json_events(options)):
+        # Spark's VARIANT finds the types of new fields.
+        instead = "Write new columns into the schema, and add them to the table: ALTER TABLE ... ADD COLUMNS."
+        needs(spark, "4.0", "on_new_column: add, of JSON,", instead)
     if isinstance(options, JsonFormat):
-        if on_new_column == "add":
-            # Spark's VARIANT finds the types of new fields.
-            instead = "Write new columns into the schema, and add them to the table: ALTER TABLE ... ADD COLUMNS."
-            needs(spark, "4.0", "on_new_column: add, of JSON,", instead)
         return Json(added(_json_schema(option, options.schema_)), options.mode == "permissive", on_new_column)
     if isinstance(options, AvroFormat):
         reader = _file(option, options.schema_file) if options.schema_file is not None else None
@@ -69,8 +69,8 @@ def record_format(
         if options.registry is not None:
             events = AvroOfRegistry(spark, opened(options.registry), topics, option, on_new_column=on_new_column)
         else:
-            columns = envelope(_json_schema(option, options.schema_ or ""))
-            events = Json(columns, permissive=options.mode == "permissive")
+            row = _without(METADATA, added(_json_schema(option, options.schema_ or "")))
+            events = Json(envelope(row), options.mode == "permissive", on_new_column, rows=ROWS)
         return Debezium(events, options.unavailable_value, as_null=options.unavailable == "null")
     if isinstance(options, RowsFormat):
         return Rows(_schema(option, options.schema_))
@@ -82,6 +82,14 @@ def own_format(value: JsonFormat, schema: str, option: str) -> Json:
     names the schema. Raises ConfigurationError."""
     kind = _json_schema(option.removesuffix(".schema"), schema)
     return Json(kind, value.mode == "permissive", option=option)
+
+
+def _has_json_events(options: FormatOptions) -> bool:
+    return isinstance(options, DebeziumFormat) and options.registry is None
+
+
+def _without(names: Sequence[str], columns: StructType) -> StructType:
+    return columns.__class__([field for field in columns if field.name not in names])
 
 
 def _file(option: str, path: str) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from connector.decode.format import Format, problem_of
+from connector.decode.json_new_fields import Rows
 from connector.decode.unavailable import unavailable
 from connector.source.columnar import PlainValues
 from connector.spark.compat import from_ddl
@@ -26,6 +27,8 @@ OP = "_op"
 """c: created, u: updated, d: deleted, r: read by a snapshot, t: the table was truncated."""
 POSITION = "_source_position"
 METADATA = (OP, "_source", "_ts_ms", "_transaction", POSITION)
+ROWS = Rows((("after",), ("before",), ("payload", "after"), ("payload", "before")), METADATA)
+"""Where the database's row is in an event in JSON."""
 
 SOURCE = (
     "STRUCT<version: STRING, connector: STRING, name: STRING, ts_ms: BIGINT, snapshot: STRING, db: STRING, "

@@ -118,7 +118,7 @@ def _with_fields_of(one: Mapping[str, _Kind], other: Mapping[str, _Kind], *, nes
     for name, kind in other.items():
         there = spelled.setdefault(name.lower(), name)
         if nested and there != name:
-            # Only of the outermost names the case doesn't matter, and Spark has no STRUCT with both.
+            # An object may have both, and Delta has no STRUCT with both.
             return _Kind(_STRING)
         fields[there] = _both(fields.get(there, _Kind()), kind)
     return _Kind(fields=fields)

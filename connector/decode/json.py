@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from connector.decode import json_decimals as decimals
@@ -12,11 +11,12 @@ from connector.decode import json_numbers as numbers
 from connector.decode.format import UNKNOWN, problem_of
 from connector.decode.json_faults import with_faults
 from connector.decode.json_lossless import exact
-from connector.decode.json_new_fields import learned
+from connector.decode.json_names import NONE, TWICE, Names, Path, path_sql, spelled_as, structs
+from connector.decode.json_new_fields import OUTERMOST, Rows, learned
 from connector.decode.text import NOT_UTF8
 from connector.source.columnar import PlainValues, is_plain
 from sinks.spark.schema_changes import OnNewColumn
-from sinks.spark.sql import identifier, literal
+from sinks.spark.sql import literal
 from sinks.spark.types import is_utf8
 
 if TYPE_CHECKING:
@@ -29,8 +29,7 @@ _HALF_CHARACTER = (
 """One half of a pair of \\u escapes without the other half, which is no character. Escaped backslashes are gone."""
 _ESCAPED = "\\u"
 _ESCAPED_BACKSLASH = r"\\"
-_NEW = "new fields"
-_ANY = "\0"
+_NEW, _SPELLINGS = "new fields", "spellings"
 _END = f"end_{secrets.token_hex(8)}"
 _MALFORMED = f"malformed_{secrets.token_hex(8)}"
 _LENIENT = (
@@ -41,7 +40,7 @@ _NEVER = {"allowNonNumericNumbers": "false"}
 """NaN and Infinity are no JSON. Spark takes them by default, and writes them into a STRING in quotes."""
 
 _MANY = 16
-"""The largest number of spellings of the field names. Each new one makes the epoch be read again."""
+"""The largest number of spellings of the field names. For each one the query parses once more."""
 
 
 class Json:
@@ -59,23 +58,32 @@ class Json:
         on_new_column: OnNewColumn | None = None,
         *,
         option: str = "",
+        rows: Rows = OUTERMOST,
     ) -> None:
-        """``option``: the option that declares the fields, for messages; by default that of the value or key."""
+        """``option``: the option that declares the fields, for messages; by default that of the value or key.
+        ``rows``: the objects that ``on_new_column`` is about."""
         self.type = type
         self._option = option
         self._permissive = permissive
         self._on_new_column = on_new_column
-        self._spellings: dict[str, tuple[str, ...]] = {}
-        """The spellings of field names whose case differs from the schema's, by their JSON."""
-        self._refused: set[str] = set()
-        """The names of new fields that can't become columns."""
+        self._rows = rows
+        self._spellings: list[str] = []
+        """IDs of the spellings of field names whose case differs from the schema's, as ``Names.odd`` says them."""
+        self._looks_at_names = False
+        """Whether every record's names are looked at. It takes a query that is several times as large."""
+        self._refused: set[Path] = set()
+        """New fields that can't become columns."""
+        self._learns_no_more = False
+        """A record has new fields that can't be learned."""
 
     @property
     def plain(self) -> PlainValues | None:
         """See ``Format.plain``. What permissive mode takes beyond JSON is never plain."""
-        if self._permissive or not is_plain(self.type):
+        # The reader looks for unknown fields among the outermost ones only.
+        hidden = self._refuses_unknown and len(list(structs(self.type))) > 1
+        if self._permissive or hidden or not is_plain(self.type):
             return None
-        return PlainValues(self.type, refuse_unknown=self._on_new_column in ("add", "fail"))
+        return PlainValues(self.type, refuse_unknown=self._refuses_unknown)
 
     def with_faults(self, bad: DataFrame, value: str, column: str, into: str) -> DataFrame | None:
         """See ``Format.with_faults``."""
@@ -90,15 +98,28 @@ class Json:
         """Nothing depends on the epoch."""
 
     def resolve(self, ids: Iterable[str], records: DataFrame) -> None:
-        """Learn new fields, or a spelling of the field names. See ``Format.resolve``."""
+        """Learn new fields, or the spellings of the field names. See ``Format.resolve``."""
         for schema_id in ids:
-            if schema_id != _NEW:
-                self._spellings[schema_id] = tuple(json.loads(schema_id))
+            if schema_id == _SPELLINGS:
+                self._learn_spellings(records)
                 continue
-            fields, refused = learned(records, self.type)
-            self.type = self.type.__class__([*self.type.fields, *fields])
-            # Otherwise the query would ask for them for ever. Only a duplicate name can hide them.
-            self._refused |= refused if fields or refused - self._refused else {_ANY}
+            grown, refused = learned(records, self.type, self._rows)
+            # Otherwise the query would ask for them for ever. Only a duplicate name, or values of several kinds, can
+            # hide them.
+            self._learns_no_more |= grown == self.type and refused <= self._refused
+            self.type = grown
+            self._refused |= refused
+
+    def _learn_spellings(self, records: DataFrame) -> None:
+        new = records.selectExpr(f"{self._odd('CAST(bytes AS STRING)')} AS odd").distinct()
+        known = ", ".join(map(literal, [NONE, TWICE, *self._spellings]))
+        found = new.where(f"odd NOT IN ({known})").limit(_MANY - len(self._spellings)).collect()
+        self._spellings += sorted(row["odd"] for row in found)
+        self._looks_at_names = True
+
+    def _odd(self, text: str) -> str:
+        """SQL of the ID of a text's spelling. Null if it needs no look."""
+        return f"CASE WHEN {self._names.may_be_spelled_otherwise(text)} THEN {self._names.odd(text)} END"
 
     def decoded(self, records: DataFrame, column: str, into: str) -> DataFrame:
         """See ``Format.decoded``.
@@ -110,7 +131,7 @@ class Json:
         from pyspark.sql import functions as F
 
         how = exact(self.type, permissive=self._permissive)
-        text, parsed, texts = f"CAST({column} AS STRING)", f"_parsed{into}", f"_texts{into}"
+        text, parsed, texts, odd = f"CAST({column} AS STRING)", f"_parsed{into}", f"_texts{into}", f"_odd{into}"
         ended = _ended(column)
         if how.decimals:
             ended = f"CASE WHEN NOT ({decimals.huge(text, how.decimals)}) THEN {ended} END"
@@ -121,7 +142,7 @@ class Json:
             f"NOT coalesce({whole}, false)": literal(self._not_one(column)),
             f"NOT {is_utf8(column)}": literal(NOT_UTF8),
             half: literal("half of a character: a \\u escape without its pair"),
-            **self._spelled_otherwise(text, parsed),
+            **self._spelled_otherwise(text, parsed, odd),
             **self._new_fields(text, column),
         }
         loss = literal(self._lossy(column))
@@ -131,7 +152,8 @@ class Json:
         if how.decimals:
             problems[decimals.rounded(text, how.decimals)] = loss
         problem = " ".join(f"WHEN {condition} THEN {words}" for condition, words in problems.items())
-        odd = F.expr(self._odd(text))
+        if self._looks_at_names:
+            records = records.withColumn(odd, F.expr(self._odd(text)))
         added = records.withColumn(parsed, self._parsed(F.expr(ended), odd, how.parsed_as))
         if how.texts_as is not None:
             doubts = (
@@ -147,72 +169,62 @@ class Json:
         """See ``Format.of_plain``."""
         return records.selectExpr("*", f"{column} AS {into}", f"CAST(NULL AS STRING) AS {problem_of(into)}")
 
-    def _parsed(self, ended: Column, odd: Column, kind: DataType) -> Column:
-        """STRUCT of the fields, the added end, and malformed text. ``odd`` is how the names are spelled."""
+    def _parsed(self, ended: Column, odd: str, kind: DataType) -> Column:
+        """STRUCT of the fields, the added end, and malformed text. The column ``odd`` is how the names are spelled."""
         from pyspark.sql import functions as F
         from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
-        def read(fields: Sequence[StructField]) -> tuple[Column, DataType]:
+        def read(kind: DataType) -> tuple[Column, DataType]:
+            assert isinstance(kind, StructType)
             own = [StructField(_END, BooleanType()), StructField(_MALFORMED, StringType())]
-            schema = StructType([*fields, *own])
+            schema = StructType([*kind.fields, *own])
             return F.from_json(ended, schema, {"columnNameOfCorruptRecord": _MALFORMED, **self._options}), schema
 
-        assert isinstance(kind, StructType)
-        parsed, schema = read(kind.fields)
-        for spelling, names in self._spellings.items():
-            spelled = {name.lower(): name for name in names}
-            renamed = [StructField(spelled.get(each.name.lower(), each.name), each.dataType) for each in kind]
+        parsed, schema = read(kind)
+        for spelling in self._spellings:
             # Casting a STRUCT goes by the order of its fields.
-            parsed = F.when(odd == F.lit(spelling), read(renamed)[0].cast(schema)).otherwise(parsed)
+            again = read(spelled_as(kind, spelling))[0].cast(schema)
+            parsed = F.when(F.col(odd) == F.lit(spelling), again).otherwise(parsed)
         return parsed
 
-    def _spelled_otherwise(self, text: str, found: str) -> dict[str, str]:
-        """Check the spelling only if a field is null and the text has its name only in another case."""
-        missing = " OR ".join(
-            f"{found}.{identifier(name)} IS NULL AND {self._may_be_spelled_otherwise(text, name)}"
-            for name in self.type.names
-        )
-        odd = self._odd(text)
-        ours = f"filter(json_object_keys({text}), name -> array_contains({_array(self._lower)}, lower(name)))"
-        twice = f"size(array_distinct(transform({ours}, name -> lower(name)))) < size({ours})"
-        known = " OR ".join([f"{odd} = '[]'", *(f"{odd} = {literal(each)}" for each in self._spellings)])
-        asked = f"concat({literal(UNKNOWN)}, {odd})"
+    def _spelled_otherwise(self, text: str, parsed: str, odd: str) -> dict[str, str]:
+        asked = literal(f"{UNKNOWN}{_SPELLINGS}")
+        if not self._looks_at_names:
+            return {self._names.may_be_odd(text, parsed): asked}
         if len(self._spellings) >= _MANY:
             asked = literal("the names of its fields are in another case than the schema's, in one way too many")
+        known = ", ".join(map(literal, [NONE, *self._spellings]))
         return {
-            f"({missing}) AND {odd} <> '[]' AND {twice}": literal("has a field twice, in upper and in lower case"),
-            f"({missing}) AND NOT ({known})": asked,
+            f"{odd} = {literal(TWICE)}": literal("has a field twice, in upper and in lower case"),
+            f"{odd} NOT IN ({known})": asked,
         }
 
-    def _may_be_spelled_otherwise(self, text: str, name: str) -> str:
-        if self._permissive:  # names may be without quotes
-            return "true"
-        quoted = json.dumps(name, ensure_ascii=False)
-        spelled = f"NOT contains({text}, {literal(quoted)}) AND contains(lower({text}), {literal(quoted.lower())})"
-        return f"(contains({text}, {literal(_ESCAPED)}) OR {spelled})"
-
     def _new_fields(self, text: str, column: str) -> dict[str, str]:
-        if self._on_new_column not in ("add", "fail"):
+        if not self._refuses_unknown:
             return {}
-        new = f"filter(json_object_keys({text}), name -> NOT array_contains({_array(self._lower)}, lower(name)))"
+        new = self._names.unknown(text, self._rows.paths)
         refused = new
         problems = {}
         words = f"has fields that {self._declares(column)} lacks: "
         if self._on_new_column == "add":
             words = "has fields that can't become columns by themselves: "
-            refused = f"filter({new}, name -> array_contains({_array(self._refused or {''})}, name))"
-            if _ANY not in self._refused:
-                problems[f"size({new}) > size({refused})"] = literal(f"{UNKNOWN}{_NEW}")
-            else:
+            if self._learns_no_more:
                 refused = new
-        problems[f"size({refused}) > 0"] = f"concat({literal(words)}, array_join({refused}, ', '))"
+            else:
+                known = ", ".join(path_sql(path) for path in sorted(self._refused)) or path_sql(("",))
+                refused = f"filter({new}, path -> array_contains(array({known}), path))"
+                problems[f"size({new}) > size({refused})"] = literal(f"{UNKNOWN}{_NEW}")
+        told = f"array_join(transform({refused}, path -> array_join(path, '.')), ', ')"
+        problems[f"size({refused}) > 0"] = f"concat({literal(words)}, {told})"
         return problems
 
-    def _odd(self, text: str) -> str:
-        """SQL of an ID: the names of fields whose case differs from the schema's."""
-        known = f"array_contains({_array(self._lower)}, lower(name))"
-        odd = f"{known} AND NOT array_contains({_array(self.type.names)}, name)"
-        return f"coalesce(to_json(array_sort(filter(json_object_keys({text}), name -> {odd}))), '[]')"
+    @property
+    def _names(self) -> Names:
+        return Names(self.type, self._options, self._permissive)
+
+    @property
+    def _refuses_unknown(self) -> bool:
+        return self._on_new_column in ("add", "fail")
 
     def _declares(self, column: str) -> str:
         return self._option or f"{column}.schema"
@@ -226,10 +238,6 @@ class Json:
     @property
     def _options(self) -> dict[str, str]:
         return {**_NEVER, **{name: str(self._permissive).lower() for name in _LENIENT}}
-
-    @property
-    def _lower(self) -> list[str]:
-        return [name.lower() for name in self.type.names]
 
 
 def _ended(column: str) -> str:
@@ -248,7 +256,3 @@ def _ended(column: str) -> str:
         f"CASE WHEN endswith({column}, X'7D') AND NOT ({unusual}) THEN {usual} "
         f"WHEN endswith({trimmed}, '}}') THEN {other} END"
     )
-
-
-def _array(names: Iterable[str]) -> str:
-    return f"array({', '.join(map(literal, names))})"

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType, StructType
 
-WHOLE = ("$",)
+WHOLE: Sequence[tuple[str, ...]] = ((),)
 """The value itself is the object with the fields."""
 _MANY = 100
 """The largest number of names that are looked at."""
-IMAGES = ("$.payload.after", "$.payload.before", "$.after", "$.before")
+IMAGES = (("payload", "after"), ("payload", "before"), ("after",), ("before",))
 """The paths of a row in Debezium's events. The first one that is there counts."""
 
 
@@ -37,7 +37,7 @@ class Unmatched:
     unknown: Mapping[str, int]
     """The fields beside it that the schema lacks, and in how many objects each one is."""
     countable: bool
-    """Whether Spark can count it: around it there is no ARRAY, no MAP, and no name that a JSON path can't have."""
+    """Whether Spark can count it: around it there is no ARRAY and no MAP."""
 
     @property
     def name(self) -> str:
@@ -63,7 +63,7 @@ class Unmatched:
         return f"no record {which} has a field {self.name}{beside}"
 
 
-def in_sample(values: Iterable[bytes | None], schema: StructType, roots: Sequence[str]) -> list[Unmatched]:
+def in_sample(values: Iterable[bytes | None], schema: StructType, roots: Sequence[tuple[str, ...]]) -> list[Unmatched]:
     """The declared fields that none of these values has. Values that aren't JSON objects don't count.
 
     ``roots`` are paths of the object with the fields: ``WHOLE`` or ``IMAGES``.
@@ -73,18 +73,17 @@ def in_sample(values: Iterable[bytes | None], schema: StructType, roots: Sequenc
 
 
 def counted(
-    records: DataFrame, part: Literal["value", "key"], fields: Sequence[Unmatched], roots: Sequence[str]
+    records: DataFrame, part: Literal["value", "key"], fields: Sequence[Unmatched], roots: Sequence[tuple[str, ...]]
 ) -> list[Unmatched]:
     """Those of the fields that are in none of all ``records``, with numbers of all of them. Runs one Spark job."""
     text = f"CAST({part} AS STRING)"
-    if tuple(roots) != WHOLE:
-        text = f"coalesce({', '.join(f'get_json_object({text}, {literal(path)})' for path in roots)})"
+    text = f"coalesce({', '.join(_at(text, path) for path in roots)})"
     sums: dict[str, str] = {}
     for index, field in enumerate(fields):
-        keys = _keys(text, field.path)
+        keys = f"transform(json_object_keys({_at(text, field.path[:-1])}), name -> lower(name))"
         sums[f"among_{index}"] = f"count_if({keys} IS NOT NULL)"
         for number, name in enumerate((field.path[-1], *field.unknown)):
-            sums[f"has_{index}_{number}"] = f"count_if(array_contains({keys}, {literal(_spelled(name, field.path))}))"
+            sums[f"has_{index}_{number}"] = f"count_if(array_contains({keys}, {literal(name.lower())}))"
     row = records.selectExpr(*(f"{sql} AS {name}" for name, sql in sums.items())).first()
     assert row is not None
     return [
@@ -103,15 +102,15 @@ def counted(
     ]
 
 
-def _object(value: bytes | None, roots: Sequence[str]) -> dict[str, Any] | None:
+def _object(value: bytes | None, roots: Sequence[tuple[str, ...]]) -> dict[str, Any] | None:
     try:
         found = json.loads(value or b"")
     except (ValueError, RecursionError):
         return None
     for root in roots:
         inner = found
-        for name in root.split(".")[1:]:
-            inner = inner.get(name) if isinstance(inner, dict) else None
+        for name in root:
+            inner = _value(inner, name) if isinstance(inner, dict) else None
         if isinstance(inner, dict):
             return inner
     return None
@@ -121,12 +120,11 @@ def _missing(
     schema: StructType, objects: Sequence[Mapping[str, Any]], path: tuple[str, ...], *, countable: bool
 ) -> Iterator[Unmatched]:
     there = Counter(name for each in objects for name in each)
-    known = {_spelled(name, (*path, name)) for name in schema.names}
-    unknown = {name: count for name, count in there.most_common(_MANY) if _spelled(name, (*path, name)) not in known}
+    known = {name.lower() for name in schema.names}
+    unknown = {name: count for name, count in there.most_common(_MANY) if name.lower() not in known}
     for field in schema:
-        at = (*path, field.name)
-        spelled = _spelled(field.name, at)
-        values = [value for each in objects for name, value in each.items() if _spelled(name, at) == spelled]
+        at, lower = (*path, field.name), field.name.lower()
+        values = [_value(each, field.name) for each in objects if any(name.lower() == lower for name in each)]
         if not values:
             yield Unmatched(at, len(objects), unknown, countable)
             continue
@@ -134,7 +132,7 @@ def _missing(
         if inner is not None:
             structs = list(_dicts(field.dataType, values))
             if structs:
-                yield from _missing(inner, structs, at, countable=countable and direct and "'" not in field.name)
+                yield from _missing(inner, structs, at, countable=countable and direct)
 
 
 def _struct(kind: DataType) -> tuple[StructType | None, bool]:
@@ -160,18 +158,20 @@ def _dicts(kind: DataType, values: Iterable[Any]) -> Iterator[dict[str, Any]]:
             yield value
 
 
-def _keys(text: str, path: Sequence[str]) -> str:
-    """SQL of the names beside the field, null if there is no object."""
-    for name in path[:-1]:
-        of_name = f"$['{name}']"
-        text = f"get_json_object({text}, {literal(of_name)})"
-    keys = f"json_object_keys({text})"
-    return f"transform({keys}, name -> lower(name))" if len(path) == 1 else keys
+def _value(object: Mapping[str, Any], name: str) -> Any:
+    """The field's value, as the decoder takes it: the case matters only where the name is there in several."""
+    alike = [value for other, value in object.items() if other.lower() == name.lower()]
+    return object.get(name, alike[0] if alike else None)
 
 
-def _spelled(name: str, path: Sequence[str]) -> str:
-    """Only the case of the outermost names doesn't matter to the decoder."""
-    return name.lower() if len(path) == 1 else name
+def _at(text: str, path: Sequence[str]) -> str:
+    """SQL of the text of the value at a path of names in any case, null if there is none."""
+    for name in path:
+        entries = f"map_entries(from_json({text}, 'MAP<STRING, STRING>'))"
+        exact = f"filter({entries}, each -> each.key = {literal(name)})"
+        alike = f"filter({entries}, each -> lower(each.key) = {literal(name.lower())})"
+        text = f"get(concat({exact}, {alike}), 0).value"
+    return text
 
 
 def _plain(name: str) -> str:

@@ -18,6 +18,7 @@ from connector.config import (
 )
 from connector.decode import as_declared, own_format, record_format
 from connector.decode.json_lossless import unreadable
+from connector.decode.json_new_fields import grown
 from connector.decode.own_columns import OwnColumns
 from connector.decode.records import CARRIED, PROBLEM, RAW, TOMBSTONE, RecordDecoder, Routing, refuse_tombstones
 from connector.decode.transform import transform
@@ -130,11 +131,11 @@ def _own_columns(config: PipelineConfig) -> tuple[OwnColumns, ...]:
 
 
 def _with_columns_of(tables: Iterable[DeltaTable], declared: StructType) -> StructType:
-    """The declared columns, and those that the tables have got since from fields of records.
+    """The declared columns, and those that the tables have got since from fields of records, also inside of columns.
 
     Columns that Delta generates, and those of a type that JSON can't hold, have another origin.
     """
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import StructField, StructType
 
     fields = {field.name.lower(): field for field in declared}
     for table in tables:
@@ -143,8 +144,11 @@ def _with_columns_of(tables: Iterable[DeltaTable], declared: StructType) -> Stru
             continue
         others = {*OWN_COLUMNS, *(name.lower() for name in (*detail.generated, *detail.identities))}
         for field in table.schema:
-            if field.name.lower() not in others and unreadable(field.dataType) is None:
-                fields.setdefault(field.name.lower(), field)
+            if field.name.lower() in others or unreadable(field.dataType) is not None:
+                continue
+            mine = fields.setdefault(field.name.lower(), field)
+            inner = grown(mine.dataType, field.dataType)
+            fields[field.name.lower()] = StructField(mine.name, inner, mine.nullable, mine.metadata)
     return StructType(list(fields.values()))
 
 

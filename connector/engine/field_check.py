@@ -42,7 +42,7 @@ class _Declared:
 
     part: Literal["value", "key"]
     schema: StructType
-    roots: Sequence[str]
+    roots: Sequence[tuple[str, ...]]
     """Where they are."""
     permissive: bool
     option: str

@@ -7,11 +7,11 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from both_decoders import frame_of, until_learned
 from conftest import Lake, Topic
 from kafka import KafkaProducer
 from pyspark.sql import SparkSession
 
-from connector.decode.format import problem_of
 from connector.decode.json import Json
 from connector.spark.compat import from_ddl
 from sinks.errors import BadRecord, ConfigurationError
@@ -21,10 +21,8 @@ pytestmark = pytest.mark.compiled
 
 def of_json(spark: SparkSession, schema: str, *texts: str | bytes, permissive: bool = False) -> list[Any]:
     """For each text the first column's value, or the problem as text with a ! before it."""
-    values = [(text if isinstance(text, bytes) else text.encode(),) for text in texts]
-    frame = spark.createDataFrame([(*value, n) for n, value in enumerate(values)], "value BINARY, n INT").coalesce(1)
-    decoded = Json(from_ddl(schema), permissive).decoded(frame, "value", "found").orderBy("n")
-    found = decoded.selectExpr("found", f"{problem_of('found')} AS problem").collect()
+    frame = frame_of(spark, [text if isinstance(text, bytes) else text.encode() for text in texts])
+    found = until_learned(Json(from_ddl(schema), permissive), frame, ["found"])
     return [row["found"][0] if row["problem"] is None else f"!{row['problem']}" for row in found]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -11,18 +11,17 @@ from typing import Any
 import json_oracle as oracle
 import pytest
 from audits import places, verify
+from both_decoders import Row, by_auditor, by_pipeline, has_variant
 from columns import compared
 from conftest import Lake, Topic
 from json_oracle import BAD, Number, Object, meaning
 from json_texts import ACCEPTED, FREE, REFUSED
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from connector.audit.decode import decoded
 from connector.audit.formats import Form, Forms
-from connector.audit.records import PROBLEM
 from connector.decode import json_decimals
-from connector.decode.format import problem_of
 from connector.decode.json import Json
 from connector.decode.tombstone_key import of_kafkas_key
 from connector.lab.bench.broker import Broker
@@ -30,41 +29,8 @@ from connector.spark.compat import from_ddl
 
 pytestmark = pytest.mark.compiled
 
-Row = Mapping[str, Any]
 WHOLE = "not one JSON object that fits value.schema"
 LOSS = "can't be had as value.schema says without loss"
-
-
-def has_variant(spark: SparkSession) -> bool:
-    return not spark.version.startswith("3.")
-
-
-def frame_of(spark: SparkSession, texts: Sequence[bytes]) -> DataFrame:
-    return spark.createDataFrame([(text, n) for n, text in enumerate(texts)], "value BINARY, n INT").coalesce(1)
-
-
-def by_pipeline(spark: SparkSession, schema: str, texts: Sequence[bytes], permissive: bool = False) -> list[Row | str]:
-    """Each record's columns, or its problem. A VARIANT is its JSON."""
-    format = Json(from_ddl(schema), permissive)
-    columns = [shown(f"found.`{part.name}`", part.name, part.dataType.typeName()) for part in format.type]
-    found = format.decoded(frame_of(spark, texts), "value", "found").orderBy("n")
-    rows = found.selectExpr(f"{problem_of('found')} AS problem", *columns).collect()
-    return [row["problem"] or {name: row[name] for name in row.asDict() if name != "problem"} for row in rows]
-
-
-def shown(column: str, name: str, kind: str) -> str:
-    return f"to_json({column}) AS `{name}`" if kind == "variant" else f"{column} AS `{name}`"
-
-
-def by_auditor(spark: SparkSession, schema: str, texts: Sequence[bytes], permissive: bool = False) -> list[Row | str]:
-    kafka = "CAST(NULL AS BINARY) AS key", "value", "'t' AS topic", "0 AS partition", "CAST(n AS BIGINT) AS offset"
-    headers = "CAST(NULL AS ARRAY<STRUCT<key: STRING, value: BINARY>>) AS headers"
-    records = frame_of(spark, texts).selectExpr(*kafka, "TIMESTAMP'2026-01-01' AS timestamp", headers)
-    kind = from_ddl(schema)
-    assert isinstance(kind, StructType)
-    found = decoded(records, Forms(Form(kind, permissive), None, False, None), (), ruled=True).frame
-    rows = found.orderBy("_offset").collect()
-    return [BAD if row[PROBLEM] else {name: row[name] for name in kind.names} for row in rows]
 
 
 PLACES = ("{0}", '{{"text": {0}}}', '{{"variant": {0}}}', '{{"other": {0}}}', '{{"list": [{0}]}}')

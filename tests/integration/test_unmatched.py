@@ -57,6 +57,15 @@ def test_of_debezium_events_the_rows_are_looked_at(lake: Lake, topic: Topic) -> 
     assert_told("misspelled_in_debezium", caught.value, topic=topic.name)
 
 
+def test_names_are_counted_in_any_case(lake: Lake, topic: Topic) -> None:
+    """More records than are looked at first have no such field, and Spark finds it in the last one."""
+    topic.send(*((None, {"op": "c", "after": {"k": "x", "at": {}}}) for _ in range(1000)), partition=0)
+    topic.send((None, {"op": "c", "AFTER": {"K": "last", "At": {"City": "Zug"}}}), partition=0)
+    value = {"format": "debezium", "schema": "k STRING, at STRUCT<city: STRING>"}
+    assert lake.pipeline(value=value).run().rows == 1001
+    assert lake.sql("SELECT at.city FROM {t} WHERE k = 'last'") == [("Zug",)]
+
+
 def test_with_warn_the_run_says_so_and_goes_on(lake: Lake, topic: Topic, caplog: pytest.LogCaptureFixture) -> None:
     send(topic, "a")
     with caplog.at_level(logging.WARNING):
