@@ -175,8 +175,8 @@ class Pipeline:
         source = self.config.source.model_copy(update={"start": start})
         changed = {
             "sinks": (sink,), "source": source, "delivery": "transactional", "trigger": "available_now",
-            # The metrics belong to the pipeline itself, which may be running.
-            "metrics": None,
+            # Metrics and messages are about the pipeline itself, which may be running.
+            "metrics": None, "notify": None,
         }  # fmt: skip
         anew = Pipeline(self.config.model_copy(update=changed), debug=self._debug)
         return anew._run(stop or threading.Event(), observers, until=until, publish=False)

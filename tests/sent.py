@@ -22,6 +22,11 @@ class Sent:
     url: str = ""
     status: int = 200
     """What it answers."""
+    first: list[int] = field(default_factory=list)
+    """What it answers before that, one request after the other."""
+    headers: dict[str, str] = field(default_factory=dict)
+    held: threading.Event | None = None
+    """It doesn't answer before this is set."""
     requests: list[Request] = field(default_factory=list)
     came: threading.Event = field(default_factory=threading.Event)
 
@@ -34,11 +39,23 @@ def receiver() -> Iterator[Sent]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             sent.requests.append(Request(self.command, self.path, dict(self.headers), body))
-            self.send_response(sent.status)
-            self.end_headers()
             sent.came.set()
+            if sent.held is not None:
+                sent.held.wait(30)
+            try:
+                self.send_response(sent.first.pop(0) if sent.first else sent.status)
+                for name, value in sent.headers.items():
+                    self.send_header(name, value)
+                self.end_headers()
+            except ConnectionError:  # who has asked is gone
+                pass
 
         do_PUT = do_POST
+
+        def do_GET(self) -> None:
+            sent.requests.append(Request(self.command, self.path, dict(self.headers), b""))
+            self.send_response(200)
+            self.end_headers()
 
         def log_message(self, *_: object) -> None:
             pass

@@ -12,6 +12,7 @@ from connector.cli.broker import broker, demo
 from connector.cli.emr import emr
 from connector.cli.lab import lab
 from connector.cli.mirror import translate
+from connector.cli.notify import notify
 from connector.cli.operations import accept, dead_letters, fold, maintain, recover, replay, rewind
 from connector.cli.run import check, init, jars, run
 from connector.cli.verify import snapshot, verify
@@ -24,6 +25,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     history,
     translate,
     ui,
+    notify,
     verify,
     fold,
     maintain,

@@ -107,6 +107,8 @@ def _check_one(config: PipelineConfig, debug: bool) -> None:
     where = f"after epoch {checked.position.epoch}" if checked.position else f"at {pipeline.config.source.start}"
     out.print(f"position  {where}: next {checked.next_offsets.to_json()}", soft_wrap=True)
     out.print(f"behind    {checked.behind:,} offsets")
+    if pipeline.config.notify is not None:
+        out.print(f"notify    {', '.join(sorted(pipeline.config.notify.events))}: nothing was sent")
     _print_sample(checked.sample, checked.warnings)
     if checked.sample.faults and pipeline.config.on_bad_record == "fail":
         first = min(checked.sample.faults, key=lambda fault: (fault.topic, fault.partition, fault.offset))

@@ -27,7 +27,7 @@ from connector.config.formats import (
 )
 from connector.config.kafka_key import with_kafkas_key
 from connector.config.kinds import OWN_COLUMNS, dotted
-from connector.config.operations import Maintenance, MetricsOptions, Pushgateway
+from connector.config.operations import Maintenance, MetricsOptions, NotifyOptions, Pushgateway
 from connector.config.overrides import overridden
 from connector.config.pacing import EpochBound, EveryRecords, Interval, Retry
 from connector.config.pipeline import PipelineConfig
@@ -84,6 +84,7 @@ __all__ = [
     "KafkaTopicSink",
     "KeyedSink",
     "MetricsOptions",
+    "NotifyOptions",
     "PipelineConfig",
     "Pushgateway",
     "RegistryOptions",
@@ -277,11 +278,16 @@ def _configuration_error(origin: str, faults: list[str]) -> ConfigurationError:
 
 
 class _UniqueKeys(yaml.SafeLoader):
-    """Refuses an option that is given twice. By default YAML keeps the last of two equal keys without a word."""
+    """Refuses an option that is given twice. By default YAML keeps the last of two equal keys without a word.
+
+    A key such as ``on`` is text: YAML takes it for true.
+    """
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
         for key_node, _ in node.value:
+            if key_node.tag == "tag:yaml.org,2002:bool":
+                key_node.tag = "tag:yaml.org,2002:str"
             key = self.construct_object(key_node, deep=True)
             if isinstance(key, str | int) and key in seen:
                 raise yaml.constructor.ConstructorError(
@@ -325,7 +331,9 @@ def _resolve(
     resolved = _REFERENCE.sub(look_up, value)
     of_service = ("registry" in path or path[:2] == ("metrics", "push")) and path[-1] in REFERENCED_SECRETS
     of_own_class = path[:1] == ("sinks",) and path[2:3] == ("options",)
-    may_be_secret = path[:2] == ("source", "kafka") or path[:1] == ("spark",) or of_service or of_own_class
+    of_webhook = path == ("notify", "url")
+    may_be_secret = path[:2] == ("source", "kafka") or path[:1] == ("spark",)
+    may_be_secret = may_be_secret or of_service or of_own_class or of_webhook
     return SecretStr(resolved) if may_be_secret else resolved
 
 
@@ -373,6 +381,7 @@ def _siblings(loc: tuple[str | int, ...]) -> list[str]:
         ("retry",): Retry,
         ("metrics",): MetricsOptions,
         ("metrics", "push"): Pushgateway,
+        ("notify",): NotifyOptions,
         ("maintain",): Maintenance,
         (ROUTE,): Route,
     }

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, StrictBool, field_validator, model_validator
+from pydantic import BeforeValidator, Field, SecretStr, StrictBool, field_validator, model_validator
 
 from connector.config.kinds import Duration, Options, OptionText, Text
 from connector.config.registry import Secret, without_credentials
@@ -52,6 +54,70 @@ class MetricsOptions(Options):
         if self.port is None and self.push is None:
             raise ValueError("give port (Prometheus scrapes the run), push (the run pushes to a Pushgateway), or both")
         return self
+
+
+NotifyEvent = Literal["failed", "fenced", "behind", "dead_letters"]
+_WITHOUT_BOUND: Sequence[NotifyEvent] = ("failed", "fenced", "dead_letters")
+BEHIND = timedelta(minutes=10)
+
+
+class NotifyOptions(Options):
+    """A webhook that hears of what a person should know."""
+
+    url: Secret
+    """The webhook's URL, which is a secret: who has it can write there. Only as ${env:NAME} or ${file:/path}."""
+    on: Annotated[tuple[NotifyEvent, ...], Field(min_length=1)] | None = None
+    """What to tell. ``failed`` and ``fenced``: how a run has ended. ``behind``: the pipeline is behind for longer than
+    the bound, and that it has caught up again. ``dead_letters``: records were set aside. By default all of them, but
+    ``behind`` only if the bound is given."""
+    behind: Annotated[Duration, Field(gt=timedelta(0))] | None = None
+    """The bound of ``behind``: 10 minutes, if only ``on`` names it. It counts within one run. Needs ``delivery:
+    transactional``."""
+    shape: Literal["json", "slack"] = "json"
+    """What the body is: an object with fields for programs (``json``), or {"text": ...} (``slack``), which Slack and
+    Mattermost take."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _on_is_a_word(cls, options: object) -> object:
+        """YAML reads the key ``on`` as true."""
+        if not isinstance(options, Mapping) or True not in options:
+            return options
+        return {"on": options[True], **{name: value for name, value in options.items() if name is not True}}
+
+    @field_validator("url")
+    @classmethod
+    def _can_be_called(cls, url: SecretStr) -> SecretStr:
+        text = url.get_secret_value()
+        # What is wrong with it is said without the text, which Python's own errors quote.
+        try:
+            parts = urlsplit(text)
+            fits = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:
+            fits = False
+        if not fits or not text.isascii() or not text.isprintable() or " " in text:
+            raise ValueError("isn't a URL as in https://hooks.example.com/...")
+        if "@" in parts.netloc:
+            raise ValueError("must not contain a user name; write a URL that needs no login beside itself")
+        return url
+
+    @model_validator(mode="after")
+    def _bound_is_used(self) -> NotifyOptions:
+        if self.behind is not None and "behind" not in self.events:
+            raise ValueError("behind: is never used: add behind to on, or remove it")
+        return self
+
+    @property
+    def events(self) -> frozenset[NotifyEvent]:
+        """What is told."""
+        if self.on is not None:
+            return frozenset(self.on)
+        return frozenset((*_WITHOUT_BOUND, "behind") if self.behind is not None else _WITHOUT_BOUND)
+
+    @property
+    def bound(self) -> timedelta | None:
+        """How long a pipeline may be behind before that is told. None: it isn't told."""
+        return (self.behind or BEHIND) if "behind" in self.events else None
 
 
 class Maintenance(Options):

@@ -17,7 +17,7 @@ from connector.config.kinds import (
     in_clear,
     no_literal_secrets,
 )
-from connector.config.operations import Maintenance, MetricsOptions
+from connector.config.operations import Maintenance, MetricsOptions, NotifyOptions
 from connector.config.pacing import EpochBound, EveryRecords, Interval, Latency, Retry, as_commit_every, as_trigger
 from connector.config.places import DeadLetters, DeltaPlace
 from connector.config.route import Route, refuse_unfit
@@ -103,6 +103,8 @@ class PipelineConfig(Options):
     """Where to store dead letters: bad records, and late records of a window with ``late: dead_letter``. See below."""
     metrics: MetricsOptions | None = None
     """Prometheus metrics of a run. Off by default. See below."""
+    notify: NotifyOptions | None = None
+    """A webhook to call when a run fails, is behind, or sets records aside. Off by default. See below."""
     maintain: Maintenance = Maintenance()
     """Which steps ``lakelock maintain`` carries out. See below."""
     traces: StrictBool = False

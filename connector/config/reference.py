@@ -56,6 +56,7 @@ _SECTIONS: Mapping[str, type[BaseModel]] = {
     "`dead_letters`": places.DeadLetters,
     "`metrics`": operations.MetricsOptions,
     "`push` of `metrics`": operations.Pushgateway,
+    "`notify`": operations.NotifyOptions,
     "`maintain`": operations.Maintenance,
 }
 _KINDS: Mapping[object, str] = {

@@ -94,6 +94,20 @@ def _inferred_schema(config: PipelineConfig) -> None:
         )
 
 
+def _bound_of_lag(config: PipelineConfig) -> None:
+    bound = config.notify.bound if config.notify is not None else None
+    if bound is None:
+        return
+    if config.delivery != "transactional":
+        raise ValueError(
+            f"notify.behind: needs delivery: transactional, whose commits say when all was read; {config.delivery} "
+            "knows only offsets. Leave it out, and behind out of notify.on"
+        )
+    for option, time in (("interval", config.interval), ("target_latency", config.target_latency)):
+        if time is not None and bound <= time:
+            raise ValueError(f"notify.behind: has to be longer than trigger.{option}, or every wait would be told")
+
+
 UNFIT: Sequence[Callable[[PipelineConfig], None]] = (
-    _merges_on_read, _source_fits, _rows_have_no_bytes, _inferred_schema,
+    _merges_on_read, _source_fits, _rows_have_no_bytes, _inferred_schema, _bound_of_lag,
 )  # fmt: skip

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sinks.topic.dead_letters import TopicDeadLetters
 
 _RECORD = COORDINATES[:3]
+LATE_DETAIL = "came after its window was closed"
 
 
 class Place(Protocol):
@@ -52,8 +53,10 @@ class Letters:
         *,
         several: bool,
         explained: Callable[[DataFrame], DataFrame],
-    ) -> tuple[dict[str, DataFrame], int]:
-        """Store the bad records as dead letters. Returns the good rows of each sink, and the number of letters.
+    ) -> tuple[dict[str, DataFrame], int, str]:
+        """Store the bad records as dead letters.
+
+        Returns the good rows of each sink, the number of letters, and what is wrong with the first one.
 
         This is the rule "dead letters in step": the position never passes a bad record unless its letter is stored. So
         the letters are stored before the epoch's commit, and a letter counts once the position has passed its record.
@@ -92,13 +95,15 @@ class Letters:
         ]
         if letters:
             self._place.add(reduce(lambda left, right: left.unionByName(right), letters), epoch)
-        return {sink: _good(frame, whole=several and bad_of_sink[sink] > 0) for sink, frame in rows.items()}, bad_ones
+        good = {sink: _good(frame, whole=several and bad_of_sink[sink] > 0) for sink, frame in rows.items()}
+        first = min((row["first"] for row in counts if row["first"] is not None), default=None)
+        return good, bad_ones, "{3} ({0}-{1}, offset {2})".format(*first) if first is not None else ""
 
     def late(self, rows: DataFrame, sink: str, epoch: Epoch) -> None:
         """Store letters of rows that arrived after their window was closed."""
         window = [name for name in ("window_start", "window_end") if name in rows.columns]
         told = rows.selectExpr(
-            f"{literal(sink)} AS sink", "'late' AS reason", "'came after its window was closed' AS detail",
+            f"{literal(sink)} AS sink", "'late' AS reason", f"{literal(LATE_DETAIL)} AS detail",
             f"{RAW}.*", *window, *COORDINATES,
         )  # fmt: skip
         self._place.add(told, epoch)
@@ -116,9 +121,10 @@ class Letters:
 
 def _counted(frame: DataFrame, sink: str | None) -> DataFrame:
     name = "CAST(NULL AS STRING)" if sink is None else literal(sink)
-    return frame.selectExpr("count(1) AS read", f"count_if({PROBLEM} IS NOT NULL) AS bad").selectExpr(
-        f"{name} AS sink", "read", "bad"
-    )
+    bad = f"CASE WHEN {PROBLEM} IS NOT NULL THEN struct({', '.join(_RECORD)}, {PROBLEM}.detail AS detail) END"
+    return frame.selectExpr(
+        "count(1) AS read", f"count_if({PROBLEM} IS NOT NULL) AS bad", f"min({bad}) AS first"
+    ).selectExpr(f"{name} AS sink", "read", "bad", "first")
 
 
 def _letters(

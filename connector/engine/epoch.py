@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from connector.decode.event_time import LATE, TIME, Timing, clocked, problem_with_time, timed
 from connector.decode.records import PROBLEM, RAW, SHOWN, TOMBSTONE, RecordDecoder
 from connector.derive.fit import problems, refuse_values
-from connector.engine.dead_letters import Letters
+from connector.engine.dead_letters import LATE_DETAIL, Letters
 from connector.engine.in_parallel import of_each
 from connector.engine.outputs import Output
 from connector.engine.record_errors import OddRecord, SchemaToAskFor, about_the_records, because
@@ -74,6 +74,8 @@ class Reading:
     """Whether the columnar reader has met odd records. From then on it keeps them, for the decoder in Spark SQL."""
     set_aside: int = 0
     """The number of dead letters of the epoch that was read last."""
+    first_letter: str = ""
+    """What is wrong with the first of them."""
     _no_rows: DataFrame | None = field(default=None, init=False)
     """An empty frame of decoded records, kept because Spark takes a while to plan it."""
     _rules: dict[str, tuple[DataFrame, Sequence[Limit]]] = field(default_factory=dict, init=False)
@@ -93,7 +95,7 @@ class Reading:
 
         Raises TooManyDeadLetters, and what a query over the records raises.
         """
-        self.set_aside = 0
+        self.set_aside, self.first_letter = 0, ""
         records = self.read(epoch.ranges, self._plain())
         decoders = [output.decode.decode for output in self.outputs.values()]
         decoded = {decode: decode(records) for decode in decoders}
@@ -120,9 +122,15 @@ class Reading:
             if late is not None and self.letters is not None:
                 self.letters.late(late, name, epoch)
                 self.set_aside += epoch.late_now
+                if epoch.late_now and not self.first_letter:
+                    self.first_letter = LATE_DETAIL
         return epoch, {
             name: output.derivation.reduce(rows[name].drop(RAW), epoch) for name, output in self.outputs.items()
         }
+
+    def read_event(self, epoch: Epoch, behind: int) -> Event:
+        """The announcement that the epoch is read."""
+        return Event(Step.READ, epoch, behind=behind, letters=self.set_aside, first_letter=self.first_letter)
 
     def _plain(self) -> PlainValues | None:
         """What the columnar reader may decode, and which records it may leave out: those that nothing asks for."""
@@ -216,7 +224,7 @@ class Reading:
         self, letters: Letters, records: DataFrame, rows: Mapping[str, DataFrame], epoch: Epoch
     ) -> dict[str, DataFrame]:
         marked = {name: self.marked(name, frame) for name, frame in rows.items()}
-        good, self.set_aside = letters.sort_out(
+        good, self.set_aside, self.first_letter = letters.sort_out(
             records, {name: frame for name, frame in marked.items() if PROBLEM in frame.columns}, epoch,
             several=self.several, explained=self._decoder.explained,
         )  # fmt: skip
@@ -284,7 +292,7 @@ def write_epoch(
             (rows,) = reduced.values()
             # Polled records are in memory already. If their topic has changed since, nothing is written.
             reading.refuse_changed(clocked)
-            observe(Event(Step.READ, clocked, behind=behind, letters=reading.set_aside))
+            observe(reading.read_event(clocked, behind))
             observe(Event(Step.WRITING, clocked, behind=behind))
             return clocked, write(clocked, rows)
 
@@ -314,7 +322,7 @@ def prepare_epoch(
     def attempt() -> tuple[Epoch, dict[str, Prepared]]:
         with ExitStack() as stack:
             clocked, reduced = reading.reduced(epoch, stack, again=again)
-            observe(Event(Step.READ, clocked, behind=behind, letters=reading.set_aside))
+            observe(reading.read_event(clocked, behind))
             observe(Event(Step.WRITING, clocked, behind=behind))
             prepare = {name: partial(sink.prepare, clocked, reduced[name]) for name, sink in sinks.items()}
             prepared = of_each(prepare, at_once=at_once)

@@ -103,7 +103,7 @@ class Routes:
 
         def attempt() -> tuple[Epoch, dict[str, Prepared]]:
             clocked, rows, counts = self._split(reading, epoch, again=again)
-            observe(Event(Step.READ, clocked, behind=behind, letters=reading.set_aside))
+            observe(reading.read_event(clocked, behind))
             observe(Event(Step.WRITING, clocked, behind=behind))
             reading.refuse_changed(clocked)
             prepared = {}

@@ -70,6 +70,8 @@ class Event:
     """Offsets that Kafka held when the run last looked, and that come after this epoch."""
     letters: int = 0
     """With ``Step.READ`` only: dead letters among the epoch's records, as far as they were counted."""
+    first_letter: str = ""
+    """With ``letters``: what is wrong with the first one, and its coordinates."""
     note: str = ""
     """A sentence that a person should read."""
     sink: str = ""

@@ -26,6 +26,7 @@ from connector.protocol.steps import Event, Observer, Step, all_of
 from connector.source.columnar import PlainValues
 from connector.spark.compat import is_connect
 from connector.streaming.checkpoint import batch_of
+from connector.telemetry.notify import QueryNotifier
 from sinks.contract import Position
 from sinks.errors import ConfigurationError, Fenced, LakelockError, PreparedLost
 from sinks.offsets import OffsetRange, TopicPartition
@@ -78,7 +79,8 @@ class _Batches:
     def __init__(self, config: PipelineConfig, checkpoint: str, observers: Sequence[Observer]) -> None:
         self._config = config
         self._checkpoint = checkpoint
-        self._observers = observers
+        self._notifier = QueryNotifier(config, config.notify) if config.notify is not None else None
+        self._observers: Sequence[Observer] = [*observers, *([self._notifier] if self._notifier is not None else [])]
         self._query: _Query | None = None
 
     def __call__(self, rows: DataFrame, number: int) -> None:
@@ -92,7 +94,11 @@ class _Batches:
             # The session is the query's. Whatever else the user does in it keeps the user's settings.
             with with_settings(rows.sparkSession, AS_WRITTEN):
                 self._of(rows.sparkSession).commit(rows, batch_of(rows.sparkSession, self._checkpoint, number))
-        except LakelockError as error:
+        except Exception as error:
+            if self._notifier is not None:
+                self._notifier.failed(error)
+            if not isinstance(error, LakelockError):
+                raise
             # Spark shows only an error's text, below a long trace.
             error.args = (f"{error.message} {error.hint}".strip(),)
             log.error("pipeline %s, batch %s: %s", self._config.name, number, error)

@@ -1,5 +1,5 @@
-"""Exports a run's metrics, traces and lineage. An exporter can't stop a run or delay an epoch. The end of a run waits
-a limited time for them."""
+"""Exports a run's metrics, messages, traces and lineage. An exporter can't stop a run or delay an epoch. The end of a
+run waits a limited time for them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from connector.protocol.steps import Observer, told_its_end
 from connector.telemetry.endpoint import served
 from connector.telemetry.lineage import lineage
 from connector.telemetry.metrics import Metrics
+from connector.telemetry.notify import notified
 from connector.telemetry.traces import traced
 
 log = logging.getLogger("lakelock.monitoring")
@@ -33,6 +34,8 @@ def monitored(config: PipelineConfig) -> Iterator[list[Observer]]:
     """The observers that the pipeline file asks for, within the block. They are told the block's error."""
     with ExitStack() as stack:
         observers: list[Observer] = []
+        if config.notify is not None:  # the first one ends last: nothing else waits for a webhook
+            observers.append(stack.enter_context(notified(config, config.notify)))
         if config.metrics is not None:
             observers.append(stack.enter_context(_measured(config, config.metrics)))
         if config.traces:
