@@ -95,6 +95,21 @@ def ui(
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0 for any free one.")] = 8642,
     every: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="How often to look again.")] = 15,
+    reports: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE|FOLDER",
+            help="Where runs leave their reports (`lakelock run --report FILE`): the page shows the last failure. "
+            "Repeat it for several.",
+        ),
+    ] = None,
+    preview: Annotated[
+        bool,
+        typer.Option(
+            "--preview",
+            help="Also show some rows of the last epoch and the newest dead letters, to whoever sees the page.",
+        ),
+    ] = False,
     debug: Debug = False,
 ) -> None:
     """Serve a read-only page on this machine: where pipelines stand, their epochs, their dead letters."""
@@ -106,12 +121,15 @@ def ui(
                 f"`lakelock ui` needs {error.name}, which isn't installed.", hint="pip install 'lakelock[ui]'"
             ) from None
         if not is_loopback(host):
+            rows = ", rows of the tables" if preview else ""
             err.print(
-                f"[bold yellow]warning[/]: everybody who can reach {host} can read the page: names, offsets, errors. "
+                f"[bold yellow]warning[/]: everybody who can reach {host} can read the page: names, offsets, "
+                f"errors{rows}. "
                 "The page has no login and no TLS.",
                 soft_wrap=True,
             )
         serve(
-            pipeline_files(files), set_, host=host, port=port, every=every, debug=debug,
+            pipeline_files(files), set_, host=host, port=port, every=every, reports=reports or [],
+            with_rows=preview, debug=debug,
             say=lambda url: out.print(f"{url}   (Ctrl-C ends it)", soft_wrap=True),
         )  # fmt: skip

@@ -70,6 +70,7 @@ def past_fields(epochs: Sequence[PastEpoch]) -> list[dict[str, object]]:
             "rows": epoch.rows,
             "seconds_since_last": epoch.since_last,
             "seconds": epoch.took,
+            "phases": dict(epoch.phases),
             "ranges": None if epoch.ranges is None else [list(asdict(part).values()) for part in epoch.ranges],
             "offsets": epoch.offsets.to_dict(),
             "commits": dict(epoch.commits),

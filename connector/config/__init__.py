@@ -105,6 +105,7 @@ __all__ = [
     "has_several",
     "load",
     "load_any",
+    "options_in",
     "parse",
     "peek",
 ]
@@ -134,7 +135,7 @@ def load_any(path: str | Path, overrides: Sequence[str] = ()) -> PipelineConfig 
     def parsed(document: object, origin: str) -> PipelineConfig:
         return tables_beside_file(parse(document, origin=origin, folder=folder), folder)
 
-    document = _document(Path(file), overrides)
+    document = options_in(Path(file), overrides)
     kind = _several(document)
     if kind is not None:
         several = kind(file, document, parsed)  # type: ignore[arg-type]
@@ -173,7 +174,7 @@ def checked_elsewhere(path: str | Path, overrides: Sequence[str] = ()) -> str:
     Environment variables and files that are missing here are not an error, and the options that refer to them are not
     checked. Raises ConfigurationError.
     """
-    document = _document(Path(path), overrides)
+    document = options_in(Path(path), overrides)
     if not isinstance(document, dict):
         return parse(document, origin=str(path)).name
     nowhere: list[str] = []
@@ -190,7 +191,8 @@ def checked_elsewhere(path: str | Path, overrides: Sequence[str] = ()) -> str:
     return Path(path).stem if "name" in unknown else str(document["name"])
 
 
-def _document(path: Path, overrides: Sequence[str]) -> object:
+def options_in(path: Path, overrides: Sequence[str] = ()) -> object:
+    """The options of a pipeline file as it has them, unchecked. Raises ConfigurationError."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:

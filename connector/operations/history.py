@@ -48,6 +48,9 @@ class PastEpoch:
     """Seconds since the epoch before."""
     took: float | None = None
     """Seconds from its start to its end: of several sinks only, as nothing else says when it began."""
+    phases: Mapping[str, float] = field(default_factory=dict)
+    """Seconds per part, where commits tell them: ``read``, ``match`` and ``write`` of a MERGE; ``prepare`` and
+    ``commit`` of several sinks."""
     commits: Mapping[str, str] = field(default_factory=dict)
     """Sink -> its commit, in words: ``version 7``. With ``merge: on_read``, ``change log`` if the table has no version
     of it."""
@@ -141,6 +144,7 @@ def of_commits(
                         offsets=metadata.offsets,
                         ranges=_ranges(stands, metadata.position) if known or stands is not None else None,
                         rows=commit.written.rows,
+                        phases=commit.written.seconds,
                         since_last=(commit.timestamp - at).total_seconds() if at else None,
                         commits={place: name(commit.version)},
                         lost=tuple(gap for gap in metadata.position.lost if stands is None or gap not in stands.lost)
@@ -200,6 +204,7 @@ def of_entries(entries: Iterable[Entry]) -> list[PastEpoch]:
                 rows=sum(rows) if decided else None,
                 since_last=(newest.at - found[-1].at).total_seconds() if found else None,
                 took=(done.at - begun).total_seconds() if done and begun else None,
+                phases=_phases(begun, decided, done),
                 commits=_commits(decided, done) if done else {},
                 lost=tuple(gap for gap in epoch.lost if before is not None and gap not in before.lost),
                 notes=tuple(notes),
@@ -208,6 +213,15 @@ def of_entries(entries: Iterable[Entry]) -> list[PastEpoch]:
         if newest.row.state is not State.ABORTED:
             before, runs = position, [*runs, epoch.owner]
     return found[::-1]
+
+
+def _phases(begun: datetime | None, decided: Entry | None, done: Entry | None) -> dict[str, float]:
+    if begun is None or decided is None or done is None:
+        return {}
+    return {
+        "prepare": (decided.at - begun).total_seconds(),
+        "commit": (done.at - decided.at).total_seconds(),
+    }
 
 
 def _commits(decided: Entry | None, done: Entry) -> dict[str, str]:

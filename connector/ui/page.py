@@ -18,6 +18,8 @@ from connector.operations.status import Status
 from connector.protocol.decided import State
 from connector.telemetry.progress import span
 from connector.ui.board import Board
+from connector.ui.charts import Chart, Sample, durations, lag, throughput
+from connector.watch.at_work import at_work
 from connector.watch.poll import Look
 from connector.watch.state_words import count, of_look, ranges
 
@@ -76,6 +78,8 @@ def page(board: Board, *, host: str = "127.0.0.1", now: Callable[[], datetime] |
             kind=kind,
             word=word,
             fault=seen.fault,
+            charts=charts(look, seen.lags.get(file, ())) if look else [],
+            work=at_work(look.status, look.past, look.report, clock()) if look else None,
             bars=bars(look.past) if look else [],
             reasons=reasons(look.letters or ()) if look else [],
             sinks=sinks(look) if look else [],
@@ -83,6 +87,12 @@ def page(board: Board, *, host: str = "127.0.0.1", now: Callable[[], datetime] |
         )
 
     return app
+
+
+def charts(look: Look, lags: Sequence[Sample]) -> list[Chart]:
+    """The charts for which there are numbers."""
+    made = (lag(lags), throughput(look.past), durations(look.past))
+    return [chart for chart in made if chart is not None]
 
 
 def stands(look: Look | None, now: datetime) -> tuple[str, str]:

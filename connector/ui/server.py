@@ -24,10 +24,13 @@ def serve(
     host: str,
     port: int,
     every: float,
+    reports: Sequence[Path] = (),
+    with_rows: bool = False,
     debug: bool,
     say: Callable[[str], None],
 ) -> None:
     """Serve the page of these pipeline files until Ctrl-C or SIGTERM. ``every``: seconds between two looks.
+    ``reports``: files that runs have left, and folders with such files. ``with_rows``: show some rows, too.
 
     ``say`` is given the page's URL. Raises ConfigurationError if ``host`` and ``port`` can't be listened on.
     """
@@ -38,7 +41,7 @@ def serve(
         raise ConfigurationError(
             f"Can't listen on {host}, port {port}: {error.strerror or error}.", hint="Give another --port."
         ) from None
-    refresher = Refresher(board, overrides, every=every, debug=debug)
+    refresher = Refresher(board, overrides, every=every, debug=debug, reports=reports, with_rows=with_rows)
     before = signal.signal(signal.SIGTERM, _as_ctrl_c)
     refresher.start()
     try:

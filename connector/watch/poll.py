@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, TypeVar
 from connector.fleet.files import Fault, PipelineFile, fault_of
 from connector.operations.dead_letters import LetterGroup, letter_groups
 from connector.operations.history import LAST, PastEpoch, past
+from connector.operations.preview import Shown, preview
 from connector.operations.status import Status
 from connector.pipeline import Pipeline
+from connector.watch.about import Lineage, lineage_of, text_of
+from connector.watch.reports import Report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +34,14 @@ class Look:
     letters: Sequence[LetterGroup] | None = None
     """Open dead letters. None: the pipeline keeps none in a table, or they couldn't be read."""
     faults: Sequence[Fault] = ()
+    lineage: Lineage | None = None
+    """Where its records come from and go to. None: the file can't be read."""
+    text: str | None = None
+    """The file as everybody may see it. None: it can't be read."""
+    report: Report | None = None
+    """Of its last run, if there is one."""
+    rows: Sequence[Shown] = ()
+    """Some rows of its tables, and dead letters, if they are asked for."""
 
 
 def status_of(pipeline: PipelineFile, spark: SparkSession, *, debug: bool = False) -> Status | Fault:
@@ -43,13 +54,28 @@ def status_of(pipeline: PipelineFile, spark: SparkSession, *, debug: bool = Fals
         return fault_of(error)
 
 
-def look(pipeline: PipelineFile, spark: SparkSession, *, last: int = LAST, debug: bool = False) -> Look:
-    """Look at one pipeline: its status, its ``last`` epochs, its dead letters. Faults are returned, not raised."""
+def look(
+    pipeline: PipelineFile,
+    spark: SparkSession,
+    *,
+    last: int = LAST,
+    overrides: Sequence[str] = (),
+    report: Report | None = None,
+    before: Look | None = None,
+    with_rows: bool = False,
+    debug: bool = False,
+) -> Look:
+    """Look at one pipeline: its status, its ``last`` epochs, its dead letters, its file. Returns faults, raises none.
+
+    ``report``: of its last run. The file is shown with the ``overrides``. ``with_rows``: look at some rows as well,
+    unless nothing was committed since the look ``before``.
+    """
+    text = text_of(pipeline.file, overrides)
     config, now = pipeline.config, datetime.now(timezone.utc)
     status = status_of(pipeline, spark, debug=debug)
     faults = [status] if isinstance(status, Fault) else []
     if config is None:
-        return Look(pipeline.file, pipeline.name, now, faults=faults)
+        return Look(pipeline.file, pipeline.name, now, faults=faults, text=text, report=report)
 
     def seen(ask: Callable[[], Seen], otherwise: Seen) -> Seen:
         try:
@@ -58,13 +84,22 @@ def look(pipeline: PipelineFile, spark: SparkSession, *, last: int = LAST, debug
             faults.append(fault_of(error))
             return otherwise
 
+    epochs: Sequence[PastEpoch] = seen(lambda: past(config, spark, last), [])
+    rows: Sequence[Shown] = ()
+    if with_rows:
+        unchanged = before is not None and not before.faults and before.past == epochs
+        rows = before.rows if before is not None and unchanged else seen(lambda: preview(config, spark, epochs), [])
     in_table = config.dead_letters is not None and config.dead_letters.topic is None
     return Look(
         pipeline.file,
         pipeline.name,
         now,
         None if isinstance(status, Fault) else status,
-        seen(lambda: past(config, spark, last), []),
+        epochs,
         seen(lambda: letter_groups(config, spark), None) if in_table else None,
         faults,
+        lineage_of(config),
+        text,
+        report,
+        rows,
     )

@@ -143,6 +143,9 @@ def utc(millis: int) -> datetime:
     return datetime.fromtimestamp(millis / 1000, tz=timezone.utc)
 
 
+_PARTS = {"read": "materializeSourceTimeMs", "match": "scanTimeMs", "write": "rewriteTimeMs"}
+
+
 def written(operation: str, metrics: Mapping[str, str]) -> Written:
     """The rows and bytes that a commit wrote. ``metrics``: the operation metrics from Delta's history."""
     numbers = {name: int(value) for name, value in metrics.items() if value.isdecimal()}
@@ -152,4 +155,5 @@ def written(operation: str, metrics: Mapping[str, str]) -> Written:
     source = numbers.get("numSourceRows")
     # A truncate changes rows that aren't in the source.
     unchanged = max(0, source - changed) if source is not None else None
-    return Written(changed, numbers.get("numTargetBytesAdded"), unchanged)
+    seconds = {part: numbers[name] / 1000 for part, name in _PARTS.items() if name in numbers}
+    return Written(changed, numbers.get("numTargetBytesAdded"), unchanged, seconds)

@@ -4,7 +4,7 @@ two functions."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from sinks.delta.metadata import CommitMetadata
@@ -22,6 +22,8 @@ class Written:
     """Of the files that were added."""
     unchanged: int | None = None
     """Rows of a MERGE's source that changed nothing."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """Of a MERGE, seconds per part: ``read`` its source, ``match`` it with the table, ``write`` files."""
 
 
 @dataclass(frozen=True)

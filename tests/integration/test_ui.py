@@ -15,6 +15,8 @@ from typer.testing import CliRunner
 
 from connector import Pipeline
 from connector.cli.app import app
+from connector.fleet.files import read
+from connector.watch.poll import look
 
 if TYPE_CHECKING:
     from conftest import Lake
@@ -51,6 +53,37 @@ def test_the_page_shows_a_pipeline_and_what_arrives_meanwhile(lake: Lake) -> Non
             serving.send_signal(signal.SIGTERM)
             serving.communicate(timeout=60)
     assert serving.returncode == 0
+
+
+def test_rows_and_letters_are_looked_at_only_if_asked_for_and_again_only_after_a_commit(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nasty = "<script>alert(1)</script> ${env:PLANTED_THING}"
+    lake.topic.send_rows([("old", 1)], partition=0)
+    letters = {"dead_letters": {"path": str(lake.path("letters"))}, "on_bad_record": "dead_letter"}
+    file = lake.file(sink={"type": "delta_upsert", "key": "k"}, **letters)
+    Pipeline.from_file(file).run()
+    lake.topic.send((nasty, {"k": nasty, "n": None}), (nasty, b"\xff <b> broken"), partition=1)
+    Pipeline.from_file(file).run()
+    (pipeline,) = read([file])
+    assert lake.spark is not None
+    without = look(pipeline, lake.spark)
+    assert (without.rows, without.faults) == ((), [])
+    seen = look(pipeline, lake.spark, with_rows=True)
+    rows, dead = seen.rows
+    assert (rows.place, rows.newest) == (str(lake.path()), True)
+    assert [row[:2] for row in rows.rows] == [[nasty, "null"]], "the row of the epoch before isn't of the last one"
+    assert (dead.letters, len(dead.rows)) == (True, 1)
+    assert dict(zip(dead.columns, dead.rows[0], strict=True))["value"] == "\ufffd <b> broken"
+    assert seen.text is not None
+    assert seen.lineage is not None
+    assert list(seen.lineage.topics) == [lake.topic.name]
+    monkeypatch.setattr("connector.watch.poll.preview", lambda *_: pytest.fail("asked again"))
+    again = look(pipeline, lake.spark, with_rows=True, before=seen)
+    assert again.rows == seen.rows
+    shown = [epoch for epoch in seen.past if epoch.phases]
+    assert shown, "a MERGE says where its time went"
+    assert set(shown[0].phases) <= {"read", "match", "write"}
 
 
 def test_a_port_that_is_taken_is_said(lake: Lake) -> None:

@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from boards import NASTY, NOW, board
+from boards import NASTY, NOW, board, picture
 
 pytestmark = pytest.mark.browser
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
 
+    from connector.ui.board import Board
 
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
+
+@contextmanager
+def served(of: Board) -> Iterator[str]:
     from waitress.server import create_server
 
     from connector.ui.page import page
 
-    server: Any = create_server(page(board(), now=lambda: NOW), host="127.0.0.1", port=0)
+    server: Any = create_server(page(of, now=lambda: NOW), host="127.0.0.1", port=0)
     threading.Thread(target=server.run, daemon=True).start()
     yield f"http://127.0.0.1:{server.effective_port}"
     server.close()
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with served(board()) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +71,13 @@ return [...document.querySelectorAll('main *, header *')]
   .filter(([ratio]) => ratio < 4.5);
 """
 
+OUTSIDE = """
+return [...document.querySelectorAll('.chart')].flatMap(chart => { const box = chart.getBoundingClientRect();
+  return [...chart.querySelectorAll('text,rect,circle,polyline')].filter(e => { const b = e.getBoundingClientRect();
+    return b.left < box.left - 1 || b.right > box.right + 1 || b.top < box.top - 1 || b.bottom > box.bottom + 1 })
+    .map(e => e.outerHTML) });
+"""
+
 
 @pytest.mark.parametrize("path", ["/", "/p/1", "/p/2", "/p/3"])
 def test_both_themes_are_readable_and_fit_wide_and_narrow(chrome: Chrome, url: str, path: str) -> None:
@@ -79,6 +97,55 @@ def test_both_themes_are_readable_and_fit_wide_and_narrow(chrome: Chrome, url: s
     assert chrome.get_log("browser") == []
 
 
+def test_a_chart_keeps_its_words_inside_and_a_phone_can_read_them(chrome: Chrome, url: str) -> None:
+    for width, columns in ((1280, {2, 3}), (400, {1})):
+        chrome.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": True},
+        )
+        for path in ("/p/1", "/p/2"):
+            chrome.get(url + path)
+            assert chrome.execute_script(OUTSIDE) == []
+            sizes = chrome.execute_script(
+                "return [...document.querySelectorAll('.chart')].map(e => [e.getBoundingClientRect().left, "
+                "11 * e.getBoundingClientRect().width / 360])"
+            )
+            assert sizes
+            assert all(size >= 9.5 for _, size in sizes), "letters of 11 pixels, drawn as large as the chart is"
+            assert len({left for left, _ in sizes}) <= max(columns)
+
+
+def test_the_file_unfolds_and_stays_open(chrome: Chrome, url: str) -> None:
+    chrome.get(f"{url}/p/1")
+    file = chrome.find_element("css selector", "details#file")
+    assert not file.find_element("css selector", "pre").is_displayed()
+    file.find_element("css selector", "summary").click()
+    assert "name: flights" in file.find_element("css selector", "pre").text
+    chrome.execute_script("document.activeElement.blur(); document.querySelector('#file pre').append('changed')")
+    chrome.execute_async_script("const done = arguments[0]; refresh().then(done, done)")
+    file = chrome.find_element("css selector", "details#file")
+    assert file.get_attribute("open")
+    assert "changed" not in file.text
+
+
+def test_the_pictures_of_the_docs(chrome: Chrome, tmp_path: Path) -> None:
+    """With LAKELOCK_WRITE_PICTURES=1 they are written anew."""
+    folder = Path(__file__).parents[2] / "docs" if os.environ.get("LAKELOCK_WRITE_PICTURES") else tmp_path
+    with served(picture()) as url:
+        for name in ("light", "dark"):
+            theme(chrome, name)
+            height = 900
+            for _ in range(2):  # the second time as high as the page is
+                size = {"width": 1280, "height": height, "deviceScaleFactor": 1, "mobile": False}
+                chrome.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+                chrome.get(f"{url}/p/1")
+                height = chrome.execute_script("return document.documentElement.scrollHeight")
+            assert chrome.save_screenshot(str(folder / f"ui-{name}.png"))
+    assert chrome.get_log("browser") == []
+    docs = Path(__file__).parents[2] / "docs"
+    assert all((docs / f"ui-{name}.png").read_bytes().startswith(b"\x89PNG") for name in ("light", "dark"))
+
+
 def test_names_with_html_do_nothing(chrome: Chrome, url: str) -> None:
     for path in ("/", "/p/1", "/p/2", "/p/3"):
         chrome.get(url + path)
@@ -93,7 +160,7 @@ def test_the_keyboard_reaches_everything_and_a_refresh_takes_nothing_away(chrome
 
     chrome.get(f"{url}/p/1")
     reached = []
-    for _ in range(30):
+    for _ in range(40):
         ActionChains(chrome).send_keys(Keys.TAB).perform()
         at = chrome.switch_to.active_element
         reached.append(at.text if at.tag_name in ("a", "summary") else at.aria_role)

@@ -49,8 +49,46 @@ def test_a_pipeline_has_partitions_epochs_letters_and_sinks() -> None:
     assert "version 9 run 0f3c2b1a-0000" in said
     assert "schema 41" in said
     assert "Seen 30 s ago" in said
-    assert text("/p/1").count("<rect") == 9
+    assert text("/p/1").count('<rect class="u') + text("/p/1").count('<rect class="gone') == 9
     assert "12 rows prepared, decided, to be committed" in words(text("/p/2"))
+
+
+def test_the_last_failure_has_its_hint_and_who_is_at_work_is_judged() -> None:
+    said = words(text("/p/1"))
+    assert "The last run failed 9 min ago (2026-11-01 11:51:30 UTC): BadRecord: " in said
+    assert "What to do: Mend &lt;script&gt;" in said
+    assert "Is a run at work? No sign of one: 360 offsets wait, and the last commit is 12 min old, by run run." in said
+    said = words(text("/p/2"))
+    assert "Run run-b is at work on epoch 10, or was killed." in said
+    assert "lakelock ui --reports FOLDER" in said
+
+
+def test_lag_throughput_and_phases_are_drawn_with_axes_and_told_in_words() -> None:
+    html = text("/p/1")
+    assert [name for name in ("lag", "throughput", "pauses", "phases") if f'id="chart-{name}"' in html] == [
+        "lag", "throughput", "pauses",
+    ]  # fmt: skip
+    assert "Offsets behind from 11:57 to 12:00 UTC: between 360 and 7,200, now 360." in html
+    assert html.count("<polyline") == 2, "a gap of one look leaves a single point on its left, which is no line"
+    for axis in ('<text class="end" x="41"', '<line class="grid"', "UTC</text>"):
+        assert axis in html
+    assert 'id="chart-phases"' in text("/p/2")
+    assert words(text("/p/2")).count("prepare 8.0 s") == 1
+
+
+def test_the_way_from_topic_to_table_and_the_file_are_shown() -> None:
+    said = words(text("/p/1"))
+    assert "Kafka at b:9092" in said
+    assert "(delta_append)" in said
+    assert "<summary>flights.yaml, without comments and secrets</summary>" in text("/p/1")
+    assert "name: flights transform: &lt;script&gt;" in said
+    assert "Pipeline file The file can't be read." in words(text("/p/3"))
+
+
+def test_rows_are_shown_only_where_they_were_looked_at() -> None:
+    assert "rows of the last epoch k &lt;script&gt;" in words(text("/p/1"))
+    assert "lake/dead: no dead letter is open." in words(text("/p/1"))
+    assert "Some rows" not in text("/p/2")
 
 
 @pytest.mark.parametrize("path", ["/", "/p/1", "/p/2", "/p/3", "/p/4"])
@@ -107,6 +145,7 @@ def test_what_can_not_be_seen_this_time_stays_with_its_age() -> None:
     assert (after.status, after.at, after.faults) == (before.status, NOW, failed.faults)
     mended = Look("flights.yaml", "flights", NOW + timedelta(minutes=2), before.status)
     assert kept(after, mended) is mended
+    assert (after.lineage, after.report, after.rows) == (before.lineage, before.report, before.rows)
     of = Board([Path("flights.yaml")])
     of.saw(after)
     said = words(text("/p/1", of))
