@@ -128,10 +128,12 @@ def picture() -> Board:
         stands.position, epoch=20, owner=epochs[0].owner, committed_at=NOW - timedelta(seconds=40),
         read_to=NOW - timedelta(seconds=52),
     )  # fmt: skip
+    waits = {at: NOW - timedelta(seconds=13) for at in stands.held.ends}
     detail = "its value: field delay: not an INT"
     made.saw(
         Look(
-            "flights.yaml", "flights", NOW, replace(stands, sinks=["lake/latest_flights"], position=position), epochs,
+            "flights.yaml", "flights", NOW,
+            replace(stands, sinks=["lake/latest_flights"], position=position, next_times=waits), epochs,
             [LetterGroup("value", detail, None, 4, 7, 18, "flights", 1, 217, NOW - timedelta(minutes=3))], (),
             Lineage(
                 "kafka:9092", ["flights"], ["decoded as json"], [Goal("delta_upsert", "/data/lake/latest_flights")],

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from connector.fleet.turns import Turn, Turns
 from connector.pipeline import Pipeline
 from connector.protocol.steps import Observer, all_of
 from connector.spark.session import isolated
+from connector.telemetry.notify import tell_all
 from connector.telemetry.progress import Watch
 from connector.telemetry.run_report import EXIT_CODES, RunReport
 from sinks.errors import ConfigurationError, LakelockError
@@ -133,7 +134,7 @@ class Fleet:
                 self._refuse(number, file)
         if not any(file.config for file in self.files):
             return self.reports
-        with one_session(self.files, name=f"{len(self.files)} pipelines", debug=self.debug, short=False) as spark:
+        with self._session() as spark:
             threads = [self._started(number, file, spark) for number, file in enumerate(self.files) if file.config]
             looked = time.monotonic()
             while any(thread.is_alive() for thread in threads):
@@ -142,6 +143,18 @@ class Fleet:
                     threads += [self._started(number, file, spark) for number, file in self._appeared()]
                     looked = time.monotonic()
         return self.reports
+
+    @contextmanager
+    def _session(self) -> Iterator[SparkSession]:
+        """The session of all pipelines. Where it doesn't start, no pipeline is there to tell, so this tells for all."""
+        with ExitStack() as stack:
+            try:
+                name = f"{len(self.files)} pipelines"
+                spark = stack.enter_context(one_session(self.files, name=name, debug=self.debug, short=False))
+            except Exception as error:
+                tell_all([file.config for file in self.files if file.config is not None], error)
+                raise
+            yield spark
 
     def _refuse(self, number: int, file: PipelineFile) -> None:
         self._reported(number, file, lambda _: file.usable())

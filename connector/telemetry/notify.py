@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
@@ -229,3 +229,13 @@ def notified(config: PipelineConfig, options: NotifyOptions, *, patience: Patien
         hook.tick = notifier.tick
         with told_its_end(notifier):
             yield notifier
+
+
+def tell_all(configs: Sequence[PipelineConfig], error: Exception) -> None:
+    """Tell each of these pipelines' webhooks that the pipeline failed before it could begin. Waits for all together."""
+    with ExitStack() as stack:
+        for config in configs:
+            if config.notify is not None:
+                # Closing waits, so every message is on its way before the first is waited for.
+                hook = stack.enter_context(webhook(config.notify.url, of=config.name))
+                Notifier(config, config.notify, hook.send).ended(error)

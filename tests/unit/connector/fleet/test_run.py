@@ -1,8 +1,12 @@
 """Several pipelines in one process: what needs no Spark."""
 
+import json
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+
+import pytest
+from sent import receiver
 
 from connector.config import parse
 from connector.fleet.files import PipelineFile
@@ -13,13 +17,14 @@ from sinks.errors import ConfigurationError
 TEMPLATE = Path("shop.yaml")
 
 
-def of_topic(topic: str) -> PipelineFile:
+def of_topic(topic: str, **changes: Any) -> PipelineFile:
     options = {
         "name": topic,
         "source": {"topics": [topic], "kafka": {"bootstrap.servers": "127.0.0.1:9092"}},
         "value": {"format": "json", "schema": "a INT"},
         "trigger": {"interval": "1 second"},
         "sinks": [{"type": "delta_append", "path": f"lake/{topic}"}],
+        **changes,
     }
     return PipelineFile(f"{TEMPLATE}#{topic}", parse(options), template=TEMPLATE)
 
@@ -41,6 +46,20 @@ def test_of_topics_that_appear_the_right_ones_start_and_a_wrong_one_is_refused_o
         ("shop.yaml#wrong", "refused", "no schema")
     ]
     assert [report.state for report in fleet.reports] == ["running", "running", "refused"]
+
+
+def test_where_spark_does_not_start_each_pipeline_tells_its_webhook(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    monkeypatch.delenv("SPARK_REMOTE", raising=False)
+    with receiver() as sent:
+        monkeypatch.setenv("HOOK", sent.url)
+        files = [of_topic(name, notify={"url": "${env:HOOK}"}) for name in ("one", "two")]
+        fleet = Fleet([*files, of_topic("silent")], lambda _: nullcontext(lambda _: None))
+        with pytest.raises(Exception, match=r"(?i)java"):
+            fleet.run()
+    told = [json.loads(request.body) for request in sent.requests]
+    assert sorted((body["pipeline"], body["event"]) for body in told) == [("one", "failed"), ("two", "failed")]
+    assert "java" in told[0]["error"]["message"].lower()
 
 
 def test_the_worst_end_counts_and_one_that_has_not_ended_is_none() -> None:
