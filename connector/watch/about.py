@@ -61,5 +61,5 @@ def text_of(file: str, overrides: Sequence[str] = ()) -> str | None:
     path = file if Path(file).exists() else file.partition("#")[0]
     try:
         return without_secrets(options_in(Path(path), overrides))
-    except LakelockError:
+    except (LakelockError, RecursionError):  # YAML can hold itself
         return None

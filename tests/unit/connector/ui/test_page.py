@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from datetime import timedelta
+from html.parser import HTMLParser
 from pathlib import Path
 
+import boards
+import hostile
 import pytest
 from boards import NOW, board
 from flask.testing import FlaskClient
@@ -14,9 +18,13 @@ from typer.testing import CliRunner
 
 from connector.cli.app import app
 from connector.fleet.files import Fault
+from connector.operations.dead_letters import LetterGroup
+from connector.operations.preview import Shown
 from connector.ui.board import Board, kept
 from connector.ui.page import page
+from connector.watch.about import Goal, Lineage
 from connector.watch.poll import Look
+from connector.watch.reports import Report
 
 
 def client(of: Board | None = None, host: str = "127.0.0.1") -> FlaskClient:
@@ -36,7 +44,7 @@ def words(html: str) -> str:
 def test_all_pipelines_stand_there_in_words() -> None:
     said = words(text("/"))
     assert "4 pipelines, 1 with something wrong" in said
-    assert "flights behind 9 360" in said
+    assert "flights behind Last run failed: BadRecord 9 360" in said
     assert "both epoch 10 in doubt" in said
     assert "can&#39;t be read" in said
     assert "new.yaml not seen yet" in said
@@ -97,6 +105,43 @@ def test_names_with_html_in_them_are_text(path: str) -> None:
     assert "<script>document" not in html
     assert not re.search(r"<[^>]*\sonmouseover=[^>]*>", html.replace("&#34;", "").replace("&#39;", ""))
     assert "&lt;script&gt;" in html or path in ("/p/4",)
+
+
+def everywhere(text: str) -> Board:
+    """A pipeline with this text wherever somebody else may have written it."""
+    of = Board([Path("flights.yaml")])
+    letters = [LetterGroup(text, text, text, 1, 2, 3, text, 0, 1, NOW)]
+    past = [
+        boards.past(number, owner=text, commits={text: text}, notes=(text,), phases={text: 1.0}) for number in (2, 1)
+    ]
+    report = Report(text, "failed", NOW, 1, text, text, text, text)
+    way, rows = Lineage(text, [text], [text], [Goal(text, text)], text), [Shown(text, [text], [[text]], True, True)]
+    stands, fault = replace(boards.status("p"), sinks=[text]), [Fault(text, text)]
+    for _ in range(2):
+        of.saw(Look("flights.yaml", text, NOW, stands, past, letters, (), way, text, report, rows))
+    of.saw(Look("flights.yaml", text, NOW, None, [], None, fault, way, text, report))
+    return of
+
+
+def skeleton(html: str) -> list[tuple[str, list[str]]]:
+    """The elements of a page, each with the names of its attributes."""
+    found: list[tuple[str, list[str]]] = []
+
+    class Parser(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            found.append((tag, [name for name, _ in attrs]))
+
+    Parser().feed(html)
+    return found
+
+
+@pytest.mark.parametrize(
+    "opens", ["", "\"'>", "<b onclick=y>", "</svg></pre></title>", "<!--", "<script>", "]]>", "&lt;"]
+)
+def test_no_text_changes_what_a_page_is_made_of(opens: str) -> None:
+    plain, nasty = everywhere("x"), everywhere("x" + opens.join(hostile.PIECES))
+    for path in ("/", "/p/1"):
+        assert skeleton(text(path, nasty)) == skeleton(text(path, plain))
 
 
 def test_a_page_needs_nothing_from_elsewhere() -> None:

@@ -62,7 +62,7 @@ def test_overrides_are_part_of_it_and_a_part_of_a_file_is_the_file(tmp_path: Pat
     assert SECRET not in text
 
 
-@pytest.mark.parametrize("text", ["a: [", "a: 1\na: 2", "\x80"])
+@pytest.mark.parametrize("text", ["a: [", "a: 1\na: 2", "\x80", "a: &x [*x]"])
 def test_a_file_that_can_not_be_read_is_not_shown(text: str, tmp_path: Path) -> None:
     (tmp_path / "flights.yaml").write_bytes(text.encode("latin-1"))
     assert text_of(str(tmp_path / "flights.yaml")) is None
