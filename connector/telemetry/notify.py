@@ -80,7 +80,7 @@ class Notifier:
 
     def __call__(self, event: Event) -> None:
         """Take a step of the run."""
-        with self._lock:
+        with self._harmless():
             self._run = event.run or self._run
             if event.step in _WITH_LAG:
                 self._see_lag(event)
@@ -88,11 +88,11 @@ class Notifier:
                 self._read = event.letters, event.first_letter
             if event.step is Step.COMMITTED:
                 self._set_aside, self._read = _sum(self._set_aside, self._read), _NOTHING
-        self.tick()
+            self._tell_due()
 
     def ended(self, error: BaseException | None) -> None:
         """Tell how the run ended, if it failed, and what wasn't told yet."""
-        with self._lock:
+        with self._harmless():
             self._tell_set_aside()
             # A run that waits for a first record begins again; one that a person ends by a signal hasn't failed.
             if error is None or isinstance(error, NoRecordYet) or not isinstance(error, Exception):
@@ -102,10 +102,23 @@ class Notifier:
 
     def tick(self) -> None:
         """Tell what is due by now. Also called while nothing happens: a run that hangs falls behind as well."""
-        with self._lock:
-            self._tell_lag()
-            if self._told_set_aside is None or self._now() - self._told_set_aside >= SET_ASIDE_EVERY:
-                self._tell_set_aside()
+        with self._harmless():
+            self._tell_due()
+
+    @contextmanager
+    def _harmless(self) -> Iterator[None]:
+        """One at a time. No fault in here may stop a run, which would do without messages."""
+        try:
+            with self._lock:
+                yield
+        except Exception as error:
+            log.warning("notify: a message of %s can't be made: %s", self._config.name, type(error).__name__)
+            log.debug("notify: why", exc_info=True)
+
+    def _tell_due(self) -> None:
+        self._tell_lag()
+        if self._told_set_aside is None or self._now() - self._told_set_aside >= SET_ASIDE_EVERY:
+            self._tell_set_aside()
 
     def _see_lag(self, event: Event) -> None:
         planned = event.step is Step.PLANNED

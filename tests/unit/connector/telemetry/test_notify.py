@@ -210,6 +210,13 @@ def test_a_failure_that_is_tried_again_within_the_run_is_not_told() -> None:
     assert Run().step(Step.RETRYING, error=BrokerUnreachable("away")).events == []
 
 
+def test_a_fault_of_its_own_stops_no_run_and_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    run = Run(behind="10 minutes").step(Step.LOOKED, 1, datetime(2026, 11, 1), behind=5)  # a time without a zone
+    assert "notify: a message of flights can't be made: TypeError" in caplog.text
+    run.notifier.ended(BadRecord("x"))
+    assert run.events == ["failed"]
+
+
 def test_only_what_is_asked_for_is_told() -> None:
     run = Run(on=["dead_letters"]).epoch(1, behind=9, letters=1)
     run.after(days=1)
