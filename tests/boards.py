@@ -9,7 +9,7 @@ from pathlib import Path
 from connector.fleet.files import Fault
 from connector.operations.dead_letters import LetterGroup
 from connector.operations.history import PastEpoch
-from connector.operations.preview import Shown
+from connector.operations.newest_rows import Shown
 from connector.operations.status import Status
 from connector.protocol.decided import Row, State
 from connector.protocol.recover import TopicsHeld

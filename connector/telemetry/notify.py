@@ -186,7 +186,7 @@ class Notifier:
             "behind_seconds": round(behind, 1) if self._behind is not None else None,
             **fields,
         }
-        self._send(event, shaped(self._shape, body, f"{self._config.name} {words.rstrip('.')}.", hint))
+        self._send(event, shaped(self._shape, body, f"{self._config.name} {words.rstrip('.; ')}.", hint))
 
 
 _NOTHING = (0, "")

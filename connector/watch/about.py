@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from connector.config import DeltaPlace, PipelineConfig, TopicPattern, options_in
+from connector.config import DeadLetters, DeltaPlace, PipelineConfig, TopicPattern, options_in
 from connector.config.shown import hidden_login, without_secrets
 from sinks.errors import LakelockError
 
@@ -49,8 +49,14 @@ def lineage_of(config: PipelineConfig) -> Lineage:
         [str(topics)] if isinstance(topics, TopicPattern) else [str(topic) for topic in topics],
         steps,
         goals,
-        hidden_login(config.dead_letters.place) if config.dead_letters is not None else None,
+        _aside(config.dead_letters),
     )
+
+
+def _aside(letters: DeadLetters | None) -> str | None:
+    if letters is None:
+        return None
+    return hidden_login(letters.place if letters.topic is not None else letters.address)
 
 
 def text_of(file: str, overrides: Sequence[str] = ()) -> str | None:

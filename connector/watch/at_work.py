@@ -34,6 +34,8 @@ def at_work(
         return "unknown", "Its runs are members of the consumer group: ask Kafka for these."
     if position is None or position.committed_at is None:
         return ("unknown", "A report says that a run goes on.") if running else ("unknown", "No commit tells of a run.")
+    if report is not None and not running and report.ended >= position.committed_at:
+        return "unknown", f"No, by its report: the last run ended {span((now - report.ended).total_seconds())} ago."
     age, whose = (now - position.committed_at).total_seconds(), f"run {short(position.owner)}"
     if age <= max(_RECENT, _GAPS * _usual_gap(past, position.owner)):
         return "good", f"Yes, it seems: {whose} has committed {span(age)} ago."

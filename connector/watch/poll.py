@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from connector.fleet.files import Fault, PipelineFile, fault_of
 from connector.operations.dead_letters import LetterGroup, letter_groups
 from connector.operations.history import LAST, PastEpoch, past
-from connector.operations.preview import Shown, preview
+from connector.operations.newest_rows import Shown, newest_rows
 from connector.operations.status import Status
 from connector.pipeline import Pipeline
 from connector.watch.about import Lineage, lineage_of, text_of
@@ -88,7 +88,7 @@ def look(
     rows: Sequence[Shown] = ()
     if with_rows:
         unchanged = before is not None and not before.faults and before.past == epochs
-        rows = before.rows if before is not None and unchanged else seen(lambda: preview(config, spark, epochs), [])
+        rows = before.rows if before is not None and unchanged else seen(lambda: newest_rows(config, spark, epochs), [])
     in_table = config.dead_letters is not None and config.dead_letters.topic is None
     return Look(
         pipeline.file,

@@ -78,7 +78,7 @@ def test_rows_and_letters_are_looked_at_only_if_asked_for_and_again_only_after_a
     assert seen.text is not None
     assert seen.lineage is not None
     assert list(seen.lineage.topics) == [lake.topic.name]
-    monkeypatch.setattr("connector.watch.poll.preview", lambda *_: pytest.fail("asked again"))
+    monkeypatch.setattr("connector.watch.poll.newest_rows", lambda *_: pytest.fail("asked again"))
     again = look(pipeline, lake.spark, with_rows=True, before=seen)
     assert again.rows == seen.rows
     shown = [epoch for epoch in seen.past if epoch.phases]

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from connector.cli.app import app
 from connector.fleet.files import Fault
 from connector.operations.dead_letters import LetterGroup
-from connector.operations.preview import Shown
+from connector.operations.newest_rows import Shown
 from connector.ui.board import Board, kept
 from connector.ui.page import page
 from connector.watch.about import Goal, Lineage
@@ -65,7 +65,7 @@ def test_the_last_failure_has_its_hint_and_who_is_at_work_is_judged() -> None:
     said = words(text("/p/1"))
     assert "The last run failed 9 min ago (2026-11-01 11:51:30 UTC): BadRecord: " in said
     assert "What to do: Mend &lt;script&gt;" in said
-    assert "Is a run at work? No sign of one: 360 offsets wait, and the last commit is 12 min old, by run run." in said
+    assert "Is a run at work? No, by its report: the last run ended 9 min ago." in said
     said = words(text("/p/2"))
     assert "Run run-b is at work on epoch 10, or was killed." in said
     assert "lakelock ui --reports FOLDER" in said

@@ -13,6 +13,7 @@ from connector.watch.at_work import at_work
 from connector.watch.reports import Report
 
 RUNNING = Report("flights", "running", NOW, 0)
+ENDED = Report("flights", "done", NOW - timedelta(seconds=60), 30)
 OWNER = past(1).owner
 
 
@@ -35,6 +36,8 @@ def stands(seconds: float, behind: int = 0) -> Status:
             "bad",
             "No sign of one: 15 offsets wait, and the last commit is 3 min old, by run 0f3c2b1a.",
         ),
+        (40, 5, 60.0, ENDED, "unknown", "No, by its report: the last run ended 30 s ago."),
+        (12, 5, 60.0, ENDED, "good", "Yes, it seems: run 0f3c2b1a has committed 12 s ago."),
         (190, 0, 60.0, None, "unknown", "Nothing is to be done, so nothing shows whether a run waits."),
         (190, 0, 60.0, RUNNING, "unknown", "so nothing shows whether a run waits. A report says that a run goes on."),
         (

@@ -37,7 +37,7 @@ class Shown:
     """Whether they are dead letters."""
 
 
-def preview(config: PipelineConfig, spark: SparkSession, past: Sequence[PastEpoch]) -> list[Shown]:
+def newest_rows(config: PipelineConfig, spark: SparkSession, past: Sequence[PastEpoch]) -> list[Shown]:
     """Some rows of the last epoch, of each of the first few tables, and the newest open dead letters.
 
     ``past``: the last epochs. The filter on their offsets lets Delta leave out files, where it has statistics.
