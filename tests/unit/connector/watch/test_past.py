@@ -11,6 +11,7 @@ from connector.operations.history import of_commits, of_entries, without_copies
 from connector.operations.merged_history import merged
 from connector.protocol.decided import Row, State
 from sinks.contract import Epoch, Position, Prepared
+from sinks.delta.delta_log import written
 from sinks.delta.metadata import CommitMetadata
 from sinks.delta.position import Commit, Written
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
@@ -135,11 +136,21 @@ def test_an_epoch_of_several_sinks_has_the_commit_of_each_and_says_who_finished_
         ]
     )
     assert (found.state, found.records, found.rows, found.took) == ("done", 8, 7, 2.0)
+    assert found.phases == {"prepare": 1.0, "commit": 1.0}
     assert found.commits == {"a": "version 7", "b": "transaction, up to out-0: 9"}
     assert found.notes == ("finished by run run-b, after a crash",)
 
 
+def test_a_merge_says_where_its_time_went_and_an_append_does_not() -> None:
+    times = {"executionTimeMs": "7000", "materializeSourceTimeMs": "1200", "scanTimeMs": "300", "rewriteTimeMs": "4500"}
+    merged_ = ours(1, 1, 10)
+    (found,) = of_commits([CREATED, replace(merged_, written=written("MERGE", times))], "p", "t")
+    assert found.phases == {"read": 1.2, "match": 0.3, "write": 4.5}
+    (found,) = of_commits([CREATED, replace(merged_, written=written("WRITE", {"numOutputRows": "3"}))], "p", "t")
+    assert (found.rows, found.phases) == (3, {})
+
+
 def test_an_epoch_in_doubt_says_so() -> None:
     (found,) = of_entries([entry(1, State.BEGUN, 1)])
-    assert (found.state, found.commits) == ("begun", {})
+    assert (found.state, found.commits, found.phases) == ("begun", {}, {})
     assert "in doubt" in found.notes[0]
