@@ -8,7 +8,9 @@ from datetime import timedelta
 from typing import Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, SecretStr, ValidationError
+from pydantic_core import PydanticCustomError
 
+from connector.config.nearest import did_you_mean
 from sinks.delta.table import COORDINATES
 from sinks.kafka import SECRET
 
@@ -63,15 +65,33 @@ def _duration(value: object) -> object:
 Duration: TypeAlias = Annotated[timedelta, BeforeValidator(_duration)]
 
 
+NESTED = "nested"
+"""Pydantic's type of a fault that has the faults of other options in its context."""
+
+
 def as_model(model: type[BaseModel], value: object) -> BaseModel:
-    """Validate ``value`` as this alternative of a union. Pydantic would report the errors of all alternatives."""
+    """Validate ``value`` as this alternative of a union. Pydantic would report the errors of all alternatives.
+
+    Raises PydanticCustomError with all faults, and the text of the first one.
+    """
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        fault = error.errors(include_url=False)[0]
-        place = dotted(tuple(part for part in fault["loc"] if part != "[key]"))
-        message = str(fault["msg"]).removeprefix("Value error, ")
-        raise ValueError(f"{place}: {message}" if place else message) from None
+        faults = error.errors(include_url=False)
+        first = faults[0]
+        place = dotted(tuple(part for part in first["loc"] if part != "[key]"))
+        message = str(first["msg"]).removeprefix("Value error, ")
+        text = f"{place}: {message}" if place else message
+        raise PydanticCustomError(NESTED, "{summary}", {"summary": text, "faults": faults}) from None
+
+
+def refuse(faults: Sequence[str]) -> None:
+    """Raises ValueError, or PydanticCustomError with all faults if there are several. Without a fault neither."""
+    if len(faults) > 1:
+        told = [{"type": "value_error", "loc": (), "msg": fault, "input": None} for fault in faults]
+        raise PydanticCustomError(NESTED, "{summary}", {"summary": "; ".join(faults), "faults": told})
+    if faults:
+        raise ValueError(faults[0])
 
 
 def word_or_options(value: object, words: Sequence[str], model: type[Options], *, write: str) -> object:
@@ -82,7 +102,7 @@ def word_or_options(value: object, words: Sequence[str], model: type[Options], *
     if isinstance(value, Mapping):
         return as_model(model, value)
     if value not in words:
-        raise ValueError(f"write {write}, not {value!r}")
+        raise ValueError(f"write {write}, not {value!r}{did_you_mean(value, words)}")
     return value
 
 
@@ -107,12 +127,11 @@ def _in_clear(value: Any) -> Any:
     return [_in_clear(item) for item in value] if isinstance(value, list) else value
 
 
-def no_literal_secrets(options: Mapping[str, str | SecretStr]) -> Mapping[str, str | SecretStr]:
-    """Check that secrets come from the environment or a file. Raises ValueError."""
-    for name, value in options.items():
-        if SECRET.search(name) and value and not isinstance(value, SecretStr):
-            raise ValueError(
-                f"{name}: a secret in a file is copied with it, also into version control; write "
-                "${env:NAME} or ${file:/path}"
-            )
-    return options
+def literal_secrets(options: Mapping[str, str | SecretStr]) -> list[str]:
+    """What is wrong with secrets that don't come from the environment or a file."""
+    return [
+        f"{name}: a secret in a file is copied with it, also into version control; write ${{env:NAME}} or "
+        "${file:/path}"
+        for name, value in options.items()
+        if SECRET.search(name) and value and not isinstance(value, SecretStr)
+    ]

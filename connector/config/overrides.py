@@ -8,6 +8,9 @@ from typing import Any
 
 import yaml
 
+from connector.config.fault_texts import shown
+from connector.config.kinds import dotted
+from connector.config.marks import Marks
 from sinks.errors import ConfigurationError
 
 _PART = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
@@ -15,11 +18,11 @@ _KEYS_WITH_DOTS = (["source", "kafka"], ["spark"])
 """Mappings whose keys contain dots: the options of Kafka and Spark."""
 
 
-def overridden(document: dict[Any, Any], overrides: Sequence[str], *, origin: str) -> dict[Any, Any]:
+def overridden(document: dict[Any, Any], overrides: Sequence[str], marks: Marks, *, origin: str) -> dict[Any, Any]:
     """Apply overrides such as ``sinks[0].path=...`` to the document, in their order, and return it.
 
     A value is YAML. An empty value removes the option. Missing mappings on the way are created, missing list members
-    aren't. Raises ConfigurationError.
+    aren't. ``marks`` learns which options were set. Raises ConfigurationError.
     """
     for override in overrides:
         option, equals, text = override.partition("=")
@@ -34,7 +37,8 @@ def overridden(document: dict[Any, Any], overrides: Sequence[str], *, origin: st
             raise ConfigurationError(
                 f"--set {option}: its value isn't YAML: {getattr(error, 'problem', error)}."
             ) from None
-        _set(document, path, value, f"--set {option}: {origin}")
+        _set(document, path, value, f"--set {option}", origin)
+        marks.set_by(path, option)
     return document
 
 
@@ -53,19 +57,36 @@ def _parts(option: str) -> list[str | int]:
     return parts
 
 
-def _set(document: Any, path: Sequence[str | int], value: object, what: str) -> None:
+def _set(document: Any, path: Sequence[str | int], value: object, what: str, origin: str) -> None:
     here = document
     for depth, part in enumerate(path):
-        last = depth == len(path) - 1
+        last, above = depth == len(path) - 1, dotted(tuple(path[:depth]))
         if isinstance(part, int):
             if not isinstance(here, list) or part >= len(here):
-                held = f"{len(here)} members" if isinstance(here, list) else "no list there"
-                raise ConfigurationError(f"{what} has {held}, so there is no [{part}] to set (the first is [0]).")
+                raise ConfigurationError(f"{what}: {_no_member(here, part, above, origin)}")
         elif not isinstance(here, dict):
-            raise ConfigurationError(f"{what} has no options there, so there is no {part!r} to set.")
+            raise ConfigurationError(
+                f"{what}: {above} in {origin} is {shown(here)}, not a mapping of options, so it can't have {part!r}."
+            )
         if not last:
             here = here.setdefault(part, {}) if isinstance(here, dict) else here[part]
         elif value is None and isinstance(here, dict):
             here.pop(part, None)
         else:
             here[part] = value
+
+
+def _no_member(held: object, index: int, option: str, origin: str) -> str:
+    """Why ``option[index]`` can't be set."""
+    if held == {}:
+        return f"{origin} has no list {option}. Set it as a whole, as in --set '{option}=[...]'."
+    if not isinstance(held, list):
+        return f"{option} in {origin} is {shown(held)}, not a list, so it has no [{index}]."
+    if not held:
+        return f"the list {option} in {origin} is empty, so there is no {option}[{index}]."
+    only = f"the only one is {option}[0]"
+    return (
+        f"there is no {option}[{index}] in {origin}. Counting begins at 0: "
+        + (only if len(held) == 1 else f"the last one is {option}[{len(held) - 1}]")
+        + "."
+    )

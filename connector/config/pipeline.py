@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, StrictBool, field_validator, model_validator
@@ -15,7 +16,8 @@ from connector.config.kinds import (
     OptionText,
     Text,
     in_clear,
-    no_literal_secrets,
+    literal_secrets,
+    refuse,
 )
 from connector.config.operations import Maintenance, MetricsOptions, NotifyOptions
 from connector.config.pacing import EpochBound, EveryRecords, Interval, Latency, Retry, as_commit_every, as_trigger
@@ -125,7 +127,8 @@ class PipelineConfig(Options):
     @field_validator("spark")
     @classmethod
     def _spark(cls, options: Mapping[str, OptionText]) -> Mapping[str, OptionText]:
-        return no_literal_secrets(options)
+        refuse(literal_secrets(options))
+        return options
 
     @field_validator("sinks")
     @classmethod
@@ -143,7 +146,21 @@ class PipelineConfig(Options):
         return tuple(sink.at(index) for index, sink in enumerate(sinks))
 
     @model_validator(mode="after")
-    def _move_together(self) -> PipelineConfig:
+    def _all_fit(self) -> PipelineConfig:
+        """Say all that doesn't go together at once."""
+        checks: list[Callable[[], None]] = [self._move_together, self._routes, self._tables_can_change]
+        checks += [partial(check, self) for check in UNFIT]
+        checks += [self._subjects_are_known, self._delivery_fits]
+        faults = []
+        for check in checks:
+            try:
+                check()
+            except ValueError as error:
+                faults.append(str(error))
+        refuse(faults)
+        return self
+
+    def _move_together(self) -> None:
         """Require a coordinator and transactional delivery for sinks that don't fit into one commit."""
         if any(isinstance(sink, KafkaTopicSink) and sink.topic in self.source.topics for sink in self.sinks):
             raise ValueError(
@@ -153,7 +170,7 @@ class PipelineConfig(Options):
         if self.coordinator is not None and self.coordinator.place in places:
             raise ValueError("coordinator: this table is already in use by the pipeline; give the log another path")
         if not self.two_phase:
-            return self
+            return
         what = "several sinks" if len(self.sinks) > 1 else f"a sink of type {self.sinks[0].type}"
         if self.coordinator is None:
             needs = "route needs" if self.route is not None else f"{what} need two-phase commit, which keeps"
@@ -165,19 +182,15 @@ class PipelineConfig(Options):
             raise ValueError(
                 f"delivery: {self.delivery} works with one Delta table only; {what} need delivery: transactional"
             )
-        return self
 
-    @model_validator(mode="after")
-    def _routes(self) -> PipelineConfig:
+    def _routes(self) -> None:
         if self.route is None:
-            return self
+            return
         refuse_unfit(self, self.route)
         for sink, option in zip(self.sinks, ("route.sink", "route.other"), strict=False):
             sink._in_file = option
-        return self
 
-    @model_validator(mode="after")
-    def _tables_can_change(self) -> PipelineConfig:
+    def _tables_can_change(self) -> None:
         fixed = [
             sink.type
             for sink in self.sinks
@@ -192,16 +205,8 @@ class PipelineConfig(Options):
         patched = any(isinstance(sink, DeltaUpsertSink) and sink.ignore_null_updates is True for sink in self.sinks)
         if self.on_new_column == "add" and patched:
             raise ValueError("ignore_null_updates: true doesn't work with on_new_column: add; list the columns instead")
-        return self
 
-    @model_validator(mode="after")
-    def _options_fit(self) -> PipelineConfig:
-        for refuse in UNFIT:
-            refuse(self)
-        return self
-
-    @model_validator(mode="after")
-    def _subjects_are_known(self) -> PipelineConfig:
+    def _subjects_are_known(self) -> None:
         for option in ("value", "key"):
             registry = getattr(getattr(self, option), "registry", None)
             if registry is not None and isinstance(self.source.topics, TopicPattern) and not registry.names_schemas:
@@ -209,10 +214,8 @@ class PipelineConfig(Options):
                     f"{option}.registry: source.topics is a pattern, so the schema can't be found by the topic's name: "
                     "give subject, or glue.schema"
                 )
-        return self
 
-    @model_validator(mode="after")
-    def _delivery_fits(self) -> PipelineConfig:
+    def _delivery_fits(self) -> None:
         late = any(
             isinstance(sink, DeltaAggregateSink) and sink.window and sink.window.late == "dead_letter"
             for sink in self.sinks
@@ -244,7 +247,6 @@ class PipelineConfig(Options):
                 + ("the client commits at intervals" if self.delivery == "auto_commit" else "an epoch is a commit")
                 + ". Remove the option"
             )
-        return self
 
     @property
     def two_phase(self) -> bool:

@@ -50,7 +50,7 @@ class SinkBySink(Several):
         if isinstance(source, Mapping) and isinstance(kafka, Mapping) and "group.id" in kafka:
             # Each publishes how far it is; in one group the last one would count.
             options["source"] = {**source, "kafka": {**kafka, "group.id": f"{kafka['group.id']}-{part}"}}
-        config = self._parsed(options, part, f"sinks[{index}]")
+        config = self._parsed(options, part, ("sinks", index))
         config._part_of = str(self.document.get("name", ""))
         return config
 

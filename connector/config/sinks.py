@@ -34,8 +34,10 @@ def _kafkas_key(value: object) -> object:
 
 
 def _distinct(columns: tuple[str, ...]) -> tuple[str, ...]:
-    if len({column.lower() for column in columns}) != len(columns):
-        raise ValueError("names a column twice")
+    names = [column.lower() for column in columns]
+    twice = next((column for column in columns if names.count(column.lower()) > 1), None)
+    if twice is not None:
+        raise ValueError(f"names the column {twice} twice; capitals make no difference")
     return columns
 
 

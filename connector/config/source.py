@@ -16,10 +16,12 @@ from connector.config.kinds import (
     Text,
     as_model,
     in_clear,
-    no_literal_secrets,
+    literal_secrets,
+    refuse,
     topic_name,
     word_or_options,
 )
+from connector.config.nearest import did_you_mean
 from sinks.kafka import faults
 
 _RESERVED_KAFKA_OPTIONS = {
@@ -61,7 +63,7 @@ def _start(value: object) -> object:
     if value not in ("earliest", "latest"):
         raise ValueError(
             'write earliest, latest, {timestamp: 2026-11-01T00:00:00Z} or {"topic": {"0": 120, "1": 80}}, '
-            f"not {value!r}"
+            f"not {value!r}{did_you_mean(value, ('earliest', 'latest'))}"
         )
     return value
 
@@ -153,22 +155,31 @@ class Source(Options):
         if isinstance(topics, TopicPattern):
             return topics
         if len(set(topics)) != len(topics):
-            raise ValueError("names a topic twice")
+            raise ValueError(f"names the topic {next(name for name in topics if topics.count(name) > 1)} twice")
         return tuple(map(topic_name, topics))
 
     @field_validator("kafka")
     @classmethod
     def _kafka(cls, options: Mapping[str, OptionText]) -> Mapping[str, OptionText]:
-        for name in options:
-            if name in _RESERVED_KAFKA_OPTIONS:
-                raise ValueError(f"{name} is set by Lakelock ({_RESERVED_KAFKA_OPTIONS[name]}); remove it")
-            if name.startswith("kafka."):
-                raise ValueError(f"{name}: write Kafka's own name, {name.removeprefix('kafka.')}")
-        if not options.get("bootstrap.servers"):
-            raise ValueError('bootstrap.servers is missing, as in {bootstrap.servers: "127.0.0.1:9092"}')
-        found = faults(in_clear(no_literal_secrets(options)))
-        if found:
-            raise ValueError("; ".join(found))
+        wrong = [
+            f"{name} is set by Lakelock ({why}); remove it"
+            for name, why in _RESERVED_KAFKA_OPTIONS.items()
+            if name in options
+        ]
+        wrong += [
+            f"{name}: write Kafka's own name, {name.removeprefix('kafka.')}"
+            for name in options
+            if name.startswith("kafka.")
+        ]
+        own = {
+            name: value
+            for name, value in options.items()
+            if name not in _RESERVED_KAFKA_OPTIONS and not name.startswith("kafka.")
+        }
+        wrong += literal_secrets(own) or faults(in_clear(own))
+        if not options.get("bootstrap.servers") and not any("bootstrap.servers" in fault for fault in wrong):
+            wrong.insert(0, 'bootstrap.servers is missing, as in {bootstrap.servers: "127.0.0.1:9092"}')
+        refuse(wrong)
         return options
 
     @property

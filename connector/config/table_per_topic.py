@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, ValidationError
 
+from connector.config.faults import configuration_error, faults_of
 from connector.config.kinds import Options
 from connector.config.placeholders import merged, placed, placeholders, safe
 from connector.config.several import Several
@@ -15,6 +16,7 @@ from connector.config.source import Source
 from sinks.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from connector.config.marks import Path
     from connector.config.pipeline import PipelineConfig
 
 OPTION = "tables"
@@ -51,7 +53,18 @@ class Template(Several):
         options["sinks"] = [_filled(merged(tables.sink, changed.get("sink", {})), part)]
         if isinstance(options.get("dead_letters"), dict):
             options["dead_letters"] = _filled(options["dead_letters"], part)
-        return self._parsed(options, part, f"{OPTION}.sink")
+
+        def moved(path: Path) -> Path:
+            """Where the file has an option: with what is different for the topic, or with what all topics share."""
+            name = ("sink", *path[2:]) if path[:2] == ("sinks", 0) else path
+            here: Any = changed
+            for step in name:
+                here = here.get(step) if isinstance(here, Mapping) else None
+            if here is not None:
+                return (OPTION, "overrides", part, *name)
+            return (OPTION, *name) if name != path else path
+
+        return self._parsed(options, part, (OPTION, "sink"), moved)
 
     @property
     def source(self) -> Source:
@@ -83,17 +96,19 @@ class Template(Several):
         try:
             tables = TablePerTopic.model_validate(self.document[OPTION])
         except ValidationError as error:
-            fault = error.errors(include_url=False)[0]
-            option = ".".join(map(str, fault["loc"]))
+            given = self.document[OPTION]
+            found = faults_of(
+                error, given if isinstance(given, Mapping) else {}, TablePerTopic, moved=lambda path: (OPTION, *path)
+            )
+            wrong = configuration_error(self.origin, found, self.marks)
             raise ConfigurationError(
-                f"{where}.{option}: {fault['msg'].lower()}.",
-                hint="Write tables: {for_each: topic, sink: {type: ..., path: lake/{topic}}}.",
+                wrong.message, hint="Write tables: {for_each: topic, sink: {type: ..., path: lake/{topic}}}."
             ) from None
-        place, found = placeholders(tables.sink)
-        if set(found) != {_EACH}:
-            wrong = f"{place!r} has {{{found[0]}}}" if found else f"{place!r} has no {TOPIC}"
+        place, names = placeholders(tables.sink)
+        if set(names) != {_EACH}:
+            lacks = f"{place!r} has {{{names[0]}}}" if names else f"{place!r} has no {TOPIC}"
             raise ConfigurationError(
-                f"{where}.sink: {wrong}: all topics would have one table.",
+                f"{where}.sink: {lacks}: all topics would have one table.",
                 hint=f"Write {TOPIC} where the topic is to stand, as in path: lake/{TOPIC}.",
             )
         return tables

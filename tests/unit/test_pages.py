@@ -52,9 +52,13 @@ def test_an_example_is_a_valid_pipeline(example: Block, tmp_path: Path, monkeypa
         parse({"coordinator": {"path": "lake/_log"}, **options})
     elif "tables" in options:
         del options["sinks"]
-        assert Template("page", options, lambda document, origin: parse(document, origin=origin)).source
+        assert Template(
+            "page", options, lambda document, origin, moved: parse(document, origin=origin, moved=moved)
+        ).source
     elif options.get("together") == "eventual":
-        several = SinkBySink("page", options, lambda document, origin: parse(document, origin=origin))
+        several = SinkBySink(
+            "page", options, lambda document, origin, moved: parse(document, origin=origin, moved=moved)
+        )
         assert all(several.pipeline(part) for part in several.parts)
     else:
         parse(options)

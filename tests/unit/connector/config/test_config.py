@@ -222,7 +222,7 @@ def test_topics_by_a_pattern() -> None:
     assert all(name in topics for name in ("orders-eu", "x"))
     assert not any(name in topics for name in ("my-orders-eu", "xy", "__orders-eu"))
     assert "t" in parse(options()).source.topics
-    assert "source.topics.pattern: '[' isn't a regular expression: unterminated" in fault(source=source(topics="["))
+    assert "source.topics: '[' isn't a regular expression: unterminated" in fault(source=source(topics="["))
     assert "write a list of topics" in fault(source=source(topics={"a": 1}))
     assert "__consumer_offsets" not in parse(options(source=source(topics=".*"))).source.topics
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr, TypeAdapter, ValidationError
 
-from connector.config import _resolve
+from connector.config.references import References
 from connector.config.registry import ConfluentRegistry, GlueRegistry, RegistryOptions
 
 ADAPTER: TypeAdapter[RegistryOptions] = TypeAdapter(RegistryOptions)
@@ -13,9 +13,9 @@ URL = "https://schemas.example.com:8081"
 
 
 def read(options: object) -> RegistryOptions:
-    faults: list[str] = []
-    resolved = _resolve({"value": {"registry": options}}, (), faults)
-    assert faults == []
+    references = References()
+    resolved = references.resolve({"value": {"registry": options}})
+    assert references.faults == []
     assert isinstance(resolved, dict)
     return ADAPTER.validate_python(resolved["value"]["registry"])
 

@@ -1,0 +1,67 @@
+"""``${env:NAME}`` and ``${file:/path}``: values of a pipeline file that stand elsewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from connector.config.faults import Fault
+from connector.config.kinds import dotted
+from connector.config.registry import REFERENCED_SECRETS
+
+_REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
+_NOWHERE = "1"
+"""Stands for a value that is missing, while the other options are checked."""
+
+
+class References:
+    """Replaces references by what they stand for, and collects the ``faults`` of those that stand for nothing.
+
+    A relative path belongs to ``folder``. ``texts`` has the text of the file by the value that took its place.
+    """
+
+    def __init__(self, folder: str = "") -> None:
+        self._folder = folder
+        self.faults: list[Fault] = []
+        self.texts: dict[str, str] = {}
+
+    def resolve(self, value: object, path: tuple[str | int, ...] = ()) -> object:
+        """The value with what its references stand for. A value that may be a secret is wrapped."""
+        if isinstance(value, Mapping):
+            return {key: self.resolve(item, (*path, key)) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.resolve(item, (*path, index)) for index, item in enumerate(value)]
+        if not isinstance(value, str) or not _REFERENCE.search(value):
+            return value
+        resolved = _REFERENCE.sub(lambda found: self._look_up(found[1], found[2], path), value)
+        self.texts[resolved] = value
+        of_service = ("registry" in path or path[:2] == ("metrics", "push")) and path[-1] in REFERENCED_SECRETS
+        of_own_class = path[:1] == ("sinks",) and path[2:3] == ("options",)
+        of_webhook = path == ("notify", "url")
+        may_be_secret = path[:2] == ("source", "kafka") or path[:1] == ("spark",)
+        may_be_secret = may_be_secret or of_service or of_own_class or of_webhook
+        return SecretStr(resolved) if may_be_secret else resolved
+
+    def _look_up(self, kind: str, name: str, path: tuple[str | int, ...]) -> str:
+        if kind == "env":
+            if name not in os.environ:
+                self._missing(path, f"the environment variable {name} isn't set")
+            return os.environ.get(name, _NOWHERE)
+        try:
+            return Path(self._folder, name).read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            self._missing(path, f"the file {name} can't be read ({type(error).__name__})")
+            return _NOWHERE
+
+    def _missing(self, path: tuple[str | int, ...], why: str) -> None:
+        self.faults.append(Fault(path, f"{dotted(path)}: {why}"))
+
+    def without_unknown(self, faults: list[Fault]) -> list[Fault]:
+        """The faults of options whose value is known here."""
+        unknown = [dotted(fault.path) for fault in self.faults]
+        # `trigger: interval: ...` is a fault of trigger.interval.
+        return [fault for fault in faults if not any(name in fault.text.replace(": ", ".") for name in unknown)]

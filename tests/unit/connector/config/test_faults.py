@@ -1,0 +1,150 @@
+"""What an error of the pipeline file tells: each fault with its line, and never a secret."""
+
+from pathlib import Path
+
+import pytest
+
+from connector.config import Template, load, load_any, parse
+from connector.config.nearest import nearest
+from sinks.errors import ConfigurationError
+
+FILE = """\
+name: shop
+source: {topics: [orders], kafka: {bootstrap.servers: "b:1"}}
+value: {format: json, schema: "id INT"}
+"""
+
+
+def told(file: Path, text: str, *overrides: str, part: str = "") -> list[str]:
+    file.write_text(text)
+    with pytest.raises(ConfigurationError) as caught:
+        load(f"{file}{part}", overrides)
+    return [line.removeprefix("  - ") for line in caught.value.message.splitlines()[1:]]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "p.yaml"
+
+
+def test_a_fault_of_one_sink_of_several_is_in_the_line_of_that_sink(file: Path) -> None:
+    text = (
+        f"{FILE}together: eventual\nsinks:\n  - {{type: delta_append, path: a}}\n  - type: delta_upsert\n    path: b\n"
+        "    keys: id\n"
+    )
+    assert told(file, text, part="#b") == ["line 9, column 5: sinks[1].keys: unknown option, did you mean key?"]
+
+
+def test_a_fault_of_a_topics_table_is_where_its_option_stands(file: Path) -> None:
+    text = FILE + (
+        "tables:\n  for_each: topic\n  sink: {type: delta_upsert, path: 'lake/{topic}', key: id, delete: soft}\n"
+        "  overrides:\n    orders:\n      value: {mod: strict}\n      sink: {sequence: id}\n"
+    )
+    assert told(file, text, part="#orders") == [
+        "line 6, column 61: tables.sink.delete: unknown option, did you mean deletes?",
+        "line 9, column 15: tables.overrides.orders.value.mod: unknown option, did you mean mode?",
+        "line 10, column 14: tables.overrides.orders.sink.sequence: unknown option, did you mean sequence_by?",
+    ]
+    file.write_text(text.replace("for_each: topic", "for_each: topik").replace("overrides", "overides"))
+    several = load_any(file)
+    assert isinstance(several, Template)
+    with pytest.raises(ConfigurationError) as caught:
+        several.pipeline("orders")
+    assert "line 5, column 13: tables.for_each: is topic, not 'topik'; did you mean topic?" in caught.value.message
+    assert "line 7, column 3: tables.overides: unknown option, did you mean overrides?" in caught.value.message
+
+
+def test_what_is_set_on_the_command_line_is_no_line_of_the_file(file: Path) -> None:
+    text = f"{FILE}sinks: [{{type: delta_append, path: a}}]\n"
+    assert sorted(told(file, text, "epoch={max_record: 5}", "source.start=earlist")) == [
+        "--set epoch: epoch.max_record: unknown option, did you mean max_records?",
+        "--set source.start: source.start: write earliest, latest, {timestamp: 2026-11-01T00:00:00Z} or "
+        """{"topic": {"0": 120, "1": 80}}, not 'earlist'; did you mean earliest?""",
+    ]
+
+
+def test_a_value_from_elsewhere_is_shown_as_the_file_has_it(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PASSWORD", "Hunter 2")
+    reference = "${env:PASSWORD}"
+    text = (
+        "name: ${env:PASSWORD}\n"
+        "source: {topics: [t], kafka: {bootstrap.servers: '${env:NOT_SET_ANYWHERE}'}, start: '${env:PASSWORD}'}\n"
+        "value: {format: '${env:PASSWORD}'}\n"
+        "delivery: ${env:PASSWORD}\n"
+        "epoch: {max_records: '${env:PASSWORD}'}\n"
+        "sinks: [{type: delta_append, path: a}]\n"
+    )
+    lines = told(file, text)
+    assert [line.split(":")[0] for line in lines] == [
+        "line 1, column 7", "line 2, column 50", "line 2, column 85", "line 3, column 17", "line 4, column 11",
+        "line 5, column 22",
+    ]  # fmt: skip
+    assert lines[1].endswith("source.kafka.bootstrap.servers: the environment variable NOT_SET_ANYWHERE isn't set")
+    assert all(f"not {reference}" in line for line in [lines[0], *lines[2:]])
+    assert "Hunter" not in "".join(lines)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "source: {topics: [t], kafka: {bootstrap.servers: b, sasl.password: [hunter2]}}",
+        "source: {topics: [t], kafka: hunter2}",
+        "spark: {spark.ssl.keyPassword: [hunter2]}",
+        "spark: hunter2",
+        "value: {format: avro, registry: {url: 'http://x', token: hunter2}}",
+        "value: {format: avro, registry: hunter2}",
+        "value: {format: avro, registry: {url: 'http://me:hunter2@x'}}",
+        "metrics: {push: {url: 'http://x?hunter2', username: 5, passwd: hunter2}}",
+        "sinks: [{type: custom, name: n, sink: 'm:C', options: hunter2}]",
+    ],
+)
+def test_a_secret_in_a_wrong_place_is_not_shown(file: Path, wrong: str) -> None:
+    option = wrong.partition(":")[0]
+    rest = "".join(f"{line}\n" for line in FILE.splitlines() if not line.startswith(f"{option}:"))
+    sinks = "" if option == "sinks" else "sinks: [{type: delta_append, path: a}]\n"
+    lines = told(file, f"{rest}{sinks}{wrong}\n")
+    assert lines
+    assert "hunter2" not in "".join(lines)
+
+
+def test_faults_that_several_options_have_together_are_told_at_once(file: Path) -> None:
+    lines = told(
+        file,
+        f"{FILE}delivery: idempotent\nsinks:\n  - {{type: delta_append, path: a}}\n"
+        "  - {type: delta_upsert, path: b, key: id, merge: on_read}\n",
+    )
+    assert [line.split(": ")[1] for line in lines] == ["delivery", "merge", "is missing"]
+    assert lines[2].startswith("coordinator: ")
+
+
+def test_a_mapping_that_takes_in_another_is_read_as_yaml_has_it(file: Path) -> None:
+    text = (
+        f"{FILE}coordinator: {{path: c}}\nsinks:\n  - &first {{type: delta_upsert, path: a, key: id}}\n"
+        "  - {<<: *first, path: b}\n"
+    )
+    file.write_text(text)
+    assert [(sink.place, sink.type) for sink in load(file).sinks] == [("a", "delta_upsert"), ("b", "delta_upsert")]
+    (_, second) = told(file, text.replace("key", "kye"))
+    assert second == "line 6, column 42: sinks[1].kye: unknown option, did you mean key?"
+
+
+def test_options_without_a_file_have_no_lines() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        parse({"name": "p", "source": 5})
+    assert "  - source: write options, as in {topics: ..., kafka: ...}, not 5" in caught.value.message
+    assert "line 1" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("word", "known", "meant"),
+    [
+        ("upsert", ["delta_append", "delta_upsert"], "delta_upsert"),
+        ("Transactional", ["transactional", "idempotent"], "transactional"),
+        ("exactly-once", ["transactional", "idempotent"], "transactional"),
+        ("exactly_once", ["hard", "soft"], None),
+        ("delta", ["delta_append", "delta_upsert"], None),
+        ("parquet", ["json", "avro"], None),
+    ],
+)
+def test_the_nearest_name(word: str, known: list[str], meant: str | None) -> None:
+    assert nearest(word, known) == meant
