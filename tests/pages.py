@@ -96,3 +96,31 @@ class Reader:
             # What `init` has written asks the pages' broker, too.
             if arguments[0] == "init" and Path(name).is_file():
                 self.write(name, Path(name).read_text(encoding="utf-8"))
+
+
+def yaml_blocks() -> list[tuple[str, Block]]:
+    """The YAML of README and docs, each with a name: whole pipeline files, and parts of one."""
+    pages = [file.relative_to(ROOT).as_posix() for file in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]]
+    return [
+        (f"{page}-{number}", block)
+        for page in pages
+        for number, block in enumerate(blocks(page), start=1)
+        if block.language == "yaml"
+    ]
+
+
+WHOLE = {
+    "name": "p",
+    "source": {"topics": ["t"], "kafka": {"bootstrap.servers": "b:9092"}},
+    "value": {"format": "json", "schema": "origin STRING, dep_delay INT, event_time TIMESTAMP"},
+    "sinks": [{"type": "delta_append", "path": "lake/p"}],
+}
+
+
+def completed(part: Any) -> dict[str, Any]:
+    """A pipeline with this part: a list is its sinks, and ``kafka`` is of its source."""
+    if isinstance(part, list):
+        return {**WHOLE, "sinks": part}
+    if "kafka" in part:
+        return {**WHOLE, "source": {**WHOLE["source"], **part}}  # type: ignore[dict-item]
+    return {**WHOLE, **part}

@@ -10,11 +10,12 @@ import typer
 
 from connector.cli.broker import broker, demo
 from connector.cli.emr import emr
+from connector.cli.init import init, schema
 from connector.cli.lab import lab
 from connector.cli.mirror import translate
 from connector.cli.notify import notify
 from connector.cli.operations import accept, dead_letters, fold, maintain, recover, replay, rewind
-from connector.cli.run import check, init, jars, run
+from connector.cli.run import check, jars, run
 from connector.cli.verify import snapshot, verify
 from connector.cli.watch import history, status, ui
 
@@ -36,6 +37,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     accept,
     replay,
     init,
+    schema,
     jars,
     broker,
     demo,

@@ -1,11 +1,9 @@
-"""``lakelock run``, ``check``, ``init`` and ``jars``: from an empty folder to a running pipeline."""
+"""``lakelock run``, ``check`` and ``jars``: to a running pipeline."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from functools import partial
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 
@@ -28,13 +26,12 @@ from connector.cli.console import (
     stop_on_signal,
     watched_together,
 )
-from connector.cli.from_topic import from_topic as of_topic
 from connector.cli.several import each, is_one, run_several
 from connector.config import DeltaPlace, PipelineConfig
 from connector.operations.status import CheckedSink, Sample
 from connector.pipeline import Pipeline
 from connector.telemetry.run_report import RunReport
-from sinks.errors import BadRecord, ConfigurationError, JarsMissing
+from sinks.errors import BadRecord, JarsMissing
 
 
 def run(
@@ -139,63 +136,6 @@ def print_rules(sink: CheckedSink) -> None:
     """Print the rules that the table itself has for its rows, a line each."""
     for rule in sink.rules:
         out.print(f"rule      {escape(rule)}", soft_wrap=True)
-
-
-def init(
-    file: Annotated[Path | None, typer.Argument(help="Where to write the file; standard output if left out.")] = None,
-    example: Annotated[
-        str | None,
-        typer.Option(
-            help="Write this example instead: word_count, hourly_delays, aircraft_history or money_transfers."
-        ),
-    ] = None,
-    from_topic: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TOPIC", help="Look at some records of this topic, and write a file with their columns and key."
-        ),
-    ] = None,
-    kafka: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            help="With --from-topic: an option of Kafka's clients, as bootstrap.servers=HOST:PORT, which is "
-            "127.0.0.1:9092 if left out. Write secrets as '${env:NAME}'. Repeat it for several.",
-        ),
-    ] = None,
-) -> None:
-    """Write a pipeline file to start from: one with comments, or one that fits a topic."""
-    with reported(debug=False):
-        if from_topic is not None:
-            if example is not None:
-                raise ConfigurationError("Give either --example or --from-topic.")
-            text, looked_at = of_topic(from_topic, kafka or [])
-            _write(file, text, f"from {looked_at:,} records of {from_topic}")
-            return
-        examples = {each.name.removesuffix(".yaml"): each for each in files("connector").joinpath("examples").iterdir()}
-        if example is not None and example not in examples:
-            raise ConfigurationError(
-                f"--example: there is no {example!r}.", hint=f"There are {', '.join(sorted(examples))}."
-            )
-        source = examples[example] if example else files("connector.cli").joinpath("pipeline.yaml")
-        _write(file, source.read_text(encoding="utf-8"))
-
-
-def _write(file: Path | None, text: str, how: str = "") -> None:
-    if file is None:
-        sys.stdout.write(text)
-        return
-    try:
-        with file.open("x", encoding="utf-8") as new:
-            new.write(text)
-    except FileExistsError:
-        raise ConfigurationError(
-            f"{str(file)!r} exists already, and was left as it is.", hint="Give another name."
-        ) from None
-    except OSError as error:
-        raise ConfigurationError(f"{str(file)!r} can't be written: {error.strerror}.") from None
-    made = f"{file} written {how}".rstrip()
-    out.print(f"{made}. Edit it, then: lakelock check {file}", soft_wrap=True, markup=False)
 
 
 def jars(debug: Debug = False) -> None:

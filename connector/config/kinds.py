@@ -7,8 +7,16 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, SecretStr, ValidationError
-from pydantic_core import PydanticCustomError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    GetJsonSchemaHandler,
+    SecretStr,
+    ValidationError,
+    WithJsonSchema,
+)
+from pydantic_core import CoreSchema, PydanticCustomError
 
 from connector.config.nearest import did_you_mean
 from sinks.delta.table import COORDINATES
@@ -35,8 +43,24 @@ def _text(value: object) -> object:
     return str(value) if isinstance(value, int | float) else value
 
 
-Text: TypeAlias = Annotated[str, BeforeValidator(_text)]
-OptionText: TypeAlias = Annotated[str | SecretStr, BeforeValidator(_text)]
+ANY_TEXT: dict[str, Any] = {"type": ["string", "number", "boolean"]}
+"""The JSON schema of a text that YAML may take for something else."""
+TEXT_OR_TEXTS: dict[str, Any] = {"anyOf": [ANY_TEXT, {"type": "array", "items": ANY_TEXT}]}
+"""The JSON schema of a list of texts, of which one may stand alone."""
+REFERENCE = r"\$\{(env|file):([^}]*)\}"
+"""A value that stands elsewhere, as a regular expression."""
+Text: TypeAlias = Annotated[str, BeforeValidator(_text), WithJsonSchema(ANY_TEXT)]
+OptionText: TypeAlias = Annotated[str | SecretStr, BeforeValidator(_text), WithJsonSchema(ANY_TEXT)]
+
+
+class AlsoWritten:
+    """Says in the JSON schema how else an option may be written than as its type."""
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        self._schema = schema
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"anyOf": [self._schema, handler(schema)]}
 
 
 def topic_name(name: str) -> str:
@@ -47,13 +71,14 @@ def topic_name(name: str) -> str:
 
 
 _UNITS = {"millisecond": 0.001, "second": 1, "minute": 60, "hour": 3600, "day": 86400}
+_DURATION = rf"\s*(\d+(?:\.\d+)?)\s*({'|'.join(_UNITS)})s?\s*"
 
 
 def _duration(value: object) -> object:
     if value == 0 and not isinstance(value, bool):
         return timedelta(0)
     if isinstance(value, str):
-        match = re.fullmatch(rf"\s*(\d+(?:\.\d+)?)\s*({'|'.join(_UNITS)})s?\s*", value)
+        match = re.fullmatch(_DURATION, value)
         if match is None:
             raise ValueError("write a number and a unit, as in `10 seconds`, `5 minutes`, `1 hour`")
         return timedelta(seconds=float(match[1]) * _UNITS[match[2]])
@@ -62,7 +87,11 @@ def _duration(value: object) -> object:
     return value
 
 
-Duration: TypeAlias = Annotated[timedelta, BeforeValidator(_duration)]
+Duration: TypeAlias = Annotated[
+    timedelta,
+    BeforeValidator(_duration),
+    WithJsonSchema({"anyOf": [{"type": "string", "pattern": f"^{_DURATION}$"}, {"const": 0}]}),
+]
 
 
 NESTED = "nested"

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, SecretStr, StrictBool, field_validator, model_validator
 
-from connector.config.kinds import Duration, Options, OptionText, Text
+from connector.config.kinds import AlsoWritten, Duration, Options, OptionText, Text
 from connector.config.registry import Secret, without_credentials
 
 
@@ -46,7 +46,7 @@ class MetricsOptions(Options):
     """The port where Prometheus can scrape the metrics, at ``/metrics``."""
     host: Text = "127.0.0.1"
     """The address to listen on. In a container write 0.0.0.0."""
-    push: Annotated[Pushgateway | None, BeforeValidator(_as_gateway)] = None
+    push: Annotated[Pushgateway | None, BeforeValidator(_as_gateway), AlsoWritten({"type": "string"})] = None
     """A Pushgateway, for runs that end before Prometheus can scrape them: its URL, or a mapping, see below."""
 
     @model_validator(mode="after")

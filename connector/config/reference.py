@@ -29,7 +29,7 @@ from connector.config import (
     table_per_topic,
 )
 
-_SECTIONS: Mapping[str, type[BaseModel]] = {
+SECTIONS: Mapping[str, type[BaseModel]] = {
     "A pipeline file": pipeline.PipelineConfig,
     "`source`": source.Source,
     "`value` and `key`: `format: json`": formats.JsonFormat,
@@ -73,14 +73,15 @@ _KINDS: Mapping[object, str] = {
 _INTRODUCTION = """# Options
 
 Every option of a pipeline file, generated from the models that check it (`make docs`). `lakelock init` writes a file
-with comments to start from, and `lakelock check` reports every error in a file at once. A duration is a number and a
+with comments to start from, `lakelock schema` a JSON schema for editors, and `lakelock check` reports every error in a
+file at once. A duration is a number and a
 unit: `10 seconds`, `5 minutes`, `1 hour`, `7 days`. Any value may contain `${env:NAME}` or `${file:/path}`.
 """
 
 
 def page() -> str:
     """The reference page in Markdown."""
-    return "\n".join([_INTRODUCTION, *(line for title, model in _SECTIONS.items() for line in _section(title, model))])
+    return "\n".join([_INTRODUCTION, *(line for title, model in SECTIONS.items() for line in _section(title, model))])
 
 
 def _section(title: str, model: type[BaseModel]) -> Iterator[str]:
@@ -143,11 +144,12 @@ def _default(field: FieldInfo) -> str:
     if value is None or value == {} or value == () or isinstance(value, BaseModel):
         return ""
     if isinstance(value, timedelta):
-        return f"`{_duration(value)}`"
+        return f"`{duration(value)}`"
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 
-def _duration(value: timedelta) -> str:
+def duration(value: timedelta) -> str:
+    """A length of time as a pipeline file has it."""
     seconds = value.total_seconds()
     for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
         if seconds and seconds % length == 0:

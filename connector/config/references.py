@@ -10,10 +10,10 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from connector.config.faults import Fault
-from connector.config.kinds import dotted
+from connector.config.kinds import REFERENCE, dotted
 from connector.config.registry import REFERENCED_SECRETS
 
-_REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
+_REFERENCE = re.compile(REFERENCE)
 _NOWHERE = "1"
 """Stands for a value that is missing, while the other options are checked."""
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Annotated, TypeAlias
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
+from pydantic import BeforeValidator, Field, SecretStr, WithJsonSchema, field_validator, model_validator
 
-from connector.config.kinds import Options, OptionText, Text, as_model
+from connector.config.kinds import REFERENCE, TEXT_OR_TEXTS, Options, OptionText, Text, as_model
 
 REFERENCED_SECRETS = ("username", "password", "token")
 """Registry options that stay wrapped as secrets when they come from ``${env:}`` or ``${file:}``."""
@@ -24,7 +24,9 @@ def _referenced(value: object) -> object:
     return value
 
 
-Secret: TypeAlias = Annotated[SecretStr, BeforeValidator(_referenced)]
+Secret: TypeAlias = Annotated[
+    SecretStr, BeforeValidator(_referenced), WithJsonSchema({"type": "string", "pattern": REFERENCE})
+]
 
 
 def without_credentials(url: str) -> str:
@@ -44,7 +46,7 @@ def _urls(value: object) -> object:
 class ConfluentRegistry(Options):
     """A registry with Confluent's REST API: Confluent's, Karapace, Apicurio or Redpanda."""
 
-    url: Annotated[tuple[Text, ...], BeforeValidator(_urls), Field(min_length=1)]
+    url: Annotated[tuple[Text, ...], BeforeValidator(_urls), Field(min_length=1), WithJsonSchema(TEXT_OR_TEXTS)]
     """The registry's URL, or a list of URLs. Each is tried when the one before doesn't answer."""
     username: OptionText | None = None
     """The user name for basic authentication. Needs ``password``."""

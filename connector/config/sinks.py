@@ -14,11 +14,12 @@ from pydantic import (
     Field,
     StrictBool,
     TypeAdapter,
+    WithJsonSchema,
     field_validator,
     model_validator,
 )
 
-from connector.config.kinds import Duration, Options, Text, as_model, in_clear, topic_name
+from connector.config.kinds import TEXT_OR_TEXTS, Duration, Options, Text, as_model, in_clear, topic_name
 from connector.config.places import DeltaSink, ListedSink
 
 KAFKA_KEY, KAFKAS_KEY = "kafka_key", "_key"
@@ -41,7 +42,10 @@ def _distinct(columns: tuple[str, ...]) -> tuple[str, ...]:
     return columns
 
 
-Columns: TypeAlias = Annotated[tuple[Text, ...], BeforeValidator(_one_or_more), Field(min_length=1)]
+ColumnsOrNone: TypeAlias = Annotated[tuple[Text, ...], BeforeValidator(_one_or_more), WithJsonSchema(TEXT_OR_TEXTS)]
+Columns: TypeAlias = Annotated[
+    tuple[Text, ...], BeforeValidator(_one_or_more), Field(min_length=1), WithJsonSchema(TEXT_OR_TEXTS)
+]
 
 
 class DeltaAppendSink(DeltaSink):
@@ -225,7 +229,7 @@ class DeltaAggregateSink(DeltaSink, MergedSink):
 
     type: Literal["delta_aggregate"]
     """Keep one row per group."""
-    group_by: Annotated[tuple[Text, ...], BeforeValidator(_one_or_more)] = ()
+    group_by: ColumnsOrNone = ()
     """The columns that define a group. May be empty with a ``window``."""
     aggregates: Annotated[Mapping[str, Text], Field(min_length=1)]
     """The aggregates to compute, column -> expression, as in {total: sum(amount)}. docs/derived-state.md lists them."""
@@ -261,7 +265,7 @@ class S3ObjectsSink(ListedSink):
     """The bucket and prefix to write to, as s3://bucket/flights."""
     format: Literal["parquet", "json_lines"] = "parquet"
     """The file format of the objects."""
-    partition_by: Annotated[tuple[Text, ...], BeforeValidator(_one_or_more)] = ()
+    partition_by: ColumnsOrNone = ()
     """The columns to partition by, in folders named as Hive names them (``day=2026-11-01/``)."""
     endpoint: Text | None = None
     """The endpoint URL of a store other than AWS S3."""
@@ -307,7 +311,7 @@ class KafkaTopicSink(ListedSink):
     """Write one message per record to a topic, in the source's Kafka cluster."""
     topic: Annotated[Text, AfterValidator(topic_name)]
     """The topic's name. The topic must exist."""
-    key: Annotated[tuple[Text, ...], BeforeValidator(_one_or_more)] = ()
+    key: ColumnsOrNone = ()
     """The columns that make up the message key. By default messages have no key."""
 
     @property

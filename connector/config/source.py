@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator
 
 from connector.config.kinds import (
+    TEXT_OR_TEXTS,
     Duration,
     Options,
     OptionText,
@@ -54,6 +55,24 @@ class FromOffsets(Options):
 
 
 Start: TypeAlias = Literal["earliest", "latest"] | FromTimestamp | FromOffsets
+
+
+_START = {
+    "anyOf": [
+        {"enum": ["earliest", "latest"]},
+        {
+            "type": "object",
+            "properties": {"timestamp": {"type": "string"}},
+            "required": ["timestamp"],
+            "additionalProperties": False,
+        },
+        {
+            "type": "object",
+            "additionalProperties": {"type": "object", "additionalProperties": {"type": "integer", "minimum": -2}},
+        },
+    ]
+}
+"""Its JSON schema: offsets stand there without a name of their own."""
 
 
 def _start(value: object) -> object:
@@ -125,7 +144,7 @@ def _on_recreated_topic(value: object) -> object:
 class Source(Options):
     """The topics to read, how to connect to Kafka, and where to start."""
 
-    topics: Annotated[tuple[Text, ...] | TopicPattern, BeforeValidator(_topics)]
+    topics: Annotated[tuple[Text, ...] | TopicPattern, BeforeValidator(_topics), WithJsonSchema(TEXT_OR_TEXTS)]
     """The topics to read: a list, [flights, returns], or a regular expression that must match whole names,
     "flights-.*"."""
     kafka: Mapping[str, OptionText]
@@ -135,7 +154,7 @@ class Source(Options):
     """How Spark reads Kafka. ``spark``: by Spark's own source. ``auto``: by Lakelock's columnar reader, which also
     decodes JSON and is faster; where the session lacks its jar, or the value isn't JSON, by Spark's own source. Both
     give the same rows: docs/spark.md."""
-    start: Annotated[Start, BeforeValidator(_start)] = "earliest"
+    start: Annotated[Start, BeforeValidator(_start), WithJsonSchema(_START)] = "earliest"
     """Where to start when the table has no position yet: ``earliest``, ``latest``, {timestamp: 2026-11-01T00:00:00Z},
     or offsets, {"flights": {"0": 120}}, where -2 is the earliest and -1 the latest. Ignored afterwards."""
     on_data_loss: Annotated[Literal["fail", "continue"] | ContinueAhead, BeforeValidator(_on_data_loss)] = "fail"

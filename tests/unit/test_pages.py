@@ -3,36 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
-from pages import ROOT, Block, blocks
+from pages import Block, completed, yaml_blocks
 
 from connector.config import SinkBySink, Template, parse
 
-PAGES = [file.relative_to(ROOT).as_posix() for file in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]]
-EXAMPLES = [
-    pytest.param(block, id=f"{page}-{number}")
-    for page in PAGES
-    for number, block in enumerate(blocks(page), start=1)
-    if block.language == "yaml"
-]
-WHOLE = {
-    "name": "p",
-    "source": {"topics": ["t"], "kafka": {"bootstrap.servers": "b:9092"}},
-    "value": {"format": "json", "schema": "origin STRING, dep_delay INT, event_time TIMESTAMP"},
-    "sinks": [{"type": "delta_append", "path": "lake/p"}],
-}
-
-
-def completed(part: Any) -> dict[str, Any]:
-    """A pipeline with this part: a list is its sinks, and ``kafka`` is of its source."""
-    if isinstance(part, list):
-        return {**WHOLE, "sinks": part}
-    if "kafka" in part:
-        return {**WHOLE, "source": {**WHOLE["source"], **part}}  # type: ignore[dict-item]
-    return {**WHOLE, **part}
+EXAMPLES = [pytest.param(block, id=name) for name, block in yaml_blocks()]
 
 
 def test_there_are_examples() -> None:

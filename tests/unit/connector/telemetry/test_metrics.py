@@ -249,7 +249,7 @@ def test_a_login_comes_from_the_environment_and_reaches_the_gateway(
     ("metrics", "said"),
     [
         ({}, "metrics: give port"),
-        ({"push": "http://me:secret@gateway:9091"}, "metrics.push.url: a URL must not contain credentials"),
+        ({"push": "http://me:secret@gateway:9091"}, "metrics.push: a URL must not contain credentials"),
         ({"push": {"url": "http://g", "username": "me", "password": "s"}}, "metrics.push.password: a secret must not"),
         ({"push": {"url": "http://g", "username": "me"}}, "metrics.push: give username and password together"),
         ({"push": {"uri": "http://g"}}, "metrics.push.uri: unknown option, did you mean url?"),
