@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from connector.config import FromTimestamp, PipelineConfig, load, parse
 from connector.delivery import auto_commit, idempotent, manual_commit, transactional
 from connector.delivery.handover import hand_over
+from connector.delivery.limit import EpochLimit
 from connector.delivery.ports import Delivered, GroupWork, Work
 from connector.engine.assembly import Assembly, assembled
 from connector.engine.dead_letters import letters_table
@@ -72,13 +73,22 @@ class Pipeline:
         """The same from a mapping with the options of a pipeline file. Raises ConfigurationError."""
         return cls(parse(options), debug=debug)
 
-    def run(self, *, stop: threading.Event | None = None, observers: Sequence[Observer] = ()) -> Delivered:
+    def run(
+        self,
+        *,
+        max_epochs: int | None = None,
+        stop: threading.Event | None = None,
+        observers: Sequence[Observer] = (),
+    ) -> Delivered:
         """Move what Kafka holds into the sinks. With an interval trigger go on until ``stop`` is set.
 
-        ``observers`` hear every step. Raises LakelockError: see ``sinks.errors``. Whatever it raises, the table holds
-        whole epochs only.
+        ``max_epochs``: end after so many epochs, whatever Kafka still holds. ``observers`` hear every step. Raises
+        LakelockError: see ``sinks.errors``. Whatever it raises, the table holds whole epochs only.
         """
-        return self._run(stop or threading.Event(), observers)
+        if max_epochs is not None and max_epochs < 1:
+            raise ConfigurationError(f"max_epochs: write at least 1, not {max_epochs}.")
+        limit = EpochLimit(stop or threading.Event(), max_epochs)
+        return replace(self._run(limit, [*observers, limit]), limited=limit.reached)
 
     def rewind(
         self,

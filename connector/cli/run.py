@@ -41,6 +41,10 @@ def run(
         int | None,
         typer.Option(min=1, metavar="N", help="Of several pipelines: how many work at once. One per core if left out."),
     ] = None,
+    max_epochs: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="End after N epochs, whatever Kafka still holds; each of several."),
+    ] = None,
     report: Annotated[
         Path | None,
         typer.Option(help="Write how the run ended to this file, as JSON. It is written however the run ends."),
@@ -54,6 +58,8 @@ def run(
     SIGTERM or Ctrl-C ends the run after the running epoch. A second one abandons that epoch, and nothing of it is kept.
     However a run ends, the next run goes on exactly where the table stands.
 
+    There is no --dry-run: `lakelock check` says whether a run would work, and what it would do with a few records.
+
     The last line says how the run ended: done, stopped, failed, refused (a wrong configuration) or fenced.
 
     Several pipelines share this process and its Spark session, and otherwise each is for itself: one that fails stops
@@ -63,17 +69,19 @@ def run(
     with reported(debug):
         shown = partial(watched_together, log_format, log_level)
         if is_one(files):
-            _run_one(files[0], set_, report, shown, debug)
+            _run_one(files[0], set_, max_epochs, report, shown, debug)
         else:
-            run_several(files, set_, at_once, report, shown, debug)
+            run_several(files, set_, at_once, max_epochs, report, shown, debug)
 
 
-def _run_one(file: Path, set_: list[str], report: Path | None, shown: Shown, debug: bool) -> None:
+def _run_one(
+    file: Path, set_: list[str], max_epochs: int | None, report: Path | None, shown: Shown, debug: bool
+) -> None:
     with RunReport(file.name, say_line, report) as ran:
         pipeline = Pipeline.from_file(file, set_, debug=debug)
         ran.pipeline = pipeline.config.name
         with stop_on_signal() as stop, shown() as watch, watch(pipeline.config.name) as observer:
-            delivered = pipeline.run(stop=stop, observers=[observer, ran])
+            delivered = pipeline.run(max_epochs=max_epochs, stop=stop, observers=[observer, ran])
         ran.ended(delivered, table=pipeline.config.only_table, stopped=stop.is_set())
 
 

@@ -29,7 +29,13 @@ def is_one(files: Sequence[Path]) -> bool:
 
 
 def run_several(
-    files: Sequence[Path], overrides: Sequence[str], at_once: int | None, report: Path | None, shown: Shown, debug: bool
+    files: Sequence[Path],
+    overrides: Sequence[str],
+    at_once: int | None,
+    max_epochs: int | None,
+    report: Path | None,
+    shown: Shown,
+    debug: bool,
 ) -> None:
     """Run all pipelines in this process. Raises typer.Exit with the exit code of the worst end."""
 
@@ -55,7 +61,9 @@ def run_several(
     look = partial(read, overrides=overrides)
     found = look(pipeline_files(files))
     with stop_on_signal() as stop, shown() as watch:
-        fleet = Fleet(found, watch, at_once, stop, debug=debug, look=look, say=say_line, ended=ended)
+        fleet = Fleet(
+            found, watch, at_once, stop, debug=debug, max_epochs=max_epochs, look=look, say=say_line, ended=ended
+        )
         note()
         fleet.run()
     note()

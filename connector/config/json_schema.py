@@ -24,16 +24,16 @@ from connector.config.sinks import SINK_TYPES
 from connector.config.table_per_topic import TablePerTopic
 
 Schema: TypeAlias = dict[str, Any]
-_REF = "#/definitions/{model}"
+_DEFINITIONS = "#/definitions/"
 _REFERENCE, _SINK, _TABLE_SINK = "Reference", "Sink", "TableSink"
-_TABLE_SINKS = [model.__name__ for name, model in SINK_TYPES.items() if str(name).startswith("delta_")]
+_TABLE_SINKS = [kind.__name__ for name, kind in SINK_TYPES.items() if str(name).startswith("delta_")]
 _SINK_CHANGES, _FORMAT_CHANGES, _PIPELINE_CHANGES = "SinkChanges", "FormatChanges", "PipelineChanges"
 
 
 def json_schema() -> Schema:
     """The schema of a whole pipeline file."""
     models: Sequence[tuple[type[BaseModel], Any]] = [(PipelineConfig, "validation"), (TablePerTopic, "validation")]
-    _, made = models_json_schema(models, schema_generator=_Generator, ref_template=_REF)
+    _, made = models_json_schema(models, schema_generator=_Generator, ref_template=_DEFINITIONS + "{model}")
     parts = {name: _tidy(schema) for name, schema in made["$defs"].items()}
     for name in ("DeltaPlace", "DeadLetters", *_TABLE_SINKS):
         places = [place for place in ("path", "table", "topic") if place in parts[name]["properties"]]
@@ -65,13 +65,13 @@ class _Generator(GenerateJsonSchema):
 
     def model_schema(self, schema: core_schema.ModelSchema) -> Schema:
         made = super().model_schema(schema)
-        model = schema["cls"]
-        made["description"] = " ".join((inspect.getdoc(model) or "").replace("``", "`").split())
-        for name, field in model.model_fields.items():
+        owner = schema["cls"]
+        made["description"] = " ".join((inspect.getdoc(owner) or "").replace("``", "`").split())
+        for name, field in owner.model_fields.items():
             option = made.get("properties", {}).get(field.alias or name)
             if option is not None:
                 try:
-                    option["description"] = meaning(model, name).removesuffix(" See below.")
+                    option["description"] = meaning(owner, name).removesuffix(" See below.")
                 except LookupError:  # the only option of its model, whose description says it all
                     option["description"] = made["description"]
         return made
@@ -95,8 +95,8 @@ def _share_sinks(parts: dict[str, Schema]) -> None:
 
 def _allow_changes(parts: dict[str, Schema]) -> None:
     """What ``overrides`` may change: any option, none of them required."""
-    parts[_SINK_CHANGES] = _any_of(parts[model.__name__] for model in SINK_TYPES.values())
-    parts[_FORMAT_CHANGES] = _any_of(parts[model.__name__] for model in FORMATS.values())
+    parts[_SINK_CHANGES] = _any_of(parts[kind.__name__] for kind in SINK_TYPES.values())
+    parts[_FORMAT_CHANGES] = _any_of(parts[kind.__name__] for kind in FORMATS.values())
     whole = parts["PipelineConfig"]["properties"]
     changed = {
         **{name: option for name, option in whole.items() if name not in ("name", "sinks", "route", "together")},
@@ -116,8 +116,8 @@ def _allow_changes(parts: dict[str, Schema]) -> None:
 def _any_of(models: Iterator[Schema] | Sequence[Schema]) -> Schema:
     """The options of all models, of which each may be left out."""
     found: dict[str, list[Schema]] = {}
-    for model in models:
-        for name, option in model["properties"].items():
+    for each in models:
+        for name, option in each["properties"].items():
             if option not in found.setdefault(name, []):
                 found[name].append(option)
     options = {name: choices[0] if len(choices) == 1 else {"anyOf": choices} for name, choices in found.items()}
@@ -132,7 +132,7 @@ def _become(option: Schema, schema: Schema) -> None:
 
 
 def _ref(name: str) -> Schema:
-    return {"$ref": _REF.format(model=name)}
+    return {"$ref": _DEFINITIONS + name}
 
 
 def _tidy(schema: Schema) -> Schema:

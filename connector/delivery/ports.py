@@ -150,6 +150,8 @@ class Delivered:
     """The table's position. None if the delivery keeps its offsets elsewhere."""
     behind: int | None = None
     """Offsets that Kafka held when the run last looked and that aren't committed. None: the delivery doesn't say."""
+    limited: bool = False
+    """Whether the run ended because it had committed as many epochs as it was to."""
 
     def plus(self, rows: int) -> Delivered:
         """The counts after one more epoch with this number of rows."""

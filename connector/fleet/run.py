@@ -65,6 +65,7 @@ def run_all(
     pipelines: Sequence[Pipeline | str | Path],
     *,
     at_once: int | None = None,
+    max_epochs: int | None = None,
     stop: threading.Event | None = None,
     observers: Sequence[Observer] = (),
     debug: bool = False,
@@ -72,8 +73,9 @@ def run_all(
     """Run several pipelines in this process, with one Spark session, and return how each ended.
 
     ``pipelines``: pipelines, files, or folders with files. ``at_once``: how many work at the same time; by default one
-    for each core of this machine. ``stop`` ends all of them after their running epoch. ``observers`` hear every step of
-    every pipeline, from several threads: ``event.epoch.pipeline`` tells which it is.
+    for each core of this machine. ``max_epochs``: each ends after so many epochs. ``stop`` ends all of them after their
+    running epoch. ``observers`` hear every step of every pipeline, from several threads: ``event.epoch.pipeline`` tells
+    which it is.
 
     A pipeline that fails stops none of the others. Raises PipelinesFailed at the end if any of them didn't end well;
     its ``reports`` say how each ended. Raises ConfigurationError if there is no pipeline at all.
@@ -84,7 +86,9 @@ def run_all(
     if not files:
         raise ConfigurationError("There is no pipeline to run.", hint="Give pipelines, pipeline files, or a folder.")
 
-    fleet = Fleet(files, lambda _: nullcontext(all_of(observers)), at_once=at_once, stop=stop, debug=debug)
+    fleet = Fleet(
+        files, lambda _: nullcontext(all_of(observers)), at_once=at_once, stop=stop, debug=debug, max_epochs=max_epochs
+    )
     reports = fleet.run()
     if exit_code(reports):
         raise PipelinesFailed(reports)
@@ -112,6 +116,8 @@ class Fleet:
     at_once: int | None = None
     stop: threading.Event | None = None
     debug: bool = False
+    max_epochs: int | None = None
+    """After so many epochs each pipeline ends."""
     look: Callable[..., Sequence[PipelineFile]] = read
     """Reads the files with ``tables`` again, but for the topics that are ``known``: ``files.read``."""
     say: Callable[[str], None] = lambda _: None
@@ -215,5 +221,6 @@ class Fleet:
             with self.watch(config.name) as observer, isolated(spark) as own:
                 stop: threading.Event = turn if in_turn else self._stop
                 observers: list[Observer] = [observer, report, *([turn] if in_turn else [])]
-                delivered = Pipeline(config, debug=self.debug, spark=own).run(stop=stop, observers=observers)
+                pipeline = Pipeline(config, debug=self.debug, spark=own)
+                delivered = pipeline.run(max_epochs=self.max_epochs, stop=stop, observers=observers)
             report.ended(delivered, table=config.only_table, stopped=self._stop.is_set())

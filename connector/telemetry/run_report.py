@@ -51,6 +51,8 @@ class RunReport:
     """The number of offsets that Kafka no longer had, and that its epochs skipped."""
     behind: int | None = None
     position: Position | None = None
+    limited: bool = False
+    """Whether the run ended because it had committed as many epochs as ``--max-epochs`` says."""
     versions: dict[str, int] = field(default_factory=dict)
     """Place -> version of each Delta table, as far as the run has seen it."""
     started: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
@@ -102,6 +104,7 @@ class RunReport:
     def ended(self, delivered: Delivered, *, table: str | None, stopped: bool) -> None:
         """Record the end of a run without error. ``table`` is the place of the only table, None with several sinks."""
         self.state, self.exit_code = "stopped" if stopped else "done", 0
+        self.limited = delivered.limited and not stopped
         # An epoch that was decided in a failed round is in the events only. The end of a recreated topic is only here.
         self.epochs, self.rows = max(self.epochs, delivered.epochs), max(self.rows, delivered.rows)
         self.position = delivered.position or self.position
@@ -126,6 +129,7 @@ class RunReport:
         return (
             f"{self.pipeline}: {state}. {self.epochs} {'batches' if batches else 'epochs'}, {self.rows:,} rows written"
             f"{set_aside}{lost} in {self._seconds:.1f} s{where}{behind}."
+            + (" It ended there because of --max-epochs; the next run goes on." if self.limited else "")
         )
 
     def to_dict(self) -> dict[str, object]:
@@ -140,6 +144,7 @@ class RunReport:
             "started": self.started.isoformat(),
             "seconds": round(self._seconds, 3),
             "epochs": self.epochs,
+            "max_epochs_reached": self.limited,
             "records": self.records,
             "rows": self.rows,
             "set_aside": self.set_aside,

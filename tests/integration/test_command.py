@@ -104,6 +104,20 @@ def test_run_check_and_status_from_a_file(lake: Lake, topic: Topic, monkeypatch:
     assert "last commit" in shown
 
 
+@pytest.mark.parametrize("delivery", ["transactional", "manual_commit"])
+def test_a_run_ends_after_so_many_epochs_and_the_next_goes_on(delivery: str, lake: Lake, topic: Topic) -> None:
+    topic.send_rows([("a", number) for number in range(10)], partition=0)
+    options = {"delivery": delivery, "trigger": {"interval": "1 second"}, "epoch": {"max_records": 3}}
+    file = lake.file(**options)
+    last = said("run", file, "--max-epochs", 2).splitlines()[-1]
+    assert last.startswith("append: done. 2 ")
+    assert last.endswith("It ended there because of --max-epochs; the next run goes on.")
+    assert lake.rows() == [("a", number) for number in range(6)]
+    lake.pipeline(**options).run(max_epochs=1)
+    assert lake.rows() == [("a", number) for number in range(9)]
+    assert lakelock("run", file, "--max-epochs", 0).returncode == 2
+
+
 @pytest.mark.breadth
 def test_a_bad_record_is_one_paragraph_without_a_stack_trace(lake: Lake, topic: Topic) -> None:
     topic.send(("a", b"broken"), partition=0)

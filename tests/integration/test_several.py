@@ -155,6 +155,20 @@ def test_the_commands_take_a_folder(lake: Lake, made: Callable[..., dict[str, An
     assert checked.stdout.count("behind    0 offsets") == 2
 
 
+def test_each_of_several_ends_after_so_many_epochs(
+    lake: Lake, made: Callable[..., dict[str, Any]], folder: Path
+) -> None:
+    for name in ("a", "b"):
+        write(folder, made(name, trigger={"interval": "1 second"}, epoch={"max_records": 4}))
+    done = command("run", folder, "--max-epochs", 2)
+    assert done.exit_code == 0, done.stderr
+    ends = [line for line in done.stdout.splitlines() if "because of --max-epochs" in line]
+    assert sorted(line.split(" in ")[0] for line in ends) == [
+        f"{name}: done. 2 epochs, 8 rows written" for name in ("a", "b")
+    ]
+    assert lake.rows("a") == lake.rows("b") == TEN[:8]
+
+
 @pytest.mark.classic("its run is a process of its own")
 def test_a_signal_ends_all_and_one_port_has_the_metrics_of_all(
     lake: Lake, made: Callable[..., dict[str, Any]], folder: Path, port: int

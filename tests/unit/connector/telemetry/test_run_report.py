@@ -102,3 +102,13 @@ def test_a_file_that_is_lost_meanwhile_does_not_change_how_the_run_ended(tmp_pat
         shutil.rmtree(folder)
         report.ended(ran(report, behind=5), table=None, stopped=False)
     assert said[0].startswith("p: done.")
+
+
+def test_a_run_that_ends_by_max_epochs_says_so(tmp_path: Path) -> None:
+    said: list[str] = []
+    with RunReport("p", said.append, tmp_path / "r.json") as report:
+        report.ended(replace(ran(report, behind=5), limited=True), table=None, stopped=False)
+    assert said[0].startswith("p: done. 2 epochs")
+    assert said[0].endswith("5 offsets behind. It ended there because of --max-epochs; the next run goes on.")
+    found = json.loads((tmp_path / "r.json").read_text())
+    assert (found["state"], found["exit_code"], found["max_epochs_reached"]) == ("done", 0, True)
