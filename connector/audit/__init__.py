@@ -37,6 +37,7 @@ from connector.config import DeltaAggregateSink, DeltaAppendSink, DeltaUpsertSin
 from connector.spark.session import session
 from sinks.errors import BrokerUnreachable, ConfigurationError, NotAuthorized, OffsetsLost
 from sinks.kafka import reader_refused
+from sinks.plurals import plural
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -210,8 +211,8 @@ def _with_unreadable(pinned: _Pinned, parts: Sequence[PartitionAudit]) -> Claim:
         pinned.claim,
         unknown=(
             *pinned.claim.unknown,
-            f"{held:,} rows have no coordinates. They may be from before the pipeline's first epoch, but the table's "
-            "version of then can't be read any more, so nothing shows that they are unchanged.",
+            f"{plural(held, 'row has', 'rows have')} no coordinates. Rows may be from before the pipeline's first "
+            "epoch, but the table's version of then can't be read any more, so nothing shows that they are unchanged.",
         ),
     )
 
@@ -294,10 +295,8 @@ def _unless_set_aside(config: PipelineConfig, counts: list[dict[str, Any]]) -> l
 def _plan(table: str, pinned: _Pinned) -> str:
     """What is going to be read, for a person who waits."""
     spans = [part.stop - part.begin for part in pinned.cut if part.begin < part.stop]
-    return (
-        f"reading {sum(spans):,} offsets of {len(spans)} partitions from Kafka, and version {pinned.version} of "
-        f"{table}, to compare them"
-    )
+    what = f"{plural(sum(spans), 'offset')} of {plural(len(spans), 'partition')}"
+    return f"reading {what} from Kafka, and version {pinned.version} of {table}, to compare them"
 
 
 def _notes(config: PipelineConfig, pinned: _Pinned, parts: Sequence[PartitionAudit]) -> list[str]:
@@ -333,7 +332,7 @@ def _notes(config: PipelineConfig, pinned: _Pinned, parts: Sequence[PartitionAud
         )
     rows_unchecked = sum(part.counts["unchecked"] for part in parts)
     if rows_unchecked and not compacted and not any(part.begin > part.since for part in cut):
-        notes.append(f"{rows_unchecked:,} rows could not be checked.")
+        notes.append(f"{plural(rows_unchecked, 'row')} could not be checked.")
     if config.on_bad_record != "dead_letter" and any(part.counts["lost"] for part in parts):
         notes.append(
             "By this file bad records stop a run. Where one was run with --set on_bad_record=dead_letter, what is lost "

@@ -12,6 +12,7 @@ from connector.audit.functions import Recomputed, recomputed
 from connector.audit.records import PROBLEM, Records, beyond
 from connector.audit.rows import check_columns
 from connector.config import COORDINATES, DeltaAggregateSink, Window
+from sinks.plurals import plural
 from sinks.spark.sql import identifier
 
 if TYPE_CHECKING:
@@ -48,7 +49,9 @@ def aggregated(
     if late is not None:
         topics = sorted({part.at.topic for part in cut})
         claimed = late.where(F.col("_topic").isin(*topics) & ~F.expr(beyond(cut, "_topic", "_partition", "_offset")))
-        notes.append(f"{claimed.count():,} dead letters aren't expected in their windows: these records came late.")
+        one = "dead letter isn't expected in its window: this record"
+        many = "dead letters aren't expected in their windows: these records"
+        notes.append(f"{plural(claimed.count(), one, many)} came late.")
     events = _events(records, sink, parts, cut)
     expected = _expected_groups(_windowed(events.where("NOT e_later"), sink, late), sink, parts, keys)
     same = F.expr(" AND ".join(f"e_{name} <=> r_{name}" for name in keys))

@@ -26,6 +26,7 @@ from connector.audit.verdict import Audit, partitions
 from connector.config import OTHER, PipelineConfig
 from connector.spark.session import session
 from sinks.errors import ConfigurationError, NotADeltaTable
+from sinks.plurals import plural
 from sinks.spark.sql import literal
 
 if TYPE_CHECKING:
@@ -164,7 +165,8 @@ def _without_table(
     since = done.stands.since or {}
     claim = Claim("transactional", {at: since.get(at, 0) for at in done.stands.offsets}, done.stands.offsets)
     cut = bounds(claim, held)
-    say(f"reading {sum(part.stop - part.begin for part in cut):,} offsets again, for records without a table")
+    again = plural(sum(part.stop - part.begin for part in cut), "offset")
+    say(f"reading {again} again, for records without a table")
     known_forms = forms(config)
     route = known_forms.route
     assert route is not None

@@ -11,6 +11,7 @@ from connector.audit.claim import At, Extent, Metadata, lineage, metadata
 from connector.audit.rows import Earlier
 from connector.config import DeltaPlace, PipelineConfig
 from sinks.errors import ConfigurationError, NotADeltaTable, SinkError
+from sinks.plurals import plural
 from sinks.spark.sql import identifier, literal
 
 if TYPE_CHECKING:
@@ -260,6 +261,6 @@ def letters_table(config: PipelineConfig, spark: SparkSession) -> AuditedTable |
 def _taken(metrics: Mapping[str, str]) -> str:
     deleted = int(metrics.get("numDeletedRows") or metrics.get("numTargetRowsDeleted") or 0)
     changed = int(metrics.get("numUpdatedRows") or metrics.get("numTargetRowsUpdated") or 0)
-    said = [f"{deleted:,} rows deleted"] if deleted else []
-    said += [f"{changed:,} rows changed"] if changed else []
+    said = [f"{plural(deleted, 'row')} deleted"] if deleted else []
+    said += [f"{plural(changed, 'row')} changed"] if changed else []
     return f"{', '.join(said) or 'rows replaced'}. What it took away counts as lost, what it changed as altered."

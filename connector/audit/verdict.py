@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from connector.audit.claim import Claim, Range
+from sinks.plurals import plural
 
 FAULTS = {
     "lost": "expected, and not in the table",
@@ -154,18 +155,19 @@ class Audit:
             sentences.append("Kafka no longer holds any of the records that the table claims to hold.")
         elif not sentences and (gone or totals["unchecked"]) and totals["found"] * _ENOUGH <= totals["unchecked"]:
             sentences.append(
-                f"Next to nothing was compared: Kafka no longer holds the records of {totals['unchecked']:,} rows, and "
-                f"what it holds confirms {totals['found']:,}."
+                f"Next to nothing was compared: Kafka no longer holds the records of "
+                f"{plural(totals['unchecked'], 'row')}, and what it holds confirms {totals['found']:,}."
             )
         if doubtful := totals["doubtful"]:
             sentences.append(
-                f"{doubtful:,} rows are missing or not as expected. Records that weren't compared may explain this: "
-                "they are gone from Kafka, can't be read, came after the claim, or are dead letters in a topic."
+                f"{plural(doubtful, 'row is', 'rows are')} missing or not as expected. Records that weren't "
+                "compared may explain this: they are gone from Kafka, can't be read, came after the claim, or are dead "
+                "letters in a topic."
             )
         if unreadable := totals["unreadable"]:
             sentences.append(
-                f"{unreadable:,} records can't be read as the pipeline file says, so what they made wasn't compared. "
-                "Was the file changed since they were written?"
+                f"{plural(unreadable, 'record')} can't be read as the pipeline file says, so what "
+                "they made wasn't compared. Was the file changed since they were written?"
             )
         return sentences
 
@@ -218,22 +220,23 @@ class Audit:
         """One line: ``exact: 990 expected, 990 found; 1,000 records = 990 rows + 10 dead letters``."""
         totals = self.totals
         off = ", ".join(f"{_words(fault)} {totals[fault]:,}" for fault in FAULTS if totals[fault])
-        counted = f"{totals['expected']:,} expected, {totals['found']:,} found"
+        said = f"{totals['expected']:,} expected, {totals['found']:,} found"
         records, letters = totals["records"], totals["letters"]
         if records or letters:
             taken = records - letters
-            made_of = "," if off else f" = {taken:,} {'rows' if taken == totals['expected'] else 'for the table'} +"
-            counted += f"; {records:,} records{made_of} {letters:,} dead letter{'' if letters == 1 else 's'}"
+            rows = plural(taken, "row") if taken == totals["expected"] else f"{taken:,} for the table"
+            made_of = "," if off else f" = {rows} +"
+            said += f"; {plural(records, 'record')}{made_of} {plural(letters, 'dead letter')}"
         if totals["held_before"]:
-            counted += f"; {totals['held_before']:,} held before"
+            said += f"; {totals['held_before']:,} held before"
         for kind in ("doubtful", "unreadable"):
-            counted += f"; {totals[kind]:,} {kind}" if totals[kind] else ""
+            said += f"; {totals[kind]:,} {kind}" if totals[kind] else ""
         if totals["unchecked"]:
-            counted += f"; {totals['unchecked']:,} {'groups' if self.grouped else 'rows'} unchecked"
+            said += f"; {plural(totals['unchecked'], 'group' if self.grouped else 'row')} unchecked"
         if off:
-            return f"NOT EXACT: {off}; {counted}"
+            return f"NOT EXACT: {off}; {said}"
         span = sum(part.end - part.start for part in self.unchecked)
-        checked = f"{counted}; {span:,} offsets could not be checked" if span else counted
+        checked = f"{said}; {plural(span, 'offset')} could not be checked" if span else said
         return f"UNKNOWN: {' '.join(self.unknown)} {checked}" if self.unknown else f"exact: {checked}"
 
 
@@ -277,8 +280,8 @@ def show(audit: Audit, console: Console) -> None:
         nowhere = "groups" if audit.grouped else "from nowhere in the claim"
         where = (nowhere, "") if part.topic is None else (part.topic, str(part.partition))
         here = (name in _OF_RECORDS or not audit.grouped or part.topic is None for name in columns)
-        counted = (f"{part.counts[name]:,}" if counts else "" for name, counts in zip(columns, here, strict=True))
-        table.add_row(*where, str(since), str(end), *counted)
+        cells = (f"{part.counts[name]:,}" if counts else "" for name, counts in zip(columns, here, strict=True))
+        table.add_row(*where, str(since), str(end), *cells)
     table.add_section()
     table.add_row("all", "", "", "", *(f"{totals[name]:,}" for name in columns), style="bold")
     console.print(f"{audit.pipeline}: {escape(audit.table)}, version {audit.version}", soft_wrap=True)

@@ -19,6 +19,7 @@ from connector.emr import driver_log
 from connector.emr.jobs import ENVIRONMENT, ClusterStep, Job, Run, ServerlessJob, State
 from connector.spark import jars
 from sinks.errors import ConfigurationError, LakelockError
+from sinks.plurals import plural
 from sinks.s3.client import S3Options, bucket_and_prefix
 from sinks.s3.client import client as s3_client
 
@@ -196,7 +197,7 @@ def _wait(job: Job, pipeline: str, minutes: int | None) -> tuple[State, bool]:
             if state.end is not None:
                 return state, in_time
             if minutes is not None and in_time and time.monotonic() - began > minutes * 60:
-                err.print(f"{pipeline}: cancelled after {minutes} minutes (--timeout)")
+                err.print(f"{pipeline}: cancelled after {plural(minutes, 'minute')} (--timeout)")
                 job.cancel()
                 in_time = False
             time.sleep(every)

@@ -15,6 +15,7 @@ from connector.decode.inferred import columns
 from connector.protocol.plan import to_sample
 from connector.source.topics import KafkaSource
 from sinks.errors import ConfigurationError
+from sinks.plurals import plural
 from sinks.spark.sql import identifier
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)")
@@ -74,8 +75,9 @@ def written(topic: str, kafka: Mapping[str, str], records: Sequence[Record]) -> 
         )
     times = [column for column, kind in table.items() if kind == "TIMESTAMP"]
     event_time = f"# event_time: {times[0]}    # for `lakelock rewind --to-event-time`\n" if times else ""
+    looked_at = plural(len(records), "record")
     return (
-        f"# Written from {len(records)} records of {topic}. Next: `lakelock check FILE`, then `lakelock run FILE`.\n"
+        f"# Written from {looked_at} of {topic}. Next: `lakelock check FILE`, then `lakelock run FILE`.\n"
         "# `lakelock init` alone writes a file that explains every option.\n"
         f"name: {name}\n"
         f"source:\n  topics: [{json.dumps(topic)}]\n  kafka:\n{known}\n  start: earliest\n"

@@ -15,6 +15,7 @@ from connector.cli.console import out, reported
 from connector.cli.from_topic import from_topic as of_topic
 from connector.config.json_schema import json_schema
 from sinks.errors import ConfigurationError
+from sinks.plurals import plural
 
 _SCHEMA = "pipeline.schema.json"
 _FOR_EDITORS = (
@@ -56,7 +57,7 @@ def init(
             if example is not None:
                 raise ConfigurationError("Give either --example or --from-topic.")
             text, looked_at = of_topic(from_topic, kafka or [])
-            _write(file, text, f"from {looked_at:,} records of {from_topic}")
+            _write(file, text, f"from {plural(looked_at, 'record')} of {from_topic}")
             return
         examples = {each.name.removesuffix(".yaml"): each for each in files("connector").joinpath("examples").iterdir()}
         if example is not None and example not in examples:

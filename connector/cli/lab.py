@@ -21,6 +21,7 @@ from connector.cli.console import err, out, reported
 from connector.lab.check.history import History
 from connector.lab.check.verdict import PROMISES, Report
 from sinks.errors import ConfigurationError
+from sinks.plurals import plural
 
 lab = typer.Typer(
     name="lab",
@@ -202,9 +203,11 @@ def chaos(
         sys.stdout.write(json.dumps(result.to_dict()) + "\n")
     else:
         kinds = Counter(fault.kind for fault in result.faults).most_common()
-        out.print(f"seed {chosen}: {len(result.faults)} faults: " + ", ".join(f"{n} {kind}" for kind, n in kinds))
         out.print(
-            f"{result.sent:,} records acknowledged, {result.unknown:,} unknown; drained in "
+            f"seed {chosen}: {plural(len(result.faults), 'fault')}: " + ", ".join(f"{n} {kind}" for kind, n in kinds)
+        )
+        out.print(
+            f"{plural(result.sent, 'record')} acknowledged, {result.unknown:,} unknown; drained in "
             f"{result.seconds_to_drain:.0f} s; runs ended by {dict(result.ended)}",
             soft_wrap=True,
         )

@@ -43,6 +43,7 @@ from connector.operations.rewind import Rewind
 from connector.pipeline import Pipeline
 from connector.spark.session import session
 from sinks.errors import ConfigurationError
+from sinks.plurals import plural
 
 
 def fold(file: File, set_: Set, debug: Debug = False) -> None:
@@ -204,8 +205,9 @@ def replay(
             delivered = pipeline.replay(
                 into, since=_time(since, "--from"), until=_time(until, "--until"), stop=stop, observers=[observer]
             )
+        epochs, rows = plural(delivered.epochs, "epoch"), plural(delivered.rows, "row")
         out.print(
-            f"{pipeline.config.name}: {delivered.epochs} epochs, {delivered.rows:,} rows written to {escape(into)}. "
+            f"{pipeline.config.name}: {epochs}, {rows} written to {escape(into)}. "
             f"To swap, write `path: {escape(into)}` into {escape(str(file))} and run it.",
             soft_wrap=True,
         )

@@ -32,6 +32,7 @@ from connector.operations.status import CheckedSink, Sample
 from connector.pipeline import Pipeline
 from connector.telemetry.run_report import RunReport
 from sinks.errors import BadRecord, JarsMissing
+from sinks.plurals import plural
 
 
 def run(
@@ -111,7 +112,7 @@ def _check_one(config: PipelineConfig, debug: bool) -> None:
         out.print(f"log       {escape(pipeline.config.coordinator.address)}{needed}", soft_wrap=True)
     where = f"after epoch {checked.position.epoch}" if checked.position else f"at {pipeline.config.source.start}"
     out.print(f"position  {where}: next {checked.next_offsets.to_json()}", soft_wrap=True)
-    out.print(f"behind    {checked.behind:,} offsets")
+    out.print(f"behind    {plural(checked.behind, 'offset')}")
     if pipeline.config.notify is not None:
         out.print(f"notify    {', '.join(sorted(pipeline.config.notify.events))}: nothing was sent")
     _print_sample(checked.sample, checked.warnings)
@@ -161,7 +162,7 @@ def jars(debug: Debug = False) -> None:
                 out.print(f"s3: none, as tables on S3 need Spark 4, and this is {pair.spark}", soft_wrap=True)
                 continue
             fetched = fetch(kind)
-            out.print(f"{kind}: {len(fetched)} jars in {folder(kind)}", soft_wrap=True)
+            out.print(f"{kind}: {plural(len(fetched), 'jar')} in {folder(kind)}", soft_wrap=True)
         try:
             with out.status("classes: Spark is rehearsed, for a minute"):
                 classes = archive.make()

@@ -17,6 +17,7 @@ from connector.fleet.files import one_session, pipeline_files, read
 from connector.fleet.run import Fleet, exit_code, state
 from connector.telemetry.run_report import EXIT_CODES, RunReport, write
 from sinks.errors import ConfigurationError
+from sinks.plurals import plural
 
 log = logging.getLogger("lakelock.report")
 
@@ -70,7 +71,7 @@ def run_several(
     words = [each.state for each in fleet.reports]
     counts = ", ".join(f"{words.count(word)} {word}" for word in EXIT_CODES if word in words)
     code = exit_code(fleet.reports)
-    say_line(f"{len(words)} pipelines: {counts}" + (f"; exit code {code}." if code else "."))
+    say_line(f"{plural(len(words), 'pipeline')}: {counts}" + (f"; exit code {code}." if code else "."))
     if code:
         raise typer.Exit(code)
 

@@ -19,6 +19,7 @@ from connector.protocol.two_phase import Recovered
 from connector.telemetry.progress import span
 from sinks.contract import Position
 from sinks.delta.maintenance import Upkeep
+from sinks.plurals import plural
 from sinks.recreated import is_retired, topic_of
 
 
@@ -59,7 +60,7 @@ def print_rewind(plan: Rewind) -> None:
     )
     what = f"epoch {target.epoch}" if target.epoch else "no epoch yet"
     out.print(f"back to   version {target.version}, {what}, next {plan.next_offsets.to_json()}", soft_wrap=True)
-    out.print(f"again     {plan.again:,} offsets are read once more by the next run")
+    out.print(f"again     {plural(plan.again, 'offset is', 'offsets are')} read once more by the next run")
 
 
 def status_fields(state: Status) -> dict[str, object]:
@@ -136,8 +137,7 @@ def _position_lines(position: Position, unfolded: int | None) -> list[str]:
         version = f"version {position.version}, " if position.version is not None else ""
         lines.append(f"last commit  {version}{when}, by run {position.owner}")
     if unfolded is not None:
-        what = "1 epoch" if unfolded == 1 else f"{unfolded} epochs"
-        lines.append(f"unfolded     {what}: `connector.read` has them, the table not yet")
+        lines.append(f"unfolded     {plural(unfolded, 'epoch')}: `connector.read` has what the table lacks")
     if position.read_to:
         lines.append(f"complete to  {position.read_to:%Y-%m-%d %H:%M:%S} UTC")
     if position.clock.watermark:
@@ -169,7 +169,7 @@ def _gap_lines(state: Status, position: Position) -> list[str]:
         + escape(json.dumps(position.offsets.to_dict()[topic]))
         for topic in filter(is_retired, sorted(position.offsets.topics))
     ]
-    lost = [f"[yellow]lost[/]         {gap}, up to {gap.span:,} records that were never read" for gap in position.lost]
+    lost = [f"[yellow]lost[/]         {gap}, up to {plural(gap.span, 'record')} never read" for gap in position.lost]
     return [*recreated, *gone, *cut, *retired, *lost]
 
 
@@ -242,7 +242,7 @@ def print_upkeep(config: PipelineConfig, done: Sequence[Upkeep | Cleared], *, dr
             continue
         if cleared.what == "entries":
             age = span(config.maintain.keep_entries.total_seconds())
-            text = f"{cleared.count:,} entries older than {age} {would}removed"
+            text = f"{plural(cleared.count or 0, 'entry', 'entries')} older than {age} {would}removed"
         elif cleared.count is None:
             text = "is asked to throw away what killed runs left" if dry_run else "threw away what killed runs left"
         else:
@@ -284,13 +284,13 @@ def print_retried(config: PipelineConfig, retried: Retried) -> None:
         out.print(f"{config.name}: no dead letters to send again.")
     else:
         out.print(
-            f"{config.name}: {retried.through:,} dead letters went through in epoch {retried.epoch}, "
-            f"{retried.still_bad:,} are still bad.",
+            f"{config.name}: {plural(retried.through, 'dead letter')} went through in epoch {retried.epoch}, "
+            f"{plural(retried.still_bad, 'is', 'are')} still bad.",
             soft_wrap=True,
         )
     if retried.too_old:
         out.print(
-            f"{retried.too_old:,} were left alone: they are older than "
+            f"{plural(retried.too_old, 'was', 'were')} left alone, as older than "
             f"{config.sinks[0].option('tombstone_retention')}, or than the last run that had no dead_letters and kept "
             "no deletes. So nobody can tell any more whether their rows have been deleted since.",
             soft_wrap=True,

@@ -10,6 +10,7 @@ from typing import Any
 from connector.config.marks import Path
 from connector.config.nearest import did_you_mean
 from sinks.kafka import SECRET
+from sinks.plurals import plural
 
 _LONGEST = 60
 _LIMITS = {
@@ -59,7 +60,7 @@ def wish(fault: Mapping[str, Any], path: Path) -> str:
         words = [word.strip("'") for word in str(context["expected"]).replace(" or ", ", ").split(", ")]
         return f"is {one_of(words)}{found(path, value, words)}"
     if kind == "string_too_long":
-        return f"has {len(str(value))} letters, and at most {context['max_length']} fit"
+        return f"has {plural(len(str(value)), 'letter')}, and at most {context['max_length']} fit"
     if kind in _LIMITS:
         limit, says = _LIMITS[kind]
         return f"write {says} {_limit(context[limit])}{found(path, value)}"
@@ -106,7 +107,7 @@ def _limit(value: object) -> str:
     """A limit as pydantic gives it: a length of time as the text of a timedelta."""
     days = _DAYS.fullmatch(str(value))
     if days is not None:
-        return f"{days[1]} day" + ("s" if days[1] != "1" else "")
+        return plural(int(days[1]), "day")
     return "0 seconds" if str(value) == repr(timedelta(0)) else str(value).removesuffix(".0")
 
 

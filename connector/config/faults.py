@@ -17,6 +17,7 @@ from connector.config.marks import Marks, Path
 from connector.config.nearest import nearest
 from connector.config.sinks import SINK_TYPES
 from sinks.errors import ConfigurationError
+from sinks.plurals import plural
 
 FORMATTED = ("value", "key")
 _FIRST_WORD = re.compile(r"[\w.\[\]-]+")
@@ -49,8 +50,7 @@ def configuration_error(
     listed = "\n".join(f"  - {where}: {text}" if where else f"  - {text}" for (_, where), text in placed)
     for value, shown in (hidden or {}).items():
         listed = listed.replace(repr(value), shown)
-    many = "1 fault" if len(faults) == 1 else f"{len(faults)} faults"
-    return ConfigurationError(f"{origin} has {many}; nothing was touched:\n{listed}")
+    return ConfigurationError(f"{origin} has {plural(len(faults), 'fault')}; nothing was touched:\n{listed}")
 
 
 def faults_of(

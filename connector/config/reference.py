@@ -28,6 +28,7 @@ from connector.config import (
     source,
     table_per_topic,
 )
+from sinks.plurals import plural
 
 SECTIONS: Mapping[str, type[BaseModel]] = {
     "A pipeline file": pipeline.PipelineConfig,
@@ -154,8 +155,8 @@ def duration(value: timedelta) -> str:
     for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
         if seconds and seconds % length == 0:
             count = int(seconds // length)
-            return f"{count} {unit}{'s' if count > 1 else ''}"
-    return f"{seconds:g} seconds"
+            return plural(count, unit)
+    return "1 second" if seconds == 1 else f"{seconds:g} seconds"
 
 
 if __name__ == "__main__":

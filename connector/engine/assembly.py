@@ -37,6 +37,7 @@ from connector.spark.tuning import for_few, settings_for_few
 from sinks.contract import Epoch, Prepared
 from sinks.errors import ConfigurationError, LakelockError
 from sinks.offsets import OffsetRange
+from sinks.plurals import plural
 from sinks.s3.hadoop import require_conditional_writes
 from sinks.spark.settings import with_settings
 
@@ -158,9 +159,10 @@ class Assembly:
             log = output.derivation.log if isinstance(output, Table) else None
             unfolded = log.unfolded() if log is not None else 0
             if unfolded:
+                waiting = plural(unfolded, "epoch isn't", "epochs aren't")
                 raise ConfigurationError(
-                    f"The table {output.label!r} was merged on read, and {unfolded} epochs aren't folded into it yet. "
-                    "A run with several sinks would leave them out.",
+                    f"The table {output.label!r} was merged on read, and {waiting} folded into it yet. "
+                    "A run with several sinks would leave out what the table lacks.",
                     hint="Run `lakelock fold` with the pipeline file as it was before.",
                 )
 

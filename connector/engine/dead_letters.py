@@ -14,6 +14,7 @@ from sinks.contract import Epoch
 from sinks.delta.dead_letters import DeadLetters
 from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.errors import TooManyDeadLetters
+from sinks.plurals import plural
 from sinks.spark.sql import identifier, literal
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ class Letters:
     def _check_share(self, bad: int, read: int, epoch: Epoch) -> None:
         if self._max_share is not None and bad > self._max_share * read:
             raise TooManyDeadLetters(
-                f"{bad:,} of the {read:,} records of epoch {epoch.number} aren't right, which is more than "
+                f"Epoch {epoch.number} has {plural(bad, 'bad record')} among {read:,}, which is more than "
                 f"dead_letters.max_share ({self._max_share:g}) allows. Nothing of this epoch was written, and no dead "
                 "letters either.",
                 hint="Run with on_bad_record: fail to see what is wrong with the first of them. Then mend the pipeline "

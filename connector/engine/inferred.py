@@ -17,6 +17,7 @@ from connector.protocol.recover import TopicsHeld
 from connector.source.topics import KafkaSource
 from sinks.delta.table import DeltaTable
 from sinks.errors import BrokerUnreachable, ConfigurationError, NoRecordYet
+from sinks.plurals import plural
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,7 +77,7 @@ def _found(config: PipelineConfig, source: KafkaSource, held: TopicsHeld) -> str
     schema = inferred(record.value for record in records)
     if schema is None:
         raise ConfigurationError(
-            f"value.schema: inferred: of the {len(records)} records of {topics} that were looked at none is a JSON "
+            f"value.schema: inferred: {plural(len(records), 'record')} of {topics} looked at, and none is a JSON "
             "object with a field.",
             hint="Write the columns into value.schema, or another format into value.format.",
         )

@@ -15,6 +15,7 @@ from connector.protocol.steps import Event, Observer, Step
 from connector.source.topics import KafkaSource
 from sinks.contract import Epoch, Position
 from sinks.errors import ConfigurationError
+from sinks.plurals import plural
 
 log = logging.getLogger("lakelock.coordinator")
 
@@ -54,7 +55,7 @@ class Joining:
             )
             bound = self.config.epoch.max_records
             epoch = next_to_join(stands, position, resumption, held.ends, owner=self.run, max_records=bound)
-            note = f"{name} was added: it catches up with the other sinks, {epoch.span:,} offsets up to epoch "
+            note = f"{name} was added: it catches up with the other sinks, {plural(epoch.span, 'offset')} up to epoch "
             self.observe(Event(Step.RESUMED, epoch, note=f"{note}{stands.number}"))
             log.info("%s catches up with epoch %s: %s offsets", name, stands.number, epoch.span)
             position = table.run_epoch(epoch, 0).position

@@ -20,6 +20,7 @@ from connector.telemetry.notify import tell_all
 from connector.telemetry.progress import Watch
 from connector.telemetry.run_report import EXIT_CODES, RunReport
 from sinks.errors import ConfigurationError, LakelockError
+from sinks.plurals import plural
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +40,7 @@ class PipelinesFailed(LakelockError):
         told = [(report, fault_of(report.error).message if report.error else "") for report in bad]
         listed = "\n".join(f"  - {report.pipeline}: {report.state}. {message}" for report, message in told)
         super().__init__(
-            f"{len(bad)} of {len(reports)} pipelines didn't end well:\n{listed}",
+            f"{len(bad)} of {plural(len(reports), 'pipeline')} didn't end well:\n{listed}",
             hint="The others are done. Mend these, and run all again: those that are done have nothing to do.",
         )
         self.reports = reports

@@ -9,6 +9,7 @@ from typing import Any
 
 from sinks.contract import Epoch, Position, Prepared
 from sinks.errors import Diverged, PositionMismatch
+from sinks.plurals import plural
 
 
 class State(str, Enum):
@@ -177,4 +178,4 @@ def refuse_other_rows(sink: str, decided: Row, anew: Prepared, config: str) -> N
 
 
 def _counted(prepared: Prepared) -> str:
-    return f"{prepared.rows:,} rows" + (f" (checksum {prepared.checksum})" if prepared.checksum else "")
+    return plural(prepared.rows, "row") + (f" (checksum {prepared.checksum})" if prepared.checksum else "")

@@ -10,6 +10,7 @@ from typing import Protocol
 from sinks.contract import Position
 from sinks.errors import OffsetsLost, TableReplaced, TopicRecreated
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
+from sinks.plurals import plural
 
 EndsOfLeaders = Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, int]]
 """For each partition and leader epoch: where the records up to that epoch end in the current log. -1: unknown."""
@@ -200,7 +201,7 @@ def _retention_passed(
 ) -> OffsetsLost:
     missing = "; ".join(
         f"{gap.topic}-{gap.partition}: the table wants offset {gap.start} next, Kafka holds "
-        f"[{gap.end}, {held.ends[gap.at]}), so [{gap.start}, {gap.end}) is missing, up to {gap.span:,} records"
+        f"[{gap.end}, {held.ends[gap.at]}), so [{gap.start}, {gap.end}) is missing, up to {plural(gap.span, 'record')}"
         f"{_before(remains[gap.at])}"
         for gap in lost
     )
@@ -208,7 +209,7 @@ def _retention_passed(
     complete = f" All that Kafka held at {_time(since)} is in the table." if since else ""
     return OffsetsLost(
         f"Records that were never read are no longer in Kafka, up to {sum(gap.span for gap in lost):,} in "
-        f"{len(lost)} {'partition' if len(lost) == 1 else 'partitions'}. {missing}.{complete}",
+        f"{plural(len(lost), 'partition')}. {missing}.{complete}",
         hint="To go on with what Kafka holds, and without what is missing, run once with "
         "`source: {on_data_loss: continue}`: the commit will name the lost ranges. Where retention is close behind, "
         "`on_data_loss: {continue: 10 minutes}` starts that long ahead of the oldest record.",

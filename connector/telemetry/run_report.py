@@ -18,6 +18,7 @@ from connector.delivery.ports import Delivered
 from connector.protocol.steps import Event, Step
 from sinks.contract import Position
 from sinks.errors import ConfigurationError, LakelockError
+from sinks.plurals import plural
 
 log = logging.getLogger("lakelock.report")
 
@@ -123,11 +124,12 @@ class RunReport:
             return f"{self.pipeline}: {state}. Nothing was begun."
         batches = self.position is not None and self.position.delivery != "transactional"
         where = f"; the table is at epoch {self.position.epoch}" if self.position and not batches else ""
-        behind = f", {self.behind:,} offsets behind" if self.behind is not None else ""
-        set_aside = f", {self.set_aside:,} records set aside" if self.set_aside else ""
+        behind = f", {plural(self.behind, 'offset')} behind" if self.behind is not None else ""
+        set_aside = f", {plural(self.set_aside, 'record')} set aside" if self.set_aside else ""
         lost = f", up to {self.lost:,} lost" if self.lost else ""
+        epochs = plural(self.epochs, "batch", "batches") if batches else plural(self.epochs, "epoch")
         return (
-            f"{self.pipeline}: {state}. {self.epochs} {'batches' if batches else 'epochs'}, {self.rows:,} rows written"
+            f"{self.pipeline}: {state}. {epochs}, {plural(self.rows, 'row')} written"
             f"{set_aside}{lost} in {self._seconds:.1f} s{where}{behind}."
             + (" It ended there because of --max-epochs; the next run goes on." if self.limited else "")
         )

@@ -22,6 +22,7 @@ from connector.ui.charts import Chart, Sample, durations, lag, throughput
 from connector.watch.at_work import at_work
 from connector.watch.poll import Look
 from connector.watch.state_words import count, of_look, ranges
+from sinks.plurals import plural
 
 _HEADERS = {
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -218,7 +219,7 @@ def sinks(look: Look) -> list[SinkLine]:
         doubt = ""
         if doubted is not None and doubted.state is State.DECIDED:
             prepared = doubted.prepared.get(name)
-            what = f"{prepared.rows:,} rows prepared, " if prepared else ""
+            what = f"{plural(prepared.rows, 'row')} prepared, " if prepared else ""
             doubt = f"epoch {doubted.epoch.number}: {what}decided, to be committed"
         elif doubted is not None:
             doubt = f"epoch {doubted.epoch.number}: being prepared, not decided"

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from sinks.errors import ConfigurationError, SchemaMismatch, SinkError
 from sinks.objects.refusals import explained
 from sinks.objects.upload import RECEIPTS, Format, Receipt, Target, on_executor
+from sinks.plurals import plural
 from sinks.spark.checksum import Fingerprint, fingerprinted
 from sinks.spark.row_errors import raised
 from sinks.spark.sql import identifier
@@ -79,9 +80,10 @@ def upload(rows: DataFrame, target: Target, *, url: str) -> tuple[list[Receipt],
         raise
     receipts = sorted(Receipt(**each.asDict()) for each in found)
     counted = fingerprint()
-    if sum(each.rows for each in receipts) != counted.rows:
+    uploaded = sum(each.rows for each in receipts)
+    if uploaded != counted.rows:
         raise SinkError(
-            f"{counted.rows} rows were to be uploaded to {url}, but {sum(each.rows for each in receipts)} were. "
+            f"{plural(counted.rows, 'row was', 'rows were')} to be uploaded to {url}, but {uploaded:,} arrived. "
             "The epoch isn't committed."
         )
     return receipts, counted

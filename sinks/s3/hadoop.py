@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from sinks.errors import ConfigurationError, SinkError, UnsafeStore
+from sinks.plurals import plural
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,7 +104,9 @@ def remove(spark: SparkSession, at: Place) -> None:
             failed = s3.delete_objects(Bucket=at.bucket, Delete={"Objects": keys, "Quiet": True}).get("Errors")
             if failed:
                 what = f"{failed[0].get('Code')}: {failed[0].get('Message')}"
-                raise SinkError(f"{len(failed)} objects under s3://{at.bucket}/{at.key} can't be deleted: {what}")
+                raise SinkError(
+                    f"{plural(len(failed), 'object')} under s3://{at.bucket}/{at.key} can't be deleted: {what}"
+                )
 
 
 def require_conditional_writes(spark: SparkSession, url: str) -> None:

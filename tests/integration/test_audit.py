@@ -301,7 +301,7 @@ def test_the_command_says_exact_or_not_and_ends_so(lake: Lake, topic: Topic) -> 
 
     code, said, progress = run()
     assert (code, said.splitlines()[-1]) == (0, "exact: 7 expected, 7 found")
-    assert "reading 10 offsets of 1 partitions from Kafka" in progress
+    assert "reading 10 offsets of 1 partition from Kafka" in progress
     lake.sql("DELETE FROM {t} WHERE k = 'k4'", "upsert")
     code, said, _ = run()
     assert (code, said.splitlines()[-1]) == (1, "NOT EXACT: lost 1; 7 expected, 6 found")

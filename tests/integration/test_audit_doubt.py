@@ -119,7 +119,7 @@ def test_records_that_the_file_cannot_read_are_unreadable(kind: str, lake: Lake,
     found = verify(lake, kind, sink=sink)
     right = {"unchecked": 2} if kind == "aggregate" else {"expected": 1, "found": 1}
     assert (found.verdict.value, counts(found)) == ("unknown", {**right, "unreadable": 1})
-    assert "1 records can't be read as the pipeline file says" in str(found)
+    assert "1 record can't be read as the pipeline file says" in str(found)
     assert found.first["unreadable"].offset == 1
     lake.sql("DELETE FROM {t} WHERE k = 'b'", kind)
     assert verify(lake, kind, sink=sink).verdict.value == "unknown"

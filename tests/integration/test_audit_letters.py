@@ -107,7 +107,7 @@ def test_letters_of_a_table_that_was_moved_since_are_its_letters(lake: Lake, top
     shutil.copytree(lake.path("upsert"), lake.folder / "archive" / "customers")
     moved = setting_aside(lake, sink={"path": str(lake.folder / "archive" / "customers")})
     found = verify(lake, "upsert", **moved)
-    assert str(found) == "exact: 1 expected, 1 found; 2 records = 1 rows + 1 dead letter"
+    assert str(found) == "exact: 1 expected, 1 found; 2 records = 1 row + 1 dead letter"
 
 
 PERMISSIVE = {"format": "json", "mode": "permissive", "schema": "k STRING, n INT, d DECIMAL(9,2), l ARRAY<INT>"}

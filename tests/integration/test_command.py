@@ -136,7 +136,7 @@ def test_a_bad_record_is_one_paragraph_without_a_stack_trace(lake: Lake, topic: 
     assert len(done.stderr.splitlines()) < 8
     aside = ["--set", "on_bad_record=dead_letter", "--set", f"dead_letters.path={lake.folder / 'letters'}"]
     last = said("run", file, *aside, "--report", lake.folder / "report.json").splitlines()[-1]
-    assert ". 1 epochs, 0 rows written, 1 records set aside in " in last
+    assert ". 1 epoch, 0 rows written, 1 record set aside in " in last
     assert json.loads((lake.folder / "report.json").read_text())["set_aside"] == 1
 
 

@@ -54,7 +54,7 @@ def test_the_commands_of_the_readme(reader: Reader, send: Send) -> None:
     send("flights", *((str(n), {**FLIGHT, "flight": n}) for n in range(30)))
     reader.follow("README.md", "Use it")
     said = dict(zip(section("README.md", "Use it"), reader.said, strict=True))
-    assert "1 epochs, 30 rows" in said["lakelock run pipeline.yaml"]
+    assert "1 epoch, 30 rows" in said["lakelock run pipeline.yaml"]
     assert "exact" in said["lakelock verify pipeline.yaml"]
 
 
@@ -64,7 +64,7 @@ def test_the_commands_of_the_page_on_using(reader: Reader, send: Send) -> None:
     reader.follow("docs/using.md", "Commands")
     reader.follow("docs/using.md", "In Python")
     said = dict(zip(section("docs/using.md", "Commands"), reader.said, strict=True))
-    assert "1 epochs, 30 rows" in said["lakelock run pipeline.yaml"]
+    assert "1 epoch, 30 rows" in said["lakelock run pipeline.yaml"]
     assert "exact" in said["lakelock verify pipeline.yaml"]
     assert "30" in said["lakelock rewind pipeline.yaml --to-event-time 2026-11-01T00:00:00Z"]
     assert "lake/new" in said["lakelock replay pipeline.yaml --from 2026-11-01T00:00:00Z --into lake/new"]

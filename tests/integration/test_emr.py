@@ -145,11 +145,11 @@ def test_a_run_is_started_followed_and_ends_with_its_last_lines(emr: Emr) -> Non
 @pytest.mark.parametrize(
     ("state", "stdout", "code"),
     [
-        ("SUCCESS", "flights: stopped. 1 epochs, 9 rows written in 2.0 s.\n", 0),
+        ("SUCCESS", "flights: stopped. 1 epoch, 9 rows written in 2.0 s.\n", 0),
         ("SUCCESS", "flights: done. 3 epochs, 300 rows written in 9.1 s.\n", 0),
         ("FAILED", "flights: failed, exit code 1. Nothing was begun.\n", 1),
         ("FAILED", "flights.yaml: refused, exit code 2. Nothing was begun.\n", 2),
-        ("FAILED", "flights: fenced, exit code 3. 1 epochs, 9 rows written in 2.0 s.\nand a line of Spark's\n", 3),
+        ("FAILED", "flights: fenced, exit code 3. 1 epoch, 9 rows written in 2.0 s.\nand a line of Spark's\n", 3),
     ],
 )
 def test_it_ends_with_the_exit_code_of_the_run(emr: Emr, state: str, stdout: str, code: int) -> None:
@@ -255,7 +255,7 @@ sinks: [{{type: delta_append, path: "{table}"}}]
     emr.ends(job, "SUCCESS" if there.returncode == 0 else "FAILED", there.stdout, there.stderr)
     out, _ = command.communicate(timeout=60)
     assert command.returncode == 0, (there.stdout + there.stderr)[-3000:]
-    assert "flights: done. 1 epochs, 300 rows written" in out
+    assert "flights: done. 1 epoch, 300 rows written" in out
     assert DeltaTable(str(table)).to_pyarrow_table().num_rows == 300
 
 

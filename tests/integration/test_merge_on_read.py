@@ -345,7 +345,7 @@ def test_several_sinks_need_a_table_that_is_folded(lake: Lake, topic: Topic) -> 
         lake.pipeline("upsert", **ON_READ).run()
     several = {**lake.options("upsert"), "coordinator": {"path": str(lake.path("log"))}}
     several["sinks"] = [*several["sinks"], {"type": "delta_append", "path": str(lake.path("append"))}]
-    with pytest.raises(ConfigurationError, match="1 epochs aren't folded"):
+    with pytest.raises(ConfigurationError, match="1 epoch isn't folded"):
         Pipeline.from_options(several).run()
     assert current(lake) == [("a", 1)]
 

@@ -90,7 +90,7 @@ def test_it_runs_a_pipeline_away_from_the_checkout(python: Path, lake: Lake, top
         [lakelock, "run", lake.file()], cwd=lake.folder, env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert "1 epochs, 2 rows" in done.stdout
+    assert "1 epoch, 2 rows" in done.stdout
     where = subprocess.run(
         [python, "-c", "import connector; print(connector.__file__)"],
         check=True, capture_output=True, text=True, cwd="/", env=environment,

@@ -34,7 +34,7 @@ def test_a_table_follows_a_database_and_is_moved(reader: Reader, send: Send) -> 
     reader.follow(PAGE, "Move a table to another bucket")
     assert "archive/customers" in Path("customers.yaml").read_text()
     assert rows(reader, "customers.yaml", "id", "name", "city") == [(1, "Ann", "Bergen")]
-    assert "1 epochs" in reader.said[-1]
+    assert "1 epoch," in reader.said[-1]
 
 
 @pytest.mark.pages
@@ -44,7 +44,7 @@ def test_orders_and_payments_are_in_one_epoch(reader: Reader, send: Send) -> Non
     reader.follow(PAGE, "Orders and payments in one epoch")
     assert rows(reader, "balances.yaml", "order_id", "ordered", "paid") == [(1, 500, 500), (2, 700, 300)]
     assert [row.order_id for row in reader.names["open_orders"].collect()] == [2]
-    assert "1 epochs" in reader.said[0]
+    assert "1 epoch," in reader.said[0]
 
 
 @pytest.mark.pages

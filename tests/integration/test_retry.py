@@ -77,7 +77,7 @@ def test_what_is_right_now_gets_in_once_whatever_crashes(crashes: list[Step], la
     ]  # fmt: skip
     result = CliRunner().invoke(app, ["dead-letters", str(lake.file(**wide(lake))), "--retry"])
     assert result.exit_code == 0, result.output
-    assert "1 dead letters went through in epoch 5, 1 are still bad" in " ".join(result.output.split())
+    assert "1 dead letter went through in epoch 5, 1 is still bad" in " ".join(result.output.split())
     assert lake.rows() == [("a", 0), ("b", 1), ("c", -3), ("d", 4), ("e", 5)]
     run, retried = lake.metadata()[2], lake.metadata()[-1]
     for unmoved in ("offsets", "topics", "read_to", "since"):

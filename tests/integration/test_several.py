@@ -139,7 +139,7 @@ def test_the_commands_take_a_folder(lake: Lake, made: Callable[..., dict[str, An
     assert done.exit_code == 2, done.stderr
     said = done.stdout.splitlines()
     assert said[-1] == "3 pipelines: 2 done, 1 refused; exit code 2."
-    assert any(line.startswith("a: done. 1 epochs, 10 rows written") for line in said)
+    assert any(line.startswith("a: done. 1 epoch, 10 rows written") for line in said)
     assert "error: broken.yaml: " in done.stderr
     told = json.loads(report.read_text())
     assert (told["state"], told["exit_code"]) == ("refused", 2)

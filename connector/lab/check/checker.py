@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 from connector.lab.check.history import History, Row, Sent, Version
 from connector.lab.check.verdict import Anomaly, Kind, Report, Verdict, conclude
 from sinks.offsets import TopicPartition
+from sinks.plurals import plural
 
 __all__ = ["ALLOWED", "EXPECTED", "Anomaly", "Kind", "Report", "Verdict", "check", "find", "judge", "must_show"]
 
@@ -232,7 +233,7 @@ def _append(rows: Sequence[Row], version: Version, complete: bool, truth: _Truth
         findings.stood[place] = version.number
         owed[place] = record
         if number > 1:
-            findings.add(Kind.DUPLICATED, record, version, f"{number} rows", extra=number - 1)
+            findings.add(Kind.DUPLICATED, record, version, plural(number, "row"), extra=number - 1)
 
 
 def _upsert(rows: Sequence[Row], version: Version, complete: bool, truth: _Truth, findings: _Findings) -> None:
@@ -258,4 +259,6 @@ def _upsert(rows: Sequence[Row], version: Version, complete: bool, truth: _Truth
             findings.best[key] = row
             findings.owed[(row.at, row.offset)] = row
         if len(by_key[key]) > 1:
-            findings.add(Kind.DUPLICATED, row, version, f"{len(by_key[key])} rows of the key", len(by_key[key]) - 1)
+            findings.add(
+                Kind.DUPLICATED, row, version, plural(len(by_key[key]), "row") + " of the key", len(by_key[key]) - 1
+            )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from connector.lab.check.history import Row, Sent, Version
 from sinks.delta.metadata import CommitMetadata
 from sinks.errors import LakelockError
+from sinks.plurals import plural
 
 if TYPE_CHECKING:
     from kafka.consumer.fetcher import ConsumerRecord
@@ -57,7 +58,9 @@ def records(bootstrap: str, topic: str, *, isolation: str = "read_uncommitted") 
         deadline = time.monotonic() + 120
         while any(consumer.position(at) < ends[at] for at in assigned):
             if time.monotonic() > deadline:
-                raise LakelockError(f"Only {len(read)} records of {topic} could be read. Its offsets end at {ends}.")
+                raise LakelockError(
+                    f"Only {plural(len(read), 'record')} of {topic} could be read. Its offsets end at {ends}."
+                )
             for polled in consumer.poll(timeout_ms=500).values():
                 read += polled
     finally:

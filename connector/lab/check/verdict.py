@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from connector.lab.check.history import History
+from sinks.plurals import plural
 
 
 class Kind(str, Enum):
@@ -162,8 +163,10 @@ def conclude(
     else:
         complete = "Every key has its newest update"
         if history.sink != "upsert":
-            complete = f"All {len(history.sent)} records count exactly once"
-        held = f"{complete}, and nothing is wrong in any of the table's {len(history.versions)} versions."
+            complete = f"{plural(len(history.sent), 'record counts', 'records count')} exactly once"
+            complete = complete if len(history.sent) == 1 else f"All {complete}"
+        versions = plural(len(history.versions), "version")
+        held = f"{complete}, and nothing is wrong in any of the table's {versions}."
     return Report(Verdict.HELD, anomalies, allows, (held,))
 
 
@@ -180,7 +183,7 @@ def _undecided(history: History) -> list[str]:
         reasons.append("Nothing was sent, so nothing could go wrong.")
     crashes = sum(event.what == "crashed" for event in history.events)
     if crashes < (wanted := _CRASHES.get(history.crash_point, 1)):
-        wanted_times, times = (_number(number, "time", "times") for number in (wanted, crashes))
+        wanted_times, times = (plural(number, "time") for number in (wanted, crashes))
         reasons.append(f"The process was killed {times} at {history.crash_point} instead of {wanted_times}.")
     return reasons
 
@@ -191,9 +194,5 @@ def _records(anomalies: tuple[Anomaly, ...]) -> str:
     for kind in Kind:
         if number := sum(anomaly.kind is kind for anomaly in anomalies):
             verb = "" if kind is Kind.REGRESSED else "are " if number > 1 else "is "
-            parts.append(f"{_number(number, 'record', 'records')} {verb}{kind.value}")
+            parts.append(f"{plural(number, 'record')} {verb}{kind.value}")
     return ", ".join(parts)
-
-
-def _number(number: int, one: str, many: str) -> str:
-    return f"{number} {one if number == 1 else many}"

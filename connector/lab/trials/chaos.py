@@ -38,6 +38,7 @@ from connector.lab.check.evidence import sent_records
 from connector.lab.check.history import Sink
 from connector.lab.trials.together import Together, Verdict, judge, store
 from sinks.errors import BrokerUnreachable, LakelockError
+from sinks.plurals import plural
 
 TOPIC, PARTITIONS, KEYS = "chaos", 4, 5_000
 EPOCH = 20_000
@@ -154,7 +155,10 @@ def run_chaos(
             producers.start()
             fleets.suffer(planned, cut=proxy.cut)
             producers.join()
-        out.print(f"{len(chaos.faults)} faults done, {chaos.sent:,} records sent, now draining", highlight=False)
+        out.print(
+            f"{plural(len(chaos.faults), 'fault')} done, {plural(chaos.sent, 'record')} sent, now draining",
+            highlight=False,
+        )
         started = time.monotonic()
         _drain(files, folder)
         chaos.seconds_to_drain = round(time.monotonic() - started, 1)

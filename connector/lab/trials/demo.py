@@ -26,6 +26,7 @@ from connector.lab.bench.broker import Broker
 from connector.lab.bench.data import FLIGHTS_SCHEMA, flight_key, flight_value, flights, flights_csv, produce
 from connector.lab.bench.faults import Moment, kill_group, wait_for
 from sinks.errors import ConfigurationError, LakelockError
+from sinks.plurals import plural
 
 FLIGHTS = 336_776
 EPOCH = 100_000
@@ -97,7 +98,9 @@ def _produce(broker: Broker, topic: str, out: Console) -> int:
         task = progress.add_task("producing", total=FLIGHTS)
         sent = produce(broker.bootstrap, topic, records, on_progress=lambda done: progress.update(task, completed=done))
         progress.update(task, completed=sent)
-    out.print(f"{sent:,} records to topic {topic}, 4 partitions, key = carrier + flight number, idempotent producer")
+    out.print(
+        f"{plural(sent, 'record')} to topic {topic}, 4 partitions, key = carrier + flight number, idempotent producer"
+    )
     return sent
 
 

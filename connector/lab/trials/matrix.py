@@ -29,6 +29,7 @@ from connector.lab.check.history import SINKS, History, Sent, Sink
 from connector.lab.check.verdict import PROMISES
 from connector.lab.show.explanations import POINTS, STEPS
 from sinks.errors import LakelockError
+from sinks.plurals import plural
 
 RECORDS, KEYS, BATCH, PARTITIONS = 120, 60, 40, 2
 TOPIC = "matrix"
@@ -120,7 +121,7 @@ class _Bench:
         twice = [cell for cell in parked if cell.crash_point == "in_recovery"]
         once = [cell for cell in self._cells if cell not in twice]
         if parked:
-            self._say(f"{len(parked)} pipelines run to their crash points, then one SIGKILL")
+            self._say(f"{plural(len(parked), 'pipeline runs', 'pipelines run')} to the crash point, then one SIGKILL")
             self._crew([self._task(cell, 0, cell.crash) for cell in parked], killed=True)
         for cell in self._cells:
             if cell.crash_point == "mid_write":

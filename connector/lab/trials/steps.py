@@ -20,6 +20,7 @@ from connector.lab.check.evidence import sent_records
 from connector.lab.check.history import Happened, Sent
 from connector.lab.trials.matrix import BATCH, PARTITIONS, send_records
 from connector.lab.trials.together import Store, Together, Verdict, judge, store
+from sinks.plurals import plural
 
 TOPIC = "together"
 
@@ -76,7 +77,7 @@ class _Bench:
         """Cause the first crashes, then those during recovery. Then run all pipelines to the end."""
         shared = [point for point in self._points if point.name != "mid_commit"]
         if shared:
-            self._say(f"{len(shared)} pipelines run to their steps, then one SIGKILL")
+            self._say(f"{plural(len(shared), 'pipeline runs', 'pipelines run')} to the step, then one SIGKILL")
             self._crew([self._task(point, 0, point.first) for point in shared], killed=True)
         for point in self._points:
             step = point.first if point.name == "mid_commit" else point.again

@@ -176,8 +176,8 @@ def test_what_nothing_shows_is_unknown_and_what_is_off_is_said_all_the_same() ->
 def test_what_was_not_compared_is_not_called_exact() -> None:
     sizes = counted("expected", 2), counted("found", 2)
     for kind, sentence in (
-        ("doubtful", "1 rows are missing or not as expected. Records that weren't compared may explain this"),
-        ("unreadable", "1 records can't be read as the pipeline file says, so what they made wasn't compared."),
+        ("doubtful", "1 row is missing or not as expected. Records that weren't compared may explain this"),
+        ("unreadable", "1 record can't be read as the pipeline file says, so what they made wasn't compared."),
     ):
         found = verdict(*sizes, counted(kind, 1, 5))
         assert (found.verdict.exit_code, found.unknown[0].startswith(sentence)) == (4, True)

@@ -66,4 +66,4 @@ def test_an_epoch_that_a_run_decided_and_finished_after_a_failure_is_told_as_com
         report.ended(deliver(work, interval=None, stop=threading.Event()), table=None, stopped=False)
     assert [len(place.rows) for place in places] == [10, 10]
     assert (report.epochs, report.rows, report.records, report.set_aside) == (1, 20, 10, 4)
-    assert said[0].startswith("p: done. 1 epochs, 20 rows written, 4 records set aside in ")
+    assert said[0].startswith("p: done. 1 epoch, 20 rows written, 4 records set aside in ")

@@ -1,0 +1,11 @@
+"""Numbers of things, as a person reads them."""
+
+from __future__ import annotations
+
+
+def plural(number: int, one: str, many: str = "") -> str:
+    """``1 record``, ``2,000 records``. ``many``: the words for any number but 1, by default ``one`` with an s.
+
+    The words may go on: ``plural(rows, "row is missing", "rows are missing")``.
+    """
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
