@@ -24,7 +24,7 @@ from connector.operations.dead_letters import Retried, refuse_unfit, retry
 from connector.operations.rewind import Rewind, planned, rewind
 from connector.operations.status import Checked, Status, next_offsets
 from connector.protocol.decided import Row
-from connector.protocol.steps import Observer, all_of
+from connector.protocol.steps import Observer, all_of, stages
 from connector.protocol.two_phase import Recovered
 from connector.source.consumer_group import ConsumerGroup, Unpublished
 from connector.source.group_member import GroupMember
@@ -119,7 +119,8 @@ class Pipeline:
                 return before_event_time(commits.lineage(), to_event_time, commits.is_own)
             return before_offsets(commits.lineage(), assembly.source.at(to_event_time, held), commits.is_own)
 
-        wanted = f"{to_version} of this pipeline" if to_version is not None else f"before {to_event_time}"
+        clock = None if to_event_time is None else self.config.clock_in_words
+        wanted = f"{to_version} of this pipeline" if to_version is not None else f"before {to_event_time}, by {clock}"
         with self._assembled() as assembly:
             held = assembly.source.look()
             plan = planned(
@@ -128,6 +129,7 @@ class Pipeline:
                 assembly.source,
                 find=find,
                 wanted=wanted,
+                clock=clock,
                 continue_on_data_loss=self.config.source.continue_on_data_loss,
             )
             if confirm(plan):
@@ -211,17 +213,20 @@ class Pipeline:
     def _run_once(
         self, stop: threading.Event, observers: Sequence[Observer], *, until: datetime | None, publish: bool
     ) -> Delivered:
+        stage = stages(all_of(observers), self.config.name)
         with (
             monitored(self.config) as told,
-            self._assembled(short=None if publish else False) as made,
+            self._assembled(short=None if publish else False, stage=stage) as made,
         ):
             assembly = replace(made, stopped=stop.is_set)
+            stage("opening the tables")
             assembly.make_ready()
             assembly.look_back()
             topics = assembly.source if until is None else Until(assembly.source, until)
             work = assembly.work(all_of([*observers, *told]), topics=topics)
             if not publish:
                 work = replace(work, group=Unpublished())
+            stage("finding where to go on")
             log.info("run %s of pipeline %s, %s", work.owner, self.config.name, self.config.delivery)
             if self.config.delivery != "transactional":
                 return self._run_in_group(work, assembly, stop)
@@ -363,8 +368,10 @@ class Pipeline:
         position = table.derivation.sink.position() if table.table.detail() is not None else None
         return position, _next_offsets(position, assembly.group), None
 
-    def _assembled(self, *, short: bool | None = None) -> AbstractContextManager[Assembly]:
-        return assembled(self.config, debug=self._debug, short=short, spark=self._spark)
+    def _assembled(
+        self, *, short: bool | None = None, stage: Callable[[str], None] = lambda _: None
+    ) -> AbstractContextManager[Assembly]:
+        return assembled(self.config, debug=self._debug, short=short, spark=self._spark, stage=stage)
 
     def _needs_one_table(self, what: str, why: str) -> None:
         if self.config.two_phase:

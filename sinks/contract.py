@@ -217,6 +217,8 @@ class Committed:
     """Of the files that the commit added; None where the sink doesn't say."""
     unchanged: int | None = None
     """Rows of the epoch that changed nothing, as a stale update does; None where the sink doesn't say."""
+    changed: int | None = None
+    """Of ``rows`` those that were in the sink before, and were updated or deleted; None where it doesn't say."""
     reads: Mapping[str, Any] = field(default_factory=dict)
     """With two-phase commit: how a reader sees the sink as of this commit, as ``{"version": 7}``. Goes into the log."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,9 @@ import typer
 
 from connector.cli.console import Debug, out, reported, stop_on_signal
 from sinks.errors import ConfigurationError
+
+STOPS = "stopping the broker; a second signal ends it at once"
+"""What the first signal prints: a broker has no epochs."""
 
 
 def broker(
@@ -20,7 +24,7 @@ def broker(
     debug: Debug = False,
 ) -> None:
     """Run a real Kafka broker on this machine, for trials, until Ctrl-C. Producers don't create topics: see --topic."""
-    with reported(debug), stop_on_signal() as stop:
+    with reported(debug), suppress(KeyboardInterrupt), stop_on_signal(STOPS) as stop:
         from connector.lab.bench.broker import Broker
 
         topics = [_topic(text) for text in topic or []]

@@ -174,15 +174,20 @@ def watched_together(format_: LogFormat, level: LogLevel) -> Iterator[Watch]:
 
 
 @contextmanager
-def stop_on_signal() -> Iterator[threading.Event]:
-    """An event that the first SIGTERM or SIGINT sets. A second signal ends the command at once."""
+def stop_on_signal(
+    says: str = "stopping after the running epoch; a second signal abandons it",
+) -> Iterator[threading.Event]:
+    """An event that the first SIGTERM or SIGINT sets. A second signal ends the command at once.
+
+    ``says``: what the first one prints.
+    """
     stop = threading.Event()
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:
         if stop.is_set():
             raise _Abandoned
         stop.set()
-        err.print("stopping after the running epoch; a second signal abandons it")
+        err.print(says)
 
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     for number in before:

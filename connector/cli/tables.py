@@ -58,6 +58,8 @@ def print_rewind(plan: Rewind) -> None:
     out.print(
         f"now       version {stands.version}, epoch {stands.epoch}, next {stands.offsets.to_json()}", soft_wrap=True
     )
+    if plan.clock is not None:
+        out.print(f"time      {escape(plan.clock)}", soft_wrap=True)
     what = f"epoch {target.epoch}" if target.epoch else "no epoch yet"
     out.print(f"back to   version {target.version}, {what}, next {plan.next_offsets.to_json()}", soft_wrap=True)
     out.print(f"again     {plural(plan.again, 'offset is', 'offsets are')} read once more by the next run")

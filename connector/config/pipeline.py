@@ -341,6 +341,14 @@ class PipelineConfig(Options):
         return windows[0].time if windows else self.event_time
 
     @property
+    def clock_in_words(self) -> str:
+        """Which time counts as that of a record, for a person, with the option that says so."""
+        if self.clock is None:
+            return "Kafka's timestamps, as the file names no event_time"
+        windowed = any(isinstance(sink, DeltaAggregateSink) and sink.window for sink in self.sinks)
+        return f"the column {self.clock} ({'window.time' if windowed else 'event_time'})"
+
+    @property
     def idle_after(self) -> timedelta:
         """How long a partition may be without new records before the watermark ignores it."""
         windows = [sink.window for sink in self.sinks if isinstance(sink, DeltaAggregateSink) and sink.window]

@@ -308,13 +308,18 @@ class Assembly:
 
 @contextmanager
 def assembled(
-    config: PipelineConfig, *, debug: bool = False, short: bool | None = None, spark: SparkSession | None = None
+    config: PipelineConfig,
+    *,
+    debug: bool = False,
+    short: bool | None = None,
+    spark: SparkSession | None = None,
+    stage: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Assembly]:
     """Assemble one run of a pipeline, and close its connections at the end of the block.
 
     ``short`` says whether the run has little to do, which decides how its JVM is started; with None the offsets decide.
     ``spark`` is a session that nobody else changes settings of; with None an active session is used, or a new one is
-    started. ``debug`` shows Spark's own log.
+    started. ``debug`` shows Spark's own log. ``stage`` is told what is done next.
 
     Raises BrokerUnreachable and TopicMissing before Spark is started, ConfigurationError, and what the sinks raise.
     """
@@ -323,9 +328,11 @@ def assembled(
     group = ConsumerGroup(config)
     run = str(uuid.uuid4())
     try:
+        stage("asking Kafka")
         held = source.look()
         with ExitStack() as stack:
             if spark is None:
+                stage("starting Spark")
                 own_session = session(
                     config.spark_options,
                     name=config.name,

@@ -156,7 +156,7 @@ class Fleet:
         """The session of all pipelines. Where it doesn't start, no pipeline is there to tell, so this tells for all."""
         with ExitStack() as stack:
             try:
-                name = f"{len(self.files)} pipelines"
+                name = plural(len(self.files), "pipeline")
                 spark = stack.enter_context(one_session(self.files, name=name, debug=self.debug, short=False))
             except Exception as error:
                 tell_all([file.config for file in self.files if file.config is not None], error)

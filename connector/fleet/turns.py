@@ -97,7 +97,7 @@ class Turn(threading.Event):
 
     def __call__(self, event: Event) -> None:
         """Take a step of the run."""
-        if event.step is not Step.RETRYING:
+        if event.step not in (Step.STARTING, Step.RETRYING):
             self.behind = event.behind
         # Published: the epoch is over, and its time has been measured. Who has caught up ends its turn soon anyway.
         if event.step is Step.OFFSETS_COMMITTED and event.behind and self._turns.wanted():

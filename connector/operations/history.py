@@ -16,6 +16,7 @@ from sinks.contract import Position
 from sinks.delta.change_log import ChangeLog
 from sinks.delta.metadata import CommitMetadata
 from sinks.delta.position import Commit
+from sinks.delta.restore import BY_REWIND
 from sinks.delta.table import DeltaTable
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 from sinks.recreated import is_retired, topic_of
@@ -158,11 +159,13 @@ def of_commits(
             at, aside, runs = commit.timestamp, [], [*runs, metadata.owner]
         elif commit.operation == "RESTORE":
             restored = commit.goes_on_from
-            aside.append(f"the table was restored before it, in {name(commit.version)}")
+            rewound = commit.user_metadata == BY_REWIND
+            aside.append(f"the table was {'rewound' if rewound else 'restored'} before it, in {name(commit.version)}")
             known = known and restored in standing
             stands = standing.get(restored) if restored is not None else None
             if restored is not None:
-                undone |= {version: name(commit.version) for version, _ in found if version > restored}
+                how = f"the {'rewind' if rewound else 'RESTORE'} of {name(commit.version)}"
+                undone |= {version: how for version, _ in found if version > restored}
         elif commit.operation == "CLONE":
             aside.append("the table is a clone: it goes on from the position of what was cloned")
             known = False
@@ -275,7 +278,7 @@ def _notes(before: Position | None, after: Position, runs: Sequence[str]) -> lis
     return notes
 
 
-def _taken_back(epoch: PastEpoch, restore: str | None) -> PastEpoch:
-    if restore is None:
+def _taken_back(epoch: PastEpoch, how: str | None) -> PastEpoch:
+    if how is None:
         return epoch
-    return replace(epoch, state="taken back", notes=(*epoch.notes, f"taken back by the RESTORE of {restore}"))
+    return replace(epoch, state="taken back", notes=(*epoch.notes, f"taken back by {how}"))

@@ -12,7 +12,7 @@ from connector.delivery.ports import Topics, Work
 from connector.protocol.recover import TopicsHeld, resumed
 from connector.protocol.recreated import recreated
 from sinks.contract import Epoch, Position
-from sinks.delta.restore import Target, restore
+from sinks.delta.restore import BY_REWIND, Target, restore
 from sinks.delta.table import DeltaTable
 from sinks.errors import ConfigurationError, OffsetsLost
 from sinks.offsets import OffsetRange, Offsets
@@ -28,6 +28,8 @@ class Rewind:
     """Where the next run goes on reading."""
     again: int
     """The number of offsets that the next run reads again: an upper bound on the records."""
+    clock: str | None = None
+    """By which time the version was found, in words. None: by its number."""
 
 
 def planned(
@@ -38,12 +40,13 @@ def planned(
     find: Callable[[], Target | None],
     wanted: str,
     continue_on_data_loss: bool,
+    clock: str | None = None,
 ) -> Rewind:
     """Plan a rewind, and make sure that every record that the table gives up can be read again.
 
     ``position``: where the pipeline stands. With ``merge: on_read`` this is where its change log stands, as a RESTORE
     of the table throws away the epochs that aren't folded. ``find`` finds the version. ``wanted`` describes it for
-    messages. ``held`` is what Kafka holds.
+    messages, ``clock`` the time that it was found by. ``held`` is what Kafka holds.
 
     Raises ConfigurationError if there is no such version or its offsets are in a consumer group, and OffsetsLost if
     some of the records can't be read again (unless retention removed them and ``continue_on_data_loss``).
@@ -77,7 +80,7 @@ def planned(
     stood = target.stood or position.moved_to(position.since)
     resumption = resumed(stood, held, topics, continue_on_data_loss=continue_on_data_loss)
     again = sum(max(0, position.offsets.get(at, 0) - offset) for at, offset in resumption.offsets.items())
-    return Rewind(position, target, resumption.offsets, again)
+    return Rewind(position, target, resumption.offsets, again, clock)
 
 
 def given_up(position: Position, stood: Position | None) -> list[OffsetRange]:
@@ -124,7 +127,7 @@ def rewind(plan: Rewind, table: DeltaTable, work: Work, *, restored: Callable[[]
 
     Raises Fenced if another run commits at the same time.
     """
-    restore(table, plan.target.version)
+    restore(table, plan.target.version, by=BY_REWIND)
     restored()
     stands = work.destination.position()
     if stands is None:

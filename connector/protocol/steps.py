@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, TypeVar
 
-from sinks.contract import Committed, Epoch
+from sinks.contract import Committed, Epoch, Position
+from sinks.offsets import Offsets
 
 
 class Step(Enum):
@@ -17,6 +18,8 @@ class Step(Enum):
     ``OFFSETS_COMMITTED`` comes where the delivery puts it. That is the whole difference between the deliveries.
     """
 
+    STARTING = "starting"
+    """The run has no epoch yet: ``stage`` says what it does. Only who shows a run hears of it. Nothing has changed."""
     LOOKED = "looked"
     """The run knows where the table stands and what Kafka holds; nothing is planned yet. ``behind`` counts all offsets
     that aren't committed."""
@@ -74,6 +77,8 @@ class Event:
     """With ``letters``: what is wrong with the first one, and its coordinates."""
     note: str = ""
     """A sentence that a person should read."""
+    stage: str = ""
+    """With ``Step.STARTING`` only: what the run does, as ``starting Spark``."""
     sink: str = ""
     """With ``Step.SINK_COMMITTED`` only."""
     error: BaseException | None = None
@@ -86,6 +91,12 @@ class Event:
 
 
 Observer = Callable[[Event], None]
+
+
+def stages(observe: Observer, pipeline: str) -> Callable[[str], None]:
+    """A function that announces the stages of a run's start."""
+    nothing = Epoch.that_left(Position(0, Offsets()), pipeline=pipeline)
+    return lambda stage: observe(Event(Step.STARTING, nothing, stage=stage))
 
 
 def all_of(observers: Sequence[Observer]) -> Observer:

@@ -4,6 +4,9 @@ The settings are in a file that only its owner can read. It is deleted as soon a
 
 The JVM ignores SIGTERM. Service managers send it to every process of a service, and a run ends after its epoch, for
 which it needs the JVM. The JVM ends when its standard input does, so with this process, however that ends.
+
+What the JVM writes to standard error is passed on, but for a warning that Spark's launcher causes at every start: no
+option of Java's turns it off, and it tells a user nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import signal
 import threading
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -24,10 +27,14 @@ _FILE = "--properties-file"
 _REMOTE = "SPARK_REMOTE"
 _TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 _OF_CLIENTS = ("spark.remote", "spark.api.mode")
+_STDERR = 2
+_NOISE = b"WARNING: Using incubator modules: jdk.incubator.vector"
 
 
-def start_jvm(settings: Mapping[str, str]) -> None:
+def start_jvm(settings: Mapping[str, str], *, debug: bool = False) -> None:
     """Start PySpark's JVM with these settings. A JVM that is running already stays as it is.
+
+    ``debug``: leave its standard error as it is.
 
     They override the properties file that the user names in PYSPARK_SUBMIT_ARGS, or else Spark's own
     ``spark-defaults.conf``.
@@ -54,7 +61,7 @@ def start_jvm(settings: Mapping[str, str]) -> None:
         file.write_text(f"{before}\n{as_properties(own)}", encoding="utf-8")
         os.environ[_ARGUMENTS] = shlex.join([_FILE, str(file), *arguments])
         try:
-            with _children_ignore_sigterm():
+            with _children_ignore_sigterm(), nullcontext() if debug else _children_without_noise():
                 # Connecting to the JVM starts it.
                 SparkContext.setSystemProperty("lakelock.connected", "true")
         finally:
@@ -68,6 +75,8 @@ _forking = threading.local()
 def _after_fork() -> None:
     if getattr(_forking, "ignores_sigterm", False):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if (stderr := getattr(_forking, "stderr", None)) is not None:
+        os.dup2(stderr, _STDERR)
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows
@@ -85,6 +94,28 @@ def _children_ignore_sigterm() -> Iterator[None]:
         yield
     finally:
         _forking.ignores_sigterm = False
+
+
+@contextmanager
+def _children_without_noise() -> Iterator[None]:
+    """Processes that this thread starts within the block write their standard error to this process, which passes it on
+    line by line, to their end. The standard error of this process itself stays a terminal, if it is one."""
+    reading, writing = os.pipe()
+    threading.Thread(target=_pass_on, args=(reading,), name="stderr of the JVM", daemon=True).start()
+    _forking.stderr = writing
+    try:
+        yield
+    finally:
+        _forking.stderr = None
+        os.close(writing)
+
+
+def _pass_on(reading: int) -> None:
+    with open(reading, "rb") as lines:
+        for line in lines:
+            if line.rstrip() != _NOISE:
+                with suppress(OSError):  # the JVM must not block because nobody reads this process's output any more
+                    os.write(_STDERR, line)
 
 
 def _put_back(name: str, value: str | None) -> None:

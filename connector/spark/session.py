@@ -102,7 +102,7 @@ def session(
         builder = builder.config(key, value)
     with warnings.catch_warnings(), _sigint_kept():
         if not submitted and not settings.get("spark.remote", os.environ.get("SPARK_REMOTE", "")).startswith("sc://"):
-            start_jvm(settings)
+            start_jvm(settings, debug=debug)
         # Spark Connect warns about every setting that only the start of the server can take. The server has them.
         warnings.filterwarnings("ignore", message="Failed to set")
         spark = builder.getOrCreate()

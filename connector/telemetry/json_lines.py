@@ -57,6 +57,8 @@ class JsonLines:
             epoch=epoch.number,
             offsets=done.offsets,
             rows=done.rows,
+            changed=done.changed,
+            set_aside=done.letters,
             seconds=round(done.seconds, 3),
             offsets_per_second=round(done.offsets_per_second, 1),
             behind=done.behind,

@@ -100,7 +100,9 @@ class _Lines:
         self._console.print(text, highlight=False, soft_wrap=True)
 
     def done(self, done: Done) -> None:
-        rows = "" if done.rows is None else f"rows {done.rows:,}  "
+        changed = f" ({done.changed:,} of them changed)" if done.changed else ""
+        rows = "" if done.rows is None else f"rows {done.rows:,}{changed}  "
+        rows += f"set aside {done.letters:,}  " if done.letters else ""
         name = done.epoch.pipeline
         if done.what == "fold":
             version = f"  version {done.version}" if done.version is not None else ""

@@ -66,7 +66,7 @@ class RunReport:
         """Take a step of the run."""
         if event.step in (Step.LOOKED, Step.WAITING):
             self.behind = event.behind
-        if event.step in (Step.LOOKED, Step.WAITING, Step.RETRYING):
+        if event.step in (Step.STARTING, Step.LOOKED, Step.WAITING, Step.RETRYING):
             return  # nothing has begun
         self.run = event.run or self.run
         if event.sink and event.committed is not None:

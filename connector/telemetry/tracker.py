@@ -55,6 +55,10 @@ class Done:
     """The number of offsets in Kafka that aren't committed, as the run last saw it."""
     version: int | None
     """The version of the only table."""
+    letters: int = 0
+    """The number of its records that are dead letters."""
+    changed: int | None = None
+    """Of ``rows`` those that were in the table before, and were updated or deleted. None if the sink can't tell."""
     phases: Mapping[str, float] = field(default_factory=dict)
     """Seconds per phase: ``analyse`` and ``commit``, and with several sinks also ``prepare`` and ``decide``."""
 
@@ -72,6 +76,7 @@ class Observed:
         self._clock = clock
         self._began = self._reached = clock()
         self._phases: dict[str, float] = {}
+        self._letters = 0
         self._recent: deque[tuple[float, int]] = deque(maxlen=_RECENT)
         self.epoch: Epoch | None = None
         self.doing = "starting"
@@ -82,6 +87,9 @@ class Observed:
 
     def __call__(self, event: Event) -> None:
         """Take a step of the run."""
+        if event.step is Step.STARTING:
+            self.doing = event.stage
+            return
         if event.step in (Step.LOOKED, Step.WAITING):
             self.behind = event.behind
             if event.step is Step.WAITING:
@@ -91,7 +99,9 @@ class Observed:
         self.epoch = event.epoch
         if event.step in (Step.PLANNED, Step.FOLDING):
             self._began = self._reached = now
-            self._phases = {}
+            self._phases, self._letters = {}, 0
+        if event.step is Step.READ:
+            self._letters = event.letters
         if event.step is Step.PLANNED:
             self.behind = event.behind + event.epoch.span
             self.complete_to = event.epoch.expected.read_to if event.epoch.expected else None
@@ -120,6 +130,8 @@ class Observed:
                 now - self._began,
                 event.behind,
                 position.version,
+                self._letters,
+                event.committed.changed,
                 dict(self._phases),
             )
         )

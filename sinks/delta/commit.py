@@ -282,7 +282,14 @@ class PipelineCommits:
         position = self._position(commit, metadata)
         self._known = position, time.monotonic()
         written = commit.written
-        return Committed(position, rows=written.rows, already=already, bytes=written.bytes, unchanged=written.unchanged)
+        return Committed(
+            position,
+            rows=written.rows,
+            already=already,
+            bytes=written.bytes,
+            unchanged=written.unchanged,
+            changed=written.changed,
+        )
 
     def _position(self, commit: Commit, metadata: CommitMetadata) -> Position:
         return replace(

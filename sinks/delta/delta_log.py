@@ -151,9 +151,10 @@ def written(operation: str, metrics: Mapping[str, str]) -> Written:
     numbers = {name: int(value) for name, value in metrics.items() if value.isdecimal()}
     if operation != "MERGE":
         return Written(numbers.get("numOutputRows"), numbers.get("numOutputBytes"))
-    changed = sum(numbers.get(f"numTargetRows{what}", 0) for what in ("Inserted", "Updated", "Deleted"))
+    changed = sum(numbers.get(f"numTargetRows{what}", 0) for what in ("Updated", "Deleted"))
+    rows = numbers.get("numTargetRowsInserted", 0) + changed
     source = numbers.get("numSourceRows")
     # A truncate changes rows that aren't in the source.
-    unchanged = max(0, source - changed) if source is not None else None
+    unchanged = max(0, source - rows) if source is not None else None
     seconds = {part: numbers[name] / 1000 for part, name in _PARTS.items() if name in numbers}
-    return Written(changed, numbers.get("numTargetBytesAdded"), unchanged, seconds)
+    return Written(rows, numbers.get("numTargetBytesAdded"), unchanged, changed, seconds)

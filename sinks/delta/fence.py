@@ -12,10 +12,11 @@ from sinks.errors import Fenced
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _CONF = {
     "txnAppId": "spark.databricks.delta.write.txnAppId",
     "txnVersion": "spark.databricks.delta.write.txnVersion",
-    "userMetadata": "spark.databricks.delta.commitInfo.userMetadata",
+    "userMetadata": USER_METADATA,
 }
 
 

@@ -22,6 +22,8 @@ class Written:
     """Of the files that were added."""
     unchanged: int | None = None
     """Rows of a MERGE's source that changed nothing."""
+    changed: int | None = None
+    """Of the rows those that were there before a MERGE, and that it updated or deleted."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Of a MERGE, seconds per part: ``read`` its source, ``match`` it with the table, ``write`` files."""
 

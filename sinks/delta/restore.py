@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sinks.contract import Position
+from sinks.delta.fence import USER_METADATA
 from sinks.delta.metadata import CommitMetadata
 from sinks.delta.position import Commit
 from sinks.delta.refusals import refused
@@ -14,8 +15,11 @@ from sinks.delta.table import DeltaTable
 from sinks.errors import SinkError
 from sinks.offsets import Offsets
 from sinks.spark.row_errors import problem
+from sinks.spark.settings import with_settings
 
 _REWOUND = "lakelock.rewound"
+BY_REWIND = "lakelock rewind"
+"""The metadata of a RESTORE that a rewind made. It isn't a commit of an epoch, and says no position."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +77,8 @@ def _newest(commits: Commits, wanted: Callable[[CommitMetadata], bool], is_own: 
     return None
 
 
-def restore(table: DeltaTable, version: int) -> None:
-    """RESTORE the table to a version, also to the newest one. Raises SinkError if files of that version are gone,
+def restore(table: DeltaTable, version: int, *, by: str | None = None) -> None:
+    """RESTORE the table to a version, also to the newest one. ``by``: what its commit says about who did it. Raises SinkError if files of that version are gone,
     SchemaMismatch if the table has delta.appendOnly."""
     from pyspark.errors import PySparkException
 
@@ -83,7 +87,8 @@ def restore(table: DeltaTable, version: int) -> None:
             # Delta commits no RESTORE to the newest version, and a change log would still count. This property makes
             # another version the newest one, and the RESTORE removes it.
             table.spark.sql(f"ALTER TABLE {table.sql} SET TBLPROPERTIES ('{_REWOUND}' = 'true')").collect()
-        table.spark.sql(f"RESTORE TABLE {table.sql} TO VERSION AS OF {int(version)}").collect()
+        with with_settings(table.spark, {USER_METADATA: by} if by else {}):
+            table.spark.sql(f"RESTORE TABLE {table.sql} TO VERSION AS OF {int(version)}").collect()
     except PySparkException as error:
         rule = refused(error, table.label)
         if rule is not None:

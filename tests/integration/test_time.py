@@ -1,5 +1,6 @@
 """Back in time: rewind to an event time or a version, replay a stretch of time into a new table, and swap."""
 
+import json
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -7,8 +8,10 @@ import pytest
 import yaml
 from another_engine import query
 from conftest import Lake, Topic
+from typer.testing import CliRunner
 
 from connector import Pipeline
+from connector.cli.app import app
 from connector.operations.rewind import Rewind
 from sinks.errors import ConfigurationError, Fenced, OffsetsLost, PositionMismatch
 
@@ -54,6 +57,7 @@ def test_a_rewind_to_an_event_time_reads_all_of_it_again(lake: Lake, topic: Topi
     assert lake.version("aggregate") == version, "nothing without a yes"
     assert asked[0].target.epoch == 1
     assert asked[0].again == 5
+    assert asked[0].clock == "the column t (event_time)"
     totals(lake).rewind(to_event_time=at(3), confirm=yes)
     assert counted(lake) == [(3, 3)]
     position = totals(lake).status().position
@@ -61,6 +65,11 @@ def test_a_rewind_to_an_event_time_reads_all_of_it_again(lake: Lake, topic: Topi
     assert totals(lake).run().rows == 1
     assert counted(lake) == [(8, 27)]
     assert [metadata["epoch"] for metadata in lake.metadata("aggregate")] == [1, 2, 3, 4, 5]
+    file = lake.file("aggregate", schema=SCHEMA, event_time="t")
+    told = json.loads(CliRunner().invoke(app, ["history", str(file), "--json"]).stdout)["epochs"]
+    (how,) = {note.partition(", in version")[0] for epoch in told for note in epoch["notes"] if "before it" in note}
+    assert how == "the table was rewound before it"
+    assert [epoch["epoch"] for epoch in told if "taken back by the rewind of" in str(epoch["notes"])] == [3, 2]
 
 
 @pytest.mark.breadth
@@ -123,6 +132,7 @@ def test_a_rewind_by_kafkas_timestamps_keeps_what_topics_of_old_have_left(lake: 
     for when, epoch, again, left in ((at(2), 3, 2, [("a", 1)]), (at(1), 2, 3, [])):
         plan = pipeline.rewind(to_event_time=when, confirm=yes)
         assert (plan.target.epoch, plan.again) == (epoch, again)
+        assert plan.clock == "Kafka's timestamps, as the file names no event_time"
         assert lake.rows() == sorted(left + kept)
         pipeline.run()
         assert lake.rows() == sorted([("a", 1), ("b", 2), ("c", 3), *kept])

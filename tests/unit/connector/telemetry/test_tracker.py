@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from rich.console import Console
 
-from connector.protocol.steps import Event, Step
+from connector.protocol.steps import Event, Step, stages
 from connector.telemetry.json_lines import json_lines
 from connector.telemetry.progress import now, progress, span
 from connector.telemetry.tracker import Done, Observed
@@ -140,3 +140,33 @@ def test_a_program_reads_an_object_per_line_each_with_the_id_of_the_run() -> Non
     assert (lines[0]["offsets"], lines[0]["rows"], lines[0]["behind"], lines[0]["lost"]) == (100, 90, 900, 0)
     assert lines[1]["message"] == 'topic "t" was recreated'
     assert (lines[2]["error"], lines[2]["message"], lines[2]["hint"]) == ("BrokerUnreachable", "away", "wait")
+
+
+def test_the_line_of_an_epoch_tells_changed_rows_and_dead_letters_if_there_are_any() -> None:
+    piped, said = io.StringIO(), []
+    with progress(Console(file=piped)) as watch, watch("flights") as observe, json_lines(said.append, "p") as lines:
+        for each in (observe, lines):
+            for number, (changed, letters) in enumerate([(30, 3), (None, 0), (0, 0)], start=1):
+                made = epoch(number)
+                each(Event(Step.PLANNED, made))
+                each(Event(Step.READ, made, letters=letters))
+                each(Event(Step.COMMITTED, made, Committed(made.position(), rows=90, changed=changed)))
+    told = [line.split("  ")[3:5] for line in piped.getvalue().splitlines()]
+    assert told[0] == ["rows 90 (30 of them changed)", "set aside 3"]
+    assert [line[0] for line in told[1:]] == ["rows 90", "rows 90"]
+    assert "set aside" not in "".join(map(str, told[1:]))
+    fields = [(each["rows"], each["changed"], each["set_aside"]) for each in map(json.loads, said)]
+    assert fields == [(90, 30, 3), (90, None, 0), (90, 0, 0)]
+
+
+def test_while_a_run_starts_the_live_line_says_what_it_does() -> None:
+    told = Told()
+    tell = stages(told.observed, "flights")
+    assert now("flights", told.observed).plain == "flights  starting, 0.0 s"
+    tell("asking Kafka")
+    told.at = 2.0
+    tell("starting Spark")
+    assert now("flights", told.observed).plain == "flights  starting Spark, 2.0 s"
+    assert told.done == []
+    told.epoch(1, at=5, behind=0)
+    assert "starting" not in now("flights", told.observed).plain

@@ -14,6 +14,7 @@ from sinks.contract import Epoch, Position, Prepared
 from sinks.delta.delta_log import written
 from sinks.delta.metadata import CommitMetadata
 from sinks.delta.position import Commit, Written
+from sinks.delta.restore import BY_REWIND
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 START = datetime(2026, 11, 1, tzinfo=timezone.utc)
@@ -53,6 +54,13 @@ def test_after_a_restore_epochs_go_on_from_what_was_restored() -> None:
     assert (third.records, third.notes) == (15, ("the table was restored before it, in version 3",))
     assert (second.state, second.notes) == ("taken back", ("taken back by the RESTORE of version 3",))
     assert first.state == "committed"
+
+
+def test_a_rewind_is_told_as_one() -> None:
+    restore = replace(other(3, "RESTORE", version="1"), user_metadata=BY_REWIND)
+    third, second, _ = of_commits([ours(4, 3, 10), restore, ours(2, 2, 20), ours(1, 1, 10), CREATED], "p", "t")
+    assert third.notes == ("the table was rewound before it, in version 3",)
+    assert (second.state, second.notes) == ("taken back", ("taken back by the rewind of version 3",))
 
 
 def test_a_copy_of_our_metadata_in_a_commit_of_somebody_else_is_no_epoch() -> None:
