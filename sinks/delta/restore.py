@@ -78,8 +78,10 @@ def _newest(commits: Commits, wanted: Callable[[CommitMetadata], bool], is_own: 
 
 
 def restore(table: DeltaTable, version: int, *, by: str | None = None) -> None:
-    """RESTORE the table to a version, also to the newest one. ``by``: what its commit says about who did it. Raises SinkError if files of that version are gone,
-    SchemaMismatch if the table has delta.appendOnly."""
+    """RESTORE the table to a version, also to the newest one. ``by``: what its commit says about who did it.
+
+    Raises SinkError if files of that version are gone, SchemaMismatch if the table has delta.appendOnly.
+    """
     from pyspark.errors import PySparkException
 
     try:
