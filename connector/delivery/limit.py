@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from connector.protocol.steps import Event, Step
+from connector.protocol.steps import Event
 
 
 class EpochLimit(threading.Event):
@@ -20,7 +20,7 @@ class EpochLimit(threading.Event):
 
     def __call__(self, event: Event) -> None:
         """Take a step of the run."""
-        self._committed += event.step is Step.COMMITTED
+        self._committed += event.counts
 
     @property
     def reached(self) -> bool:

@@ -85,6 +85,11 @@ class Event:
     """With ``Step.RETRYING`` only."""
 
     @property
+    def counts(self) -> bool:
+        """Whether an epoch or a batch was committed. The epoch that hands a table over to a consumer group is none."""
+        return self.step is Step.COMMITTED and bool(self.epoch.ranges or self.epoch.delivery == "transactional")
+
+    @property
     def run(self) -> str | None:
         """The run that announces the event. None if the epoch may be another run's, which this run rolls forward."""
         return None if self.step in (Step.IN_DOUBT, Step.SINK_COMMITTED) else self.epoch.owner

@@ -76,7 +76,7 @@ class RunReport:
         if event.step is Step.READ:
             self._letters = event.letters
         if event.step is Step.COMMITTED and event.committed is not None:
-            self.epochs += 1
+            self.epochs += event.counts
             self.records += event.epoch.span
             self.rows += event.committed.rows or 0
             self.set_aside, self._letters = self.set_aside + self._letters, 0

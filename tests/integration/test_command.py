@@ -110,7 +110,7 @@ def test_a_run_ends_after_so_many_epochs_and_the_next_goes_on(delivery: str, lak
     options = {"delivery": delivery, "trigger": {"interval": "1 second"}, "epoch": {"max_records": 3}}
     file = lake.file(**options)
     last = said("run", file, "--max-epochs", 2).splitlines()[-1]
-    assert last.startswith("append: done. 2 ")
+    assert last.startswith(f"append: done. 2 {'epochs' if delivery == 'transactional' else 'batches'}, 6 rows")
     assert last.endswith("It ended there because of --max-epochs; the next run goes on.")
     assert lake.rows() == [("a", number) for number in range(6)]
     lake.pipeline(**options).run(max_epochs=1)

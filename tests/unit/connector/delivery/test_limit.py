@@ -1,6 +1,7 @@
 """``--max-epochs``: a run ends after so many epochs, and the next one goes on there."""
 
 import threading
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -12,9 +13,10 @@ from connector.delivery.ports import Delivered, Work
 from connector.delivery.transactional import deliver
 from connector.pipeline import Pipeline
 from connector.protocol.steps import Event, Step
-from sinks.contract import Committed, Epoch
+from sinks.contract import Committed, Epoch, Position
 from sinks.errors import ConfigurationError
 from sinks.memory import MemoryAppend, MemoryTable
+from sinks.offsets import Offsets
 
 WITHIN = 20
 """Seconds after which a run that doesn't end by itself is stopped."""
@@ -54,6 +56,15 @@ def test_a_run_ends_after_so_many_epochs_and_the_next_goes_on(interval: timedelt
 def test_without_a_limit_all_that_is_there_is_read() -> None:
     topic, table = Topic([[("a", number) for number in range(7)]]), MemoryTable()
     assert run(topic, table, None).epochs == 4
+
+
+def test_what_hands_a_table_over_to_a_consumer_group_is_no_batch() -> None:
+    nothing = Epoch.that_left(Position(0, Offsets()), pipeline="p")
+    limit = EpochLimit(threading.Event(), 1)
+    limit(Event(Step.COMMITTED, replace(nothing, delivery="manual_commit")))
+    assert not limit.reached
+    limit(Event(Step.COMMITTED, nothing))
+    assert limit.reached
 
 
 def test_the_signal_from_outside_counts_as_before() -> None:
