@@ -270,9 +270,9 @@ class Lake:
         ]
 
     def metadata(self, kind: str = "append") -> list[dict[str, Any]]:
-        """Lakelock's metadata in the commits that have some."""
+        """Lakelock's metadata in the commits of epochs."""
         texts = (commit["commitInfo"].get("userMetadata") for commit in self.commits(kind))
-        return [json.loads(text) for text in texts if text]
+        return [found for text in texts if text and "epoch" in (found := json.loads(text))]
 
     def version(self, kind: str = "append") -> int:
         return len(list((self.path(kind) / "_delta_log").glob("*.json"))) - 1

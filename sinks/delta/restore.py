@@ -18,8 +18,8 @@ from sinks.spark.row_errors import problem
 from sinks.spark.settings import with_settings
 
 _REWOUND = "lakelock.rewound"
-BY_REWIND = "lakelock rewind"
-"""The metadata of a RESTORE that a rewind made. It isn't a commit of an epoch, and says no position."""
+BY_REWIND = '{"restored_by": "lakelock rewind"}'
+"""The metadata of a RESTORE that a rewind made: JSON, as in the other commits. It has no epoch, and no position."""
 
 
 @dataclass(frozen=True)
