@@ -17,6 +17,7 @@ from connector.protocol.steps import Event, Step, told_its_end
 from connector.telemetry.progress import span
 from connector.telemetry.webhook import Patience, Webhook, webhook
 from sinks.errors import Fenced, NoRecordYet
+from sinks.plurals import plural
 
 log = logging.getLogger("lakelock.notify")
 
@@ -139,13 +140,13 @@ class Notifier:
             for_how_long = f"for {span(late.total_seconds())}, more than the {span(self._bound.total_seconds())}"
             self._tell(
                 "behind",
-                f"has been behind {for_how_long} of notify.behind: {self._behind:,} offsets aren't committed",
+                f"has been behind {for_how_long} of notify.behind: {plural(self._behind, "offset isn't", "offsets aren't")} committed",
                 hint="`lakelock status FILE` says how far it is behind; docs/runbook.md#lag-grows says what to do.",
             )
         # A lag that stays around the bound gives two messages, not hundreds.
         elif self._told_behind and late <= self._bound / 2:
             self._told_behind = False
-            self._tell("recovered", f"has caught up again: {self._behind:,} offsets behind")
+            self._tell("recovered", f"has caught up again: {plural(self._behind, 'offset')} behind")
 
     def _tell_set_aside(self) -> None:
         if not self._set_aside[0]:
@@ -153,7 +154,7 @@ class Notifier:
         (count, first), self._set_aside = self._set_aside, _NOTHING
         self._told_set_aside = self._now()
         letters = self._config.dead_letters
-        records = "1 record" if count == 1 else f"{count:,} records"
+        records = plural(count, "record")
         self._tell(
             "dead_letters",
             f"has set aside {records}" + (f", the first: {first}" if first else ""),

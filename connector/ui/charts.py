@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from connector.operations.history import PastEpoch
 from connector.telemetry.progress import span
+from sinks.plurals import plural
 
 WIDTH, HEIGHT = 360, 190
 LEFT, RIGHT, TOP, BOTTOM = 46, 350, 12, 160
@@ -106,7 +107,7 @@ def lag(samples: Sequence[Sample]) -> Chart | None:
         f"now {now:,}.",
         *marks,
         lines=[" ".join(points) for points in lines if len(points) > 1],
-        dots=[Mark(x, y, "a", f"{at:%H:%M:%S}: {now:,} offsets")],
+        dots=[Mark(x, y, "a", f"{at:%H:%M:%S}: {plural(now, 'offset')}")],
     )
 
 
@@ -125,7 +126,7 @@ def throughput(past: Sequence[PastEpoch]) -> Chart | None:
     return Chart(
         "throughput",
         "Offsets per second, from one epoch to the next",
-        f"Offsets per second of the last {len(rates)} epochs: between {brief(least)} and {brief(most)}, "
+        f"Offsets per second of the last {plural(len(rates), 'epoch')}: between {brief(least)} and {brief(most)}, "
         f"last {brief(rates[-1][1])}.",
         *marks,
         lines=[" ".join(f"{x},{y}" for x, y in points)],

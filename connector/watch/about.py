@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from connector.config import DeadLetters, DeltaPlace, PipelineConfig, TopicPattern, options_in
-from connector.config.shown import hidden_login, without_secrets
+from connector.config.masked import hidden_login, without_secrets
 from sinks.errors import LakelockError
 
 

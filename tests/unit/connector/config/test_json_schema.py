@@ -29,9 +29,19 @@ FREE = {"kafka", "spark", "options", "aggregates", "states", "offsets", "start",
 """Mappings whose keys are names of the user's."""
 
 
+class Yaml12(yaml.SafeLoader):
+    """YAML as editors read it: only true and false are booleans, and ``on`` is text."""
+
+
+Yaml12.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in ways if not tag.endswith(":bool") or first in "tTfF"]
+    for first, ways in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
 def as_editor(text: str) -> Any:
     """What an editor checks: JSON's values, in which a time is a text."""
-    return json.loads(json.dumps(yaml.safe_load(text), default=str))
+    return json.loads(json.dumps(yaml.load(text, Loader=Yaml12), default=str))
 
 
 def faults(document: Any) -> list[str]:

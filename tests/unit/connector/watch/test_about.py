@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from connector.config import load
-from connector.config.shown import HIDDEN, hidden_login, without_secrets
+from connector.config.masked import HIDDEN, hidden_login, without_secrets
 from connector.watch.about import Goal, lineage_of, text_of
 
 SECRET = "hunter2"
