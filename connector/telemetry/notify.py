@@ -137,10 +137,11 @@ class Notifier:
         late = self._now() - self._complete_to if self._behind else timedelta(0)
         if not self._told_behind and late > self._bound:
             self._told_behind = True
+            waiting = plural(self._behind, "offset isn't", "offsets aren't")
             for_how_long = f"for {span(late.total_seconds())}, more than the {span(self._bound.total_seconds())}"
             self._tell(
                 "behind",
-                f"has been behind {for_how_long} of notify.behind: {plural(self._behind, "offset isn't", "offsets aren't")} committed",
+                f"has been behind {for_how_long} of notify.behind: {waiting} committed",
                 hint="`lakelock status FILE` says how far it is behind; docs/runbook.md#lag-grows says what to do.",
             )
         # A lag that stays around the bound gives two messages, not hundreds.
