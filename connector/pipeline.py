@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from connector.audit.whole import Verification, verify
 from connector.config import FromTimestamp, PipelineConfig, load, parse
 from connector.delivery import auto_commit, idempotent, manual_commit, transactional
 from connector.delivery.handover import hand_over
@@ -19,23 +20,25 @@ from connector.delivery.ports import Delivered, GroupWork, Work
 from connector.engine.assembly import Assembly, assembled
 from connector.engine.dead_letters import letters_table
 from connector.engine.epoch import run_epoch, these
+from connector.operations.accept import accepted
 from connector.operations.check import checked
-from connector.operations.dead_letters import Retried, refuse_unfit, retry
-from connector.operations.rewind import Rewind, planned, rewind
-from connector.operations.status import Checked, Status, next_offsets
-from connector.protocol.decided import Row
+from connector.operations.checked import Checked
+from connector.operations.dead_letters import LetterGroups, Retried, letter_groups, letters_place, refuse_unfit, retry
+from connector.operations.history import LAST, PastEpochs, past
+from connector.operations.maintain import Maintained, maintain
+from connector.operations.rewind import Rewind, rewound
+from connector.operations.session import given_or_new
+from connector.operations.snapshot import Snapshot, snapshot_here
+from connector.operations.status import Status, status_of
 from connector.protocol.steps import Observer, all_of, stages
 from connector.protocol.two_phase import Recovered
-from connector.source.consumer_group import ConsumerGroup, Unpublished
+from connector.source.consumer_group import Unpublished
 from connector.source.group_member import GroupMember
 from connector.source.records import polled
 from connector.source.until import Until
 from connector.telemetry.exporters import monitored
 from sinks.contract import Committed, Epoch, Position
-from sinks.delta.restore import Target, before_event_time, before_offsets
 from sinks.errors import ConfigurationError, NoRecordYet
-from sinks.offsets import Offsets
-from sinks.s3.hadoop import require_conditional_writes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,53 +98,28 @@ class Pipeline:
         *,
         to_event_time: datetime | None = None,
         to_version: int | None = None,
-        confirm: Callable[[Rewind], bool],
+        confirm: Callable[[Rewind], bool] | bool = False,
         observers: Sequence[Observer] = (),
     ) -> Rewind:
         """Take the table back to a version, or to the newest one that holds no record at or after an event time.
 
-        The next run reads every record that came later again. ``confirm`` gets the plan; nothing is done unless it
-        returns True. Without an ``event_time`` in the pipeline file, Kafka's timestamps count. ``operations.rewind``
-        says what a crash leaves.
+        The next run reads every record that came later again. ``confirm``: True to do it; or a function that gets the
+        plan, and says whether to do it. By default the call only returns the plan. Without an ``event_time`` in the
+        pipeline file, Kafka's timestamps count. ``operations.rewind`` says what a crash leaves.
 
         Raises ConfigurationError if there is no such version, and OffsetsLost if Kafka no longer has all the records.
         """
-
         self._needs_one_table("rewind", "what is in a topic or a bucket can't be taken back")
-
-        def find() -> Target | None:
-            commits = assembly.table.commits
-            if to_version is not None:
-                own = commits.at(to_version)
-                return Target(to_version, own.metadata.position) if own else None
-            assert to_event_time is not None
-            if self.config.clock is not None:
-                return before_event_time(commits.lineage(), to_event_time, commits.is_own)
-            return before_offsets(commits.lineage(), assembly.source.at(to_event_time, held), commits.is_own)
-
-        clock = None if to_event_time is None else self.config.clock_in_words
-        wanted = f"{to_version} of this pipeline" if to_version is not None else f"before {to_event_time}, by {clock}"
+        if (to_event_time is None) == (to_version is None):
+            raise ConfigurationError("Give either an event time or a version to go back to.")
         with self._assembled() as assembly:
-            held = assembly.source.look()
-            plan = planned(
-                self._to_rewind(assembly),
-                held,
-                assembly.source,
-                find=find,
-                wanted=wanted,
-                clock=clock,
-                continue_on_data_loss=self.config.source.continue_on_data_loss,
+            return rewound(
+                assembly,
+                to_event_time=to_event_time,
+                to_version=to_version,
+                confirm=confirm if callable(confirm) else lambda _: confirm,
+                observe=all_of(observers),
             )
-            if confirm(plan):
-                require_conditional_writes(assembly.spark, assembly.table.table.location)
-                work = assembly.work(all_of(observers), topics=assembly.source)
-                rewind(plan, assembly.table.table, work, restored=assembly.look_back)
-            return plan
-
-    def _to_rewind(self, assembly: Assembly) -> Position | None:
-        """Where the pipeline stands, its change log included, with the version of the table itself."""
-        stands, table = assembly.table.derivation.sink.position(), assembly.table.commits.position()
-        return replace(stands, version=table.version) if stands is not None and table is not None else stands
 
     def accept(self, *, observers: Sequence[Observer] = ()) -> Position:
         """Go on with a table that somebody else has replaced (TableReplaced), as if the pipeline had written it.
@@ -152,19 +130,7 @@ class Pipeline:
         """
         self._needs_one_table("accept", "one of several sinks has to be where the others are")
         with self._assembled() as assembly:
-            assembly.make_ready()
-            position = assembly.table.derivation.sink.position()
-            if position is None or not position.replaced:
-                raise ConfigurationError("Nobody has replaced the table: there is nothing to accept.")
-            log = assembly.table.derivation.log
-            if log is not None:
-                log.close(assembly.run)
-                position = assembly.table.derivation.sink.position() or position
-            if position.replaced:
-                nothing = Epoch.of_no_records(position, pipeline=self.config.name, owner=assembly.run)
-                work = assembly.work(all_of(observers), topics=assembly.source)
-                position = work.destination.run_epoch(replace(nothing, delivery=position.delivery), 0).position
-            return position
+            return accepted(assembly, all_of(observers))
 
     def replay(
         self,
@@ -327,46 +293,53 @@ class Pipeline:
         # As if bad records were set aside, so that all of them are seen.
         config = self.config.model_copy(update={"on_bad_record": "dead_letter"})
         with assembled(config, debug=self._debug, short=True, spark=self._spark) as assembly:
-            return checked(self.config, assembly, lambda: self._stands(assembly)[:2])
+            return checked(self.config, assembly)
 
     def status(self) -> Status:
         """Where the pipeline stands, next to what Kafka holds. Changes nothing. Raises LakelockError."""
         with self._assembled(short=True) as assembly:
-            position, offsets, in_doubt = self._stands(assembly)
-            held = assembly.source.look()
-            waiting = {
-                at: max(next_, held.beginnings[at]) for at, next_ in next_offsets(position, offsets, held).items()
-            }
-            return Status(
-                self.config.name,
-                self.config.delivery,
-                [output.label for output in assembly.outputs],
-                position,
-                offsets,
-                held,
-                assembly.source.next_times(Offsets(waiting), held.ends),
-                self._unfolded(assembly, position),
-                in_doubt,
-            )
+            return status_of(self.config, assembly)
 
-    def _unfolded(self, assembly: Assembly, position: Position | None) -> int | None:
-        """The number of epochs that the change log has and the table lacks; None without ``merge: on_read``."""
-        log = assembly.table.derivation.log if self.config.merged_on_read is not None else None
-        if log is None or position is None or log.folded is None:
-            return None
-        return max(0, position.epoch - log.folded.epoch)
+    def history(self, last: int = LAST) -> PastEpochs:
+        """The last epochs, newest first, as the commits tell of them. Doesn't ask Kafka. Raises LakelockError."""
+        with self._session("history", short=True) as spark:
+            return past(self.config, spark, last)
 
-    def _stands(self, assembly: Assembly) -> tuple[Position | None, Offsets, Row | None]:
-        """The position, the next offsets, and the epoch that is in doubt. Settles nothing."""
-        if assembly.log is not None:
-            known = assembly.log.read()
-            if known.decided is None:
-                return None, Offsets(), known.in_doubt
-            stands = replace(known.decided.epoch.position(), committed_at=assembly.log.since())
-            return stands, stands.offsets, known.in_doubt
-        table = assembly.table
-        position = table.derivation.sink.position() if table.table.detail() is not None else None
-        return position, _next_offsets(position, assembly.group), None
+    def verify(self, version: int | None = None, *, say: Callable[[str], None] = log.info) -> Verification:
+        """Read Kafka again, and compare every row with the record that it came from. Changes nothing.
+
+        ``version``: that of the only table; by default the newest. ``say`` is told what is being done. What is wrong
+        with a table is in the result, not raised. Raises LakelockError if nothing can be compared.
+        """
+        return verify(self.config, version, say=say, debug=self._debug)
+
+    def maintain(self, *, dry_run: bool = False) -> Maintained:
+        """Compact small files of the tables, and remove unused ones. A run may go on meanwhile.
+
+        ``dry_run``: only say what would be done. Raises LakelockError.
+        """
+        return maintain(self.config, dry_run=dry_run, debug=self._debug, spark=self._spark)
+
+    def snapshot(self, epoch: int | None = None) -> Snapshot:
+        """How to read all sinks as of one epoch; by default the last one that all of them hold.
+
+        ``snapshot[place]`` is a DataFrame if a Spark session is active. Otherwise the snapshot tells the SQL and the
+        objects only. Raises ConfigurationError if there is no such epoch.
+        """
+        return snapshot_here(self.config, self._spark, epoch, debug=self._debug)
+
+    def dead_letters(self) -> LetterGroups:
+        """The records that were set aside, grouped by what is wrong with them.
+
+        Raises ConfigurationError if the pipeline keeps none in a table.
+        """
+        letters_place(self.config)
+        with self._session("letters") as spark:
+            return letter_groups(self.config, spark)
+
+    def _session(self, what: str, *, short: bool = False) -> AbstractContextManager[SparkSession]:
+        name = f"{what} {self.config.name}"
+        return given_or_new(self._spark, self.config, name, debug=self._debug, short=short)
 
     def _assembled(
         self, *, short: bool | None = None, stage: Callable[[str], None] = lambda _: None
@@ -379,12 +352,3 @@ class Pipeline:
                 f"`{what}` is for pipelines with one Delta table: {why}.",
                 hint="Write a pipeline file of another name for the one table, and do it there.",
             )
-
-
-def _next_offsets(position: Position | None, group: ConsumerGroup) -> Offsets:
-    """The next offsets: the table's, or the consumer group's if the delivery keeps them there."""
-    if position is None:
-        return Offsets()
-    if position.delivery == "transactional":
-        return position.offsets
-    return position.offsets.join(group.committed())

@@ -9,10 +9,9 @@ from enum import Enum
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from connector.audit.claim import Claim, Range
+from connector.display import Grid, Line, Page, Shown, Tone, print_page
 from sinks.plurals import plural
 
 FAULTS = {
@@ -97,13 +96,16 @@ class Verdict(Enum):
         return {Verdict.EXACT: 0, Verdict.NOT_EXACT: 1, Verdict.UNKNOWN: 4}[self]
 
     @property
-    def color(self) -> str:
-        """The color in which the verdict is shown."""
-        return {Verdict.EXACT: "green", Verdict.NOT_EXACT: "red", Verdict.UNKNOWN: "yellow"}[self]
+    def tone(self) -> Tone:
+        """The tone in which the verdict is shown."""
+        return _TONES[self]
 
 
-@dataclass(frozen=True)
-class Audit:
+_TONES: Mapping[Verdict, Tone] = {Verdict.EXACT: "good", Verdict.NOT_EXACT: "bad", Verdict.UNKNOWN: "warning"}
+
+
+@dataclass(frozen=True, repr=False)
+class Audit(Shown):
     """What a table holds, next to what it claims to hold.
 
     Every expected row is found, lost, stale, altered, doubtful or unreadable, or resurrected if deleted rows stay,
@@ -179,6 +181,38 @@ class Audit:
             for kind, place in part.first.items():
                 places.setdefault(kind, place)
         return {kind: places[kind] for kind in COUNTS if kind in places}
+
+    def page(self) -> Page:
+        """The partitions, the totals, the first of each kind of fault, the notes, and last the verdict."""
+        meaning = {**FAULTS, **NO_FAULTS}
+        lines = [f"first {_words(kind)} ({meaning[kind]}): {place}" for kind, place in self.first.items()]
+        lines += [f"unchecked: {gap}, no longer in Kafka" for gap in self.unchecked]
+        lines += [f"note: {note}" for note in self.notes]
+        return Page(
+            [
+                Line("", f"{self.pipeline}: {self.table}, version {self.version}"),
+                self._counts(),
+                *(Line("", line) for line in lines),
+                Line("", str(self), self.verdict.tone),
+            ]
+        )
+
+    def _counts(self) -> Grid:
+        """A row per partition, and the totals. Counts that are 0 everywhere are left out, except the important ones."""
+        totals = self.totals
+        columns = [name for name in COUNTS if totals[name] or name in ("expected", "found", "lost", "duplicated")]
+        claim = {tuple(at): (self.claim.since[at], end) for at, end in self.claim.offsets.items()}
+        rows = []
+        for part in self.partitions:
+            since, end = claim.get((part.topic, part.partition), ("", ""))
+            nowhere = "groups" if self.grouped else "from nowhere in the claim"
+            where = (nowhere, "") if part.topic is None else (part.topic, str(part.partition))
+            here = (name in _OF_RECORDS or not self.grouped or part.topic is None for name in columns)
+            counts = (f"{part.counts[name]:,}" if known else "" for name, known in zip(columns, here, strict=True))
+            rows.append((*where, str(since), str(end), *counts))
+        total = ("all", "", "", "", *(f"{totals[name]:,}" for name in columns))
+        headings = ("topic", "partition", "from", "to", *map(_words, columns))
+        return Grid(headings, rows, right=frozenset(headings[1:]), total=total)
 
     def to_dict(self) -> dict[str, Any]:
         """For ``--json``. Offsets are next offsets, ranges ``[topic, partition, start, end)``.
@@ -268,29 +302,5 @@ def partitions(found: Iterable[Mapping[str, Any]], claim: Claim) -> list[Partiti
 
 
 def show(audit: Audit, console: Console) -> None:
-    """Print the partitions, the totals, the first of each kind of fault, the notes, and last the verdict."""
-    totals = audit.totals
-    columns = [name for name in COUNTS if totals[name] or name in ("expected", "found", "lost", "duplicated")]
-    table = Table(box=None, pad_edge=False)
-    for heading in ("topic", "partition", "from", "to", *columns):
-        table.add_column(_words(heading), justify="left" if heading == "topic" else "right")
-    claim = {tuple(at): (audit.claim.since[at], end) for at, end in audit.claim.offsets.items()}
-    for part in audit.partitions:
-        since, end = claim.get((part.topic, part.partition), ("", ""))
-        nowhere = "groups" if audit.grouped else "from nowhere in the claim"
-        where = (nowhere, "") if part.topic is None else (part.topic, str(part.partition))
-        here = (name in _OF_RECORDS or not audit.grouped or part.topic is None for name in columns)
-        cells = (f"{part.counts[name]:,}" if counts else "" for name, counts in zip(columns, here, strict=True))
-        table.add_row(*where, str(since), str(end), *cells)
-    table.add_section()
-    table.add_row("all", "", "", "", *(f"{totals[name]:,}" for name in columns), style="bold")
-    console.print(f"{audit.pipeline}: {escape(audit.table)}, version {audit.version}", soft_wrap=True)
-    console.print(table)
-    meaning = {**FAULTS, **NO_FAULTS}
-    for kind, place in audit.first.items():
-        console.print(f"first {_words(kind)} ({meaning[kind]}): {escape(str(place))}", soft_wrap=True)
-    for gap in audit.unchecked:
-        console.print(f"unchecked: {gap}, no longer in Kafka", soft_wrap=True)
-    for note in audit.notes:
-        console.print(f"note: {escape(note)}", soft_wrap=True)
-    console.print(f"[bold {audit.verdict.color}]{escape(str(audit))}[/]", soft_wrap=True)
+    """Print the audit, as ``lakelock verify`` does."""
+    print_page(audit.page(), console)

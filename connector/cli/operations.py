@@ -29,19 +29,13 @@ from connector.cli.console import (
 from connector.cli.several import each
 from connector.cli.tables import (
     letters_fields,
-    print_letters,
     print_recovered,
-    print_retried,
-    print_rewind,
-    print_upkeep,
     recovered_fields,
 )
-from connector.config import PipelineConfig, load
-from connector.operations.dead_letters import letter_groups, letters_place
-from connector.operations.maintain import maintain as maintained
+from connector.config import PipelineConfig
+from connector.display import print_page
 from connector.operations.rewind import Rewind
 from connector.pipeline import Pipeline
-from connector.spark.session import session
 from sinks.errors import ConfigurationError
 from sinks.plurals import plural
 
@@ -78,11 +72,11 @@ def maintain(
     with reported(debug):
 
         def act(config: PipelineConfig) -> None:
-            done = list(maintained(config, dry_run=dry_run, debug=debug))
+            done = Pipeline(config, debug=debug).maintain(dry_run=dry_run)
             if json_:
                 sys.stdout.write(json.dumps([asdict(one) for one in done]) + "\n")
             else:
-                print_upkeep(config, done, dry_run=dry_run)
+                print_page(done.page(), out)
 
         each(files, set_, act, name="maintain", debug=debug, heading=not json_)
 
@@ -118,22 +112,19 @@ def dead_letters(
     meanwhile is fenced, and ends with exit code 3.
     """
     with reported(debug):
+        pipeline = Pipeline.from_file(file, set_, debug=debug)
         if retry:
-            pipeline = Pipeline.from_file(file, set_, debug=debug)
             retried = pipeline.retry_dead_letters()
             if json_:
                 sys.stdout.write(json.dumps(asdict(retried)) + "\n")
             else:
-                print_retried(pipeline.config, retried)
+                print_page(retried.page(), out)
             return
-        config = load(file, set_)
-        letters_place(config)
-        with session(config.spark_options, name=f"letters {config.name}", s3=config.on_s3, debug=debug) as spark:
-            groups = letter_groups(config, spark)
+        groups = pipeline.dead_letters()
         if json_:
             sys.stdout.write(json.dumps(letters_fields(groups)) + "\n")
         else:
-            print_letters(config.name, groups)
+            print_page(groups.page(), out)
 
 
 def rewind(
@@ -161,7 +152,7 @@ def rewind(
         pipeline = Pipeline.from_file(file, set_, debug=debug)
 
         def confirm(plan: Rewind) -> bool:
-            print_rewind(plan)
+            print_page(plan.page(), out)
             return yes
 
         pipeline.rewind(to_event_time=_time(to_event_time, "--to-event-time"), to_version=to_version, confirm=confirm)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -27,8 +26,8 @@ from connector.cli.console import (
     watched_together,
 )
 from connector.cli.several import each, is_one, run_several
-from connector.config import DeltaPlace, PipelineConfig
-from connector.operations.status import CheckedSink, Sample
+from connector.config import PipelineConfig
+from connector.display import print_page
 from connector.pipeline import Pipeline
 from connector.telemetry.run_report import RunReport
 from sinks.errors import BadRecord, JarsMissing
@@ -97,54 +96,14 @@ def check(files: Files, set_: Set, debug: Debug = False) -> None:
 
 
 def _check_one(config: PipelineConfig, debug: bool) -> None:
-    pipeline = Pipeline(config, debug=debug)
-    checked = pipeline.check()
-    out.print(f"file      ok: pipeline {pipeline.config.name}")
-    out.print(f"kafka     ok: {', '.join(sorted(checked.next_offsets.topics))}")
-    # The tables of a route are one output.
-    for sink, options in zip(checked.sinks, pipeline.config.sinks, strict=pipeline.config.route is None):
-        kind, place = ("table", options.address) if isinstance(options, DeltaPlace) else ("sink", sink.place)
-        out.print(f"{kind:9} ok: {escape(place)} {'fits' if sink.exists else 'will be made'}", soft_wrap=True)
-        out.print(f"columns   {escape(', '.join(sink.columns))}", soft_wrap=True)
-        print_rules(sink)
-    if pipeline.config.coordinator is not None:
-        needed = "" if pipeline.config.two_phase else ": not needed, one table takes rows and offsets in one commit"
-        out.print(f"log       {escape(pipeline.config.coordinator.address)}{needed}", soft_wrap=True)
-    where = f"after epoch {checked.position.epoch}" if checked.position else f"at {pipeline.config.source.start}"
-    out.print(f"position  {where}: next {checked.next_offsets.to_json()}", soft_wrap=True)
-    out.print(f"behind    {plural(checked.behind, 'offset')}")
-    if pipeline.config.notify is not None:
-        out.print(f"notify    {', '.join(sorted(pipeline.config.notify.events))}: nothing was sent")
-    _print_sample(checked.sample, checked.warnings)
-    if checked.sample.faults and pipeline.config.on_bad_record == "fail":
-        first = min(checked.sample.faults, key=lambda fault: (fault.topic, fault.partition, fault.offset))
+    checked = Pipeline(config, debug=debug).check()
+    print_page(checked.page(), out)
+    if (first := checked.refused) is not None:
         raise BadRecord(
             f"A run would stop at a bad record, as at {first.topic}-{first.partition}, offset {first.offset}: "
             f"{first.detail}. Nothing was touched.",
             hint="Mend the pipeline file or the producer, or set bad records aside: on_bad_record: dead_letter.",
         )
-
-
-def _print_sample(sample: Sample, warnings: Sequence[str]) -> None:
-    bad = sum(fault.count for fault in sample.faults)
-    looked_at = ", ".join(f"{count:,} of {topic}" for topic, count in sorted(sample.records.items()))
-    out.print(f"records   {escape(looked_at) or 'none there yet'}" + (f": {bad:,} bad" if bad else ""), soft_wrap=True)
-    for fault in sample.faults:
-        where = f"first: {fault.topic}-{fault.partition}, offset {fault.offset}"
-        out.print(f"bad       {fault.count:,}: {escape(fault.detail)} ({escape(where)})", soft_wrap=True)
-    if sample.tables:
-        named = ", ".join(f"{count:,} for {name}" for name, count in sample.tables.items())
-        out.print(f"tables    {escape(named)}", soft_wrap=True)
-    for row in sample.rows:
-        out.print(f"row       {escape(row)}", soft_wrap=True)
-    for warning in warnings:
-        out.print(f"warning   {escape(warning)}", soft_wrap=True)
-
-
-def print_rules(sink: CheckedSink) -> None:
-    """Print the rules that the table itself has for its rows, a line each."""
-    for rule in sink.rules:
-        out.print(f"rule      {escape(rule)}", soft_wrap=True)
 
 
 def jars(debug: Debug = False) -> None:

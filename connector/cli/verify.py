@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.markup import escape
 
-from connector.cli.console import Debug, File, Files, Json, Set, err, out, reported, worst
+from connector.cli.console import Debug, File, Files, Json, Set, err, out, reported
 from connector.cli.several import each, is_one
-from connector.config import DeltaPlace, PipelineConfig, load
-from connector.operations.snapshot import snapshot_of
-from connector.spark.session import session
+from connector.config import PipelineConfig
+from connector.display import print_page
+from connector.pipeline import Pipeline
 from sinks.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from connector.audit.claim import At
 
 
 def verify(
@@ -45,39 +41,19 @@ def verify(
 
 
 def _verify_one(config: PipelineConfig, version: int | None, *, json_: bool, debug: bool) -> None:
-    from connector.audit import Audit, audit, audit_routes, show
-    from connector.audit.routes import audit_sinks
-
     def say(text: str) -> None:
         err.print(escape(text), soft_wrap=True)
 
-    def one(alone: PipelineConfig, upto: Mapping[At, int] | None = None) -> Audit:
-        return audit(alone, version, upto=upto, say=say, debug=debug)
-
-    tables = [index for index, sink in enumerate(config.sinks) if isinstance(sink, DeltaPlace)]
-    if version is not None and (len(tables) > 1 or config.route is not None):
-        raise ConfigurationError("--version is for pipelines with one table: each table has versions of its own.")
-    if not tables:
-        raise ConfigurationError("The auditor compares Delta tables with Kafka; this pipeline has none.")
-    if config.route is not None:
-        audits = audit_routes(config, one, say=say, debug=debug)
-    elif config.two_phase and version is None:
-        audits = audit_sinks(config, one, tables, debug=debug)
-    else:
-        audits = [one(config.alone(index)) for index in tables]
-    not_audited = [sink.place for sink in config.sinks if not isinstance(sink, DeltaPlace)]
+    found = Pipeline(config, debug=debug).verify(version, say=say)
     if not json_:
-        for table_audit in audits:
-            show(table_audit, out)
-    if not_audited:
-        err.print(f"not audited, because they are no tables: {escape(', '.join(not_audited))}", soft_wrap=True)
+        for table in found.tables:
+            print_page(table.page(), out)
+    if found.not_audited:
+        say(f"not audited, because they are no tables: {', '.join(found.not_audited)}")
     if json_:
-        fields = [table_audit.to_dict() for table_audit in audits]
-        ok = all(table_audit.ok for table_audit in audits)
-        whole = {"ok": ok, "tables": fields, "not_audited": not_audited}
-        sys.stdout.write(json.dumps(whole if config.two_phase else fields[0]) + "\n")
-    # The worst of them: what is wrong counts more than what isn't known.
-    if code := worst(table_audit.verdict.exit_code for table_audit in audits):
+        fields = found.to_dict() if config.two_phase else found.tables[0].to_dict()
+        sys.stdout.write(json.dumps(fields) + "\n")
+    if code := found.verdict.exit_code:
         raise typer.Exit(code)
 
 
@@ -92,27 +68,19 @@ def snapshot(
 ) -> None:
     """Say how to read all sinks as of one epoch: the SQL of each table, the objects of a bucket.
 
-    In Python: `connector.operations.snapshot(spark, FILE)` gives their DataFrames.
+    In Python: `lakelock.snapshot(spark, FILE)` gives their DataFrames.
     """
     with reported(debug):
-        config = load(file, set_)
-        with session(config.spark_options, name=f"snapshot {config.name}", s3=config.on_s3, debug=debug) as spark:
-            consistent = snapshot_of(config, spark, epoch)
-            if json_:
-                fields = {
-                    "pipeline": consistent.pipeline,
-                    "epoch": consistent.epoch,
-                    "offsets": consistent.offsets.to_dict(),
-                    "read_to": consistent.read_to.isoformat() if consistent.read_to else None,
-                    "sql": dict(consistent.sql),
-                    "objects": {sink: list(urls) for sink, urls in consistent.objects.items()},
-                }
-                sys.stdout.write(json.dumps(fields) + "\n")
-                return
-            next_offsets = consistent.offsets.to_json()
-            out.print(f"epoch     {consistent.epoch} of {consistent.pipeline}, next {next_offsets}", soft_wrap=True)
-            for query in consistent.sql.values():
-                out.print(f"table     {escape(query)}", soft_wrap=True)
-            for urls in consistent.objects.values():
-                for url in urls:
-                    out.print(f"object    {escape(url)}", soft_wrap=True)
+        consistent = Pipeline.from_file(file, set_, debug=debug).snapshot(epoch)
+        if json_:
+            fields = {
+                "pipeline": consistent.pipeline,
+                "epoch": consistent.epoch,
+                "offsets": consistent.offsets.to_dict(),
+                "read_to": consistent.read_to.isoformat() if consistent.read_to else None,
+                "sql": dict(consistent.sql),
+                "objects": {sink: list(urls) for sink, urls in consistent.objects.items()},
+            }
+            sys.stdout.write(json.dumps(fields) + "\n")
+        else:
+            print_page(consistent.page(), out)

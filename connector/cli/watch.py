@@ -15,13 +15,12 @@ from rich.live import Live
 
 from connector.cli.console import Debug, Files, Json, Set, err, out, reported
 from connector.cli.several import is_one
-from connector.cli.tables import print_status, status_fields
-from connector.cli.watch_tables import past_fields, past_table, statuses_fields, statuses_table
-from connector.config import load
+from connector.cli.tables import status_fields
+from connector.cli.watch_tables import past_fields, statuses_fields, statuses_table
+from connector.display import print_page
 from connector.fleet.files import Fault, one_session, pipeline_files, read
-from connector.operations.history import LAST, past
+from connector.operations.history import LAST
 from connector.pipeline import Pipeline
-from connector.spark.session import session
 from connector.watch.poll import status_of
 from sinks.errors import ConfigurationError
 
@@ -41,7 +40,7 @@ def status(
             if json_:
                 sys.stdout.write(json.dumps(status_fields(state)) + "\n")
             else:
-                print_status(state)
+                print_page(state.page(), out)
             return
         watched = read(pipeline_files(files), set_)
         codes: list[int] = []
@@ -79,14 +78,11 @@ def history(
     Reads the table's own history, or the coordinator log. Doesn't ask Kafka.
     """
     with reported(debug):
-        config = load(file, set_)
-        name, s3 = f"history {config.name}", config.on_s3
-        with session(config.spark_options, name=name, s3=s3, debug=debug, short=lambda: True) as spark:
-            epochs = past(config, spark, last)
+        epochs = Pipeline.from_file(file, set_, debug=debug).history(last)
         if json_:
-            sys.stdout.write(json.dumps({"pipeline": config.name, "epochs": past_fields(epochs)}) + "\n")
+            sys.stdout.write(json.dumps({"pipeline": epochs.pipeline, "epochs": past_fields(epochs)}) + "\n")
         else:
-            out.print(past_table(config.name, epochs))
+            print_page(epochs.page(), out)
 
 
 def ui(

@@ -12,10 +12,10 @@ from rich.table import Table
 
 from connector.cli.tables import status_fields
 from connector.fleet.files import Fault, PipelineFile
-from connector.operations.history import PastEpoch, short
+from connector.operations.history import PastEpoch
 from connector.operations.status import Status
 from connector.telemetry.progress import span
-from connector.watch.state_words import count, ranges, standing
+from connector.watch.state_words import standing
 
 _COLOURS = {"good": "green", "waiting": "yellow", "bad": "red", "unknown": "dim"}
 
@@ -79,32 +79,3 @@ def past_fields(epochs: Sequence[PastEpoch]) -> list[dict[str, object]]:
         }
         for epoch in epochs
     ]
-
-
-def past_table(pipeline: str, epochs: Sequence[PastEpoch]) -> RenderableType:
-    """A line per epoch, for ``lakelock history``."""
-    if not epochs:
-        return f"{escape(pipeline)}: no epoch yet."
-    several = any(len(epoch.commits) > 1 for epoch in epochs)
-    table = Table(box=None, pad_edge=False)
-    for heading in ("epoch", "committed (UTC)", "offsets", "rows", "after", "commit", "run", "remarks"):
-        right = heading in ("epoch", "offsets", "rows", "after")
-        table.add_column(heading, justify="right" if right else "left", overflow="fold")
-    for epoch in epochs:
-        remarks = [*([] if epoch.state in ("committed", "done") else [epoch.state]), *epoch.notes]
-        if epoch.lost:
-            remarks.append(f"lost: {ranges(epoch.lost)}")
-        if epoch.took is not None:
-            remarks.append(f"took {span(epoch.took)}")
-        commits = [f"{sink}: {commit}" if several else commit for sink, commit in epoch.commits.items()]
-        table.add_row(
-            str(epoch.number),
-            f"{epoch.at:%Y-%m-%d %H:%M:%S}",
-            count(epoch.records),
-            count(epoch.rows),
-            span(epoch.since_last),
-            escape("\n".join(commits) or "-"),
-            escape(short(epoch.owner)),
-            escape("; ".join(remarks)),
-        )
-    return table

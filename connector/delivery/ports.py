@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from connector.delivery.retries import NONE, Patience
+from connector.display import Line, Page, Shown
 from connector.protocol.recover import Starts, TopicsHeld
 from connector.protocol.steps import Observer
 from sinks.contract import Committed, Epoch, Position
@@ -140,8 +141,8 @@ class GroupWork:
     write: Callable[[Epoch], int]
 
 
-@dataclass(frozen=True)
-class Delivered:
+@dataclass(frozen=True, repr=False)
+class Delivered(Shown):
     """What a run has delivered."""
 
     epochs: int = 0
@@ -152,6 +153,15 @@ class Delivered:
     """Offsets that Kafka held when the run last looked and that aren't committed. None: the delivery doesn't say."""
     limited: bool = False
     """Whether the run ended because it had committed as many epochs as it was to."""
+
+    def page(self) -> Page:
+        """Epochs and rows, and where the table is."""
+        said = f"{self.epochs:,} epochs, {self.rows:,} rows written"
+        if self.position is not None:
+            said += f"; the table is at epoch {self.position.epoch}"
+        if self.behind is not None:
+            said += f", {self.behind:,} offsets behind"
+        return Page([Line("", f"{said}.")])
 
     def plus(self, rows: int) -> Delivered:
         """The counts after one more epoch with this number of rows."""

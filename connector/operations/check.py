@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from connector.config import PipelineConfig
+from connector.config import DeltaPlace, PipelineConfig
+from connector.config.sinks import SinkOptions
 from connector.engine.assembly import Assembly
 from connector.engine.dead_letters import letters_topic
 from connector.engine.one_table import recreated_starts
+from connector.engine.outputs import Output
+from connector.operations.checked import Checked, CheckedSink
 from connector.operations.sample import sampled
-from connector.operations.status import Checked, CheckedSink
+from connector.operations.status import stands
 from connector.protocol.plan import to_sample
-from connector.protocol.recover import behind, resumed
+from connector.protocol.recover import TopicsHeld, behind, resumed
 from connector.protocol.recreated import recreated, retirement
 from connector.source.consumer_group import ConsumerGroup
 from sinks.contract import Position
@@ -21,12 +22,8 @@ from sinks.s3.hadoop import require_conditional_writes
 from sinks.spark.files import refuse_unwritable
 
 
-def checked(
-    config: PipelineConfig, assembly: Assembly, stands: Callable[[], tuple[Position | None, Offsets]]
-) -> Checked:
-    """See ``Pipeline.check``. ``assembly`` is that of the pipeline with bad records set aside; ``stands`` asks
-    its tables for position and next offsets. Raises LakelockError.
-    """
+def checked(config: PipelineConfig, assembly: Assembly) -> Checked:
+    """See ``Pipeline.check``. ``assembly`` is that of the pipeline with bad records set aside. Raises LakelockError."""
     held = assembly.source.look()
     for location in assembly.locations:
         require_conditional_writes(assembly.spark, location)
@@ -35,17 +32,11 @@ def checked(
     if topic is not None:
         topic.check()
     assembly.refuse_lost_deletes()
+    # The tables of a route are one output.
     sinks = [
-        CheckedSink(output.label, output.check(), output.derivation.columns.names, output.rules())
-        for output in assembly.outputs
+        _checked_sink(output, sink) for output, sink in zip(assembly.outputs, config.sinks, strict=config.route is None)
     ]
-    position, offsets = stands()
-    if position and config.source.takes_recreated and (names := recreated(position, held)):
-        starts = recreated_starts(config, position, held, names)
-        position = retirement(config.name, assembly.run, position, held, names, starts).position()
-        offsets = position.offsets
-    stood, goes_on = position and position.moved_to(offsets), config.source.continue_on_data_loss
-    next_offsets = resumed(stood, held, assembly.source, continue_on_data_loss=goes_on).offsets
+    next_offsets, position = would_read(config, assembly, held)
     ranges = to_sample(next_offsets, held)
     records = assembly.source.sample(ranges)
     warnings = [
@@ -53,8 +44,42 @@ def checked(
         *assembly.field_check.look(records, ranges, first=position is None),
     ]
     sample = sampled(assembly, records, ranges)
-    found = [*warnings, *sample.warnings]
-    return Checked(sinks, position, next_offsets, behind(next_offsets, held), sample, found)
+    return Checked(
+        config.name,
+        sinks,
+        _log(config),
+        str(config.source.start),
+        position,
+        next_offsets,
+        behind(next_offsets, held),
+        sample,
+        stops_at_bad=config.on_bad_record == "fail",
+        warnings=[*warnings, *sample.warnings],
+        notifies=sorted(config.notify.events) if config.notify is not None else (),
+    )
+
+
+def would_read(config: PipelineConfig, assembly: Assembly, held: TopicsHeld) -> tuple[Offsets, Position | None]:
+    """Where a run would go on reading, and the position that it would go on from. Raises LakelockError."""
+    position, offsets, _ = stands(assembly)
+    if position and config.source.takes_recreated and (names := recreated(position, held)):
+        starts = recreated_starts(config, position, held, names)
+        position = retirement(config.name, assembly.run, position, held, names, starts).position()
+        offsets = position.offsets
+    stood, goes_on = position and position.moved_to(offsets), config.source.continue_on_data_loss
+    return resumed(stood, held, assembly.source, continue_on_data_loss=goes_on).offsets, position
+
+
+def _checked_sink(output: Output, sink: SinkOptions) -> CheckedSink:
+    kind, place = ("table", sink.address) if isinstance(sink, DeltaPlace) else ("sink", output.label)
+    return CheckedSink(kind, place, output.check(), output.derivation.columns.names, output.rules())
+
+
+def _log(config: PipelineConfig) -> str | None:
+    if config.coordinator is None:
+        return None
+    needed = "" if config.two_phase else ": not needed, one table takes rows and offsets in one commit"
+    return f"{config.coordinator.address}{needed}"
 
 
 def _about_the_group(group: ConsumerGroup, delivery: str) -> list[str]:

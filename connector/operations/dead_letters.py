@@ -14,6 +14,7 @@ next retry.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ from connector.config import (
     KeyedSink,
     PipelineConfig,
 )
+from connector.display import Grid, Line, Page, Shown
 from connector.engine.dead_letters import Letters
 from connector.engine.epoch import Reading, run_epoch, these
 from connector.engine.outputs import Table
@@ -36,6 +38,7 @@ from sinks.delta.dead_letters import DeadLetters
 from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.delta.tombstones import deletes_since
 from sinks.errors import ConfigurationError
+from sinks.plurals import plural
 from sinks.spark.sql import literal
 
 if TYPE_CHECKING:
@@ -48,8 +51,8 @@ _REPLAY = (
 )
 
 
-@dataclass(frozen=True)
-class Retried:
+@dataclass(frozen=True, repr=False)
+class Retried(Shown):
     """What a retry has done, in letters.
 
     A record has one letter, or several if a transform makes several bad rows of it.
@@ -62,6 +65,23 @@ class Retried:
     or because a run without dead letters kept none."""
     epoch: int | None = None
     """The number of the retry's epoch. None: there was nothing to try, and no epoch was committed."""
+
+    def page(self) -> Page:
+        """What became of the letters."""
+        lines = [Line("", "no dead letters to send again.")]
+        if self.epoch is not None:
+            went = f"{plural(self.through, 'dead letter')} went through in epoch {self.epoch}"
+            lines = [Line("", f"{went}, {plural(self.still_bad, 'is', 'are')} still bad.")]
+        if self.too_old:
+            lines.append(
+                Line(
+                    "",
+                    f"{plural(self.too_old, 'was', 'were')} left alone, as older than tombstone_retention, or than the "
+                    "last run that had no dead_letters and kept no deletes. So nobody can tell any more whether their "
+                    "rows have been deleted since.",
+                )
+            )
+        return Page(lines)
 
 
 @dataclass(frozen=True)
@@ -229,6 +249,38 @@ class LetterGroup:
     last_noted_at: datetime
 
 
+class LetterGroups(Shown, list[LetterGroup]):
+    """The open dead letters of a pipeline in groups, the largest first."""
+
+    def __init__(self, pipeline: str, groups: Iterable[LetterGroup]) -> None:
+        super().__init__(groups)
+        self.pipeline = pipeline
+
+    @property
+    def total(self) -> int:
+        """The number of letters in all groups."""
+        return sum(group.count for group in self)
+
+    def page(self) -> Page:
+        """A row per group."""
+        if not self:
+            return Page([Line("", f"{self.pipeline}: no dead letters.")])
+        headings = ("count", "reason", "what is wrong", "sink", "epochs", "for example", "last")
+        rows = [
+            (
+                f"{group.count:,}",
+                group.reason,
+                group.detail,
+                group.sink or "all",
+                f"{group.first_epoch}" + (f"-{group.last_epoch}" if group.last_epoch != group.first_epoch else ""),
+                f"{group.topic}-{group.partition}, offset {group.offset}",
+                f"{group.last_noted_at:%Y-%m-%d %H:%M:%S}",
+            )
+            for group in self
+        ]
+        return Page([Grid(headings, rows, right=frozenset({"count"}))])
+
+
 def letters_place(config: PipelineConfig) -> DeltaPlace:
     """Where the table of dead letters is. Raises ConfigurationError if the pipeline has none."""
     place = config.dead_letters
@@ -248,15 +300,14 @@ def letters_place(config: PipelineConfig) -> DeltaPlace:
     return place
 
 
-def letter_groups(config: PipelineConfig, spark: SparkSession) -> list[LetterGroup]:
-    """The open dead letters in groups, the largest first.
-
-    Raises ConfigurationError if the pipeline has no table of letters.
-    """
+def letter_groups(config: PipelineConfig, spark: SparkSession) -> LetterGroups:
+    """The open dead letters. Raises ConfigurationError if the pipeline has no table of letters."""
     place = letters_place(config)
     table = DeltaTable(spark, path=place.folder, name=place.table)
-    if table.detail() is None:
-        return []
+    return LetterGroups(config.name, [] if table.detail() is None else _groups(config, table, spark))
+
+
+def _groups(config: PipelineConfig, table: DeltaTable, spark: SparkSession) -> list[LetterGroup]:
     is_open = "AND _retried_epoch IS NULL " if "_retried_epoch" in spark.table(table.sql).columns else ""
     rows = spark.sql(
         "SELECT reason, detail, sink, count(*) AS count, min(epoch) AS first_epoch, max(epoch) AS last_epoch, "

@@ -9,9 +9,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from connector.config import DeltaPlace, PipelineConfig
+from connector.display import Grid, Line, Page, Shown
 from connector.engine.coordinator_log import Entry, Log
 from connector.operations.merged_history import merged
 from connector.protocol.decided import State
+from connector.telemetry.progress import span
 from sinks.contract import Position
 from sinks.delta.change_log import ChangeLog
 from sinks.delta.metadata import CommitMetadata
@@ -66,8 +68,48 @@ class PastEpoch:
         return None if self.ranges is None else sum(each.span for each in self.ranges)
 
 
-def past(config: PipelineConfig, spark: SparkSession, last: int = LAST) -> list[PastEpoch]:
-    """The last epochs, newest first. Asks no Kafka, and settles nothing."""
+class PastEpochs(Shown, list[PastEpoch]):
+    """The last epochs of a pipeline, newest first."""
+
+    def __init__(self, pipeline: str, epochs: Iterable[PastEpoch]) -> None:
+        super().__init__(epochs)
+        self.pipeline = pipeline
+
+    def page(self) -> Page:
+        """A row per epoch."""
+        if not self:
+            return Page([Line("", f"{self.pipeline}: no epoch yet.")])
+        headings = ("epoch", "committed (UTC)", "offsets", "rows", "after", "commit", "run", "remarks")
+        several = any(len(epoch.commits) > 1 for epoch in self)
+        rows = [_shown(epoch, several=several) for epoch in self]
+        return Page([Grid(headings, rows, right=frozenset({"epoch", "offsets", "rows", "after"}))])
+
+
+def _shown(epoch: PastEpoch, *, several: bool) -> Sequence[str]:
+    """The cells of one epoch. ``several``: whether to name the sinks of its commits."""
+    remarks = [*([] if epoch.state in ("committed", "done") else [epoch.state]), *epoch.notes]
+    if epoch.lost:
+        remarks.append(f"lost: {', '.join(map(str, epoch.lost))}")
+    if epoch.took is not None:
+        remarks.append(f"took {span(epoch.took)}")
+    commits = [f"{sink}: {commit}" if several else commit for sink, commit in epoch.commits.items()]
+    return (
+        str(epoch.number),
+        f"{epoch.at:%Y-%m-%d %H:%M:%S}",
+        *("-" if number is None else f"{number:,}" for number in (epoch.records, epoch.rows)),
+        span(epoch.since_last),
+        "\n".join(commits) or "-",
+        short(epoch.owner),
+        "; ".join(remarks),
+    )
+
+
+def past(config: PipelineConfig, spark: SparkSession, last: int = LAST) -> PastEpochs:
+    """The last epochs. Asks no Kafka, and settles nothing."""
+    return PastEpochs(config.name, _past(config, spark, last))
+
+
+def _past(config: PipelineConfig, spark: SparkSession, last: int) -> list[PastEpoch]:
     if config.two_phase:
         place = config.coordinator
         assert place is not None

@@ -6,23 +6,28 @@ Rows that it has staged belong to an attempt that isn't over (``LogHeld.over``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING
 
+from rich.filesize import decimal
+
 from connector.config import CustomSink, DeltaPlace, KafkaTopicSink, PipelineConfig, S3ObjectsSink
 from connector.config.sinks import SinkOptions
+from connector.display import Grid, Line, Page, Shown
 from connector.engine.coordinator_log import Log
 from connector.engine.dead_letters import letters_table
 from connector.engine.outputs import custom_sink, s3_objects
-from connector.spark.session import session
+from connector.operations.session import given_or_new
+from connector.telemetry.progress import span
 from sinks.delta.change_log import ChangeLog
 from sinks.delta.maintenance import Upkeep, upkeep
 from sinks.delta.table import DeltaTable
 from sinks.delta.tombstones import Tombstones
 from sinks.delta.two_phase import staging
+from sinks.plurals import plural
 from sinks.s3.hadoop import require_conditional_writes
 from sinks.spark.staging import Staging
 
@@ -41,15 +46,75 @@ class Cleared:
     """None: a custom sink doesn't say."""
 
 
-def maintain(config: PipelineConfig, *, dry_run: bool = False, debug: bool = False) -> Iterator[Upkeep | Cleared]:
-    """Maintain place by place, as ``config.maintain`` says; yields what was done at each.
+class Maintained(Shown, list[Upkeep | Cleared]):
+    """What was done at each place of a pipeline. In a rehearsal: what would be done."""
 
-    Places that aren't there are left out.
+    def __init__(self, config: PipelineConfig, done: Iterable[Upkeep | Cleared], *, dry_run: bool) -> None:
+        super().__init__(done)
+        self.pipeline, self.policy, self.dry_run = config.name, config.maintain, dry_run
 
-    ``dry_run``: only say what would be done. Raises LakelockError.
+    def page(self) -> Page:
+        """A row per Delta table, and a line for what was removed elsewhere."""
+        tables = [upkeep for upkeep in self if isinstance(upkeep, Upkeep)]
+        headings = ("table", "files", "size", "small files", "unused files")
+        rows = [self._row(upkeep) for upkeep in tables]
+        blocks: list[Line | Grid] = [Grid(headings, rows, right=frozenset({"files", "size"}))]
+        if not tables:
+            blocks = [Line("", f"{self.pipeline}: there are no Delta tables yet.")]
+        cleared = [done for done in self if isinstance(done, Cleared) and done.count != 0]
+        return Page([*blocks, *(Line("", f"{done.place}: {self._cleared(done)}") for done in cleared)])
+
+    @property
+    def _would(self) -> str:
+        return "would be " if self.dry_run else ""
+
+    def _row(self, upkeep: Upkeep) -> Sequence[str]:
+        """The size of a table, and what became of small and of unused files."""
+        if not self.policy.optimize:
+            small = "left: maintain.optimize is false"
+        elif not upkeep.small:
+            small = "none"
+        elif upkeep.into == 0:
+            small = f"{upkeep.small:,} left: a run rewrites them all the time"
+        else:
+            small = f"{upkeep.small:,} {self._would}put together" + (f" into {upkeep.into:,}" if upkeep.into else "")
+        if not self.policy.vacuum:
+            unused = "left: maintain.vacuum is false"
+        elif upkeep.unused is None:
+            unused = (
+                "left: the table keeps unused files for less than an hour, and a run may need longer to write files"
+            )
+        else:
+            unused = f"{upkeep.unused:,} {self._would}removed" if upkeep.unused else "none"
+        return upkeep.table, f"{upkeep.files:,}", decimal(upkeep.bytes), small, unused
+
+    def _cleared(self, cleared: Cleared) -> str:
+        if cleared.what == "entries":
+            age = span(self.policy.keep_entries.total_seconds())
+            return f"{plural(cleared.count or 0, 'entry', 'entries')} older than {age} {self._would}removed"
+        if cleared.count is None:
+            return (
+                "is asked to throw away what killed runs left" if self.dry_run else "threw away what killed runs left"
+            )
+        return f"{cleared.count:,} left by killed runs, staged or begun, {self._would}removed"
+
+
+def maintain(
+    config: PipelineConfig, *, dry_run: bool = False, debug: bool = False, spark: SparkSession | None = None
+) -> Maintained:
+    """Maintain place by place, as ``config.maintain`` says. Places that aren't there are left out.
+
+    ``dry_run``: only say what would be done. ``spark``: a session whose settings nobody else changes. Raises
+    LakelockError.
     """
+    return Maintained(config, _maintained(config, dry_run=dry_run, debug=debug, given=spark), dry_run=dry_run)
+
+
+def _maintained(
+    config: PipelineConfig, *, dry_run: bool, debug: bool, given: SparkSession | None
+) -> Iterator[Upkeep | Cleared]:
     policy = config.maintain
-    with session(config.spark_options, name=config.name, s3=config.on_s3, debug=debug) as spark:
+    with given_or_new(given, config, f"maintain {config.name}", debug=debug) as spark:
         log = _log(config, spark)
         if log is not None and log.exists():
             if not dry_run:

@@ -6,20 +6,26 @@ A stretch of time is read into a new table by ``Pipeline.replay``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 
 from connector.delivery.ports import Topics, Work
+from connector.display import Line, Page, Shown
+from connector.engine.assembly import Assembly
 from connector.protocol.recover import TopicsHeld, resumed
 from connector.protocol.recreated import recreated
+from connector.protocol.steps import Observer
 from sinks.contract import Epoch, Position
-from sinks.delta.restore import BY_REWIND, Target, restore
+from sinks.delta.restore import BY_REWIND, Target, before_event_time, before_offsets, restore
 from sinks.delta.table import DeltaTable
 from sinks.errors import ConfigurationError, OffsetsLost
 from sinks.offsets import OffsetRange, Offsets
+from sinks.plurals import plural
+from sinks.s3.hadoop import require_conditional_writes
 
 
-@dataclass(frozen=True)
-class Rewind:
+@dataclass(frozen=True, repr=False)
+class Rewind(Shown):
     """The plan of a rewind, which the user confirms before anything is done."""
 
     position: Position
@@ -30,6 +36,20 @@ class Rewind:
     """The number of offsets that the next run reads again: an upper bound on the records."""
     clock: str | None = None
     """By which time the version was found, in words. None: by its number."""
+    done: bool = False
+    """Whether it was carried out."""
+
+    def page(self) -> Page:
+        """Where the table stands, and where the rewind takes it."""
+        stands, target = self.position, self.target
+        what = f"epoch {target.epoch}" if target.epoch else "no epoch yet"
+        lines = [
+            Line("now", f"version {stands.version}, epoch {stands.epoch}, next {stands.offsets.to_json()}"),
+            *([Line("time", self.clock)] if self.clock is not None else []),
+            Line("back to", f"version {target.version}, {what}, next {self.next_offsets.to_json()}"),
+            Line("again", f"{plural(self.again, 'offset is', 'offsets are')} read once more by the next run"),
+        ]
+        return Page([*lines, Line("done", "the next run goes on from there")] if self.done else lines)
 
 
 def planned(
@@ -81,6 +101,51 @@ def planned(
     resumption = resumed(stood, held, topics, continue_on_data_loss=continue_on_data_loss)
     again = sum(max(0, position.offsets.get(at, 0) - offset) for at, offset in resumption.offsets.items())
     return Rewind(position, target, resumption.offsets, again, clock)
+
+
+def rewound(
+    assembly: Assembly,
+    *,
+    to_event_time: datetime | None,
+    to_version: int | None,
+    confirm: Callable[[Rewind], bool],
+    observe: Observer,
+) -> Rewind:
+    """See ``Pipeline.rewind``: plan it, and carry the plan out if ``confirm`` returns True. Raises LakelockError."""
+    config, commits = assembly.config, assembly.table.commits
+    clock = None if to_event_time is None else config.clock_in_words
+
+    def find() -> Target | None:
+        if to_version is not None:
+            own = commits.at(to_version)
+            return Target(to_version, own.metadata.position) if own else None
+        assert to_event_time is not None
+        if config.clock is not None:
+            return before_event_time(commits.lineage(), to_event_time, commits.is_own)
+        return before_offsets(commits.lineage(), assembly.source.at(to_event_time, held), commits.is_own)
+
+    held = assembly.source.look()
+    plan = planned(
+        _to_rewind(assembly),
+        held,
+        assembly.source,
+        find=find,
+        wanted=f"{to_version} of this pipeline" if to_version is not None else f"before {to_event_time}, by {clock}",
+        clock=clock,
+        continue_on_data_loss=config.source.continue_on_data_loss,
+    )
+    if confirm(plan):
+        require_conditional_writes(assembly.spark, assembly.table.table.location)
+        work = assembly.work(observe, topics=assembly.source)
+        rewind(plan, assembly.table.table, work, restored=assembly.look_back)
+        return replace(plan, done=True)
+    return plan
+
+
+def _to_rewind(assembly: Assembly) -> Position | None:
+    """Where the pipeline stands, its change log included, with the version of the table itself."""
+    stands, table = assembly.table.derivation.sink.position(), assembly.table.commits.position()
+    return replace(stands, version=table.version) if stands is not None and table is not None else stands
 
 
 def given_up(position: Position, stood: Position | None) -> list[OffsetRange]:

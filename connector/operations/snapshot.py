@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from connector.config import DeltaPlace, KafkaTopicSink, PipelineConfig, S3ObjectsSink, load
+from connector.display import Line, Page, Shown
 from connector.engine.coordinator_log import Log
 from connector.engine.outputs import s3_objects
+from connector.spark.session import session
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.table import DeltaTable
 from sinks.errors import ConfigurationError
@@ -26,8 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-@dataclass(frozen=True)
-class Snapshot(Mapping[str, "DataFrame"]):
+@dataclass(frozen=True, repr=False)
+class Snapshot(Shown, Mapping[str, "DataFrame"]):
     """Sink -> its rows as of the epoch.
 
     Sinks are named by their place: the path or name of a table, ``s3://...`` for objects (read through S3A),
@@ -40,11 +42,17 @@ class Snapshot(Mapping[str, "DataFrame"]):
     """The next offsets of the topics. The snapshot has every record before them."""
     read_to: datetime | None
     """The snapshot has every record that Kafka held at this time."""
-    opened: Mapping[str, Callable[[], DataFrame]] = field(repr=False)
+    opened: Mapping[str, Callable[[], DataFrame]]
     sql: Mapping[str, str]
     """Per table, a query that gives the same rows in any Spark or in Databricks."""
     objects: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Per bucket, the URLs of the objects."""
+
+    def page(self) -> Page:
+        """The epoch, and what to read of each sink."""
+        lines = [Line("epoch", f"{self.epoch} of {self.pipeline}, next {self.offsets.to_json()}")]
+        lines += [Line("table", query) for query in self.sql.values()]
+        return Page([*lines, *(Line("object", url) for urls in self.objects.values() for url in urls)])
 
     def __getitem__(self, sink: str) -> DataFrame:
         return self.opened[sink]()
@@ -98,6 +106,29 @@ def snapshot_of(config: PipelineConfig, spark: SparkSession, epoch: int | None) 
             opened[sink.place] = partial(_messages, spark, config, sink, reads["ends"])
     stands = done.epoch
     return Snapshot(config.name, stands.number, stands.offsets, stands.read_to, opened, sql, objects)
+
+
+def snapshot_here(
+    config: PipelineConfig, spark: SparkSession | None, epoch: int | None, *, debug: bool = False
+) -> Snapshot:
+    """The same with this session, or the active one. Without one, a session is started, and the snapshot opens nothing:
+    its DataFrames would end with that session.
+    """
+    from pyspark.sql import SparkSession
+
+    active = spark if spark is not None else SparkSession.getActiveSession()
+    if active is not None:
+        return snapshot_of(config, active, epoch)
+    with session(config.spark_options, name=f"snapshot {config.name}", s3=config.on_s3, debug=debug) as own:
+        found = snapshot_of(config, own, epoch)
+        return replace(found, opened=dict.fromkeys(found, _no_session))
+
+
+def _no_session() -> DataFrame:
+    raise ConfigurationError(
+        "No Spark session is active, and a DataFrame needs one that stays.",
+        hint="Start a session and take the snapshot again, or read the tables by the queries in `snapshot.sql`.",
+    )
 
 
 def _objects(spark: SparkSession, sink: S3ObjectsSink, urls: Sequence[str]) -> DataFrame:

@@ -1,21 +1,28 @@
-"""What `lakelock status` and `lakelock check` find."""
+"""What `lakelock status` finds."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 
+from connector.config import PipelineConfig
+from connector.display import Bar, Grid, Line, Page, Shown
+from connector.engine.assembly import Assembly
 from connector.protocol.decided import Row
 from connector.protocol.recover import TopicsHeld
 from connector.protocol.recreated import recreated
+from connector.source.consumer_group import ConsumerGroup
 from sinks.contract import Position
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
+from sinks.plurals import plural
+from sinks.recreated import is_retired, topic_of
 
 
-@dataclass(frozen=True)
-class Status:
+@dataclass(frozen=True, repr=False)
+class Status(Shown):
     """Where a pipeline stands: what its table holds, next to what Kafka holds."""
 
     pipeline: str
@@ -76,6 +83,43 @@ class Status:
             for at in self.held.ends
         }
 
+    def page(self) -> Page:
+        """Where the pipeline stands, what would stop a run, and the lag of each partition."""
+        lines = [Line("pipeline", self.pipeline), Line("delivery", self.delivery)]
+        lines += [Line("table" if len(self.sinks) == 1 else "sink", sink) for sink in self.sinks]
+        if self.in_doubt:
+            epoch, state = self.in_doubt.epoch, self.in_doubt.state.value
+            lines.append(
+                Line(
+                    "in doubt",
+                    f"epoch {epoch.number} was {state} by run {epoch.owner}. That run is at work, or was killed; the "
+                    "next run settles the epoch",
+                    "warning",
+                )
+            )
+        if self.position is None:
+            lines.append(Line("epoch", "none yet: the first run starts at source.start"))
+        else:
+            lines += [*_position_lines(self.position, self.unfolded), *_gap_lines(self, self.position)]
+        return Page([*lines, self._lag_grid()], labels=13)
+
+    def _lag_grid(self) -> Grid:
+        """A row per partition: next offset, end, and how far the table is behind. The longest lag has a whole bar."""
+        longest = max([*self.lag.values(), 1])
+        rows = [
+            (
+                at.topic,
+                str(at.partition),
+                str(self.offsets.get(at, "-")),
+                str(self.held.ends[at]),
+                Bar(f"{lag:,}", lag / longest),
+                f"{self.lag_seconds[at]:,.0f}",
+            )
+            for at, lag in self.lag.items()
+        ]
+        headings = ("topic", "partition", "next", "end", "lag", "seconds")
+        return Grid(headings, rows, right=frozenset(headings[1:]))
+
 
 def next_offsets(position: Position | None, offsets: Offsets, held: TopicsHeld) -> dict[TopicPartition, int]:
     """The next offset to read of each partition that Kafka holds.
@@ -89,55 +133,92 @@ def next_offsets(position: Position | None, offsets: Offsets, held: TopicsHeld) 
     return {at: 0 if at.topic in recreated_topics else offsets.get(at, 0) for at in held.beginnings}
 
 
-@dataclass(frozen=True)
-class CheckedSink:
-    """One sink as `check` found it.
-
-    ``exists`` says whether it is there; ``columns`` are those that a run would write; ``rules`` are the table's own, in
-    words.
-    """
-
-    place: str
-    exists: bool
-    columns: Sequence[str]
-    rules: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
-class Fault:
-    """Records of a sample that have the same thing wrong with them."""
-
-    detail: str
-    count: int
-    topic: str
-    partition: int
-    offset: int
-    """The coordinates of the first one: this, and ``topic`` and ``partition``."""
+def status_of(config: PipelineConfig, assembly: Assembly) -> Status:
+    """Where the pipeline of ``assembly`` stands, next to what Kafka holds. Changes nothing. Raises LakelockError."""
+    position, offsets, in_doubt = stands(assembly)
+    held = assembly.source.look()
+    waiting = {at: max(next_, held.beginnings[at]) for at, next_ in next_offsets(position, offsets, held).items()}
+    return Status(
+        config.name,
+        config.delivery,
+        [output.label for output in assembly.outputs],
+        position,
+        offsets,
+        held,
+        assembly.source.next_times(Offsets(waiting), held.ends),
+        _unfolded(config, assembly, position),
+        in_doubt,
+    )
 
 
-@dataclass(frozen=True)
-class Sample:
-    """A few records of each topic, decoded."""
-
-    records: Mapping[str, int] = field(default_factory=dict)
-    """How many were read of each topic."""
-    faults: Sequence[Fault] = ()
-    rows: Sequence[str] = ()
-    """The first rows for the first sink, as JSON objects."""
-    tables: Mapping[str, int] = field(default_factory=dict)
-    """Of a route: how many of them are for which table."""
-    warnings: Sequence[str] = ()
-    """About the fields of tables with a schema of their own."""
+def _unfolded(config: PipelineConfig, assembly: Assembly, position: Position | None) -> int | None:
+    """The number of epochs that the change log has and the table lacks; None without ``merge: on_read``."""
+    log = assembly.table.derivation.log if config.merged_on_read is not None else None
+    if log is None or position is None or log.folded is None:
+        return None
+    return max(0, position.epoch - log.folded.epoch)
 
 
-@dataclass(frozen=True)
-class Checked:
-    """What `check` found: the sinks as they would be used, and where a run would start."""
+def stands(assembly: Assembly) -> tuple[Position | None, Offsets, Row | None]:
+    """The position, the next offsets, and the epoch that is in doubt. Settles nothing."""
+    if assembly.log is not None:
+        known = assembly.log.read()
+        if known.decided is None:
+            return None, Offsets(), known.in_doubt
+        position = replace(known.decided.epoch.position(), committed_at=assembly.log.since())
+        return position, position.offsets, known.in_doubt
+    table = assembly.table
+    stood = table.derivation.sink.position() if table.table.detail() is not None else None
+    return stood, _next_of_run(stood, assembly.group), None
 
-    sinks: Sequence[CheckedSink]
-    position: Position | None
-    next_offsets: Offsets
-    behind: int
-    sample: Sample
-    """A few of the records that a run would read next."""
-    warnings: Sequence[str] = ()
+
+def _next_of_run(position: Position | None, group: ConsumerGroup) -> Offsets:
+    """The next offsets: the table's, or the consumer group's if the delivery keeps them there."""
+    if position is None:
+        return Offsets()
+    if position.delivery == "transactional":
+        return position.offsets
+    return position.offsets.join(group.committed())
+
+
+def _position_lines(position: Position, unfolded: int | None) -> Iterator[Line]:
+    """The last epoch, its commit, and how far the table is complete."""
+    yield Line("epoch", f"{position.epoch}" + _found_by(position.source))
+    if position.committed_at:
+        when = f"{position.committed_at:%Y-%m-%d %H:%M:%S} UTC"
+        version = f"version {position.version}, " if position.version is not None else ""
+        yield Line("last commit", f"{version}{when}, by run {position.owner}")
+    if unfolded is not None:
+        yield Line("unfolded", f"{plural(unfolded, 'epoch')}: `connector.read` has what the table lacks")
+    if position.read_to:
+        yield Line("complete to", f"{position.read_to:%Y-%m-%d %H:%M:%S} UTC")
+    if position.clock.watermark:
+        late = f"late so far: {position.clock.late:,}"
+        yield Line("watermark", f"{position.clock.watermark:%Y-%m-%d %H:%M:%S} UTC, {late}")
+
+
+def _gap_lines(state: Status, position: Position) -> Iterator[Line]:
+    """What Kafka doesn't hold as the table expects: recreated topics, gone, cut and lost records."""
+    for topic in sorted(state.recreated):
+        text = f"{topic}: Kafka has a new topic of this name. A run stops there; see source.on_recreated_topic"
+        yield Line("recreated", text, "warning")
+    for gap in state.gone:
+        text = f"{gap}: never read, and Kafka no longer holds it. A run stops there; see source.on_data_loss"
+        yield Line("gone", text, "warning")
+    for gap in state.cut:
+        text = f"{gap}: was read, and Kafka ends before it. A run stops there: were records of the topic lost?"
+        yield Line("cut", text, "warning")
+    for topic in filter(is_retired, sorted(position.offsets.topics)):
+        read_to = json.dumps(position.offsets.to_dict()[topic])
+        yield Line("recreated", f"{topic_of(topic)}: the topic before it is {topic}, read up to {read_to}")
+    for gap in position.lost:
+        yield Line("lost", f"{gap}, up to {plural(gap.span, 'record')} never read", "warning")
+
+
+def _found_by(source: str) -> str:
+    """Where the position was found, in parentheses; empty for the usual place, the table's last commit."""
+    return {
+        "restored": " (the table was restored: the next run goes on from the restored version)",
+        "cloned": " (the table is a clone: the next run goes on from the source's position)",
+        "rows": " (no commit in the log has a position: it was found from the rows' coordinates)",
+    }.get(source, "")

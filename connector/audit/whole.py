@@ -1,0 +1,82 @@
+"""The audit of a whole pipeline: of each of its tables, by the way that fits them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from connector.audit import Audit, audit
+from connector.audit.claim import At
+from connector.audit.routes import audit_routes, audit_sinks
+from connector.audit.verdict import Verdict
+from connector.config import DeltaPlace, PipelineConfig
+from connector.display import Line, Page, Shown
+from sinks.errors import ConfigurationError
+
+log = logging.getLogger("lakelock.audit")
+_WORST_FIRST = (Verdict.NOT_EXACT, Verdict.UNKNOWN, Verdict.EXACT)
+"""What is wrong counts more than what isn't known."""
+
+
+@dataclass(frozen=True, repr=False)
+class Verification(Shown):
+    """What the audit of a pipeline found: one ``Audit`` per table."""
+
+    tables: Sequence[Audit]
+    not_audited: Sequence[str] = ()
+    """The places of sinks that are no tables."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst verdict of all tables."""
+        found = {table.verdict for table in self.tables}
+        return next((verdict for verdict in _WORST_FIRST if verdict in found), Verdict.EXACT)
+
+    @property
+    def ok(self) -> bool:
+        """Whether every table is exact."""
+        return self.verdict is Verdict.EXACT
+
+    def page(self) -> Page:
+        """The page of each table, and the sinks that aren't audited."""
+        blocks = [block for table in self.tables for block in table.page().blocks]
+        if self.not_audited:
+            blocks.append(Line("", f"not audited, because they are no tables: {', '.join(self.not_audited)}"))
+        return Page(blocks)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For ``--json``, of a pipeline with several sinks."""
+        tables = [table.to_dict() for table in self.tables]
+        return {"ok": self.ok, "tables": tables, "not_audited": list(self.not_audited)}
+
+
+def verify(
+    config: PipelineConfig,
+    version: int | None = None,
+    *,
+    say: Callable[[str], None] = log.info,
+    debug: bool = False,
+) -> Verification:
+    """Audit every table of a pipeline. Changes nothing. ``version``: that of the only table; None: the newest.
+
+    ``say`` is told what is being done. Raises what ``audit`` raises, and ConfigurationError if there is no table, or
+    several and a version.
+    """
+
+    def one(alone: PipelineConfig, upto: Mapping[At, int] | None = None) -> Audit:
+        return audit(alone, version, upto=upto, say=say, debug=debug)
+
+    tables = [index for index, sink in enumerate(config.sinks) if isinstance(sink, DeltaPlace)]
+    if version is not None and (len(tables) > 1 or config.route is not None):
+        raise ConfigurationError("A version is for pipelines with one table: each table has versions of its own.")
+    if not tables:
+        raise ConfigurationError("The auditor compares Delta tables with Kafka; this pipeline has none.")
+    if config.route is not None:
+        audits = audit_routes(config, one, say=say, debug=debug)
+    elif config.two_phase and version is None:
+        audits = audit_sinks(config, one, tables, debug=debug)
+    else:
+        audits = [one(config.alone(index)) for index in tables]
+    return Verification(audits, [sink.place for sink in config.sinks if not isinstance(sink, DeltaPlace)])

@@ -1,0 +1,51 @@
+"""A page as HTML, for notebooks. Styles stand in the elements, as some notebooks are shown without a style sheet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from connector.display.page import Bar, Cell, Grid, Line, Page, text_of
+
+_COLOURS = {"": "", "good": "#18794e", "warning": "#ad5700", "bad": "#cd2b31"}
+_BAR = "#8bb8e8"
+
+
+def as_html(page: Page) -> str:
+    """The page as one element."""
+    return f'<div class="lakelock">{"".join(_block(block) for block in page.blocks)}</div>'
+
+
+def _block(block: Line | Grid) -> str:
+    if isinstance(block, Grid):
+        return _table(block)
+    colour = f"color:{_COLOURS[block.tone]};" if block.tone else ""
+    if not block.label:
+        return f'<div style="{colour}{"font-weight:bold" if colour else ""}">{escape(block.text)}</div>'
+    label = f'<span style="{colour}display:inline-block;min-width:7em">{escape(block.label)}</span>'
+    return f"<div>{label}{escape(block.text)}</div>"
+
+
+def _table(grid: Grid) -> str:
+    heads = "".join(f'<th style="{_align(heading, grid)}">{escape(heading)}</th>' for heading in grid.headings)
+    rows = "".join(_row(row, grid, "td") for row in grid.rows)
+    total = _row(grid.total, grid, "th") if grid.total else ""
+    return f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}{total}</tbody></table>"
+
+
+def _row(row: Sequence[Cell], grid: Grid, element: str) -> str:
+    cells = zip(grid.headings, row, strict=True)
+    return f"<tr>{''.join(_cell(cell, _align(heading, grid), element) for heading, cell in cells)}</tr>"
+
+
+def _cell(cell: Cell, align: str, element: str) -> str:
+    text = escape(text_of(cell)).replace("\n", "<br>")
+    if isinstance(cell, Bar):
+        width = 100 * min(1.0, max(0.0, cell.share))
+        text += f'<div style="height:4px;min-width:5em"><div style="height:4px;width:{width:.0f}%;background:{_BAR}">'
+        text += "</div></div>"
+    return f'<{element} style="{align}">{text}</{element}>'
+
+
+def _align(heading: str, grid: Grid) -> str:
+    return "text-align:right" if heading in grid.right else "text-align:left"

@@ -1,0 +1,26 @@
+"""The Spark session of an operation that needs no Kafka: one that the caller has, the active one, or a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from connector.config import PipelineConfig
+from connector.spark.session import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@contextmanager
+def given_or_new(
+    given: SparkSession | None, config: PipelineConfig, name: str, *, debug: bool = False, short: bool = False
+) -> Iterator[SparkSession]:
+    """``given`` as it is, or else what ``spark.session.session`` gives. ``short``: whether there is little to do."""
+    if given is not None:
+        yield given
+        return
+    options, s3 = config.spark_options, config.on_s3
+    with session(options, name=name, s3=s3, debug=debug, short=lambda: short) as spark:
+        yield spark
