@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from connector.audit.whole import Verification, verify
 from connector.config import FromTimestamp, PipelineConfig, load, parse
@@ -26,6 +26,7 @@ from connector.operations.checked import Checked
 from connector.operations.dead_letters import LetterGroups, Retried, letter_groups, letters_place, refuse_unfit, retry
 from connector.operations.history import LAST, PastEpochs, past
 from connector.operations.maintain import Maintained, maintain
+from connector.operations.preview import ROWS, Preview, previewed
 from connector.operations.rewind import Rewind, rewound
 from connector.operations.session import given_or_new
 from connector.operations.snapshot import Snapshot, snapshot_here
@@ -290,10 +291,18 @@ class Pipeline:
 
         Changes nothing. Raises LakelockError. Bad records among the few are no error: see ``Checked.sample``.
         """
-        # As if bad records were set aside, so that all of them are seen.
-        config = self.config.model_copy(update={"on_bad_record": "dead_letter"})
-        with assembled(config, debug=self._debug, short=True, spark=self._spark) as assembly:
+        with self._looking_at_bad_records() as assembly:
             return checked(self.config, assembly)
+
+    def preview(self, rows: int = ROWS, *, start: Literal["earliest", "latest"] | datetime | None = None) -> Preview:
+        """The next few records as the rows that a run would write, and what is wrong with others. Changes nothing.
+
+        ``start``: the first records, the last ones, or those at or after a time, by Kafka's timestamps; by default
+        those that a run would read next, or the last ones if it would read none. Raises LakelockError, also if the
+        topic is empty.
+        """
+        with self._looking_at_bad_records() as assembly:
+            return previewed(self.config, assembly, rows, start)
 
     def status(self) -> Status:
         """Where the pipeline stands, next to what Kafka holds. Changes nothing. Raises LakelockError."""
@@ -340,6 +349,11 @@ class Pipeline:
     def _session(self, what: str, *, short: bool = False) -> AbstractContextManager[SparkSession]:
         name = f"{what} {self.config.name}"
         return given_or_new(self._spark, self.config, name, debug=self._debug, short=short)
+
+    def _looking_at_bad_records(self) -> AbstractContextManager[Assembly]:
+        """As if bad records were set aside, so that all of them are seen."""
+        config = self.config.model_copy(update={"on_bad_record": "dead_letter"})
+        return assembled(config, debug=self._debug, short=True, spark=self._spark)
 
     def _assembled(
         self, *, short: bool | None = None, stage: Callable[[str], None] = lambda _: None

@@ -15,6 +15,7 @@ from connector.cli.lab import lab
 from connector.cli.mirror import translate
 from connector.cli.notify import notify
 from connector.cli.operations import accept, dead_letters, fold, maintain, recover, replay, rewind
+from connector.cli.preview import preview
 from connector.cli.run import check, jars, run
 from connector.cli.verify import snapshot, verify
 from connector.cli.watch import history, status, ui
@@ -22,6 +23,7 @@ from connector.cli.watch import history, status, ui
 COMMANDS: tuple[Callable[..., None], ...] = (
     run,
     check,
+    preview,
     status,
     history,
     translate,

@@ -155,7 +155,7 @@ def rewind(
             print_page(plan.page(), out)
             return yes
 
-        pipeline.rewind(to_event_time=_time(to_event_time, "--to-event-time"), to_version=to_version, confirm=confirm)
+        pipeline.rewind(to_event_time=time_of(to_event_time, "--to-event-time"), to_version=to_version, confirm=confirm)
         out.print("done: the next run goes on from there." if yes else "Nothing was done. Say --yes to do it.")
 
 
@@ -194,7 +194,7 @@ def replay(
         pipeline = Pipeline.from_file(file, set_, debug=debug)
         with stop_on_signal() as stop, watched(pipeline.config.name, log_format, log_level) as observer:
             delivered = pipeline.replay(
-                into, since=_time(since, "--from"), until=_time(until, "--until"), stop=stop, observers=[observer]
+                into, since=time_of(since, "--from"), until=time_of(until, "--until"), stop=stop, observers=[observer]
             )
         epochs, rows = plural(delivered.epochs, "epoch"), plural(delivered.rows, "row")
         out.print(
@@ -204,7 +204,7 @@ def replay(
         )
 
 
-def _time(text: str | None, option: str) -> datetime | None:
+def time_of(text: str | None, option: str) -> datetime | None:
     """The time that an option gives; None where it is left out. Raises ConfigurationError for a time without zone."""
     if text is None:
         return None

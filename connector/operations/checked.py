@@ -108,9 +108,14 @@ class Checked(Shown):
         return Page([*lines, *_sample_lines(self.sample), *(Line("warning", warning) for warning in self.warnings)])
 
 
-def _sample_lines(sample: Sample) -> Iterator[Line]:
+def records_line(sample: Sample) -> Line:
+    """How many records were looked at, and how many are bad."""
     looked_at = ", ".join(f"{count:,} of {topic}" for topic, count in sorted(sample.records.items()))
-    yield Line("records", (looked_at or "none there yet") + (f": {sample.bad:,} bad" if sample.bad else ""))
+    return Line("records", (looked_at or "none there yet") + (f": {sample.bad:,} bad" if sample.bad else ""))
+
+
+def _sample_lines(sample: Sample) -> Iterator[Line]:
+    yield records_line(sample)
     for fault in sample.faults:
         yield Line(
             "bad", f"{fault.count:,}: {fault.detail} (first: {fault.topic}-{fault.partition}, offset {fault.offset})"

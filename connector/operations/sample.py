@@ -1,17 +1,18 @@
-"""Decodes a few records as a run would, and writes nothing: what `check` shows of them."""
+"""Decodes a few records as a run would, and writes nothing: what `check` and `preview` show of them."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from connector.config import OTHER
 from connector.decode.own_columns import OwnColumns
 from connector.decode.records import PROBLEM, RAW, ROUTE, TOMBSTONE
 from connector.engine.assembly import Assembly
 from connector.engine.epoch import Reading, these
+from connector.engine.outputs import Output
 from connector.operations.checked import Fault, Sample
 from connector.source.records import polled
 from sinks.delta.table import COORDINATES
@@ -20,6 +21,10 @@ from sinks.spark.sql import identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+Taken = TypeVar("Taken")
+_Take: TypeAlias = Callable[[Output, "DataFrame", Sequence[OwnColumns]], Taken]
+"""Gets the good rows for a sink, and the columns of their own that records of a route have."""
 
 _ROWS = 3
 _GROUPS = 20
@@ -30,42 +35,61 @@ def sampled(assembly: Assembly, records: Sequence[Any], ranges: Sequence[OffsetR
 
     Raises what the schema registry raises.
     """
+
+    def take(_: Output, rows: DataFrame, own: Sequence[OwnColumns]) -> list[str]:
+        return [row["shown"] for row in rows.selectExpr(f"{row_json(rows, own)} AS shown").limit(_ROWS).collect()]
+
+    sample, shown = judged(assembly, records, ranges, take)
+    return replace(sample, rows=next(filter(None, shown.values()), []))
+
+
+def judged(
+    assembly: Assembly,
+    records: Sequence[Any],
+    ranges: Sequence[OffsetRange],
+    take: _Take[Taken],
+) -> tuple[Sample, dict[str, Taken]]:
+    """The same without rows, and what ``take`` makes of the good rows, by the name of their sink."""
     if not records:
-        return Sample()
+        return Sample(), {}
     frame = polled(assembly.spark, records)
     reading = replace(assembly.reading({output.label: output for output in assembly.outputs}), read=these(frame))
-    faults, rows, tables = reading.until_learned(ranges, lambda: _judged(reading, frame))
+    faults, tables, taken = reading.until_learned(ranges, lambda: _judged(reading, frame, take))
     warnings = assembly.routes.unmatched(frame, tables) if assembly.routes is not None else []
-    return Sample(Counter(record.topic for record in records), faults, rows, tables, warnings)
+    return Sample(Counter(record.topic for record in records), faults, (), tables, warnings), taken
 
 
-def _judged(reading: Reading, records: DataFrame) -> tuple[list[Fault], list[str], dict[str, int]]:
+def _judged(
+    reading: Reading, records: DataFrame, take: _Take[Taken]
+) -> tuple[list[Fault], dict[str, int], dict[str, Taken]]:
     faults: list[Fault] = []
-    shown: list[str] = []
     tables: dict[str, int] = {}
-    for name, output in reading.outputs.items():
+    taken: dict[str, Taken] = {}
+    for number, (name, output) in enumerate(reading.outputs.items()):
         decoder = replace(output.decode.decode, raw=True)
         decoded = decoder(records)
-        if not faults and not shown:  # decoding gives the same for all sinks
+        if not number:  # decoding gives the same for all sinks
             faults += _grouped(decoder.explained(decoded.where(f"{PROBLEM} IS NOT NULL")))
         rows = reading.marked(name, output.decode.shape(decoded))
         if PROBLEM in rows.columns:
             faults += _grouped(rows.where(f"{PROBLEM} IS NOT NULL"))
             rows = rows.where(f"{PROBLEM} IS NULL")
-        if not shown:
-            shown = [
-                row["shown"] for row in rows.selectExpr(f"{_row(rows, decoder.own)} AS shown").limit(_ROWS).collect()
-            ]
+        taken[name] = take(output, rows, decoder.own)
         if ROUTE in rows.columns:
             named = rows.groupBy(ROUTE).count().orderBy("count", ascending=False).limit(_GROUPS).collect()
             tables = {OTHER if row[ROUTE] is None else row[ROUTE]: row["count"] for row in named}
-    return sorted(faults, key=lambda fault: -fault.count), shown, tables
+    return sorted(faults, key=lambda fault: -fault.count), tables, taken
 
 
-def _row(rows: DataFrame, own: Sequence[OwnColumns]) -> str:
-    """SQL of a row as JSON, with the columns that its table gets."""
+def own_names(rows: DataFrame, own: Sequence[OwnColumns]) -> list[str]:
+    """The columns of rows that are a table's, not Lakelock's on the way to it."""
     others = {PROBLEM, RAW, TOMBSTONE, ROUTE, *(each.column for each in own), *(each.problem for each in own)}
-    columns = ", ".join(identifier(each) for each in rows.columns if each not in others)
+    return [name for name in rows.columns if name not in others]
+
+
+def row_json(rows: DataFrame, own: Sequence[OwnColumns]) -> str:
+    """SQL of a row as JSON, with the columns that its table gets."""
+    columns = ", ".join(map(identifier, own_names(rows, own)))
     whens = " ".join(f"WHEN {each.mine} THEN to_json({each.column})" for each in own)
     row = f"to_json(struct({columns}))"
     return f"CASE {whens} ELSE {row} END" if whens else row

@@ -134,7 +134,7 @@ def test_the_contract_its_words_and_its_model_need_the_standard_library_only() -
 
 
 def test_the_auditor_shares_no_code_with_the_pipeline() -> None:
-    # sinks.kafka: how to connect and log in is no part of what is audited. Neither are words, nor how a result is shown.
+    # sinks.kafka: how to connect and log in is no part of what is audited. Neither are words, nor how they are shown.
     shared = (
         "connector.audit", "connector.config", "connector.spark", "connector.display",
         "sinks.errors", "sinks.kafka", "sinks.plurals", "sinks.spark.sql", "sinks.spark.types",

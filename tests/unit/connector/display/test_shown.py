@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import inspect
+import io
 import typing
 from collections.abc import Iterator
 from html.parser import HTMLParser
 
 import pytest
 from boards import NASTY, NOW, past, status
+from rich.console import Console
 
 from connector.audit.claim import At, Claim
 from connector.audit.verdict import Audit, partitions
 from connector.audit.whole import Verification
 from connector.config import parse
 from connector.delivery.ports import Delivered
-from connector.display import Bar, Grid, Line, Page, Shown
+from connector.display import Bar, Grid, Line, Page, Shown, print_page
 from connector.operations.checked import Checked, CheckedSink, Fault, Sample
 from connector.operations.dead_letters import LetterGroup, LetterGroups, Retried
 from connector.operations.history import PastEpochs
 from connector.operations.maintain import Cleared, Maintained
+from connector.operations.preview import Preview, PreviewedTable
 from connector.operations.rewind import Rewind
 from connector.operations.snapshot import Snapshot
 from connector.pipeline import Pipeline
@@ -66,6 +69,7 @@ def results() -> Iterator[Shown]:
     yield Delivered(3, 30, position, 2)
     yield Verification([audit(count=2)], [NASTY])
     yield audit()
+    yield Preview("p", [PreviewedTable(NASTY, ["a", NASTY], [["1\x1b[2J\n", NASTY]])], Sample({"flights": 9}, [fault]))
 
 
 class Tags(HTMLParser):
@@ -107,7 +111,7 @@ def test_every_answer_of_a_pipeline_shows_itself() -> None:
 
     names = (
         "run", "check", "status", "history", "verify", "maintain", "snapshot", "dead_letters", "retry_dead_letters",
-        "rewind", "replay",
+        "rewind", "replay", "preview",
     )  # fmt: skip
     for name in names:
         assert issubclass(answer(name), Shown), name
@@ -166,3 +170,31 @@ def test_the_verdict_of_several_tables_is_the_worst(audits: list[Audit], exit_co
 def test_nothing_is_said_of_a_rewind_that_was_only_planned() -> None:
     plan = Rewind(Position(9, Offsets({AT: 20}), version=9), Target(3, None), Offsets({AT: 3}), 17)
     assert repr(plan).splitlines()[-1] == "again     17 offsets are read once more by the next run"
+
+
+def printed(grid: Grid, width: int) -> list[str]:
+    text = io.StringIO()
+    print_page(Page([grid]), Console(file=text, width=width, color_system=None))
+    return [line.rstrip() for line in text.getvalue().splitlines()]
+
+
+def test_long_values_are_cut_to_the_width() -> None:
+    lines = printed(Grid(("id", "note"), [("1", "x" * 200), ("2", "short")], cut=True), 40)
+    assert len(lines) == 3
+    assert lines[1].endswith("x…")
+    assert max(map(len, lines)) <= 40
+
+
+def test_a_table_with_too_many_columns_is_shown_row_by_row() -> None:
+    names = [f"column_{number}" for number in range(20)]
+    lines = printed(Grid(names, [[f"value {number}" for number in range(20)], ["y" * 99] * 20], cut=True), 60)
+    assert lines[0] == "row 1"
+    assert lines[1].split() == ["column_0", "value", "0"]
+    assert lines[21] == "row 2"
+    assert lines[22].endswith("y…")
+    assert max(map(len, lines)) <= 60
+
+
+def test_a_value_can_neither_begin_a_line_nor_steer_the_terminal() -> None:
+    shown = Preview("p", [PreviewedTable("lake/t", ["a", "b"], [["1\x1b[2J\n2", None]])], Sample({"flights": 1}))
+    assert repr(shown).splitlines()[-1].split() == ["1\\x1b[2J\\n2", "NULL"]
