@@ -12,6 +12,7 @@ if not hasattr(sinks, "LAKELOCK"):
         "Rename that folder, or run from another one."
     )
 
+from connector.config.options import Aggregate, Append, Avro, Debezium, History, Json, Kafka, Upsert
 from connector.fleet.run import PipelinesFailed, run_all
 from connector.operations.read import read
 from connector.operations.snapshot import Snapshot, snapshot
@@ -24,13 +25,21 @@ LAKELOCK = True
 """Tells this package from another one called ``connector``."""
 
 __all__ = [
+    "Aggregate",
+    "Append",
+    "Avro",
     "ConfigurationError",
+    "Debezium",
     "Fenced",
+    "History",
+    "Json",
+    "Kafka",
     "LakelockError",
     "Pipeline",
     "PipelinesFailed",
     "Snapshot",
     "Status",
+    "Upsert",
     "foreach_batch",
     "read",
     "run_all",

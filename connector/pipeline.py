@@ -9,17 +9,18 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from connector.audit.whole import Verification, verify
-from connector.config import FromTimestamp, PipelineConfig, load, parse
-from connector.delivery import auto_commit, idempotent, manual_commit, transactional
-from connector.delivery.handover import hand_over
+from connector.config import FromTimestamp, PipelineConfig, load, loads, parse
+from connector.config.written import written
+from connector.config.yaml_text import write_yaml
+from connector.delivery import transactional
 from connector.delivery.limit import EpochLimit
-from connector.delivery.ports import Delivered, GroupWork, Work
+from connector.delivery.ports import Delivered
 from connector.engine.assembly import Assembly, assembled
 from connector.engine.dead_letters import letters_table
-from connector.engine.epoch import run_epoch, these
+from connector.engine.in_group import run_in_group
 from connector.operations.accept import accepted
 from connector.operations.check import checked
 from connector.operations.checked import Checked
@@ -34,33 +35,66 @@ from connector.operations.status import Status, status_of
 from connector.protocol.steps import Observer, all_of, stages
 from connector.protocol.two_phase import Recovered
 from connector.source.consumer_group import Unpublished
-from connector.source.group_member import GroupMember
-from connector.source.records import polled
 from connector.source.until import Until
 from connector.telemetry.exporters import monitored
-from sinks.contract import Committed, Epoch, Position
+from sinks.contract import Committed, Position
 from sinks.errors import ConfigurationError, NoRecordYet
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from typing_extensions import Unpack
+
+    from connector.config.options import PipelineOptions
 
 log = logging.getLogger("lakelock.pipeline")
 _LOOK_SECONDS = 1.0
 """Between two looks for a first record."""
 
-_IN_GROUP = {
-    "auto_commit": auto_commit.deliver,
-    "manual_commit": manual_commit.deliver,
-    "idempotent": idempotent.deliver,
-}
-
 
 class Pipeline:
-    """One pipeline file, ready to run. It uses the active Spark session, or starts one of its own."""
+    """A pipeline, ready to run: of a file, or of options in Python.
 
-    def __init__(self, config: PipelineConfig, *, debug: bool = False, spark: SparkSession | None = None) -> None:
-        """``spark``: a session whose settings nobody else changes meanwhile. ``debug``: show Spark's own log."""
-        self.config = config
+    It uses the active Spark session, or starts one of its own.
+
+    >>> Pipeline.from_file("pipeline.yaml").run()  # doctest: +SKIP
+    """
+
+    def __repr__(self) -> str:
+        reads, writes = self.config.source.topics, ", ".join(sink.place for sink in self.config.sinks)
+        return f"<Pipeline {self.config.name}: {', '.join(reads) if isinstance(reads, tuple) else reads} -> {writes}>"
+
+    @overload
+    def __init__(self, config: PipelineConfig, *, debug: bool = ..., spark: SparkSession | None = ...) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        *,
+        debug: bool = ...,
+        spark: SparkSession | Mapping[str, str] | None = ...,
+        **options: Unpack[PipelineOptions],
+    ) -> None: ...
+
+    def __init__(
+        self,
+        config: PipelineConfig | None = None,
+        *,
+        debug: bool = False,
+        spark: SparkSession | Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> None:
+        """``options``: those of a pipeline file, as ``lakelock.options`` has them.
+
+        ``spark``: settings for the session that Lakelock starts; or a session whose settings nobody else changes
+        meanwhile. ``debug``: show Spark's own log. Raises ConfigurationError with all faults of the options.
+        """
+        if isinstance(spark, Mapping):
+            options["spark"], spark = spark, None
+        if config is not None and options:
+            raise TypeError(f"Give either a configuration or options, not both: {', '.join(options)}.")
+        self.config = (
+            config if config is not None else parse(written(options), origin=f"pipeline {options.get('name')!r}")
+        )
         self._debug = debug
         self._spark = spark
 
@@ -76,6 +110,21 @@ class Pipeline:
     def from_options(cls, options: Mapping[str, object], *, debug: bool = False) -> Pipeline:
         """The same from a mapping with the options of a pipeline file. Raises ConfigurationError."""
         return cls(parse(options), debug=debug)
+
+    @classmethod
+    def from_yaml(cls, text: str, *, folder: str | Path = "", debug: bool = False) -> Pipeline:
+        """The same from the text of a pipeline file. Relative paths belong to ``folder``, by default to the working
+        directory. Raises ConfigurationError.
+        """
+        return cls(loads(text, folder=folder), debug=debug)
+
+    def to_yaml(self) -> str:
+        """The text of the pipeline file: the options as they were given, with relative paths and references as they
+        are. Of a file with several pipelines, that of this one.
+
+        Raises ConfigurationError if an option is a secret itself, rather than a reference, as ``${env:NAME}``.
+        """
+        return write_yaml(self.config.document)
 
     def run(
         self,
@@ -196,7 +245,7 @@ class Pipeline:
             stage("finding where to go on")
             log.info("run %s of pipeline %s, %s", work.owner, self.config.name, self.config.delivery)
             if self.config.delivery != "transactional":
-                return self._run_in_group(work, assembly, stop)
+                return run_in_group(self.config, work, assembly, stop)
             return transactional.deliver(work, interval=self.config.interval, stop=stop)
 
     def fold(self, *, observers: Sequence[Observer] = ()) -> Committed | None:
@@ -253,38 +302,6 @@ class Pipeline:
         with self._assembled() as assembly:
             assembly.make_ready()
             return assembly.coordinator(all_of(observers)).recover(join=False)
-
-    def _run_in_group(self, work: Work, assembly: Assembly, stop: threading.Event) -> Delivered:
-        position = hand_over(work, self.config.delivery)
-        member = GroupMember(
-            self.config,
-            owner=work.owner,
-            source=assembly.source,
-            group=assembly.group,
-            position=position,
-            stop=stop,
-            observe=work.observe,
-        )
-
-        reading = assembly.reading({assembly.table.label: assembly.table})
-
-        def write(batch: Epoch) -> int:
-            records = member.records
-            if not records:
-                return 0
-            committed = run_epoch(
-                batch,
-                replace(reading, read=these(polled(assembly.spark, records))),
-                write=assembly.table.derivation.plain.write,
-                observe=work.observe,
-                behind=member.behind,
-            )
-            return len(records) if committed.rows is None else committed.rows
-
-        try:
-            return _IN_GROUP[self.config.delivery](GroupWork(member, write))
-        finally:
-            member.close()
 
     def check(self) -> Checked:
         """Find out everything that a run would find out before its first commit, with a few records of each topic.

@@ -17,13 +17,21 @@ for _package in (connector, sinks):
         )
 
 from connector import (  # noqa: E402  (only now is it known to be ours)
+    Aggregate,
+    Append,
+    Avro,
     ConfigurationError,
+    Debezium,
     Fenced,
+    History,
+    Json,
+    Kafka,
     LakelockError,
     Pipeline,
     PipelinesFailed,
     Snapshot,
     Status,
+    Upsert,
     foreach_batch,
     read,
     run_all,
@@ -31,13 +39,21 @@ from connector import (  # noqa: E402  (only now is it known to be ours)
 )
 
 __all__ = [
+    "Aggregate",
+    "Append",
+    "Avro",
     "ConfigurationError",
+    "Debezium",
     "Fenced",
+    "History",
+    "Json",
+    "Kafka",
     "LakelockError",
     "Pipeline",
     "PipelinesFailed",
     "Snapshot",
     "Status",
+    "Upsert",
     "foreach_batch",
     "read",
     "run_all",

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import yaml
 from pydantic import ValidationError
@@ -55,6 +55,7 @@ from connector.config.sinks import (
 from connector.config.source import FromOffsets, FromTimestamp, Source, Start, TopicPattern, Translated
 from connector.config.table_per_topic import OPTION as TABLES
 from connector.config.table_per_topic import TablePerTopic, Template
+from connector.config.yaml_text import read_yaml
 from sinks.delta.table import COORDINATES
 from sinks.errors import ConfigurationError
 
@@ -105,6 +106,7 @@ __all__ = [
     "has_several",
     "load",
     "load_any",
+    "loads",
     "parse",
     "peek",
 ]
@@ -130,13 +132,8 @@ def load_any(path: str | Path, overrides: Sequence[str] = ()) -> PipelineConfig 
     """The same of any pipeline file: its pipeline, or what makes one of each topic or sink."""
     file, _, part = str(path).partition("#") if not Path(path).exists() else (str(path), "", "")
     folder = str(Path(file).absolute().parent)
-
     document, marks = _document(Path(file), overrides)
-
-    def parsed(document: object, origin: str, moved: Moved = lambda path: path) -> PipelineConfig:
-        config = parse(document, origin=origin, folder=folder, marks=marks, moved=moved)
-        return tables_beside_file(config, folder)
-
+    parsed = partial(_parsed, folder=folder, marks=marks)
     kind = _several(document)
     if kind is not None:
         several = kind(file, document, parsed, marks)  # type: ignore[arg-type]
@@ -193,6 +190,23 @@ def checked_elsewhere(path: str | Path, overrides: Sequence[str] = ()) -> str:
     return Path(path).stem if ("name",) in unknown else str(document["name"])
 
 
+def loads(text: str, *, folder: str | Path = "") -> PipelineConfig:
+    """Check the text of a pipeline file. Relative paths belong to ``folder``, by default to the working directory.
+
+    Raises ConfigurationError.
+    """
+    document, marks = read_yaml(text, "pipeline")
+    return _parsed(document, "pipeline", folder=str(Path(folder).absolute()), marks=marks)
+
+
+def _parsed(
+    document: object, origin: str, moved: Moved = lambda path: path, *, folder: str, marks: Marks
+) -> PipelineConfig:
+    config = tables_beside_file(parse(document, origin=origin, folder=folder, marks=marks, moved=moved), folder)
+    config.remember(document)
+    return config
+
+
 def options_in(path: Path, overrides: Sequence[str] = ()) -> object:
     """The options of a pipeline file as it has them, unchecked. Raises ConfigurationError."""
     return _document(path, overrides)[0]
@@ -209,15 +223,7 @@ def _document(path: Path, overrides: Sequence[str]) -> tuple[object, Marks]:
         ) from None
     except UnicodeDecodeError:
         raise ConfigurationError(f"The pipeline file {str(path)!r} isn't UTF-8 text.") from None
-    try:
-        # A subclass of SafeLoader: no YAML tag can create an object.
-        document = yaml.load(text, Loader=_UniqueKeys)
-        marks = Marks(yaml.compose(text, Loader=yaml.SafeLoader))
-    except (yaml.YAMLError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or str(error)
-        raise ConfigurationError(f"{path}{where}: not valid YAML: {problem}.") from None
+    document, marks = read_yaml(text, str(path))
     if isinstance(document, dict):
         document = overridden(document, overrides, marks, origin=str(path))
     return document, marks
@@ -247,7 +253,9 @@ def parse(
         )
     references = References(folder)
     resolved = {key: references.resolve(value, (key,)) for key, value in document.items()}
-    return _validated(resolved, references, origin, moved, marks, folder)
+    config = _validated(resolved, references, origin, moved, marks, folder)
+    config.remember(document)
+    return config
 
 
 def _no_options(document: object, origin: str) -> ConfigurationError:
@@ -301,25 +309,3 @@ def _validated(
     if faults:
         raise configuration_error(origin, faults, marks, references.texts)
     return config
-
-
-class _UniqueKeys(yaml.SafeLoader):
-    """Refuses an option that is given twice. By default YAML keeps the last of two equal keys without a word.
-
-    A key such as ``on`` is text: YAML takes it for true.
-    """
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: dict[str | int, int] = {}
-        for key_node, _ in node.value:
-            if key_node.tag == "tag:yaml.org,2002:bool":
-                key_node.tag = "tag:yaml.org,2002:str"
-            if key_node.tag == "tag:yaml.org,2002:merge":  # `<<: *anchor`, which an option may override
-                continue
-            key = self.construct_object(key_node, deep=True)
-            if isinstance(key, str | int) and key in seen:
-                twice = f"the option {key!r} is given twice, first in line {seen[key]}"
-                raise yaml.constructor.ConstructorError(None, None, twice, key_node.start_mark)
-            if isinstance(key, str | int):
-                seen[key] = key_node.start_mark.line + 1
-        return super().construct_mapping(node, deep)

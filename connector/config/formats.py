@@ -22,7 +22,7 @@ class JsonFormat(Options):
     """Of a table: the schema that was inferred for it, as hexadecimal UTF-8. Spark hides properties whose text looks
     like a secret, as the name of a column may."""
 
-    schema_: Annotated[str, Field(alias="schema", min_length=1)]
+    schema_: str = Field(alias="schema", min_length=1)
     """The columns, as Spark DDL: ``"id BIGINT, name STRING"``. With ``inferred`` they are found from the first records,
     when the table is made, and kept in its properties."""
     mode: Literal["strict", "permissive"] = "strict"
@@ -99,7 +99,7 @@ class DebeziumFormat(Options):
 
     format: Literal["debezium"]
     """Each record is a Debezium change event."""
-    schema_: Annotated[str | None, Field(alias="schema", min_length=1)] = None
+    schema_: str | None = Field(default=None, alias="schema", min_length=1)
     """The columns of the database's table as Spark DDL, for events in JSON."""
     mode: Literal["strict", "permissive"] = "strict"
     """As for ``format: json``."""
@@ -124,7 +124,7 @@ class RowsFormat(Options):
 
     format: Literal["rows"]
     """Rows of your own streaming query, in `connector.foreach_batch`: docs/streaming.md."""
-    schema_: Annotated[str, Field(alias="schema", min_length=1)]
+    schema_: str = Field(alias="schema", min_length=1)
     """The columns of the rows as Spark DDL, without the four coordinates (``_topic`` and so on)."""
 
 

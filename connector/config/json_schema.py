@@ -43,7 +43,7 @@ def json_schema() -> Schema:
     parts = {name: _with_references(schema) for name, schema in parts.items()}
     parts[_REFERENCE] = {
         "type": "string",
-        "pattern": REFERENCE,
+        "pattern": REFERENCE.pattern,
         "description": "A value from elsewhere: ${env:NAME}, an environment variable, or ${file:/path}.",
     }
     pipeline = parts.pop("PipelineConfig")
@@ -153,7 +153,7 @@ def _with_references(schema: Schema) -> Schema:
         inner = [each for choice in choices for each in (choice["anyOf"] if set(choice) == {"anyOf"} else [choice])]
         return {**schema, "anyOf": [each for at, each in enumerate(inner) if each not in inner[:at]]}
     limited = "enum" in schema or "pattern" in schema or schema.get("type") in ("integer", "number")
-    if limited and schema.get("pattern") != REFERENCE:
+    if limited and schema.get("pattern") != REFERENCE.pattern:
         told: Schema = {name: schema[name] for name in ("description", "default") if name in schema}
         choice = {name: value for name, value in schema.items() if name not in told}
         return {"anyOf": [choice, _ref(_REFERENCE)], **told}

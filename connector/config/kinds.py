@@ -30,10 +30,17 @@ OWN_COLUMNS = (
 """Names that a value's column can't have: Lakelock uses them in its tables, or on the way to them."""
 
 
+REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
+"""What stands for the value of an environment variable, or the content of a file."""
+
+
 class Options(BaseModel):
     """A group of options. Unknown options are errors, and values are immutable."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=False)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, str_strip_whitespace=False,
+        hide_input_in_errors=True,  # it may be a secret
+    )  # fmt: skip
 
 
 def _text(value: object) -> object:
@@ -47,8 +54,6 @@ ANY_TEXT: dict[str, Any] = {"type": ["string", "number", "boolean"]}
 """The JSON schema of a text that YAML may take for something else."""
 TEXT_OR_TEXTS: dict[str, Any] = {"anyOf": [ANY_TEXT, {"type": "array", "items": ANY_TEXT}]}
 """The JSON schema of a list of texts, of which one may stand alone."""
-REFERENCE = r"\$\{(env|file):([^}]*)\}"
-"""A value that stands elsewhere, as a regular expression."""
 Text: TypeAlias = Annotated[str, BeforeValidator(_text), WithJsonSchema(ANY_TEXT)]
 OptionText: TypeAlias = Annotated[str | SecretStr, BeforeValidator(_text), WithJsonSchema(ANY_TEXT)]
 
@@ -124,13 +129,13 @@ def refuse(faults: Sequence[str]) -> None:
 
 
 def word_or_options(value: object, words: Sequence[str], model: type[Options], *, write: str) -> object:
-    """Return one of ``words`` as it is, and a mapping as ``model``.
+    """Return one of ``words`` and an instance of ``model`` as they are, and a mapping as ``model``.
 
     ``write`` says in the error what to write. Raises ValueError for any other value.
     """
     if isinstance(value, Mapping):
         return as_model(model, value)
-    if value not in words:
+    if not isinstance(value, model) and value not in words:
         raise ValueError(f"write {write}, not {value!r}{did_you_mean(value, words)}")
     return value
 
@@ -162,5 +167,8 @@ def literal_secrets(options: Mapping[str, str | SecretStr]) -> list[str]:
         f"{name}: a secret in a file is copied with it, also into version control; write ${{env:NAME}} or "
         "${file:/path}"
         for name, value in options.items()
-        if SECRET.search(name) and value and not isinstance(value, SecretStr)
+        if SECRET.search(name)
+        and value
+        and not isinstance(value, SecretStr)
+        and not REFERENCE.fullmatch(value)  # in Python; of a file it is resolved before
     ]

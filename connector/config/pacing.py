@@ -25,7 +25,8 @@ class Latency(Options):
 
 def as_trigger(value: object) -> object:
     """Read the option ``trigger``. Raises ValueError."""
-    model = Latency if isinstance(value, Mapping) and "target_latency" in value else Interval
+    by_latency = isinstance(value, Latency) or (isinstance(value, Mapping) and "target_latency" in value)
+    model = Latency if by_latency else Interval
     return word_or_options(
         value,
         ("available_now",),

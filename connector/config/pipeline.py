@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, StrictBool, field_validator, model_validator
 
@@ -35,6 +35,7 @@ from connector.config.sinks import (
 from connector.config.source import Source, TopicPattern
 from connector.config.transform_sql import row_by_row
 from connector.config.unfit import UNFIT
+from connector.config.written import Given, written
 from connector.protocol.pacing import Pace
 from sinks.spark.schema_changes import OnNewColumn
 
@@ -118,6 +119,23 @@ class PipelineConfig(Options):
 
     _part_of: str | None = PrivateAttr(None)
     _places: Sequence[str] = PrivateAttr(())
+    _given: Given = PrivateAttr(Given())
+
+    def remember(self, document: object) -> None:
+        """Keep the options as they were given: with references to secrets, not with secrets."""
+        self._given = Given(document)
+
+    @property
+    def document(self) -> object:
+        """The options of the pipeline file as they were given; of a copy that was changed, as they are."""
+        return written(self) if self._given.document is None else self._given.document
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> PipelineConfig:
+        """A copy. One that is changed isn't what was given any more."""
+        copy = super().model_copy(update=update, deep=deep)
+        if update:
+            copy._given = Given()
+        return copy
 
     @property
     def part_of(self) -> str | None:

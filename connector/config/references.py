@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from connector.config.faults import Fault
 from connector.config.kinds import REFERENCE, dotted
 from connector.config.registry import REFERENCED_SECRETS
 
-_REFERENCE = re.compile(REFERENCE)
 _NOWHERE = "1"
 """Stands for a value that is missing, while the other options are checked."""
 
@@ -35,9 +33,9 @@ class References:
             return {key: self.resolve(item, (*path, key)) for key, item in value.items()}
         if isinstance(value, list):
             return [self.resolve(item, (*path, index)) for index, item in enumerate(value)]
-        if not isinstance(value, str) or not _REFERENCE.search(value):
+        if not isinstance(value, str) or not REFERENCE.search(value):
             return value
-        resolved = _REFERENCE.sub(lambda found: self._look_up(found[1], found[2], path), value)
+        resolved = REFERENCE.sub(lambda found: self._look_up(found[1], found[2], path), value)
         self.texts[resolved] = value
         of_service = ("registry" in path or path[:2] == ("metrics", "push")) and path[-1] in REFERENCED_SECRETS
         of_own_class = path[:1] == ("sinks",) and path[2:3] == ("options",)

@@ -16,6 +16,8 @@ REFERENCED_SECRETS = ("username", "password", "token")
 
 
 def _referenced(value: object) -> object:
+    if isinstance(value, str) and REFERENCE.fullmatch(value):
+        return SecretStr(value)  # in Python; of a file it is resolved before
     if isinstance(value, str):
         raise ValueError(
             "a secret must not be written in a pipeline file, which is stored, copied and shown: write ${env:NAME} or "
@@ -25,7 +27,7 @@ def _referenced(value: object) -> object:
 
 
 Secret: TypeAlias = Annotated[
-    SecretStr, BeforeValidator(_referenced), WithJsonSchema({"type": "string", "pattern": REFERENCE})
+    SecretStr, BeforeValidator(_referenced), WithJsonSchema({"type": "string", "pattern": REFERENCE.pattern})
 ]
 
 
@@ -91,7 +93,7 @@ class GlueOptions(Options):
 
     registry: Text = "default-registry"
     """The registry's name."""
-    schema_: Annotated[Text | None, Field(alias="schema")] = None
+    schema_: Text | None = Field(default=None, alias="schema")
     """The schema's name. By default the topic's name, as with AWS's serializer. Required if ``topics`` is a
     pattern."""
     region: Text | None = None
@@ -113,6 +115,8 @@ class GlueRegistry(Options):
 
 
 def _registry(value: object) -> object:
+    if isinstance(value, ConfluentRegistry | GlueRegistry):
+        return value
     if not isinstance(value, Mapping):
         raise ValueError("write {url: https://schemas.example.com:8081} or {glue: {region: eu-central-1}}")
     return as_model(GlueRegistry if "glue" in value else ConfluentRegistry, value)

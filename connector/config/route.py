@@ -46,7 +46,7 @@ def _other(value: object) -> object:
 class OwnSchema(Options):
     """How the records of one value are read."""
 
-    schema_: Annotated[str, Field(alias="schema", min_length=1)]
+    schema_: str = Field(alias="schema", min_length=1)
     """Their columns, as Spark DDL, instead of those of ``value.schema``."""
 
 

@@ -76,6 +76,8 @@ _START = {
 
 
 def _start(value: object) -> object:
+    if isinstance(value, FromTimestamp | FromOffsets):
+        return value
     if isinstance(value, Mapping):
         by_time = "timestamp" in value and not isinstance(value["timestamp"], Mapping)
         return as_model(FromTimestamp, value) if by_time else as_model(FromOffsets, {"offsets": value})
@@ -110,6 +112,8 @@ class TopicPattern(Options):
 
 def _topics(value: object) -> object:
     """Choose between a list and a pattern here: pydantic would report the errors of both alternatives."""
+    if isinstance(value, TopicPattern):
+        return value
     if isinstance(value, str):
         return as_model(TopicPattern, {"pattern": value})
     if not isinstance(value, list | tuple):
@@ -122,7 +126,7 @@ def _topics(value: object) -> object:
 class ContinueAhead(Options):
     """Skip the lost records, and also the records of the next ``ahead``, which retention may remove soon."""
 
-    ahead: Annotated[Duration, Field(alias="continue", ge=timedelta(0))]
+    ahead: Duration = Field(alias="continue", ge=timedelta(0))
 
 
 def _on_data_loss(value: object) -> object:
