@@ -69,6 +69,19 @@ def test_nothing_but_the_three_packages_lands_in_site_packages(built: Path) -> N
     assert not kept & {"tests", "docs", "notebooks", ".venv"}
 
 
+def test_a_pipeline_of_options_in_python_needs_nothing_but_the_wheel(python: Path) -> None:
+    program = """
+import lakelock
+from lakelock.options import Text
+source = lakelock.Kafka(topics=("t",), kafka={"bootstrap.servers": "127.0.0.1:9092"})
+print(lakelock.Pipeline(name="p", source=source, value=Text(), sinks=[lakelock.Append(path="lake/t")]).to_yaml())
+print(lakelock.__file__)
+"""
+    told = subprocess.run([python, "-c", program], check=True, capture_output=True, text=True, cwd="/").stdout
+    assert told.startswith("name: p\nsource:\n  topics: [t]\n")
+    assert str(python.parents[1]) in told
+
+
 def test_the_metadata_names_pythons_and_extras(python: Path) -> None:
     program = "from importlib.metadata import metadata as m; d = m('lakelock'); "
     program += "print(d['Requires-Python'], *d.get_all('Provides-Extra'), *d.get_all('Classifier'))"
