@@ -60,6 +60,8 @@ class LakelockError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+        if hint and hasattr(self, "add_note"):  # Python 3.11: a trace ends with it
+            self.add_note(f"What to do: {hint}")
 
 
 class ConfigurationError(LakelockError):

