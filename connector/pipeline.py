@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -37,6 +37,7 @@ from connector.protocol.two_phase import Recovered
 from connector.source.consumer_group import Unpublished
 from connector.source.until import Until
 from connector.telemetry.exporters import monitored
+from connector.telemetry.notebook import told_in_notebook
 from sinks.contract import Committed, Position
 from sinks.errors import ConfigurationError, NoRecordYet
 
@@ -135,13 +136,14 @@ class Pipeline:
     ) -> Delivered:
         """Move what Kafka holds into the sinks. With an interval trigger go on until ``stop`` is set.
 
-        ``max_epochs``: end after so many epochs, whatever Kafka still holds. ``observers`` hear every step. Raises
+        ``max_epochs``: end after so many epochs, whatever Kafka still holds. ``observers`` hear every step. Without
+        any, a notebook shows a line that says where the run is. Raises
         LakelockError: see ``sinks.errors``. Whatever it raises, the table holds whole epochs only.
         """
         if max_epochs is not None and max_epochs < 1:
             raise ConfigurationError(f"max_epochs: write at least 1, not {max_epochs}.")
         limit = EpochLimit(stop or threading.Event(), max_epochs)
-        return replace(self._run(limit, [*observers, limit]), limited=limit.reached)
+        return replace(self._run(limit, observers, also=[limit]), limited=limit.reached)
 
     def rewind(
         self,
@@ -214,17 +216,19 @@ class Pipeline:
         stop: threading.Event,
         observers: Sequence[Observer],
         *,
+        also: Sequence[Observer] = (),
         until: datetime | None = None,
         publish: bool = True,
     ) -> Delivered:
-        while True:
-            try:
-                return self._run_once(stop, observers, until=until, publish=publish)
-            except NoRecordYet as nothing:
-                log.warning("%s", nothing.message)
-                interval = self.config.interval
-                if interval is None or stop.wait(max(_LOOK_SECONDS, interval.total_seconds())):
-                    return Delivered(behind=0)
+        with nullcontext(observers) if observers else told_in_notebook(self.config.name) as watching:
+            while True:
+                try:
+                    return self._run_once(stop, [*watching, *also], until=until, publish=publish)
+                except NoRecordYet as nothing:
+                    log.warning("%s", nothing.message)
+                    interval = self.config.interval
+                    if interval is None or stop.wait(max(_LOOK_SECONDS, interval.total_seconds())):
+                        return Delivered(behind=0)
 
     def _run_once(
         self, stop: threading.Event, observers: Sequence[Observer], *, until: datetime | None, publish: bool

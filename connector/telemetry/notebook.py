@@ -1,0 +1,81 @@
+"""Shows a run in a notebook: one line below the cell, which is renewed while the run goes on."""
+
+from __future__ import annotations
+
+import contextvars
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from connector.protocol.steps import Observer
+from connector.telemetry.progress import now, span
+from connector.telemetry.tracker import Done, Observed
+
+_EVERY = 0.5
+"""Seconds between two updates of the line."""
+
+Update = Callable[[str], None]
+"""Replaces the line."""
+
+
+def line() -> Update | None:
+    """Begins a line below the cell that runs. None outside a notebook, such as in a script or in IPython's terminal.
+
+    A kernel has imported IPython before it runs anything, so it is only looked for among the modules that are there.
+    """
+    ipython: Any = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    if getattr(shell, "kernel", None) is None:
+        return None
+    from IPython.display import display
+
+    handle: Any = display({"text/plain": ""}, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+    return lambda text: handle.update({"text/plain": text}, raw=True)
+
+
+@contextmanager
+def told_in_notebook(pipeline: str, begin: Callable[[], Update | None] = line) -> Iterator[Sequence[Observer]]:
+    """Observers that keep the line current within the block, and its last words at the end. None outside a notebook.
+
+    ``begin`` begins the line.
+    """
+    update = begin()
+    if update is None:
+        yield []
+        return
+    began, count, ended = time.monotonic(), _Count(), threading.Event()
+    observed = Observed(count)
+
+    def renew() -> None:
+        while not ended.wait(_EVERY):
+            update(str(now(pipeline, observed)))
+
+    update(str(now(pipeline, observed)))
+    # The cell that the line belongs to is known by the context.
+    renewing = threading.Thread(target=contextvars.copy_context().run, args=(renew,), daemon=True)
+    renewing.start()
+    word = "failed"
+    try:
+        yield [observed]
+        word = "done"
+    finally:
+        ended.set()
+        renewing.join()
+        behind = "" if observed.behind is None else f", {observed.behind:,} offsets behind"
+        took = span(time.monotonic() - began)
+        update(f"{pipeline}  {word}: {count.epochs:,} epochs, {count.rows:,} rows written in {took}{behind}")
+
+
+class _Count:
+    """Counts what was committed."""
+
+    def __init__(self) -> None:
+        self.epochs = self.rows = 0
+
+    def __call__(self, done: Done) -> None:
+        if done.what != "fold":
+            self.epochs += 1
+            self.rows += done.rows or 0
