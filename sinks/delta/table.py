@@ -13,6 +13,7 @@ from sinks.errors import NotADeltaTable, SchemaMismatch
 from sinks.offsets import Offsets, TopicPartition
 from sinks.recreated import topic_of
 from sinks.spark.files import absolute, if_there, no_glob
+from sinks.spark.probes import probing
 from sinks.spark.schema_changes import OnNewColumn, differences
 from sinks.spark.sql import identifier, literal
 from sinks.spark.types import ddl, names, needs_column_mapping, sql_type
@@ -109,9 +110,10 @@ class DeltaTable:
         from pyspark.errors import AnalysisException
 
         try:
-            described = self.spark.sql(f"DESCRIBE TABLE EXTENDED {self.sql}").collect()
-            properties = self.spark.sql(f"SHOW TBLPROPERTIES {self.sql}").collect()
-            detail = self.spark.sql(f"DESCRIBE DETAIL {self.sql}").select("format", "id").first()
+            with probing():
+                described = self.spark.sql(f"DESCRIBE TABLE EXTENDED {self.sql}").collect()
+                properties = self.spark.sql(f"SHOW TBLPROPERTIES {self.sql}").collect()
+                detail = self.spark.sql(f"DESCRIBE DETAIL {self.sql}").select("format", "id").first()
         except AnalysisException as error:
             if "DELTA_MISSING_DELTA_TABLE" in str(error):
                 if self.path is None or self._holds_files():

@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from sinks.errors import ConfigurationError
 from sinks.s3 import hadoop as s3a
+from sinks.spark.probes import probing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,7 +94,8 @@ def if_there(read: Callable[[], Result]) -> Result | None:
     from pyspark.errors import AnalysisException
 
     try:
-        return read()
+        with probing():
+            return read()
     except AnalysisException as error:
         if "PATH_NOT_FOUND" in str(error):
             return None
