@@ -11,7 +11,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from connector.audit.whole import Verification, verify
 from connector.config import FromTimestamp, PipelineConfig, load, loads, parse
 from connector.config.written import written
 from connector.config.yaml_text import write_yaml
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from typing_extensions import Unpack
 
+    from connector.audit.whole import Verification
     from connector.config.options import PipelineOptions
 
 log = logging.getLogger("lakelock.pipeline")
@@ -341,6 +341,8 @@ class Pipeline:
         ``version``: that of the only table; by default the newest. ``say`` is told what is being done. What is wrong
         with a table is in the result, not raised. Raises LakelockError if nothing can be compared.
         """
+        from connector.audit.whole import verify  # a run needn't wait for its import
+
         return verify(self.config, version, say=say, debug=self._debug)
 
     def maintain(self, *, dry_run: bool = False) -> Maintained:

@@ -106,7 +106,9 @@ def test_a_notebook_gets_the_text_of_a_result_and_never_its_markup(result: Shown
 
 def test_every_answer_of_a_pipeline_shows_itself() -> None:
     def answer(name: str) -> type:
-        hints: dict[str, type] = typing.get_type_hints(getattr(Pipeline, name), vars(inspect.getmodule(Pipeline)))
+        hints: dict[str, type] = typing.get_type_hints(
+            getattr(Pipeline, name), {**vars(inspect.getmodule(Pipeline)), "Verification": Verification}
+        )
         return hints["return"]
 
     names = (
