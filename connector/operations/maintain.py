@@ -114,7 +114,7 @@ def _maintained(
     config: PipelineConfig, *, dry_run: bool, debug: bool, given: SparkSession | None
 ) -> Iterator[Upkeep | Cleared]:
     policy = config.maintain
-    with given_or_new(given, config, f"maintain {config.name}", debug=debug) as spark:
+    with given_or_new(given, config, config.name, debug=debug) as spark:
         log = _log(config, spark)
         if log is not None and log.exists():
             if not dry_run:

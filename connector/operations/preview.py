@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from connector.config import DeltaAggregateSink, PipelineConfig
+from connector.config import OTHER, DeltaAggregateSink, PipelineConfig
 from connector.decode.own_columns import OwnColumns
 from connector.decode.records import ROUTE, TOMBSTONE
 from connector.display import Grid, Line, Page, Shown
@@ -21,7 +21,7 @@ from connector.protocol.recover import TopicsHeld
 from sinks.delta.table import COORDINATES
 from sinks.errors import SourceError
 from sinks.offsets import OffsetRange
-from sinks.spark.sql import identifier
+from sinks.spark.sql import identifier, literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -156,7 +156,7 @@ def _columns(
 ) -> Iterator[tuple[str, str]]:
     """Name and SQL of each column: those that the sink stores, the coordinates last, all as text."""
     if ROUTE in rows.columns:
-        yield _TABLE, ROUTE
+        yield _TABLE, f"coalesce({ROUTE}, {literal(OTHER)})"
     if own:
         yield _ROW, f"substring({row_json(rows, own)}, 1, {_LONGEST})"
     else:

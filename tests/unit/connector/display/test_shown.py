@@ -180,11 +180,13 @@ def printed(grid: Grid, width: int) -> list[str]:
     return [line.rstrip() for line in text.getvalue().splitlines()]
 
 
-def test_long_values_are_cut_to_the_width() -> None:
-    lines = printed(Grid(("id", "note"), [("1", "x" * 200), ("2", "short")], cut=True), 40)
+def test_long_values_are_cut_to_the_width_and_short_ones_stay() -> None:
+    rows = [("1", "x" * 200, "NULL", "y" * 90), ("2", "short", "0x0001", "z")]
+    lines = printed(Grid(("id", "note", "bytes", "more"), rows, cut=True), 60)
     assert len(lines) == 3
-    assert lines[1].endswith("x…")
-    assert max(map(len, lines)) <= 40
+    assert lines[1].split() == ["1", "x" * 22 + "…", "NULL", "y" * 22 + "…"]
+    assert lines[2].split() == ["2", "short", "0x0001", "z"]
+    assert max(map(len, lines)) <= 60
 
 
 def test_a_table_with_too_many_columns_is_shown_row_by_row() -> None:
