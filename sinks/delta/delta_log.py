@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from sinks.delta.position import Commit, Written
-from sinks.spark.files import if_there, no_glob
+from sinks.spark.files import if_there, no_glob, twice
 from sinks.spark.sql import literal
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class DeltaLog:
     def exists(self) -> bool:
         """Whether the table's folder has a log. Needs no Spark job."""
         files = self._spark.read.format("binaryFile")
-        return if_there(lambda: files.load(no_glob(self._folder)).schema) is not None
+        return if_there(lambda: files.load(twice(no_glob(self._folder))).schema) is not None
 
     def has(self, version: int) -> bool:
         """Whether the log has a file of this version. Needs no Spark job.
@@ -47,7 +47,8 @@ class DeltaLog:
         """The versions of ``versions`` that have a file in the log. Needs no Spark job."""
         names = ",".join(f"{version:020d}" for version in versions)
         files = self._spark.read.format("binaryFile")
-        there = if_there(lambda: files.load(f"{no_glob(self._folder)}/{{{names}}}.json").inputFiles()) or ()
+        paths = twice(f"{no_glob(self._folder)}/{{{names}}}.json")
+        there = if_there(lambda: files.load(paths).inputFiles()) or ()
         return frozenset(int(file.rsplit("/", 1)[-1].removesuffix(".json")) for file in there)
 
     def commit_with_txn(self, version: int, app: str, number: int) -> Commit | None:
@@ -81,10 +82,10 @@ class DeltaLog:
         if not versions:
             return {}
         names = ",".join(f"{version:020d}" for version in versions)
-        path = f"{no_glob(self._folder)}/{{{names}}}.json"
+        paths = twice(f"{no_glob(self._folder)}/{{{names}}}.json")
 
         def read() -> dict[int, int]:
-            taken = self._spark.read.schema(_TXN).json(path).where(f"txn.appId = {literal(app)}")
+            taken = self._spark.read.schema(_TXN).json(paths).where(f"txn.appId = {literal(app)}")
             rows = taken.selectExpr("_metadata.file_name AS name", "txn.version AS number").collect()
             return {int(row["name"].removesuffix(".json")): row["number"] for row in rows}
 

@@ -12,7 +12,7 @@ from sinks.delta.position import Commit
 from sinks.errors import NotADeltaTable, SchemaMismatch
 from sinks.offsets import Offsets, TopicPartition
 from sinks.recreated import topic_of
-from sinks.spark.files import absolute, if_there, no_glob
+from sinks.spark.files import absolute, if_there, no_glob, twice
 from sinks.spark.probes import probing
 from sinks.spark.schema_changes import OnNewColumn, differences
 from sinks.spark.sql import identifier, literal
@@ -139,7 +139,7 @@ class DeltaTable:
 
     def _holds_files(self) -> bool:
         files = self.spark.read.format("binaryFile").option("recursiveFileLookup", "true")
-        any_file = if_there(lambda: files.load(no_glob(self.path or "")).select("path").first())
+        any_file = if_there(lambda: files.load(twice(no_glob(self.path or ""))).select("path").first())
         return any_file is not None
 
     def sql_at(self, version: int | None) -> str:
