@@ -89,6 +89,8 @@ class Reader:
         if program != "lakelock":
             subprocess.run([program, *arguments], check=True)
             return
+        if "--from-topic" in arguments:
+            arguments += ["--kafka", f"bootstrap.servers={self.bootstrap}"]
         result = CliRunner().invoke(app, arguments)
         assert result.exit_code == 0, f"{command}\n{result.output}"
         self.said.append(result.output)
