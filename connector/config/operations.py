@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, SecretStr, StrictBool, field_validator, model_validator
 
-from connector.config.kinds import AlsoWritten, Duration, Options, OptionText, Text
+from connector.config.kinds import REFERENCE, AlsoWritten, Duration, Options, OptionText, Text
 from connector.config.registry import Secret, without_credentials
 
 
@@ -89,6 +89,8 @@ class NotifyOptions(Options):
     @classmethod
     def _can_be_called(cls, url: SecretStr) -> SecretStr:
         text = url.get_secret_value()
+        if REFERENCE.fullmatch(text):
+            return url  # in Python; of a file it is resolved before
         # What is wrong with it is said without the text, which Python's own errors quote.
         try:
             parts = urlsplit(text)

@@ -21,7 +21,7 @@ from connector.config.formats import (
     RowsFormat,
     StringFormat,
 )
-from connector.config.operations import Maintenance, MetricsOptions, Pushgateway
+from connector.config.operations import Maintenance, MetricsOptions, NotifyOptions, Pushgateway
 from connector.config.pacing import EpochBound, EveryRecords, Interval, Latency, Retry
 from connector.config.pipeline import Delivery
 from connector.config.places import DeadLetters, DeltaPlace, ListedSink
@@ -53,6 +53,7 @@ Table: TypeAlias = DeltaPlace
 """Of the coordinator log."""
 EpochLimits: TypeAlias = EpochBound
 Metrics: TypeAlias = MetricsOptions
+Notify: TypeAlias = NotifyOptions
 
 __all__ = [
     "KAFKA_KEY",
@@ -80,6 +81,7 @@ __all__ = [
     "Latency",
     "Maintenance",
     "Metrics",
+    "Notify",
     "PipelineOptions",
     "Pushgateway",
     "Retry",
@@ -199,6 +201,7 @@ class PipelineOptions(TypedDict, total=False):
     coordinator: DeltaPlace
     dead_letters: DeadLetters
     metrics: MetricsOptions
+    notify: NotifyOptions
     maintain: Maintenance
     traces: bool
     lineage: bool

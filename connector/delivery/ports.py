@@ -13,6 +13,7 @@ from connector.protocol.recover import Starts, TopicsHeld
 from connector.protocol.steps import Observer
 from sinks.contract import Committed, Epoch, Position
 from sinks.offsets import Offsets, TopicPartition
+from sinks.plurals import plural
 
 
 class Topics(Starts, Protocol):
@@ -156,11 +157,11 @@ class Delivered(Shown):
 
     def page(self) -> Page:
         """Epochs and rows, and where the table is."""
-        said = f"{self.epochs:,} epochs, {self.rows:,} rows written"
+        said = f"{plural(self.epochs, 'epoch')}, {plural(self.rows, 'row')} written"
         if self.position is not None:
             said += f"; the table is at epoch {self.position.epoch}"
         if self.behind is not None:
-            said += f", {self.behind:,} offsets behind"
+            said += f", {plural(self.behind, 'offset')} behind"
         return Page([Line("", f"{said}.")])
 
     def plus(self, rows: int) -> Delivered:

@@ -13,6 +13,7 @@ from typing import Any
 from connector.protocol.steps import Observer
 from connector.telemetry.progress import now, span
 from connector.telemetry.tracker import Done, Observed
+from sinks.plurals import plural
 
 _EVERY = 0.5
 """Seconds between two updates of the line."""
@@ -64,9 +65,10 @@ def told_in_notebook(pipeline: str, begin: Callable[[], Update | None] = line) -
     finally:
         ended.set()
         renewing.join()
-        behind = "" if observed.behind is None else f", {observed.behind:,} offsets behind"
+        behind = "" if observed.behind is None else f", {plural(observed.behind, 'offset')} behind"
         took = span(time.monotonic() - began)
-        update(f"{pipeline}  {word}: {count.epochs:,} epochs, {count.rows:,} rows written in {took}{behind}")
+        written = f"{plural(count.epochs, 'epoch')}, {plural(count.rows, 'row')} written in {took}{behind}"
+        update(f"{pipeline}  {word}: {written}")
 
 
 class _Count:

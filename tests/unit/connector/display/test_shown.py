@@ -158,7 +158,7 @@ def test_a_status_is_told_as_the_command_prints_it() -> None:
     [
         ([audit(), audit()], 0, "exact: 10 expected, 0 found"),
         ([audit("doubtful", 1), audit("lost", 2)], 1, "NOT EXACT: lost 2; 10 expected, 0 found"),
-        ([audit(), audit("doubtful", 1)], 4, "UNKNOWN: 1 rows are missing"),
+        ([audit(), audit("doubtful", 1)], 4, "UNKNOWN: 1 row is missing"),
     ],
 )
 def test_the_verdict_of_several_tables_is_the_worst(audits: list[Audit], exit_code: int, last: str) -> None:

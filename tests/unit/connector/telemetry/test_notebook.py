@@ -56,7 +56,7 @@ def test_a_notebook_has_one_line_which_ends_with_what_was_done(cells: Any) -> No
     (shown,) = cells[0].outputs
     assert shown.output_type == "display_data"
     text = shown.data["text/plain"]
-    assert text.startswith("flights  done: 1 epochs, 95 rows written in ")
+    assert text.startswith("flights  done: 1 epoch, 95 rows written in ")
     assert text.endswith(", 7 offsets behind")
 
 
@@ -76,7 +76,7 @@ def test_the_line_says_where_the_run_is(monkeypatch: pytest.MonkeyPatch) -> None
     )
     assert lines[0].startswith("flights  starting")
     assert any("epoch 2: writing" in line and "behind 107" in line for line in lines)
-    assert lines[-1].startswith("flights  done: 1 epochs")
+    assert lines[-1].startswith("flights  done: 1 epoch")
 
 
 def test_a_script_has_no_line_and_imports_no_ipython() -> None:
