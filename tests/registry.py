@@ -51,11 +51,13 @@ class RegistryServer:
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}"
 
-    def register(self, subject: str, schema_id: int, schema: object) -> None:
-        """The next version of the subject."""
+    def register(self, subject: str, schema_id: int, schema: object, kind: str = "AVRO") -> None:
+        """The next version of the subject. ``kind``: of the schema, as AVRO or JSON."""
         versions = self.answers.setdefault(f"/subjects/{subject}/versions", [])
         versions.append(len(versions) + 1)
         answer = {"id": schema_id, "schema": json.dumps(schema)}
+        if kind != "AVRO":  # which Confluent's leaves out
+            answer["schemaType"] = kind
         for path in (
             f"schemas/ids/{schema_id}",
             *(f"subjects/{subject}/versions/{at}" for at in (versions[-1], "latest")),

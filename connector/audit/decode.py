@@ -11,6 +11,7 @@ from connector.audit import exact_json
 from connector.audit.avro import Avro
 from connector.audit.debezium import Events
 from connector.audit.formats import Form, Forms
+from connector.audit.framed import Framed
 from connector.audit.names import respelled
 from connector.audit.records import PROBLEM, TOMBSTONE, Records
 from connector.config import COORDINATES
@@ -157,11 +158,22 @@ def _read_avro(records: DataFrame, column: str, avro: Avro) -> tuple[DataFrame, 
     )
 
 
+def _read_framed(records: DataFrame, column: str, form: Form, framed: Framed) -> tuple[DataFrame, _Read]:
+    from pyspark.sql import functions as F
+
+    body = f"body_{column}"
+    frame, of_body = _read(framed.read(records, column, body), body, replace(form, framed=None))
+    readable, exact = (F.col(body).isNotNull() & each for each in (of_body.readable, of_body.exact))
+    return frame, replace(of_body, readable=F.coalesce(readable, F.lit(False)), exact=F.coalesce(exact, F.lit(False)))
+
+
 def _read(records: DataFrame, column: str, form: Form) -> tuple[DataFrame, _Read]:
     if form.events is not None:
         return _read_events(records, column, form, form.events)
     if form.avro is not None:
         return _read_avro(records, column, form.avro)
+    if form.framed is not None:
+        return _read_framed(records, column, form, form.framed)
     from pyspark.sql import functions as F
     from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 

@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from connector.audit import json_schema
 from connector.audit.avro import Avro
 from connector.audit.avro_schema import Schema, field_names, grown
 from connector.audit.debezium import Events, events
-from connector.audit.registries import OfFile, Schemas, Texts, schemas_of
+from connector.audit.framed import Framed
+from connector.audit.registries import OfConfluent, OfFile, Schemas, Texts, schemas_of
 from connector.config import (
     OTHER,
     AvroFormat,
     BytesFormat,
+    ConfluentRegistry,
     DebeziumFormat,
     FormatOptions,
     JsonFormat,
@@ -42,6 +45,8 @@ class Form:
     """How Debezium's events are read. None: the values aren't events."""
     avro: Avro | None = None
     """How Avro is read. None: the values aren't in Avro."""
+    framed: Framed | None = None
+    """How the header before JSON is read. None: there is none."""
 
     @property
     def columns(self) -> StructType:
@@ -114,7 +119,7 @@ def _form(option: str, format: FormatOptions, topics: Sequence[str], *, grows: b
     from pyspark.sql.types import BinaryType, StringType
 
     if isinstance(format, JsonFormat):
-        return Form(_columns(option, format.schema_), format.mode == "permissive")
+        return _json(option, format, topics, grows=grows)
     if isinstance(format, DebeziumFormat) and format.registry is not None:
         avro = _of_registry(option, format.registry, topics, None, grows=grows)
         found = events(format, *_event(option, avro.type))
@@ -135,6 +140,23 @@ def _form(option: str, format: FormatOptions, topics: Sequence[str], *, grows: b
     if isinstance(format, BytesFormat):
         return Form(BinaryType())
     raise ConfigurationError(f"{option}: the auditor can't read format {format.format}.")
+
+
+def _json(option: str, format: JsonFormat, topics: Sequence[str], *, grows: bool) -> Form:
+    permissive, schemas = format.mode == "permissive", None
+    if isinstance(format.registry, ConfluentRegistry):
+        schemas = OfConfluent(format.registry, "key" if option == "key" else "value", "JSON")
+    framed = Framed(schemas) if format.framed else None
+    if format.schema_ is not None:
+        return Form(_columns(option, format.schema_), permissive, framed=framed)
+    assert schemas is not None
+    versions = [version[-1] for topic in topics for version in schemas.versions(topic)]
+    if not versions:
+        raise UnusableSchema(
+            f"{option}.registry: the registry has no JSON Schema for {' and '.join(topics)}.",
+            hint="Check registry.subject, or write the columns: schema.",
+        )
+    return Form(json_schema.grown(versions if grows else versions[-1:]), permissive, framed=framed)
 
 
 def _of_registry(

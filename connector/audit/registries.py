@@ -1,4 +1,4 @@
-"""The Avro schemas of records, as the auditor asks for them: of a file, of Confluent's registry, or of AWS Glue's."""
+"""The schemas of records, as the auditor asks for them: of a file, of Confluent's registry, or of AWS Glue's."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Schemas(Protocol):
     """Where the schemas of a topic's records are. Its methods raise RegistryUnreachable and ConfigurationError."""
 
     header: int
-    """The number of bytes before the Avro value."""
+    """The number of bytes before the value."""
 
     def of(self, header: bytes) -> Texts | None:
         """The schema that this header names. None: there is none, or it can't be used."""
@@ -62,9 +62,9 @@ class OfConfluent:
 
     header = 5
 
-    def __init__(self, options: ConfluentRegistry, part: str) -> None:
-        """``part``: key or value."""
-        self._options, self._part = options, part
+    def __init__(self, options: ConfluentRegistry, part: str, kind: str = "AVRO") -> None:
+        """``part``: key or value. ``kind``: of its schemas those of this type, AVRO or JSON."""
+        self._options, self._part, self._kind = options, part, kind
         self._session = logged_in(options)
 
     def of(self, header: bytes) -> Texts | None:
@@ -82,8 +82,10 @@ class OfConfluent:
 
     def _texts(self, path: str, depth: int = 0) -> Texts | None:
         answer = self._get(path)
-        if not isinstance(answer, dict) or answer.get("schemaType") not in (None, "AVRO") or depth > 50:
+        if not isinstance(answer, dict) or (answer.get("schemaType") or "AVRO") != self._kind or depth > 50:
             return None
+        if self._kind == "JSON":  # which refers to others only where it gives no columns
+            return (str(answer["schema"]),)
         texts: list[str] = []
         for each in answer.get("references") or ():
             at = f"subjects/{quote(each['subject'], safe='')}/versions/{int(each['version'])}"

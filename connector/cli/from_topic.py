@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import yaml
@@ -12,6 +13,7 @@ import yaml
 from connector.config import parse
 from connector.config.placeholders import safe
 from connector.decode.inferred import columns
+from connector.decode.registry.wire_format import ConfluentWire
 from connector.protocol.plan import to_sample
 from connector.source.topics import KafkaSource
 from sinks.errors import ConfigurationError
@@ -61,10 +63,14 @@ def from_topic(topic: str, kafka: Sequence[str]) -> tuple[str, int]:
 
 def written(topic: str, kafka: Mapping[str, str], records: Sequence[Record]) -> str:
     """The pipeline file for a topic with these records. It holds Kafka's options as they are given."""
+    framed = _framed([record.value for record in records])
+    framed_key = framed and _framed([record.key for record in records])
+    if framed:
+        records = [_Text(_text_of(record.key, framed_key), _text_of(record.value, framed)) for record in records]
     values = [record.value for record in records if record.value is not None]
     place, name = f"lake/{safe(topic, 'path')}", safe(topic, "name")
     known = "\n".join(f"    {option}: {json.dumps(value)}" for option, value in kafka.items())
-    value, table, key = _value(values)
+    value, table, key = _framed_value(values) if framed else _value(values)
     of_key = key or _key_columns(records, table)
     sinks = f"  - type: delta_append\n    path: {json.dumps(place)}\n"
     if of_key:
@@ -82,9 +88,44 @@ def written(topic: str, kafka: Mapping[str, str], records: Sequence[Record]) -> 
         f"name: {name}\n"
         f"source:\n  topics: [{json.dumps(topic)}]\n  kafka:\n{known}\n  start: earliest\n"
         f"value:\n{value}"
+        f"{_framed_key(of_key, table) if framed_key and of_key else ''}"
         f"on_bad_record: fail    # or dead_letter, with dead_letters: {{path: {place}_dead}}\n"
         f"{event_time}sinks:\n{sinks}"
     )
+
+
+@dataclass
+class _Text:
+    """A record without the headers of its key and value."""
+
+    key: bytes | None
+    value: bytes | None
+
+
+def _framed(values: Sequence[bytes | None]) -> bool:
+    """Whether all of these are JSON objects after Confluent's header, and one has a field. Nulls don't count."""
+    found = [_json(ConfluentWire.body_of(value)) for value in values if value is not None]
+    return any(found) and all(isinstance(each, dict) for each in found)
+
+
+def _text_of(value: bytes | None, framed: bool) -> bytes | None:
+    return ConfluentWire.body_of(value) if framed else value
+
+
+def _framed_value(values: Sequence[bytes]) -> tuple[str, Mapping[str, str], Sequence[str]]:
+    table = _with_times(values)
+    lines = (
+        "  # They begin as Confluent's JSON Schema serializer has it: a zero byte, and the schema's number in four.\n"
+        "  # With registry: {url: ...} and without schema, the newest schema in the registry gives the columns.\n"
+        f"  format: json\n  wire_format: confluent\n{_schema(table, 'that these records have')}"
+    )
+    return lines, table, ()
+
+
+def _framed_key(names: Sequence[str], table: Mapping[str, str]) -> str:
+    """The lines of ``key``. Without them a tombstone of such a key would name no row. They add a column ``_key``."""
+    fields = _schema({name: table[name] for name in names}, "of the keys, by which a delete finds its row")
+    return f"key:\n  format: json\n  wire_format: confluent\n{fields}"
 
 
 def _value(values: Sequence[bytes]) -> tuple[str, Mapping[str, str], Sequence[str]]:

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 from pydantic import BaseModel, BeforeValidator, Field, PrivateAttr, model_validator
 
 from connector.config.kinds import Options, Text
-from connector.config.registry import RegistryOptions
+from connector.config.registry import GlueRegistry, RegistryOptions
 
 INFERRED = "inferred"
 
@@ -22,14 +22,39 @@ class JsonFormat(Options):
     """Of a table: the schema that was inferred for it, as hexadecimal UTF-8. Spark hides properties whose text looks
     like a secret, as the name of a column may."""
 
-    schema_: str = Field(alias="schema", min_length=1)
+    schema_: str | None = Field(default=None, alias="schema", min_length=1)
     """The columns, as Spark DDL: ``"id BIGINT, name STRING"``. With ``inferred`` they are found from the first records,
-    when the table is made, and kept in its properties."""
+    when the table is made, and kept in its properties. Without it the columns come from a ``registry``."""
     mode: Literal["strict", "permissive"] = "strict"
     """``strict`` treats a value as a bad record if Spark would round, truncate, guess or replace it. ``permissive``
     takes what Spark makes of it."""
+    wire_format: Literal["confluent"] | None = None
+    """``confluent``: the JSON text comes after the header that Confluent's JSON Schema serializer writes, a zero byte
+    and the schema's id in four bytes. By default there is no header, unless there is a ``registry``."""
+    registry: RegistryOptions | None = None
+    """The schema registry that has the JSON Schema of each record. Its newest version gives the columns, unless
+    ``schema`` does. A registry with Confluent's API only. See below."""
 
     _inferred: bool = PrivateAttr(False)
+
+    @model_validator(mode="after")
+    def _columns_are_somewhere(self) -> JsonFormat:
+        if isinstance(self.registry, GlueRegistry):
+            raise ValueError(
+                "registry: JSON is read with a registry with Confluent's API only, not with AWS Glue's: write "
+                "registry: {url: ...}"
+            )
+        if self.schema_ is None and self.registry is None:
+            raise ValueError(
+                'schema: is missing: write the columns, as in "id BIGINT, name STRING", or registry: {url: ...} for '
+                "those of its JSON Schema"
+            )
+        return self
+
+    @property
+    def framed(self) -> bool:
+        """Whether a header comes before the JSON text."""
+        return self.wire_format is not None or self.registry is not None
 
     @property
     def inferred(self) -> bool:
@@ -39,7 +64,7 @@ class JsonFormat(Options):
     @property
     def properties(self) -> Mapping[str, str]:
         """Of the table of these records."""
-        return {self.PROPERTY: self.schema_.encode().hex()} if self._inferred else {}
+        return {self.PROPERTY: self.schema_.encode().hex()} if self._inferred and self.schema_ is not None else {}
 
     @classmethod
     def kept_schema(cls, text: str | None) -> str | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from connector.config import (
     OWN_COLUMNS,
     AvroFormat,
+    ConfluentRegistry,
     DebeziumFormat,
     FormatOptions,
     JsonFormat,
@@ -18,9 +19,10 @@ from connector.config import (
 from connector.decode.avro import AvroFile, AvroOfRegistry
 from connector.decode.debezium import METADATA, ROWS, Debezium, envelope
 from connector.decode.format import Format
+from connector.decode.framed import Framed, FramedOfRegistry, newest
 from connector.decode.json import Json
 from connector.decode.json_lossless import unreadable
-from connector.decode.registry import opened
+from connector.decode.registry import opened, opened_json
 from connector.decode.rows import Rows
 from connector.decode.text import Bytes, Text
 from connector.spark.compat import from_ddl, needs
@@ -53,12 +55,12 @@ def record_format(
     ``added`` extends a schema from a file by the columns that the table has gained from records since. Raises
     ConfigurationError, UnusableSchema or RegistryUnreachable.
     """
-    if on_new_column == "add" and (isinstance(options, JsonFormat) or _has_json_events(options)):
+    if on_new_column == "add" and _learns_from_records(options):
         # Spark's VARIANT finds the types of new fields.
         instead = "Write new columns into the schema, and add them to the table: ALTER TABLE ... ADD COLUMNS."
         needs(spark, "4.0", "on_new_column: add, of JSON,", instead)
     if isinstance(options, JsonFormat):
-        return Json(added(_json_schema(option, options.schema_)), options.mode == "permissive", on_new_column)
+        return _json(option, options, topics, on_new_column, added)
     if isinstance(options, AvroFormat):
         reader = _file(option, options.schema_file) if options.schema_file is not None else None
         if options.registry is not None:
@@ -69,22 +71,51 @@ def record_format(
         if options.registry is not None:
             events = AvroOfRegistry(spark, opened(options.registry), topics, option, on_new_column=on_new_column)
         else:
-            row = _without(METADATA, added(_json_schema(option, options.schema_ or "")))
+            row = _without(METADATA, added(_json_schema(f"{option}.schema", options.schema_ or "")))
             events = Json(envelope(row), options.mode == "permissive", on_new_column, rows=ROWS)
         return Debezium(events, options.unavailable_value, as_null=options.unavailable == "null")
     if isinstance(options, RowsFormat):
-        return Rows(_schema(option, options.schema_))
+        return Rows(_schema(f"{option}.schema", options.schema_))
     return Text() if isinstance(options, StringFormat) else Bytes()
 
 
-def own_format(value: JsonFormat, schema: str, option: str) -> Json:
+def own_format(value: JsonFormat, schema: str, option: str) -> Format:
     """The format of the records of a route's value with a schema of its own. ``value``: that of the file; ``option``
     names the schema. Raises ConfigurationError."""
-    kind = _json_schema(option.removesuffix(".schema"), schema)
-    return Json(kind, value.mode == "permissive", option=option)
+    format = Json(_json_schema(option, schema), value.mode == "permissive", option=option)
+    return Framed(format) if value.framed else format  # a registry has been asked for the record's ID already
 
 
-def _has_json_events(options: FormatOptions) -> bool:
+def _json(
+    option: Literal["key", "value"],
+    options: JsonFormat,
+    topics: Sequence[str],
+    on_new_column: OnNewColumn | None,
+    added: Callable[[StructType], StructType],
+) -> Format:
+    declares = f"{option}.schema"
+    if options.schema_ is not None:
+        kind, of_records = added(_json_schema(declares, options.schema_)), on_new_column
+    registry = opened_json(options.registry) if isinstance(options.registry, ConfluentRegistry) else None
+    if options.schema_ is None:
+        assert registry is not None
+        declares = f"the schema of {option}.registry"
+        kind = _json_schema(f"{option}.registry", newest(registry, topics, option))
+        # Newer schemas say the types of new columns.
+        of_records = "fail" if on_new_column == "fail" else None
+    if not options.framed:
+        return Json(kind, options.mode == "permissive", of_records)
+    format = Json(kind, options.mode == "permissive", of_records, option=declares)
+    if registry is None:
+        return Framed(format)
+    declared = options.schema_ is not None
+    return FramedOfRegistry(format, registry, topics, option, on_new_column, declared=declared)
+
+
+def _learns_from_records(options: FormatOptions) -> bool:
+    """Whether only the records can say the types of new columns."""
+    if isinstance(options, JsonFormat):
+        return options.schema_ is not None
     return isinstance(options, DebeziumFormat) and options.registry is None
 
 
@@ -100,13 +131,13 @@ def _file(option: str, path: str) -> str:
 
 
 def _json_schema(option: str, text: str) -> StructType:
-    """A schema that JSON can be read by."""
+    """A schema that JSON can be read by. ``option``: where it comes from."""
     schema = _schema(option, text)
     for field in schema:
         kind = unreadable(field.dataType)
         if kind is not None:
             raise ConfigurationError(
-                f"{option}.schema: column {field.name} has a {sql_type(kind).upper()}, and names in JSON are text: "
+                f"{option}: column {field.name} has a {sql_type(kind).upper()}, and names in JSON are text: "
                 "Spark reads a MAP with STRING keys only.",
                 hint="Write MAP<STRING, ...>, and change the keys in `transform:`, as in "
                 "transform_keys(m, (k, v) -> CAST(k AS INT)) AS m.",
@@ -123,19 +154,17 @@ def _schema(option: str, text: str) -> StructType:
         schema = from_ddl(text)
     except PySparkException as error:
         raise ConfigurationError(
-            f"{option}.schema: not a Spark schema: {problem(error)}",
+            f"{option}: not a Spark schema: {problem(error)}",
             hint='Write columns as in "carrier STRING, flight INT, at TIMESTAMP".',
         ) from None
     if not isinstance(schema, StructType) or not schema.names:
-        raise ConfigurationError(f'{option}.schema: write columns, as in "carrier STRING, flight INT".')
+        raise ConfigurationError(f'{option}: write columns, as in "carrier STRING, flight INT".')
     lower = [name.lower() for name in schema.names]
     for name in schema.names:
         if lower.count(name.lower()) > 1:
-            raise ConfigurationError(
-                f"{option}.schema: column {name} is there twice (upper and lower case are the same)."
-            )
+            raise ConfigurationError(f"{option}: column {name} is there twice (upper and lower case are the same).")
         if name.lower() in OWN_COLUMNS:
             raise ConfigurationError(
-                f"{option}.schema: Lakelock itself uses the column {name} ({', '.join(OWN_COLUMNS)}); rename it."
+                f"{option}: Lakelock itself uses the column {name} ({', '.join(OWN_COLUMNS)}); rename it."
             )
     return schema

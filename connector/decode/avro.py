@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING
@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 from connector.decode.avro_evolution import grown, new_fields
 from connector.decode.avro_resolution import misfit
 from connector.decode.avro_schema import AvroSchema, parse
-from connector.decode.format import UNKNOWN, NeverPlain, SchemaFixed, problem_of
+from connector.decode.format import NeverPlain, SchemaFixed, problem_of
+from connector.decode.registry.record_schemas import RecordSchemas
 from connector.decode.registry.registry import Part, Registry
-from sinks.errors import ConfigurationError, JarsMissing, UnknownSchema, UnusableSchema
+from sinks.errors import ConfigurationError, JarsMissing, UnusableSchema
 from sinks.spark.row_errors import problem as first_line
 from sinks.spark.schema_changes import OnNewColumn
 
@@ -33,11 +34,6 @@ _END = bytes.fromhex("4c616b65106f9d3b")
 _END_AS_DOUBLE = struct.unpack("<d", _END)[0]
 _PARSED = "_parsed_avro"
 _OF_FILE = "The Avro schema in the file that schema_file names"
-_MANY = 2_000
-"""The number of schemas that are requested from the registry at once."""
-MOST_ABSENT = 16
-"""The number of IDs in one epoch that the registry may not have. After these it is asked for no others. Corrupt bytes
-may name thousands, and each request takes its time."""
 
 
 def enveloped(value: Column, writer: AvroSchema, reader: AvroSchema) -> Column:
@@ -161,15 +157,13 @@ class AvroFile(SchemaFixed):
 class AvroOfRegistry(NeverPlain):
     """Avro bytes after the ID of their schema, read with one reader's schema: a given one, or the subject's latest.
 
-    All schemas of the subject are requested at once. A record with another ID has the problem `UNKNOWN`: request such
-    IDs with `resolve`, and run the query again. Once an epoch has named `MOST_ABSENT` IDs that the registry doesn't
-    have, its other unknown IDs are problems like any other.
+    All schemas of the subject are requested at once, others when a record names them: see `RecordSchemas`.
     """
 
     def __init__(
         self,
         spark: SparkSession,
-        registry: Registry,
+        registry: Registry[AvroSchema],
         topics: Sequence[str],
         part: Part,
         reader: str | None = None,
@@ -183,59 +177,38 @@ class AvroOfRegistry(NeverPlain):
         Raises `UnusableSchema`, `UnknownSchema` or `RegistryUnreachable`.
         """
         self._spark = spark
-        self._registry = registry
-        self._topics, self._part = topics, part
+        self._wire = registry.wire
         self._reader = parse(reader, of=_OF_FILE) if reader is not None else _latest(registry, topics, part)
         self._grows = on_new_column == "add" and reader is None
-        self._refuses_fields = on_new_column == "fail" or (on_new_column is None and reader is None)
+        self._refuses_fields = on_new_column == "fail"
+        self._refuses_newer_fields = self._refuses_fields or (on_new_column is None and reader is None)
         self._writers: dict[str, AvroSchema] = {}
-        self._refused: dict[str, str] = {}
-        self._absent: set[str] = set()
-        self._absent_of_epoch = 0
-        self._asks = True
         self.type = _type(spark, self._reader)
         # A field that producers have dropped since stays a column, because older records still have it.
-        for schema_id, writer in self._registered().items():
-            self._learn(schema_id, writer, refuse_fields=on_new_column == "fail")
+        self._schemas = RecordSchemas(registry, topics, part, self._learn)
+        self._schemas.request_versions()
 
-    def _registered(self) -> Mapping[str, AvroSchema]:
-        """The versions that the subject has now, by their ID."""
-        versions = [self._registry.known(topic, self._part) for topic in self._topics]
-        return {schema_id: each.schema for known in versions for schema_id, each in known.items()}
-
-    def _learn(self, schema_id: str, writer: AvroSchema, *, refuse_fields: bool) -> None:
-        """Decode records with this schema from now on, or refuse them with the reason."""
+    def _learn(self, schema_id: str, writer: AvroSchema, newer: bool) -> str | None:
+        """Decode records with this schema from now on. Returns why they can't be."""
         before = self._reader
         try:
             if self._grows and not writer.recursive:
                 self._grow(writer)
                 if self._reader != before:
                     self.type = _type(self._spark, self._reader)
-            self._take(schema_id, writer)
-            if refuse_fields:
-                self._refuse_new_fields(schema_id, writer)
-        except UnusableSchema as error:
+            # Avro needs a stack frame for each level of a value, even in a part that nobody reads. A deep value would
+            # end the JVM.
+            why = f"{writer.recursive} is recursive" if writer.recursive else misfit(writer, self._reader)
+            if why is not None:
+                return f"can't be read as the reader's schema: {why}"
+            refuses = self._refuses_newer_fields if newer else self._refuses_fields
+            if refuses and (fields := new_fields(self._reader, writer)):
+                return f"has fields that the reader's schema lacks: {', '.join(fields)}"
+        except UnusableSchema:
             self._reader = before
-            self._refuse(schema_id, error)
-
-    def _refuse(self, schema_id: str, error: UnusableSchema) -> None:
-        self._refused[schema_id] = f"schema id {schema_id} can't be used: {error.message}"
-
-    def _take(self, schema_id: str, writer: AvroSchema) -> None:
-        # Avro needs a stack frame for each level of a value, even in a part that nobody reads. A deep value would end
-        # the JVM.
-        why = f"{writer.recursive} is recursive" if writer.recursive else misfit(writer, self._reader)
-        if why is None:
-            self._writers[schema_id] = writer
-        else:
-            self._refused[schema_id] = f"schema id {schema_id} can't be read as the reader's schema: {why}"
-
-    def _refuse_new_fields(self, schema_id: str, writer: AvroSchema) -> None:
-        fields = new_fields(self._reader, writer)
-        if fields and self._writers.pop(schema_id, None) is not None:
-            self._refused[schema_id] = (
-                f"schema id {schema_id} has fields that the reader's schema lacks: {', '.join(fields)}"
-            )
+            raise
+        self._writers[schema_id] = writer
+        return None
 
     def _grow(self, writer: AvroSchema) -> None:
         try:
@@ -245,86 +218,34 @@ class AvroOfRegistry(NeverPlain):
 
     def begin_epoch(self) -> None:
         """See `Format.begin_epoch`."""
-        self._absent_of_epoch, self._asks = 0, True
+        self._schemas.begin_epoch()
 
     def resolve(self, ids: Iterable[str], records: DataFrame) -> None:
-        """Request these schemas, and all others that the records name, each once in a run.
-
-        A schema that the registry doesn't have, or that Avro can't read, makes bad records from now on. After
-        `MOST_ABSENT` IDs of an epoch that the registry doesn't have, it is asked for no others. Raises
-        `RegistryUnreachable`.
-        """
-        known = self._writers.keys() | self._refused.keys() | self._absent
-        wanted = [schema_id for schema_id in dict.fromkeys([*self._named(records), *ids]) if schema_id not in known]
-        if len(wanted) > MOST_ABSENT:
-            # A few requests find every new version of the subject, however many other IDs there are.
-            for schema_id, writer in self._registered().items():
-                if schema_id in wanted:
-                    wanted.remove(schema_id)
-                    self._learn(schema_id, writer, refuse_fields=self._refuses_fields)
-        for schema_id in wanted:
-            if self._absent_of_epoch >= MOST_ABSENT:
-                self._asks = False
-                return
-            try:
-                writer = self._registry.schema(schema_id).schema
-            except UnknownSchema:
-                self._absent.add(schema_id)
-                self._absent_of_epoch += 1
-            except UnusableSchema as error:
-                self._refuse(schema_id, error)
-            else:
-                self._learn(schema_id, writer, refuse_fields=self._refuses_fields)
+        """See `Format.resolve`, and `RecordSchemas.resolve`."""
+        self._schemas.resolve(ids, records)
 
     def decoded(self, records: DataFrame, column: str, into: str) -> DataFrame:
         """See `Format.decoded`. Don't filter by it: Spark would move the filter down and decode every record twice."""
         from pyspark.sql import functions as F
 
-        value, wire = F.col(column), self._registry.wire
-        payload = F.substring(value, wire.length + 1, 2**31 - 1)
+        value = F.col(column)
+        payload = F.substring(value, self._wire.length + 1, 2**31 - 1)
         # IDs whose schemas describe the same data, and differ only in a comment, share a decoder.
         alike: dict[str, list[str]] = {}
         for schema_id, writer in self._writers.items():
             alike.setdefault(writer.text, []).append(schema_id)
         parsed = None
         for ids in alike.values():
-            mine = self._one_of(value, ids)
+            mine = self._schemas.one_of(value, ids)
             envelope = enveloped(payload, self._writers[ids[0]], self._reader)
             parsed = F.when(mine, envelope) if parsed is None else parsed.when(mine, envelope)
         if parsed is None:
             parsed = F.when(F.lit(False), enveloped(payload, self._reader, self._reader))
-        why = F.when(wire.problem(value).isNotNull(), wire.problem(value))
-        named = wire.schema_id(value)
-        if self._absent:
-            nowhere = F.concat(F.lit("schema id "), named, F.lit(" isn't in the registry"))
-            why = why.when(named.isin(*sorted(self._absent)), nowhere)
-        for schema_id, refused in self._refused.items():
-            why = why.when(self._one_of(value, [schema_id]), refused)
-        if self._writers:
-            why = why.when(self._one_of(value, self._writers), MALFORMED)
-        unasked = f" wasn't looked up, because the registry has none of {MOST_ABSENT} other ids in the same epoch"
-        ask = F.concat(F.lit(UNKNOWN), named) if self._asks else F.concat(F.lit("schema id "), named, F.lit(unasked))
-        why = why.otherwise(ask)
+        why = self._schemas.problem(value, MALFORMED)
         return _judged(records.withColumn(_PARSED, parsed), value, self.type, why, into)
 
-    def _named(self, records: DataFrame) -> list[str]:
-        """IDs in one query, because each answer makes the epoch be read again. Those that most records name come first,
-        because corrupt data may name any ID, and hardly any twice."""
-        from pyspark.sql import functions as F
 
-        value, wire = F.col("bytes"), self._registry.wire
-        named = records.where(wire.problem(value).isNull() & value.isNotNull())
-        counts = named.groupBy(wire.schema_id(value).alias("id")).count()
-        return [row["id"] for row in counts.orderBy(F.desc("count"), "id").limit(_MANY).collect()]
-
-    def _one_of(self, value: Column, ids: Iterable[str]) -> Column:
-        from pyspark.sql import functions as F
-
-        headers = [F.startswith(value, F.lit(self._registry.wire.header(schema_id))) for schema_id in ids]
-        return reduce(lambda one, other: one | other, headers)
-
-
-def _latest(registry: Registry, topics: Sequence[str], part: Part) -> AvroSchema:
+def _latest(registry: Registry[AvroSchema], topics: Sequence[str], part: Part) -> AvroSchema:
     found = {topic: registry.latest(topic, part).schema for topic in topics}
     if len({schema.text for schema in found.values()}) > 1:
         raise ConfigurationError(

@@ -87,6 +87,11 @@ class Debezium:
         return StructType([*row.fields, *(StructField(name, kind) for name, kind in zip(METADATA, kinds, strict=True))])
 
     @property
+    def header(self) -> int:
+        """See ``Format.header``."""
+        return self.events.header
+
+    @property
     def plain(self) -> PlainValues | None:
         """See ``Format.plain``: the envelope's."""
         return self.events.plain

@@ -20,6 +20,10 @@ class Format(Protocol):
         """The type of a valid value. The fields of a STRUCT become columns."""
 
     @property
+    def header(self) -> int:
+        """The number of bytes before the text of a value, which a message skips. 0: there are none, or no text."""
+
+    @property
     def plain(self) -> PlainValues | None:
         """The values that the columnar reader may decode in place of ``decoded``. None: it can decode none."""
 
@@ -62,6 +66,8 @@ def problem_of(into: str) -> str:
 
 class NeverPlain:
     """A format whose values the columnar reader can't decode, and whose problems say everything."""
+
+    header = 0
 
     def with_faults(self, _: DataFrame, __: str, ___: str, ____: str) -> DataFrame | None:
         """None: there is no more to say."""

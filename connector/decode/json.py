@@ -51,6 +51,8 @@ class Json:
     quotes, and dates with a time. A value that would lose something is a problem all the same.
     """
 
+    header = 0
+
     def __init__(
         self,
         type: StructType,

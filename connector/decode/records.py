@@ -103,7 +103,7 @@ class RecordDecoder:
         for own in self.own:
             frame = own.added(frame, self.key)
         if not self.letters:
-            frame = _failing(frame)
+            frame = _failing(frame, self.value.header)
         return frame if self.raw else frame.drop(RAW)
 
     def _decoded_value(self, records: DataFrame) -> DataFrame:
@@ -151,6 +151,11 @@ class RecordDecoder:
     def plain(self) -> PlainValues | None:
         """What the columnar reader may decode in place of this decoder."""
         return self.value.plain
+
+    def header(self, part: str) -> int:
+        """The number of bytes before the text of a value or a key."""
+        format = self._parts.get(part)
+        return format.header if format is not None else 0
 
     @property
     def _parts(self) -> Mapping[str, Format]:
@@ -318,12 +323,15 @@ def also(frame: DataFrame, wrong: str) -> DataFrame:
     return frame.selectExpr(*(found if name == PROBLEM else identifier(name) for name in frame.columns))
 
 
-def _failing(frame: DataFrame) -> DataFrame:
-    """Fail the query at a problem, whichever columns it uses."""
+def _failing(frame: DataFrame, header: int) -> DataFrame:
+    """Fail the query at a problem, whichever columns it uses. ``header``: bytes of a value that nobody can read."""
+    value = f"{RAW}.value"
+    if header:
+        value = f"IF(startswith({value}, X'00'), substring({value}, {header + 1}), {value})"
     columns = [name for name in frame.columns if name != PROBLEM]
     bad = raise_sql(
         "bad_record", topic="_topic", partition="_partition", offset="_offset", reason=f"{PROBLEM}.reason",
-        detail=f"{PROBLEM}.detail", value=f"substring(CAST({RAW}.value AS STRING), 1, {SHOWN_OF_A_BAD_VALUE})",
+        detail=f"{PROBLEM}.detail", value=f"substring(CAST({value} AS STRING), 1, {SHOWN_OF_A_BAD_VALUE})",
     )  # fmt: skip
     checked = frame.selectExpr("*", f"CASE WHEN {PROBLEM} IS NULL THEN true ELSE {bad} END AS {_RIGHT}")
     return checked.selectExpr(

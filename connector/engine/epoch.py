@@ -202,7 +202,9 @@ class Reading:
         except Exception:  # What was found first is right too.
             log.debug("no second look at %s", this, exc_info=True)
             return bad
-        return bad if row is None else because(bad, row[PROBLEM], row[SHOWN], row[RAW])
+        if row is None:
+            return bad
+        return because(bad, row[PROBLEM], row[SHOWN], row[RAW], decoder.header(row[PROBLEM]["reason"]))
 
     def _unfit(self, name: str, rows: DataFrame) -> Sequence[Limit]:
         limits = self.outputs[name].unfit(rows)

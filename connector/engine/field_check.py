@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from connector.config import DebeziumFormat, FormatOptions, JsonFormat, PipelineConfig
 from connector.decode.records import ROUTE
+from connector.decode.registry.wire_format import ConfluentWire
 from connector.decode.unmatched import IMAGES, WHOLE, counted, in_sample
 from connector.spark.compat import from_ddl
 from sinks.contract import Epoch
@@ -45,6 +46,8 @@ class _Declared:
     roots: Sequence[tuple[str, ...]]
     """Where they are."""
     permissive: bool
+    framed: bool
+    """Whether Confluent's header comes before the text."""
     option: str
     """That declares them."""
 
@@ -113,11 +116,13 @@ def _looked_at(
 ) -> list[str]:
     """Warnings about records. ``sample``: some of their keys or values; ``read`` gives all of them."""
     part, roots, option = declared.part, declared.roots, declared.option
+    if declared.framed:
+        sample = [ConfluentWire.body_of(each) for each in sample]
     found = in_sample(sample, declared.schema, roots)
     strict = unmatched or ("fail" if first else "")
     # Only strict JSON can be searched for the names of all records.
     fatal = [each for each in found if each.countable and strict == "fail" and not declared.permissive]
-    gone = counted(read(), part, fatal, roots) if fatal else []
+    gone = counted(_texts(read(), declared), part, fatal, roots) if fatal else []
     if gone:
         told = "\n".join(f"  - {each.told('of this epoch')}" for each in gone)
         raise SchemaMismatch(
@@ -129,6 +134,12 @@ def _looked_at(
     # A field that is merely rare is no news to a run that comes every hour.
     told_of = [each for each in found if each not in fatal and (strict or each.meant is not None)]
     return [f"{option}: {each.told(f'of the {each.among:,} looked at')}" for each in told_of]
+
+
+def _texts(records: DataFrame, declared: _Declared) -> DataFrame:
+    """The records with their JSON texts."""
+    part = declared.part
+    return records.selectExpr(f"{ConfluentWire.body(part)} AS {part}") if declared.framed else records
 
 
 def _declared(config: PipelineConfig) -> list[_Declared]:
@@ -143,5 +154,6 @@ def _declared(config: PipelineConfig) -> list[_Declared]:
             assert isinstance(schema, StructType)
             roots = WHOLE if isinstance(options, JsonFormat) else IMAGES
             option = config.schema_option if part == "value" else "key.schema"
-            found.append(_Declared(part, schema, roots, options.mode == "permissive", option))
+            framed = isinstance(options, JsonFormat) and options.framed
+            found.append(_Declared(part, schema, roots, options.mode == "permissive", framed, option))
     return found

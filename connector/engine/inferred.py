@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from connector.config import DeltaSink, PipelineConfig
 from connector.decode.inferred import inferred
+from connector.decode.registry.wire_format import ConfluentWire
 from connector.protocol.plan import to_sample
 from connector.protocol.recover import TopicsHeld
 from connector.source.topics import KafkaSource
@@ -74,7 +75,9 @@ def _found(config: PipelineConfig, source: KafkaSource, held: TopicsHeld) -> str
             f"value.schema: inferred: Kafka gave no record of {topics} in time, so the schema isn't known.",
             hint="Run it again, or write the columns into value.schema.",
         )
-    schema = inferred(record.value for record in records)
+    assert config.inferred is not None
+    framed = config.inferred.framed
+    schema = inferred(ConfluentWire.body_of(record.value) if framed else record.value for record in records)
     if schema is None:
         raise ConfigurationError(
             f"value.schema: inferred: {plural(len(records), 'record')} of {topics} looked at, and none is a JSON "

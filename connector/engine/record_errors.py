@@ -172,17 +172,17 @@ def _bad_record(fields: Fields) -> Exception:
     return bad
 
 
-def because(bad: BadRecord, problem: Fields, shown: str | None, raw: Fields) -> BadRecord:
+def because(bad: BadRecord, problem: Fields, shown: str | None, raw: Fields, header: int) -> BadRecord:
     """The same error with what a second look at the record has found.
 
     ``problem``: reason and detail; ``shown``: the start of the value of the field that is wrong; ``raw``: the record as
-    Kafka gave it.
+    Kafka gave it; ``header``: how many bytes come before the text in it.
     """
     detail = problem["detail"]
     if shown is not None:
         detail += f", but {shown!r}"
-    elif detail != bad.detail and (at := malformed_at(bytes(raw[problem["reason"]] or b""))):
-        detail += f": {at}"
+    elif detail != bad.detail and (at := malformed_at(bytes(raw[problem["reason"]] or b"")[header:])):
+        detail += f": {at}" + (f" after the header of {header} bytes" if header else "")
     return BadRecord(bad.message.replace(bad.detail, detail, 1), hint=bad.hint)
 
 

@@ -30,7 +30,7 @@ ODD = "odd"
 """A column, with ``keep_odd`` only: whether the record is odd."""
 FOUND_ODD = "IllegalStateException: LAKELOCK_ODD_RECORD"
 """What the error says if an odd record fails the query."""
-_VERSION = 1
+_VERSION = 2
 """Of the options. A jar of another version refuses them."""
 
 
@@ -43,6 +43,10 @@ class PlainValues:
     """A value with a field that the schema lacks is odd."""
     keep_odd: bool = False
     """An odd record is a row, and there is the column ``ODD``; else it fails the query, with ``FOUND_ODD``."""
+    framed: bool = False
+    """A zero byte and four bytes of a schema's ID come before the JSON. A value without them is odd."""
+    schema_ids: tuple[int, ...] | None = None
+    """With ``framed``: a value that names another schema is odd. None: it may name any."""
     latest_by: Sequence[str] = ()
     """Fields: of the plain records of a partition that share their values, the reader may leave out those that a later
     one replaces. It decodes and checks them all the same."""
@@ -97,6 +101,8 @@ def read(
         .option("zone", str(spark.conf.get("spark.sql.session.timeZone")))
         .option("refuse_unknown", values.refuse_unknown)
         .option("keep_odd", values.keep_odd)
+        .option("framed", values.framed)
+        .option("schema_ids", json.dumps(values.schema_ids))
         .option("latest_by", json.dumps(list(values.latest_by)))
         .option("tasks", tasks_for(ranges))
         .load()

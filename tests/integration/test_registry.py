@@ -10,7 +10,7 @@ from conftest import Lake, Topic
 from golden_files import assert_told
 from registry import RegistryServer, registry_server
 
-from connector.decode.avro import MOST_ABSENT
+from connector.decode.registry.record_schemas import MOST_ABSENT
 from sinks.errors import BadRecord, RegistryUnreachable
 
 ONE = {"type": "record", "name": "R", "fields": [{"name": "k", "type": "string"}, {"name": "n", "type": "int"}]}

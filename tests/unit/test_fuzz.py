@@ -12,9 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import connector
+from connector.audit import json_schema as audited_json_schema
 from connector.audit.claim import metadata
 from connector.config import load, parse
-from connector.decode import avro_evolution, avro_resolution, avro_schema
+from connector.decode import avro_evolution, avro_resolution, avro_schema, json_schema
 from sinks.delta.metadata import CommitMetadata
 from sinks.errors import ConfigurationError, UnsupportedFormat, UnusableSchema
 
@@ -126,3 +127,41 @@ def test_a_spoiled_schema_is_understood_or_refused(document: Any) -> None:
             if writer.recursive is None and reader.recursive is None:
                 with contextlib.suppress(UnusableSchema):
                     avro_evolution.grown(reader, writer)
+
+
+DECIMAL = "org.apache.kafka.connect.data.Decimal"
+PERSON = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "integer", "connect.type": "int32"},
+        "price": {"title": DECIMAL, "type": "number", "connect.parameters": {"scale": "2"}},
+        "address": {"oneOf": [{"type": "null"}, {"$ref": "#/definitions/address"}]},
+        "tags": {"type": ["array", "null"], "items": {"enum": ["a", "b"]}},
+        "more": {"type": "object", "additionalProperties": {"allOf": [{"$ref": "#/definitions/address"}]}},
+    },
+    "definitions": {"address": {"properties": {"city": {"type": "string"}, "zip": {"type": "string"}}}},
+    "if": {"required": ["id"]}, "then": {"required": ["tags"]},
+}  # fmt: skip
+WORDS = [
+    {"type": "integer"}, {"type": "object"}, {"type": "null"}, "object", "number", "#", "#/definitions/address", "#/x",
+    ["null", "string"], ["integer", "number"], [{"type": "string"}], {"$ref": "#/definitions/address"}, {"const": None},
+]  # fmt: skip
+OF_JSON_SCHEMAS = JSON | st.sampled_from([*WORDS, PERSON, PERSON["properties"]]).map(copy.deepcopy)
+
+
+@settings(max_examples=1500, suppress_health_check=list(HealthCheck))
+@given(spoiled([PERSON], OF_JSON_SCHEMAS))
+def test_a_spoiled_json_schema_gives_pipeline_and_auditor_the_same_columns_or_none(document: Any) -> None:
+    text, columns, audited = json.dumps(document), None, None
+    with contextlib.suppress(UnusableSchema):
+        columns = json_schema.parse(text, (), "a test").columns
+    with contextlib.suppress(UnusableSchema):
+        audited = audited_json_schema.columns_of(text)
+    assert (columns is None) == (audited is None)
+    if columns is not None and audited is not None:
+        theirs = ",".join(f"{each.name} {each.dataType.simpleString()}" for each in audited)
+        assert _without_blanks_and_quotes(columns) == _without_blanks_and_quotes(theirs)
+
+
+def _without_blanks_and_quotes(columns: str) -> str:
+    return columns.lower().replace("`", "").replace(" ", "")

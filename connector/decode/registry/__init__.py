@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from connector.config.registry import GlueRegistry, RegistryOptions
-from connector.decode.registry.registry import Registry
+from connector.config.registry import ConfluentRegistry, GlueRegistry, RegistryOptions
+from connector.decode.avro_schema import AvroSchema, parse
+from connector.decode.json_schema import JsonSchema
+from connector.decode.json_schema import parse as json_schema
+from connector.decode.registry.registry import Language, Registry
+
+AVRO = Language("AVRO", lambda text, references, of: parse(text, references, of=f"The Avro schema in {of}"))
+
+JSON = Language("JSON", json_schema, follows_references=False)
 
 
-def opened(options: RegistryOptions) -> Registry:
-    """A registry for these options. It sends no request yet."""
+def opened_json(options: ConfluentRegistry) -> Registry[JsonSchema]:
+    """A registry for these options, with JSON Schemas. It sends no request yet."""
+    from connector.decode.registry.confluent import Confluent
+
+    return Confluent(options, JSON)
+
+
+def opened(options: RegistryOptions) -> Registry[AvroSchema]:
+    """A registry for these options, with schemas in Avro. It sends no request yet."""
     from connector.decode.registry.confluent import Confluent
     from connector.decode.registry.glue import Glue
 
-    return Glue(options.glue) if isinstance(options, GlueRegistry) else Confluent(options)
+    return Glue(options.glue) if isinstance(options, GlueRegistry) else Confluent(options, AVRO)

@@ -58,14 +58,14 @@ class Answer:
             "is the registry, register the schema again as a new version, and delete the broken one.",
         )
 
-    def not_avro(self, schema_id: str, kind: str) -> UnusableSchema:
-        """The error that says of which type the schema in the answer is."""
+    def of_another_language(self, schema_id: str, kind: str, wanted: str) -> UnusableSchema:
+        """The error that says of which type the schema in the answer is. ``kind``, ``wanted``: as registries say."""
+        name = {"AVRO": "Avro", "JSON": "JSON Schema"}[wanted]
+        others = {"JSON": "Use format: json for JSON.", "AVRO": "Use format: avro for Avro."}
         return UnusableSchema(
-            f"The schema {schema_id} in {self.of} is of type {kind}, not Avro."
+            f"The schema {schema_id} in {self.of} is of type {kind}, not {name}."
             + (" Protobuf isn't supported yet." if kind == "PROTOBUF" else ""),
-            hint="Use format: json for JSON without a schema."
-            if kind == "JSON"
-            else "Have the option registry name a subject whose schemas are Avro.",
+            hint=others.get(kind, f"Have the option registry name a subject whose schemas are {name}."),
         )
 
     def _field(self, name: str, kind: type[Kind]) -> Kind:

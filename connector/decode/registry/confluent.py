@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from typing import Literal, TypeAlias
+from typing import Generic, Literal, TypeAlias
 from urllib.parse import quote
 
 import requests
 
 from connector.config.registry import ConfluentRegistry
 from connector.config.registry_login import logged_in
-from connector.decode.avro_schema import parse
 from connector.decode.registry.answers import Answer
-from connector.decode.registry.registry import Part, WriterSchema
+from connector.decode.registry.registry import Language, Part, Schema, WriterSchema
 from connector.decode.registry.wire_format import ConfluentWire
 from connector.source.asked_again import asked_again
 from sinks.errors import ConfigurationError, RegistryUnreachable, UnknownSchema, UnusableSchema
@@ -38,28 +37,34 @@ def _wait(rounds: int) -> float:
     return random.uniform(0, min(10.0, 0.5 * 2 ** (rounds - 1)))
 
 
-class Confluent:
-    """A registry with Confluent's REST API. See ``Registry``."""
+class Confluent(Generic[Schema]):
+    """A registry with Confluent's REST API, and the schemas in it of one language. See ``Registry``."""
 
     wire = ConfluentWire()
 
     def __init__(
-        self, options: ConfluentRegistry, *, attempts: int = _ATTEMPTS, wait: Callable[[int], float] = _wait
+        self,
+        options: ConfluentRegistry,
+        language: Language[Schema],
+        *,
+        attempts: int = _ATTEMPTS,
+        wait: Callable[[int], float] = _wait,
     ) -> None:
         """``attempts`` is the number of rounds over all URLs, ``wait`` gives the seconds after so many of them."""
+        self._language = language
         self._urls = list(options.url)
         self._subject = options.subject
         self._attempts, self._wait = attempts, wait
         self._session = logged_in(options)
         self._session.headers["Accept"] = _ACCEPTED
         self._answers: dict[_Path, Answer] = {}
-        self._schemas: dict[_Path, WriterSchema] = {}
+        self._schemas: dict[_Path, WriterSchema[Schema]] = {}
 
-    def schema(self, schema_id: str) -> WriterSchema:
+    def schema(self, schema_id: str) -> WriterSchema[Schema]:
         """See ``Registry.schema``."""
         return self._read(f"schemas/ids/{schema_id}", schema_id)
 
-    def known(self, topic: str, part: Part) -> Mapping[str, WriterSchema]:
+    def known(self, topic: str, part: Part) -> Mapping[str, WriterSchema[Schema]]:
         """See ``Registry.known``."""
         subject = self._subject_of(topic, part)
         listed = f"subjects/{quote(subject, safe='')}/versions"
@@ -77,7 +82,7 @@ class Confluent:
                 continue
         return {each.id: each for each in found}
 
-    def latest(self, topic: str, part: Part) -> WriterSchema:
+    def latest(self, topic: str, part: Part) -> WriterSchema[Schema]:
         """See ``Registry.latest``."""
         return self._read(_version(self._subject_of(topic, part), "latest"))
 
@@ -85,7 +90,7 @@ class Confluent:
         """The subject by TopicNameStrategy, the producers' default."""
         return self._subject or f"{topic}-{part}"
 
-    def _read(self, path: _Path, schema_id: str | None = None, chain: tuple[_Path, ...] = ()) -> WriterSchema:
+    def _read(self, path: _Path, schema_id: str | None = None, chain: tuple[_Path, ...] = ()) -> WriterSchema[Schema]:
         """The schema at a path. ``schema_id``: its ID, if the answer doesn't say it. ``chain``: what refers to it."""
         if path not in self._schemas:
             answer = self._get(path)
@@ -95,20 +100,23 @@ class Confluent:
                 raise answer.unusable(f"more than {_LONGEST_CHAIN} schemas refer to each other before it")
             id = str(answer.number("id")) if schema_id is None else schema_id
             kind = "AVRO" if answer.is_absent("schemaType") else answer.text("schemaType")
-            if kind != "AVRO":
-                raise answer.not_avro(id, kind)
+            if kind != self._language.kind:
+                raise answer.of_another_language(id, kind, self._language.kind)
             try:
                 references = [
                     self._read(_version(each.text("subject"), each.number("version")), chain=(*chain, path)).schema
-                    for each in ([] if answer.is_absent("references") else answer.items("references"))
+                    for each in self._references(answer)
                 ]
             except UnknownSchema as unknown:
                 raise answer.unusable(
                     f"it refers to a schema that isn't there. {unknown.message.rstrip('.')}"
                 ) from None
-            schema = parse(answer.text("schema"), references, of=f"The Avro schema in {answer.of}")
-            self._schemas[path] = WriterSchema(id, schema)
+            self._schemas[path] = WriterSchema(id, self._language.parse(answer.text("schema"), references, answer.of))
         return self._schemas[path]
+
+    def _references(self, answer: Answer) -> list[Answer]:
+        none = answer.is_absent("references") or not self._language.follows_references
+        return [] if none else answer.items("references")
 
     def _get(self, path: _Path) -> Answer:
         if path not in self._answers:

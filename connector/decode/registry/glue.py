@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from connector.config.registry import GlueOptions
-from connector.decode.avro_schema import parse
+from connector.decode.avro_schema import AvroSchema, parse
 from connector.decode.registry.answers import Answer
 from connector.decode.registry.registry import Part, WriterSchema
 from connector.decode.registry.wire_format import GlueWire
@@ -36,11 +36,11 @@ class Glue:
         self._client: Any = boto3.session.Session().client("glue", endpoint_url=options.endpoint, config=config)
         self._answers: dict[tuple[str, str], Answer] = {}
 
-    def schema(self, schema_id: str) -> WriterSchema:
+    def schema(self, schema_id: str) -> WriterSchema[AvroSchema]:
         """See ``Registry.schema``."""
         return _read(self._ask("get_schema_version", f"schema {schema_id}", SchemaVersionId=schema_id))
 
-    def known(self, topic: str, part: Part) -> Mapping[str, WriterSchema]:  # noqa: ARG002
+    def known(self, topic: str, part: Part) -> Mapping[str, WriterSchema[AvroSchema]]:  # noqa: ARG002
         """See ``Registry.known``."""
         try:
             newest = self._newest(topic, again=True)
@@ -55,7 +55,7 @@ class Glue:
                 continue
         return {each.id: each for each in found}
 
-    def latest(self, topic: str, part: Part) -> WriterSchema:  # noqa: ARG002
+    def latest(self, topic: str, part: Part) -> WriterSchema[AvroSchema]:  # noqa: ARG002
         """See ``Registry.latest``."""
         return self._version(topic, self._newest(topic))
 
@@ -65,7 +65,7 @@ class Glue:
         answer = self._ask("get_schema", f"schema {name['SchemaName']}", again=again, SchemaId=name)
         return answer.number("LatestSchemaVersion")
 
-    def _version(self, topic: str, number: int) -> WriterSchema:
+    def _version(self, topic: str, number: int) -> WriterSchema[AvroSchema]:
         name = self._named(topic)
         what = f"version {number} of the schema {name['SchemaName']}"
         return _read(
@@ -125,7 +125,7 @@ def _unreachable(reason: str) -> RegistryUnreachable:
     )
 
 
-def _read(answer: Answer) -> WriterSchema:
+def _read(answer: Answer) -> WriterSchema[AvroSchema]:
     schema_id, kind = answer.text("SchemaVersionId"), answer.text("DataFormat")
     try:
         # As the header of a record gives it.
@@ -133,5 +133,5 @@ def _read(answer: Answer) -> WriterSchema:
     except ValueError:
         raise answer.unusable(f"its 'SchemaVersionId' is {schema_id!r}, which isn't a UUID") from None
     if kind != "AVRO":
-        raise answer.not_avro(schema_id, kind)
+        raise answer.of_another_language(schema_id, kind, "AVRO")
     return WriterSchema(schema_id, parse(answer.text("SchemaDefinition"), of=f"The Avro schema in {answer.of}"))

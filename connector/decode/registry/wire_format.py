@@ -33,6 +33,18 @@ class ConfluentWire:
 
     length = 5
 
+    @staticmethod
+    def body(value: str) -> str:
+        """SQL of what comes after the header. Null if there is no such header. ``value``: SQL of the bytes."""
+        framed = f"startswith({value}, X'00') AND octet_length({value}) >= {ConfluentWire.length}"
+        return f"CASE WHEN {framed} THEN substring({value}, {ConfluentWire.length + 1}) END"
+
+    @staticmethod
+    def body_of(value: bytes | None) -> bytes | None:
+        """As ``body``, of a value."""
+        framed = value is not None and value[:1] == b"\0" and len(value) >= ConfluentWire.length
+        return value[ConfluentWire.length :] if value is not None and framed else None
+
     def header(self, schema_id: str) -> bytes:
         """See ``Wire.header``."""
         return b"\0" + int(schema_id).to_bytes(4, "big")

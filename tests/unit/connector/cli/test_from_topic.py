@@ -7,7 +7,15 @@ import pytest
 import yaml
 
 from connector.cli.from_topic import from_topic, written
-from connector.config import AvroFormat, DebeziumFormat, DeltaAppendSink, DeltaUpsertSink, PipelineConfig, parse
+from connector.config import (
+    AvroFormat,
+    DebeziumFormat,
+    DeltaAppendSink,
+    DeltaUpsertSink,
+    JsonFormat,
+    PipelineConfig,
+    parse,
+)
 from sinks.errors import ConfigurationError
 
 KAFKA = {"bootstrap.servers": "127.0.0.1:9092"}
@@ -70,6 +78,37 @@ def test_other_formats() -> None:
     assert isinstance(file_for(sent(None, b"\0\0\0\0\7\x02a")).value, AvroFormat)
     assert file_for(sent(None, b"a line"), sent(None, b"\xc3\xa9")).value.format == "string"
     assert file_for(sent(None, b"\xff\xfe")).value.format == "bytes"
+
+
+def framed(value: object, schema_id: int = 7) -> bytes:
+    return b"\0" + schema_id.to_bytes(4, "big") + json.dumps(value).encode()
+
+
+def test_json_after_confluents_header_is_known_in_values_and_keys() -> None:
+    row = {"id": 1, "at": "2026-11-01T10:00:00Z"}
+    config = file_for(sent(framed({"id": 1}), framed(row)), sent(framed({"id": 2}), framed({"id": 2}, 8)))
+    for format in (config.value, config.key):
+        assert isinstance(format, JsonFormat)
+        assert format.wire_format == "confluent"
+    assert columns(config) == "`id` BIGINT, `at` TIMESTAMP"
+    assert " ".join(config.key.schema_.split()) == "`id` BIGINT"  # type: ignore[union-attr]
+    (sink,) = config.sinks
+    assert isinstance(sink, DeltaUpsertSink)
+    assert sink.key == ("id",)
+
+
+def test_a_key_of_text_beside_a_framed_value_needs_no_format() -> None:
+    config = file_for(sent(b"1", framed({"id": 1})), sent(b"1", None))
+    assert config.key is None
+    assert isinstance(config.sinks[0], DeltaUpsertSink)
+    config = file_for(sent(framed({"other": 1}), framed({"id": 1})))
+    assert config.key is None
+    assert isinstance(config.sinks[0], DeltaAppendSink)
+
+
+def test_values_with_and_without_the_header_are_nothing_in_particular() -> None:
+    assert file_for(sent(None, framed({"id": 1})), sent(None, b'{"id": 1}')).value.format == "json"
+    assert file_for(sent(None, framed({})), sent(None, framed([1]))).value.format == "avro"
 
 
 def test_names_and_options_are_quoted_as_they_need() -> None:

@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr, TypeAdapter, ValidationError
 
+from connector.config import FormatOptions, JsonFormat
 from connector.config.references import References
 from connector.config.registry import ConfluentRegistry, GlueRegistry, RegistryOptions
 
 ADAPTER: TypeAdapter[RegistryOptions] = TypeAdapter(RegistryOptions)
+FORMAT: TypeAdapter[FormatOptions] = TypeAdapter(FormatOptions)
 URL = "https://schemas.example.com:8081"
 
 
@@ -73,3 +75,33 @@ def test_glues_schemas_are_in_the_default_registry_unless_it_is_named() -> None:
     options = read({"glue": {"region": "eu-central-1", "schema": "orders"}})
     assert isinstance(options, GlueRegistry)
     assert (options.glue.registry, options.glue.schema_) == ("default-registry", "orders")
+
+
+@pytest.mark.parametrize(
+    ("options", "framed"),
+    [
+        ({"schema": "id INT"}, False),
+        ({"schema": "id INT", "wire_format": "confluent"}, True),
+        ({"registry": {"url": URL}}, True),
+        ({"registry": {"url": URL}, "schema": "inferred"}, True),
+    ],
+)
+def test_json_has_confluents_header_if_the_file_says_so_or_names_a_registry(options: object, framed: bool) -> None:
+    format = FORMAT.validate_python({"format": "json", **options})  # type: ignore[dict-item]
+    assert isinstance(format, JsonFormat)
+    assert format.framed is framed
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({}, "schema: is missing: write the columns"),
+        ({"wire_format": "confluent"}, "schema: is missing: write the columns"),
+        ({"schema": "id INT", "wire_format": "glue"}, "Input should be 'confluent'"),
+        ({"registry": {"glue": {}}}, "registry: JSON is read with a registry with Confluent's API only"),
+    ],
+)
+def test_json_needs_columns_and_takes_confluents_registries_only(options: dict[str, object], why: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        FORMAT.validate_python({"format": "json", **options})
+    assert why in str(caught.value)

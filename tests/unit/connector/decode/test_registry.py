@@ -15,7 +15,10 @@ from moto import mock_aws
 from pydantic import SecretStr
 from registry import RegistryServer, registry_server
 
+from connector.audit.registries import OfConfluent
 from connector.config.registry import ConfluentRegistry, GlueOptions
+from connector.decode.avro_schema import AvroSchema
+from connector.decode.registry import AVRO, JSON
 from connector.decode.registry.confluent import Confluent
 from connector.decode.registry.glue import Glue
 from connector.decode.registry.registry import Registry
@@ -57,8 +60,8 @@ def nobody() -> str:
     return f"http://127.0.0.1:{unused.server_port}"
 
 
-def confluent(*urls: str, attempts: int = 3, **options: Any) -> Confluent:
-    return Confluent(ConfluentRegistry(url=urls, **options), attempts=attempts, wait=lambda _: 0.0)
+def confluent(*urls: str, attempts: int = 3, **options: Any) -> Confluent[AvroSchema]:
+    return Confluent(ConfluentRegistry(url=urls, **options), AVRO, attempts=attempts, wait=lambda _: 0.0)
 
 
 def test_a_schema_is_asked_for_once(server: RegistryServer) -> None:
@@ -98,6 +101,41 @@ def test_a_schema_that_is_not_avro_is_refused(server: RegistryServer) -> None:
         confluent(server.url).schema("20")
 
 
+def test_json_schemas_are_had_from_a_registry_for_them_and_no_others(server: RegistryServer) -> None:
+    order = {"type": "object", "properties": {"id": {"type": "integer"}}}
+    server.register("o-value", 31, order, "JSON")
+    server.register("o-value", 32, "string")
+    server.register("o-value", 33, {**order, "properties": {"id": {"type": "string"}}}, "JSON")
+    # What it refers to isn't asked for: such a schema gives no columns, and its records need none.
+    server.answers["/schemas/ids/34"] = {
+        "schema": "{}", "schemaType": "JSON", "references": [{"name": "x", "subject": "gone", "version": 1}]
+    }  # fmt: skip
+    registry = Confluent(ConfluentRegistry(url=(server.url,)), JSON, attempts=1)
+    assert registry.latest("o", "value").schema.columns == "`id` STRING"
+    assert list(registry.known("o", "value")) == ["31", "33"]
+    assert registry.schema("31").schema.columns == "`id` BIGINT"
+    assert registry.schema("34").id == "34"
+    with pytest.raises(UnusableSchema, match=r"32 in .* is of type AVRO, not JSON Schema") as caught:
+        registry.schema("32")
+    assert "format: avro" in caught.value.hint
+    with pytest.raises(UnusableSchema, match=r"31 in .* is of type JSON, not Avro") as caught:
+        confluent(server.url).schema("31")
+    assert "format: json" in caught.value.hint
+
+
+def test_the_auditor_asks_for_json_schemas_with_requests_of_its_own(server: RegistryServer) -> None:
+    first, second = ({"type": "object", "properties": {"id": {"type": kind}}} for kind in ("integer", "string"))
+    server.register("o-key", 31, first, "JSON")
+    server.register("o-key", 32, "string")
+    server.register("o-key", 33, second, "JSON")
+    schemas = OfConfluent(ConfluentRegistry(url=(server.url,)), "key", "JSON")
+    assert schemas.versions("o") == [(json.dumps(first),), (json.dumps(second),)]
+    assert schemas.of(b"\0\0\0\0\x1f") == (json.dumps(first),)
+    for header in (b"\0\0\0\0\x20", b"\0\0\0\0\x63", b"\1\0\0\0\x1f", b"\0\0\0\x1f"):
+        assert schemas.of(header) is None
+    assert OfConfluent(ConfluentRegistry(url=(server.url,)), "key").versions("o") == [('"string"',)]
+
+
 def test_an_error_of_the_registrys_own_is_asked_again(server: RegistryServer) -> None:
     troubles = iter([500, 503, None])
     server.trouble = lambda: next(troubles)
@@ -113,6 +151,15 @@ def test_one_that_never_answers_well_is_unreachable(server: RegistryServer) -> N
     assert len(server.asked) == 3
     with pytest.raises(RegistryUnreachable, match="refused"):
         confluent(nobody()).schema("7")
+
+
+def test_confluents_header() -> None:
+    right = ConfluentWire().header("7") + b"{}"
+    assert ConfluentWire.body_of(right) == b"{}"
+    assert ConfluentWire.body_of(right[:5]) == b""
+    assert [ConfluentWire.body_of(each) for each in (None, b"", right[:4], b"\1" + right[1:], b'{"id": 1}')] == [
+        None
+    ] * 5
 
 
 def test_the_next_url_is_asked_where_one_does_not_answer(server: RegistryServer) -> None:

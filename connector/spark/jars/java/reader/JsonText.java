@@ -36,9 +36,10 @@ final class JsonText {
 
   private byte[] unescaped = new byte[256];
 
-  void open(byte[] text) {
+  /** Read the text that begins at {@code start}. */
+  void open(byte[] text, int start) {
     bytes = text;
-    at = 0;
+    at = start;
     end = text.length;
   }
 

@@ -23,6 +23,7 @@ final class LatestPerKey {
   private static final int ROWS = 1024;
 
   private final Records records;
+  private final Plan plan;
   private final Field.Struct decoder;
   private final int[] keyFields;
   private final JsonText text = new JsonText();
@@ -39,6 +40,7 @@ final class LatestPerKey {
 
   LatestPerKey(Records records, Plan plan) {
     this.records = records;
+    this.plan = plan;
     decoder = Field.Struct.of(plan.schema(), plan.zone(), plan.refuseUnknown());
     keyFields = plan.latestBy().stream().mapToInt(plan.schema()::fieldIndex).toArray();
     scratch = new OnHeapColumnVector(ROWS, plan.schema());
@@ -109,7 +111,11 @@ final class LatestPerKey {
       scratchRow = 0;
       scratchBytes = record.value().length;
     }
-    text.open(record.value());
+    int start = plan.start(record.value());
+    if (start < 0) {
+      return null;
+    }
+    text.open(record.value(), start);
     if (!decoder.value(text, scratch, scratchRow++) || !text.atEnd()) {
       return null;
     }

@@ -116,10 +116,11 @@ final class RecordsReader implements PartitionReader<ColumnarBatch> {
   }
 
   private boolean decoded(byte[] json, int row) {
-    if (json == null) {
+    int start = json == null ? -1 : plan.start(json);
+    if (start < 0) {
       return false;
     }
-    text.open(json);
+    text.open(json, start);
     return decoder.value(text, plain, row) && text.atEnd();
   }
 
