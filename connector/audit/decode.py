@@ -134,8 +134,9 @@ def _read_events(records: DataFrame, column: str, form: Form, events: Events) ->
     """Debezium's events: the columns are those of their rows, and of the events themselves."""
     from pyspark.sql import functions as F
 
-    frame, whole = _read(records, column, Form(events.envelope, form.permissive, avro=form.avro))
-    event, sent = f"event_{column}", f"avro_{column}.value" if form.avro is not None else f"parsed_{column}"
+    frame, whole = _read(records, column, Form(events.envelope, form.permissive, avro=form.avro, framed=form.framed))
+    text = _body(column) if form.framed is not None else column
+    event, sent = f"event_{column}", f"avro_{column}.value" if form.avro is not None else f"parsed_{text}"
     frame = frame.withColumn(event, F.expr(events.event(sent)))
     sound = F.expr(events.sound(event))
 
@@ -158,10 +159,15 @@ def _read_avro(records: DataFrame, column: str, avro: Avro) -> tuple[DataFrame, 
     )
 
 
+def _body(column: str) -> str:
+    """The column with the JSON text of a value after a header."""
+    return f"body_{column}"
+
+
 def _read_framed(records: DataFrame, column: str, form: Form, framed: Framed) -> tuple[DataFrame, _Read]:
     from pyspark.sql import functions as F
 
-    body = f"body_{column}"
+    body = _body(column)
     frame, of_body = _read(framed.read(records, column, body), body, replace(form, framed=None))
     readable, exact = (F.col(body).isNotNull() & each for each in (of_body.readable, of_body.exact))
     return frame, replace(of_body, readable=F.coalesce(readable, F.lit(False)), exact=F.coalesce(exact, F.lit(False)))

@@ -126,7 +126,7 @@ def _form(option: str, format: FormatOptions, topics: Sequence[str], *, grows: b
         return Form(found.columns, events=found, avro=avro)
     if isinstance(format, DebeziumFormat) and format.schema_ is not None:
         found = events(format, _columns(option, format.schema_))
-        return Form(found.columns, found.permissive, found)
+        return Form(found.columns, found.permissive, found, framed=Framed() if format.framed else None)
     if isinstance(format, AvroFormat):
         given = _file(option, format.schema_file) if format.schema_file is not None else None
         if format.registry is not None:

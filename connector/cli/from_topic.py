@@ -23,6 +23,11 @@ from sinks.spark.sql import identifier
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)")
 """A time that a TIMESTAMP holds exactly."""
 
+_HEADER = "  # They begin as Confluent's JSON Schema serializer has it: a zero byte, and the schema's number in four.\n"
+_OF_REGISTRY = (
+    "  # With registry: {url: ...} in place of schema, the newest schema in the registry gives the columns.\n"
+)
+
 
 class Record(Protocol):
     """What is looked at of a record."""
@@ -70,7 +75,9 @@ def written(topic: str, kafka: Mapping[str, str], records: Sequence[Record]) -> 
     values = [record.value for record in records if record.value is not None]
     place, name = f"lake/{safe(topic, 'path')}", safe(topic, "name")
     known = "\n".join(f"    {option}: {json.dumps(value)}" for option, value in kafka.items())
-    value, table, key = _framed_value(values) if framed else _value(values)
+    value, table, key = _value(values)
+    if framed:
+        value = f"{_HEADER}{_OF_REGISTRY if 'format: json' in value else ''}{value}  wire_format: confluent\n"
     of_key = key or _key_columns(records, table)
     sinks = f"  - type: delta_append\n    path: {json.dumps(place)}\n"
     if of_key:
@@ -112,20 +119,10 @@ def _text_of(value: bytes | None, framed: bool) -> bytes | None:
     return ConfluentWire.body_of(value) if framed else value
 
 
-def _framed_value(values: Sequence[bytes]) -> tuple[str, Mapping[str, str], Sequence[str]]:
-    table = _with_times(values)
-    lines = (
-        "  # They begin as Confluent's JSON Schema serializer has it: a zero byte, and the schema's number in four.\n"
-        "  # With registry: {url: ...} and without schema, the newest schema in the registry gives the columns.\n"
-        f"  format: json\n  wire_format: confluent\n{_schema(table, 'that these records have')}"
-    )
-    return lines, table, ()
-
-
 def _framed_key(names: Sequence[str], table: Mapping[str, str]) -> str:
     """The lines of ``key``. Without them a tombstone of such a key would name no row. They add a column ``_key``."""
     fields = _schema({name: table[name] for name in names}, "of the keys, by which a delete finds its row")
-    return f"key:\n  format: json\n  wire_format: confluent\n{fields}"
+    return f"key:\n  format: json\n{fields}  wire_format: confluent\n"
 
 
 def _value(values: Sequence[bytes]) -> tuple[str, Mapping[str, str], Sequence[str]]:

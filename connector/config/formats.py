@@ -128,6 +128,8 @@ class DebeziumFormat(Options):
     """The columns of the database's table as Spark DDL, for events in JSON."""
     mode: Literal["strict", "permissive"] = "strict"
     """As for ``format: json``."""
+    wire_format: Literal["confluent"] | None = None
+    """As for ``format: json``, for events in JSON."""
     registry: RegistryOptions | None = None
     """The schema registry, for events in Avro."""
     unavailable: Literal["bad_record", "null"] = "bad_record"
@@ -141,7 +143,14 @@ class DebeziumFormat(Options):
     def _one_schema(self) -> DebeziumFormat:
         if (self.schema_ is None) == (self.registry is None):
             raise ValueError("give schema, the columns of the table, for events in JSON, or registry for Avro")
+        if self.wire_format is not None and self.registry is not None:
+            raise ValueError("wire_format: is for events in JSON, with schema; registry says it of Avro. Remove one")
         return self
+
+    @property
+    def framed(self) -> bool:
+        """Whether a header comes before the JSON text."""
+        return self.wire_format is not None
 
 
 class RowsFormat(Options):

@@ -71,8 +71,10 @@ def record_format(
         if options.registry is not None:
             events = AvroOfRegistry(spark, opened(options.registry), topics, option, on_new_column=on_new_column)
         else:
-            row = _without(METADATA, added(_json_schema(f"{option}.schema", options.schema_ or "")))
-            events = Json(envelope(row), options.mode == "permissive", on_new_column, rows=ROWS)
+            declares = f"{option}.schema"
+            row = _without(METADATA, added(_json_schema(declares, options.schema_ or "")))
+            json = Json(envelope(row), options.mode == "permissive", on_new_column, option=declares, rows=ROWS)
+            events = Framed(json) if options.framed else json
         return Debezium(events, options.unavailable_value, as_null=options.unavailable == "null")
     if isinstance(options, RowsFormat):
         return Rows(_schema(f"{option}.schema", options.schema_))

@@ -154,6 +154,5 @@ def _declared(config: PipelineConfig) -> list[_Declared]:
             assert isinstance(schema, StructType)
             roots = WHOLE if isinstance(options, JsonFormat) else IMAGES
             option = config.schema_option if part == "value" else "key.schema"
-            framed = isinstance(options, JsonFormat) and options.framed
-            found.append(_Declared(part, schema, roots, options.mode == "permissive", framed, option))
+            found.append(_Declared(part, schema, roots, options.mode == "permissive", options.framed, option))
     return found

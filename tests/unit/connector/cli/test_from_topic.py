@@ -97,6 +97,16 @@ def test_json_after_confluents_header_is_known_in_values_and_keys() -> None:
     assert sink.key == ("id",)
 
 
+def test_debeziums_events_after_confluents_header_are_known() -> None:
+    event = {"op": "c", "before": None, "after": {"id": 7, "name": "x"}}
+    config = file_for(sent(framed({"id": 7}), framed(event)), sent(framed({"id": 7}), None))
+    assert isinstance(config.value, DebeziumFormat)
+    assert config.value.wire_format == "confluent"
+    assert columns(config) == "`id` BIGINT, `name` STRING"
+    assert isinstance(config.key, JsonFormat)
+    assert config.key.wire_format == "confluent"
+
+
 def test_a_key_of_text_beside_a_framed_value_needs_no_format() -> None:
     config = file_for(sent(b"1", framed({"id": 1})), sent(b"1", None))
     assert config.key is None
