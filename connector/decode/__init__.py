@@ -95,23 +95,21 @@ def _json(
     on_new_column: OnNewColumn | None,
     added: Callable[[StructType], StructType],
 ) -> Format:
-    declares = f"{option}.schema"
-    if options.schema_ is not None:
-        kind, of_records = added(_json_schema(declares, options.schema_)), on_new_column
     registry = opened_json(options.registry) if isinstance(options.registry, ConfluentRegistry) else None
-    if options.schema_ is None:
+    if options.schema_ is not None:
+        declares = f"{option}.schema"
+        kind, of_records = added(_json_schema(declares, options.schema_)), on_new_column
+    else:
         assert registry is not None
         declares = f"the schema of {option}.registry"
         kind = _json_schema(f"{option}.registry", newest(registry, topics, option))
-        # Newer schemas say the types of new columns.
+        # The types of new columns are those of newer schemas.
         of_records = "fail" if on_new_column == "fail" else None
-    if not options.framed:
-        return Json(kind, options.mode == "permissive", of_records)
     format = Json(kind, options.mode == "permissive", of_records, option=declares)
-    if registry is None:
-        return Framed(format)
-    declared = options.schema_ is not None
-    return FramedOfRegistry(format, registry, topics, option, on_new_column, declared=declared)
+    if registry is not None:
+        declared = options.schema_ is not None
+        return FramedOfRegistry(format, registry, topics, option, on_new_column, declared=declared)
+    return Framed(format) if options.framed else format
 
 
 def _learns_from_records(options: FormatOptions) -> bool:
