@@ -182,7 +182,7 @@ def because(bad: BadRecord, problem: Fields, shown: str | None, raw: Fields, hea
     if shown is not None:
         detail += f", but {shown!r}"
     elif detail != bad.detail and (at := malformed_at(bytes(raw[problem["reason"]] or b"")[header:])):
-        detail += f": {at}" + (f" after the header of {header} bytes" if header else "")
+        detail += f": {at}" + (f" (counted after the header of {header} bytes)" if header else "")
     return BadRecord(bad.message.replace(bad.detail, detail, 1), hint=bad.hint)
 
 
