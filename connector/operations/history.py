@@ -152,8 +152,11 @@ def _read(table: DeltaTable, pipeline: str, last: int) -> list[Commit]:
 
 def without_copies(commits: Iterable[Commit], is_own: Callable[[int], bool]) -> list[Commit]:
     """The commits, without metadata that is a stale copy. ``is_own``: whether the commit of this version really took
-    its epoch."""
-    return [each if is_own(each.version) else replace(each, user_metadata=None) for each in commits]
+    its epoch. What a rewind says is no metadata of an epoch, and stays."""
+    return [
+        each if is_own(each.version) or each.user_metadata == BY_REWIND else replace(each, user_metadata=None)
+        for each in commits
+    ]
 
 
 def of_commits(
