@@ -21,7 +21,7 @@ from sinks.plurals import plural
 
 FORMATTED = ("value", "key")
 _FIRST_WORD = re.compile(r"[\w.\[\]-]+")
-_OPTION = re.compile(r"[a-z_]+(\.[a-z_]+)*: ")
+_OPTION = re.compile(r"[a-z_]+(\.\w+)*: ")
 Moved = Callable[[Path], Path]
 """Where the file has an option, by where a pipeline of the file has it."""
 

@@ -15,7 +15,7 @@ from sinks.errors import ConfigurationError
 
 _PART = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
 _KEYS_WITH_DOTS = (["source", "kafka"], ["spark"])
-"""Mappings whose keys contain dots: the options of Kafka and Spark."""
+"""Mappings whose keys contain dots: the options of Kafka and Spark, and beside them the properties of a table."""
 
 
 def overridden(document: dict[Any, Any], overrides: Sequence[str], marks: Marks, *, origin: str) -> dict[Any, Any]:
@@ -47,7 +47,7 @@ def _parts(option: str) -> list[str | int]:
     parts: list[str | int] = []
     at = 0
     while at < len(option):
-        if parts in _KEYS_WITH_DOTS and option[at] == ".":
+        if (parts in _KEYS_WITH_DOTS or parts[-1:] == ["properties"]) and option[at : at + 1] == ".":
             return [*parts, option[at + 1 :]]
         found = _PART.match(option, at)
         if found is None or (at == 0) == option[at].startswith((".", "[")):

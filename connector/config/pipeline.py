@@ -19,9 +19,10 @@ from connector.config.kinds import (
     literal_secrets,
     refuse,
 )
+from connector.config.layout import LAYOUT
 from connector.config.operations import Maintenance, MetricsOptions, NotifyOptions
 from connector.config.pacing import EpochBound, EveryRecords, Interval, Latency, Retry, as_commit_every, as_trigger
-from connector.config.places import DeadLetters, DeltaPlace
+from connector.config.places import DeadLetters, DeltaPlace, DeltaSink
 from connector.config.route import Route, refuse_unfit
 from connector.config.sinks import (
     IDLE_AFTER,
@@ -305,7 +306,11 @@ class PipelineConfig(Options):
     @property
     def shape(self) -> str:
         """A hash of the options that shape the rows. Two files with the same hash make the same rows of a record."""
-        shaping = self.model_dump_json(include=_SHAPING)
+        # A table's layout has no part in its rows; that of objects is a part of their names.
+        layout: dict[int, set[str]] = {
+            index: set(LAYOUT) for index, sink in enumerate(self.sinks) if isinstance(sink, DeltaSink)
+        }
+        shaping = self.model_dump_json(include=_SHAPING, exclude={"sinks": layout})
         return hashlib.sha256(shaping.encode()).hexdigest()[:16]
 
     def routed(self, value: str) -> PipelineConfig:

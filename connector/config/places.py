@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
 from connector.config.kinds import Options, Text, topic_name
+from connector.config.layout import TableLayout, TableProperties, refuse_append_only
 from sinks.spark.files import absolute
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class DeltaPlace(Options):
         return self
 
 
-class DeltaSink(ListedSink, DeltaPlace):
+class DeltaSink(ListedSink, TableLayout, DeltaPlace):
     """A sink that is a Delta table."""
 
 
@@ -88,6 +89,8 @@ class DeadLetters(DeltaPlace):
     """A topic in the source's Kafka cluster, instead of a table. After a crash a dead letter may be there twice."""
     max_share: Annotated[float, Field(gt=0, le=1)] | None = None
     """The largest share of bad records in an epoch, above 0 up to 1. Beyond it the run stops. No limit by default."""
+    properties: TableProperties = Field(default_factory=dict)
+    """Properties of the table, for when it is made, as in {delta.deletedFileRetentionDuration: 30 days}."""
 
     @property
     def place(self) -> str:
@@ -100,4 +103,7 @@ class DeadLetters(DeltaPlace):
             raise ValueError("give one of path (a folder or URI), table (catalog.schema.name) or topic (of Kafka)")
         if not (self.path or self.table or self.topic):
             raise ValueError("path or table is empty")
+        if self.topic is not None and self.properties:
+            raise ValueError("properties: are those of a Delta table, and a topic has none. Remove them")
+        refuse_append_only(self.properties)
         return self

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -14,43 +14,26 @@ from pydantic import (
     Field,
     StrictBool,
     TypeAdapter,
-    WithJsonSchema,
     field_validator,
     model_validator,
 )
 
-from connector.config.kinds import TEXT_OR_TEXTS, Duration, Options, Text, as_model, in_clear, topic_name
+from connector.config.columns import AnyColumns, Columns, distinct
+from connector.config.kinds import Duration, Options, Text, as_model, in_clear, topic_name
 from connector.config.places import DeltaSink, ListedSink
 
 KAFKA_KEY, KAFKAS_KEY = "kafka_key", "_key"
 """The word for Kafka's key in a file, and the column."""
 
 
-def _one_or_more(value: object) -> object:
-    return [value] if isinstance(value, str) else value
-
-
 def _kafkas_key(value: object) -> object:
     return KAFKAS_KEY if value == KAFKA_KEY else value
-
-
-def _distinct(columns: tuple[str, ...]) -> tuple[str, ...]:
-    names = [column.lower() for column in columns]
-    twice = next((column for column in columns if names.count(column.lower()) > 1), None)
-    if twice is not None:
-        raise ValueError(f"names the column {twice} twice; capitals make no difference")
-    return columns
-
-
-ColumnsOrNone: TypeAlias = Annotated[tuple[Text, ...], BeforeValidator(_one_or_more), WithJsonSchema(TEXT_OR_TEXTS)]
-Columns: TypeAlias = Annotated[
-    tuple[Text, ...], BeforeValidator(_one_or_more), Field(min_length=1), WithJsonSchema(TEXT_OR_TEXTS)
-]
 
 
 class DeltaAppendSink(DeltaSink):
     """Appends one row per record to a Delta table."""
 
+    changes_rows: ClassVar[bool] = False
     type: Literal["delta_append"]
     """Append one row for every record."""
 
@@ -80,7 +63,7 @@ class KeyedSink(DeltaSink):
     @field_validator("key", "column_list", "except_column_list")
     @classmethod
     def _columns(cls, columns: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        return columns and _distinct(columns)
+        return columns and distinct(columns)
 
     @model_validator(mode="after")
     def _one_list(self) -> KeyedSink:
@@ -229,7 +212,7 @@ class DeltaAggregateSink(DeltaSink, MergedSink):
 
     type: Literal["delta_aggregate"]
     """Keep one row per group."""
-    group_by: ColumnsOrNone = ()
+    group_by: AnyColumns = ()
     """The columns that define a group. May be empty with a ``window``."""
     aggregates: Annotated[Mapping[str, Text], Field(min_length=1)]
     """The aggregates to compute, column -> expression, as in {total: sum(amount)}. docs/derived-state.md lists them."""
@@ -238,18 +221,13 @@ class DeltaAggregateSink(DeltaSink, MergedSink):
     states: Mapping[str, Annotated[str, Field(pattern=r"^[\w.]+:\w+$")]] = Field(default_factory=dict)
     """State types of your own, name -> module:Class: docs/extending.md."""
 
-    @field_validator("group_by")
-    @classmethod
-    def _columns(cls, columns: tuple[str, ...]) -> tuple[str, ...]:
-        return _distinct(columns)
-
     @model_validator(mode="after")
     def _names(self) -> DeltaAggregateSink:
         if self.merge == "on_read" and self.window is not None:
             raise ValueError("a window needs merge: on_write, because an epoch closes windows in the table itself")
         if self.window is None and not self.group_by:
             raise ValueError("give group_by, or a window, or both")
-        _distinct((*self.group_by, *(WINDOW_COLUMNS if self.window else ()), *self.aggregates))
+        distinct((*self.group_by, *(WINDOW_COLUMNS if self.window else ()), *self.aggregates))
         for name in (*self.group_by, *self.aggregates):
             if name.lower() in STATE_COLUMNS or (self.window and name.lower() in WINDOW_COLUMNS):
                 raise ValueError(f"{name} is a column that Lakelock adds; choose another name")
@@ -265,7 +243,7 @@ class S3ObjectsSink(ListedSink):
     """The bucket and prefix to write to, as s3://bucket/flights."""
     format: Literal["parquet", "json_lines"] = "parquet"
     """The file format of the objects."""
-    partition_by: ColumnsOrNone = ()
+    partition_by: AnyColumns = ()
     """The columns to partition by, in folders named as Hive names them (``day=2026-11-01/``)."""
     endpoint: Text | None = None
     """The endpoint URL of a store other than AWS S3."""
@@ -292,11 +270,6 @@ class S3ObjectsSink(ListedSink):
             raise ValueError("write a bucket and a prefix, as in s3://bucket/flights")
         return url
 
-    @field_validator("partition_by")
-    @classmethod
-    def _columns(cls, columns: tuple[str, ...]) -> tuple[str, ...]:
-        return _distinct(columns)
-
     @model_validator(mode="after")
     def _key_of_kms(self) -> S3ObjectsSink:
         if self.kms_key_id is not None and self.server_side_encryption != "aws:kms":
@@ -311,18 +284,13 @@ class KafkaTopicSink(ListedSink):
     """Write one message per record to a topic, in the source's Kafka cluster."""
     topic: Annotated[Text, AfterValidator(topic_name)]
     """The topic's name. The topic must exist."""
-    key: ColumnsOrNone = ()
+    key: AnyColumns = ()
     """The columns that make up the message key. By default messages have no key."""
 
     @property
     def place(self) -> str:
         """``kafka:<topic>``."""
         return f"kafka:{self.topic}"
-
-    @field_validator("key")
-    @classmethod
-    def _columns(cls, columns: tuple[str, ...]) -> tuple[str, ...]:
-        return _distinct(columns)
 
 
 class CustomSink(ListedSink):
@@ -374,12 +342,14 @@ SINK_TYPES: Mapping[object, type[BaseModel]] = {
 
 
 def columns_named(sink: Options) -> Sequence[tuple[str, str]]:
-    """Each column that an option of the sink names, as (option, column)."""
+    """Each column of the records that an option of the sink names, as (option, column)."""
     fields: dict[str, Any] = {
         name: getattr(sink, name)
         for name in (
             "key", "column_list", "except_column_list", "track_history_column_list",
-            "track_history_except_column_list", "group_by", "ignore_null_updates", "partition_by",
+            "track_history_except_column_list", "group_by", "ignore_null_updates",
+            # A table is partitioned by columns of its own: ``connector.derive.layout``.
+            *(() if isinstance(sink, DeltaSink) else ("partition_by",)),
         )
         if isinstance(getattr(sink, name, None), tuple)
     }  # fmt: skip

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from connector.config.formats import INFERRED, JsonFormat, RowsFormat
+from connector.config.places import DeltaSink
 from connector.config.sinks import DeltaHistorySink, KafkaTopicSink
 from connector.config.source import TopicPattern
 
@@ -66,6 +67,21 @@ def _source_fits(config: PipelineConfig) -> None:
             )
 
 
+def _layout_fits(config: PipelineConfig) -> None:
+    for sink in config.sinks:
+        properties = sink.properties if isinstance(sink, DeltaSink) else {}
+        if properties.get("delta.appendOnly", "").lower() == "true" and config.source.takes_recreated:
+            raise ValueError(
+                f"{sink.option('properties')}: delta.appendOnly is true, and source.on_recreated_topic renames topics "
+                "in rows. Remove one of them"
+            )
+        if properties.get("delta.enableTypeWidening", "").lower() == "false" and config.on_new_column == "add":
+            raise ValueError(
+                f"{sink.option('properties')}: delta.enableTypeWidening is false, and on_new_column: add makes columns "
+                "wider. Remove one of them"
+            )
+
+
 def _rows_have_no_bytes(config: PipelineConfig) -> None:
     if isinstance(config.key, RowsFormat):
         raise ValueError("key: format: rows is allowed for value only, where it covers both value and key")
@@ -110,4 +126,5 @@ def _bound_of_lag(config: PipelineConfig) -> None:
 
 UNFIT: Sequence[Callable[[PipelineConfig], None]] = (
     _merges_on_read, _source_fits, _rows_have_no_bytes, _inferred_schema, _bound_of_lag,
+    _layout_fits,
 )  # fmt: skip

@@ -22,7 +22,8 @@ from connector.engine.fold import Folding
 from connector.engine.inferred import with_schema
 from connector.engine.joining import Joining
 from connector.engine.one_table import OneTable, look_back
-from connector.engine.outputs import Other, Output, Table, outputs, with_new_columns
+from connector.engine.output import Output
+from connector.engine.outputs import Other, Table, outputs, with_new_columns
 from connector.engine.routes import Routes, routed
 from connector.engine.transformed_deletes import refuse_lost_deletes
 from connector.protocol.recover import TopicsHeld, behind

@@ -12,6 +12,7 @@ from connector.config import (
 from connector.decode.records import PROBLEM, RAW
 from sinks.contract import Epoch
 from sinks.delta.dead_letters import DeadLetters
+from sinks.delta.layout import Layout
 from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.errors import TooManyDeadLetters
 from sinks.plurals import plural
@@ -158,7 +159,8 @@ def letters_table(config: PipelineConfig, spark: SparkSession) -> DeadLetters | 
     place = config.dead_letters
     if place is None or place.topic is not None:
         return None
-    return DeadLetters(DeltaTable(spark, path=place.folder, name=place.table), pipeline=config.name)
+    layout = Layout(properties=place.properties)
+    return DeadLetters(DeltaTable(spark, path=place.folder, name=place.table), pipeline=config.name, layout=layout)
 
 
 def letters_topic(config: PipelineConfig) -> TopicDeadLetters | None:

@@ -17,7 +17,7 @@ from connector.decode.records import PROBLEM, RAW, SHOWN, TOMBSTONE, RecordDecod
 from connector.derive.fit import problems, refuse_values
 from connector.engine.dead_letters import LATE_DETAIL, Letters
 from connector.engine.in_parallel import of_each
-from connector.engine.outputs import Output
+from connector.engine.output import Output
 from connector.engine.record_errors import OddRecord, SchemaToAskFor, about_the_records, because
 from connector.protocol.steps import Event, Observer, Step
 from connector.source.columnar import PlainValues

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from connector.config import (
     CustomSink,
@@ -20,13 +21,16 @@ from connector.config import (
 from connector.config.user_class import own_class
 from connector.derive import as_is, derive
 from connector.derive.derivation import Derivation, TableDerivation
-from connector.engine.decoders import Decoder, decoders
+from connector.derive.layout import laid_out
+from connector.engine.decoders import Decoder, declared_comments, decoders
+from connector.engine.output import NoTable, Output
 from connector.spark.compat import is_connect
 from connector.spark.session import isolated
 from sinks.contract import TwoPhaseSink
 from sinks.delta import limits
 from sinks.delta.append import DeltaAppend
 from sinks.delta.commit import PipelineCommits
+from sinks.delta.layout import NO_LAYOUT, Layout
 from sinks.delta.merge_on_read import MergeOnRead
 from sinks.delta.refusals import append_only
 from sinks.delta.table import DeltaTable
@@ -43,53 +47,7 @@ if TYPE_CHECKING:
     from sinks.objects import S3Objects
 
 
-class Output(Protocol):
-    """What takes the rows of an epoch: a table, another sink, or all tables of a route."""
-
-    @property
-    def decode(self) -> Decoder:
-        """How records become its rows."""
-        ...
-
-    @property
-    def derivation(self) -> Derivation:
-        """Its columns, and what it makes of the rows."""
-        ...
-
-    @property
-    def label(self) -> str:
-        """Its name, for messages."""
-        ...
-
-    @property
-    def location(self) -> str:
-        """Where its files are. Empty text if it looks after itself."""
-        ...
-
-    @property
-    def exists(self) -> bool:
-        """Whether it is there."""
-        ...
-
-    def ready(self) -> None:
-        """Make it, unless it is there. Raises SchemaMismatch, NotADeltaTable."""
-        ...
-
-    def check(self) -> bool:
-        """Whether it is there; raises SchemaMismatch where it doesn't take the rows."""
-        ...
-
-    def unfit(self, rows: DataFrame) -> Sequence[Limit]:
-        """What it can't hold of decoded records."""
-        ...
-
-    def rules(self) -> Sequence[str]:
-        """Its own rules in words."""
-        ...
-
-    def forget_rules(self) -> None:
-        """Read its rules again at their next use."""
-        ...
+log = logging.getLogger("lakelock.delta")
 
 
 @dataclass(frozen=True)
@@ -102,6 +60,8 @@ class Table:
     commits: PipelineCommits
     schema: Mapping[str, str] = field(default_factory=dict)
     """Properties with the schema that was inferred for the table. Every run has to find the same ones."""
+    layout: Layout = NO_LAYOUT
+    """What the table gets when it is made, as its sink says."""
 
     @classmethod
     def of(cls, config: PipelineConfig, table: DeltaTable, decode: Decoder, rows: DataFrame) -> Table:
@@ -113,7 +73,11 @@ class Table:
             stops_at_changes=config.on_foreign_delete == "stop",
         )
         schema = config.inferred.properties if config.inferred is not None else {}
-        return cls(decode, derive(config, table, commits, rows), table, commits, schema)
+        derivation, sink = derive(config, table, commits, rows), config.sinks[0]
+        assert isinstance(sink, DeltaSink)
+        carried, declared = derivation.of_records.carried, declared_comments(config, decode)
+        layout = laid_out(sink, derivation.columns, carried, declared)
+        return cls(decode, derivation, table, commits, schema, layout)
 
     @property
     def label(self) -> str:
@@ -132,8 +96,12 @@ class Table:
 
     def ready(self) -> None:
         """Make the table, unless it is there. Raises SchemaMismatch, NotADeltaTable."""
-        if self.table.detail() is None:
-            self.table.create(self.derivation.columns, {**self.schema, **self.derivation.properties})
+        detail = self.table.detail()
+        different = self.layout.differences(detail) if detail is not None else ()
+        if different:
+            log.warning("%r was made with another layout, and stays as it is: %s", self.label, "; ".join(different))
+        if detail is None:
+            self.table.create(self.derivation.columns, self._whole_layout)
         self.derivation.prepare_table(self._checked())
         self.table.allow_widening(self.derivation.columns)
 
@@ -168,7 +136,34 @@ class Table:
         if isinstance(sink, MergeOnRead) and sink.table_changed:
             self.forget_rules()  # the change log takes rows that the table would refuse at the fold
         detail = self.table.detail()
-        return limits.of_records(detail, self._demanding, rows, self.derivation.of_records) if detail else ()
+        if detail is None:
+            return self.unfit_when_made(rows)
+        return limits.of_records(detail, self._demanding, rows, self.derivation.of_records)
+
+    def unfit_when_made(self, rows: DataFrame) -> Sequence[Limit]:
+        """What a table that a run makes can't hold of decoded records: values of its partition columns."""
+        from pyspark.sql.types import StructField, StructType
+
+        columns = self.derivation.columns
+        parted = StructType([StructField(name, columns[name].dataType) for name in self.layout.partition_by])
+        return limits.of_records(self.layout.detail(columns), parted, rows, self.derivation.of_records)
+
+    def made_by(self) -> str:
+        """The SQL that would make the table, if its sink says how. Empty: the table is there."""
+        if self.layout == NO_LAYOUT or self.table.detail() is not None:
+            return ""
+        return self._whole_layout.create_sql(self.table.sql, self.derivation.columns)
+
+    def differs(self) -> Sequence[str]:
+        """How a table that is there differs from what its sink says of its layout, in words."""
+        detail = self.table.detail()
+        if detail is None or self.layout == NO_LAYOUT:
+            return ()
+        return [*self.layout.differences(detail), *self.layout.other_comments(detail, self.table.schema)]
+
+    @property
+    def _whole_layout(self) -> Layout:
+        return self.layout.with_properties({**self.schema, **self.derivation.properties})
 
     def rules(self) -> Sequence[str]:
         """The table's own rules in words: constraints, lengths, generated columns."""
@@ -188,27 +183,6 @@ class Table:
     def two_phase(self, pipeline: str) -> TwoPhaseSink[DataFrame]:
         """The sink that takes part in two-phase commit."""
         return TwoPhaseDelta(self.table, self.derivation.sink, pipeline=pipeline)
-
-
-class NoTable:
-    """What looks after itself: it has no place of its own, nothing has to be made for it, and it has no rules."""
-
-    @property
-    def location(self) -> str:
-        """No table's."""
-        return ""
-
-    @property
-    def exists(self) -> bool:
-        """Nothing has to be made."""
-        return True
-
-    def rules(self) -> Sequence[str]:
-        """There are none."""
-        return ()
-
-    def forget_rules(self) -> None:
-        """Nobody changes them."""
 
 
 @dataclass(frozen=True)

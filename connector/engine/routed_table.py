@@ -11,7 +11,8 @@ from connector.decode.records import TOMBSTONE
 from connector.derive.derivation import Derivation
 from connector.derive.fit import problems, refuse_problem
 from connector.engine.decoders import Decoder
-from connector.engine.outputs import NoTable, Table
+from connector.engine.output import NoTable
+from connector.engine.outputs import Table
 from sinks.contract import Epoch
 from sinks.delta.unstaged import Unstaged
 from sinks.spark.limits import Limit
@@ -35,7 +36,7 @@ class Template:
     @classmethod
     def of(cls, table: Table, rows: DataFrame, own: OwnColumns | None, *, keyed: bool) -> Template:
         """The template that this table, which has no rules yet, is an example of."""
-        return cls(table, rows, own, _problem(table, (), rows, keyed=keyed))
+        return cls(table, rows, own, _problem(table, table.unfit_when_made(rows), rows, keyed=keyed))
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,10 @@ class Split(NoTable):
     def check(self) -> bool:
         """Whether there is any table."""
         return self.begun()
+
+    def made_by(self) -> str:
+        """The SQL that makes a table of any value, if the sink says how."""
+        return self.template.made_by()
 
     def unfit(self, _: DataFrame) -> Sequence[Limit]:
         """Nothing: the limits of each table are part of ``problem``."""

@@ -7,7 +7,7 @@ from connector.config.sinks import SinkOptions
 from connector.engine.assembly import Assembly
 from connector.engine.dead_letters import letters_topic
 from connector.engine.one_table import recreated_starts
-from connector.engine.outputs import Output
+from connector.engine.output import Output
 from connector.operations.checked import Checked, CheckedSink
 from connector.operations.sample import sampled
 from connector.operations.status import stands
@@ -72,7 +72,8 @@ def would_read(config: PipelineConfig, assembly: Assembly, held: TopicsHeld) -> 
 
 def _checked_sink(output: Output, sink: SinkOptions) -> CheckedSink:
     kind, place = ("table", sink.address) if isinstance(sink, DeltaPlace) else ("sink", output.label)
-    return CheckedSink(kind, place, output.check(), output.derivation.columns.names, output.rules())
+    columns = output.derivation.columns.names
+    return CheckedSink(kind, place, output.check(), columns, output.rules(), output.made_by(), output.differs())
 
 
 def _log(config: PipelineConfig) -> str | None:

@@ -26,6 +26,10 @@ class CheckedSink:
     exists: bool
     columns: Sequence[str]
     rules: Sequence[str] = ()
+    made_by: str = ""
+    """The SQL that would make the table, if its sink says how. Empty: it is there."""
+    differs: Sequence[str] = ()
+    """How a table that is there differs from what its sink says of its layout."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,8 @@ class Checked(Shown):
             lines.append(Line(sink.kind, f"ok: {sink.place} {'fits' if sink.exists else 'will be made'}"))
             lines.append(Line("columns", ", ".join(sink.columns)))
             lines += [Line("rule", rule) for rule in sink.rules]
+            lines += [Line("" if number else "layout", line) for number, line in enumerate(sink.made_by.splitlines())]
+            lines += [Line("differs", difference) for difference in sink.differs]
         if self.log is not None:
             lines.append(Line("log", self.log))
         where = f"after epoch {self.position.epoch}" if self.position else f"at {self.start}"

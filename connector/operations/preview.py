@@ -12,7 +12,7 @@ from connector.decode.own_columns import OwnColumns
 from connector.decode.records import ROUTE, TOMBSTONE
 from connector.display import Grid, Line, Page, Shown
 from connector.engine.assembly import Assembly
-from connector.engine.outputs import Output
+from connector.engine.output import Output
 from connector.operations.check import would_read
 from connector.operations.checked import Fault, Sample, records_line
 from connector.operations.sample import judged, own_names, row_json

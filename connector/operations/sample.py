@@ -12,7 +12,7 @@ from connector.decode.own_columns import OwnColumns
 from connector.decode.records import PROBLEM, RAW, ROUTE, TOMBSTONE
 from connector.engine.assembly import Assembly
 from connector.engine.epoch import Reading, these
-from connector.engine.outputs import Output
+from connector.engine.output import Output
 from connector.operations.checked import Fault, Sample
 from connector.source.records import polled
 from sinks.delta.table import COORDINATES

@@ -27,13 +27,14 @@ if TYPE_CHECKING:
 FOLDER = "_lakelock/changes"
 EPOCH = "_epoch"
 _RECORDS_PER_FILE = 100_000
-_PROPERTIES = {
-    **CHANGING,
-    # The epoch, which is the first column, is the only one by which a reader can skip files.
-    "delta.dataSkippingNumIndexedCols": "1",
-    # A checkpoint costs as much as several epochs. Readers mostly need the few commits since the last fold.
-    "delta.checkpointInterval": "100",
-}
+_LAYOUT = CHANGING.with_properties(
+    {
+        # The epoch, which is the first column, is the only one by which a reader can skip files.
+        "delta.dataSkippingNumIndexedCols": "1",
+        # A checkpoint costs as much as several epochs. Readers mostly need the few commits since the last fold.
+        "delta.checkpointInterval": "100",
+    }
+)
 
 
 class ChangeLog:
@@ -75,7 +76,7 @@ class ChangeLog:
         no_rows = changes.selectExpr(f"{epoch.number}L AS {EPOCH}", *map(identifier, changes.columns)).limit(0)
         table = self.table
         if self._find() is None:
-            table.create(no_rows.schema, properties=_PROPERTIES)
+            table.create(no_rows.schema, _LAYOUT)
         commits = self._find()
         assert commits is not None
         anew = replace(epoch, expected=commits.position())

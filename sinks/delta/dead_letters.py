@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from sinks.contract import Epoch
 from sinks.delta.conflicts import past_conflicts
+from sinks.delta.layout import NO_LAYOUT, Layout
 from sinks.delta.refusals import about_refused_rows
 from sinks.delta.table import CHANGING, COORDINATES, DeltaTable
 from sinks.offsets import Offsets
@@ -45,8 +46,10 @@ that epoch on its record is read again."""
 class DeadLetters:
     """The dead letters of one pipeline, in a table that several pipelines may share."""
 
-    def __init__(self, table: DeltaTable, *, pipeline: str) -> None:
+    def __init__(self, table: DeltaTable, *, pipeline: str, layout: Layout = NO_LAYOUT) -> None:
+        """``layout``: what the table gets when it is made."""
         self.table = table
+        self._layout = layout.with_properties(CHANGING.properties)
         self._of_pipeline = f"pipeline = {literal(pipeline)}"
         self._pipeline = pipeline
         self._ready = False
@@ -144,7 +147,7 @@ class DeadLetters:
         if self._ready:
             return
         if not self.exists():
-            self.table.create(self.table.spark.createDataFrame([], COLUMNS).schema, properties=CHANGING)
+            self.table.create(self.table.spark.createDataFrame([], COLUMNS).schema, self._layout)
         there = self.table.spark.table(self.table.sql).columns
         missing = [f"{name} {kind}" for name, kind in _RETRIES.items() if name not in there]
         if missing:

@@ -11,6 +11,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+_SECONDS = {
+    "week": 604800.0, "day": 86400.0, "hour": 3600.0, "minute": 60.0, "second": 1.0, "millisecond": 1e-3,
+    "microsecond": 1e-6,
+}  # fmt: skip
+_PART = rf"(\d+)\s*({'|'.join(_SECONDS)})s?\b"
 _GENERATED = "delta.generationExpression"
 _IDENTITY, _TAKES_VALUES = "delta.identity.start", "delta.identity.allowExplicitInsert"
 """Metadata of columns, of which only the log tells."""
@@ -30,6 +35,9 @@ class Detail:
     """Generated column -> the SQL expression that Delta computes it from."""
     identities: Sequence[str] = ()
     """Columns that are GENERATED ALWAYS AS IDENTITY."""
+    clusters: Sequence[str] = ()
+    """The columns that it is clustered by."""
+    comment: str = ""
 
     @property
     def append_only(self) -> bool:
@@ -53,9 +61,16 @@ class Detail:
 
     def _interval(self, name: str, default: timedelta) -> timedelta:
         """An interval property. ``default``: the value if the property is missing or can't be parsed."""
-        units = {"week": 604800.0, "day": 86400.0, "hour": 3600.0, "minute": 60.0, "second": 1.0}
-        parts = re.findall(r"(\d+)\s*(week|day|hour|minute|second)s?", self.properties.get(name, "").lower())
-        return timedelta(seconds=sum(int(count) * units[unit] for count, unit in parts)) if parts else default
+        found = interval(self.properties.get(name, ""))
+        return default if found is None else found
+
+
+def interval(text: str) -> timedelta | None:
+    """An interval as Delta's properties have it: ``7 days``, ``interval 1 week 12 hours``. None: it is another text."""
+    parts = re.fullmatch(rf"\s*(?:interval\s+)?((?:{_PART}\s*)+)", text.lower())
+    if parts is None:
+        return None
+    return timedelta(seconds=sum(int(count) * _SECONDS[unit] for count, unit in re.findall(_PART, parts[1])))
 
 
 def with_generated(detail: Detail, columns: Callable[[], StructType | None]) -> Detail:

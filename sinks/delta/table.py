@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING
 
 from sinks.delta.delta_log import DeltaLog, utc, written
 from sinks.delta.detail import Detail, name_parts, partitions, with_generated
+from sinks.delta.layout import NO_LAYOUT, Layout
 from sinks.delta.position import Commit
 from sinks.errors import NotADeltaTable, SchemaMismatch
 from sinks.offsets import Offsets, TopicPartition
@@ -15,8 +15,8 @@ from sinks.recreated import topic_of
 from sinks.spark.files import absolute, if_there, no_glob, twice
 from sinks.spark.probes import probing
 from sinks.spark.schema_changes import OnNewColumn, differences
-from sinks.spark.sql import identifier, literal
-from sinks.spark.types import ddl, names, needs_column_mapping, sql_type
+from sinks.spark.sql import identifier
+from sinks.spark.types import sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 COORDINATES = ("_topic", "_partition", "_offset", "_timestamp")
 """The columns with the coordinates of a row's record, beside the columns of its value."""
 
-CHANGING = {"delta.appendOnly": "false"}
-"""Properties of Lakelock's own tables, whose rows change, whatever is the default of the session."""
+CHANGING = Layout(properties={"delta.appendOnly": "false"})
+"""The layout of Lakelock's own tables, whose rows change, whatever is the default of the session."""
 _WIDENING = "delta.enableTypeWidening"
 
 
@@ -113,7 +113,7 @@ class DeltaTable:
             with probing():
                 described = self.spark.sql(f"DESCRIBE TABLE EXTENDED {self.sql}").collect()
                 properties = self.spark.sql(f"SHOW TBLPROPERTIES {self.sql}").collect()
-                detail = self.spark.sql(f"DESCRIBE DETAIL {self.sql}").select("format", "id").first()
+                row = self.spark.sql(f"DESCRIBE DETAIL {self.sql}").first()
         except AnalysisException as error:
             if "DELTA_MISSING_DELTA_TABLE" in str(error):
                 if self.path is None or self._holds_files():
@@ -126,13 +126,15 @@ class DeltaTable:
         information = {row["col_name"]: row["data_type"] for row in described}
         if information.get("Provider", "").lower() != "delta":
             raise self._not_delta()
-        table_id = detail["id"] if detail is not None and detail["format"] == "delta" else None
+        detail = row.asDict() if row is not None and row["format"] == "delta" else {}
         return with_generated(
             Detail(
                 information["Location"],
                 {row["key"]: row["value"] for row in properties},
-                table_id or "",
+                detail.get("id") or "",
                 partitions([(row["col_name"], row["data_type"]) for row in described]),
+                clusters=[".".join(name_parts(name)) for name in detail.get("clusteringColumns") or ()],
+                comment=detail.get("description") or "",
             ),
             lambda: DeltaLog(self.spark, information["Location"]).columns(),
         )
@@ -173,19 +175,17 @@ class DeltaTable:
             hint="Give the sink a path that is empty or doesn't exist yet, or the path of a Delta table.",
         )
 
-    def create(self, schema: StructType, properties: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Create the table if it doesn't exist. Two runs may do so at once. ``properties``: its TBLPROPERTIES."""
+    def create(self, schema: StructType, layout: Layout = NO_LAYOUT) -> None:
+        """Create the table if it doesn't exist. Two runs may do so at once.
+
+        Raises ConfigurationError if Delta makes no table with this layout.
+        """
         self.was_missing = True
-        columns = ddl(schema)
-        if any(map(needs_column_mapping, names(schema))):
-            properties = {**properties, "delta.columnMapping.mode": "name"}
-        pairs = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())
-        tblproperties = f" TBLPROPERTIES ({pairs})" if pairs else ""
         try:
-            self.spark.sql(f"CREATE TABLE IF NOT EXISTS {self.sql} ({columns}) USING delta{tblproperties}")
-        except Exception:
+            self.spark.sql(layout.create_sql(self.sql, schema))
+        except Exception as error:
             if self.detail() is None:
-                raise
+                raise layout.refused(self.label, error) or error from None
 
     def check(
         self,

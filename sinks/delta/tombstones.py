@@ -101,7 +101,7 @@ class Tombstones:
         wanted = [*self._key, *(["_sequence"] if "_sequence" in deletes.columns else []), *COORDINATES]
         notes = deletes.selectExpr(*(identifier(name) for name in wanted), "current_timestamp() AS _noted_at")
         if not self._exists(table):
-            table.create(notes.schema, properties=CHANGING)
+            table.create(notes.schema, CHANGING)
         table.allow_widening(notes.schema)
         # Written twice, a tombstone counts once.
         past_conflicts(notes.writeTo(table.sql).options(**evolution(table)).append)

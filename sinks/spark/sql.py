@@ -21,6 +21,20 @@ def literal(text: str) -> str:
     return f"CAST(X'{text.encode('utf-8', 'surrogatepass').hex()}' AS STRING)"
 
 
+def text_literal(text: str) -> str:
+    """A string literal where Spark's grammar takes no expression, as after COMMENT. See ``literal``.
+
+    What isn't plain is escaped. A session whose literals have no escapes shows the escapes, and nothing worse.
+    """
+    return f"'{''.join(map(_escaped, text))}'"
+
+
+def _escaped(char: str) -> str:
+    if char.isprintable() and char not in "'\"\\$":
+        return char
+    return f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}"
+
+
 def struct_sql(fields: Mapping[str, str]) -> str:
     """SQL of a struct. ``fields`` maps field names to the SQL of their values."""
     return f"named_struct({', '.join(f'{literal(name)}, {sql}' for name, sql in fields.items())})"
