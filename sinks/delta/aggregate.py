@@ -20,6 +20,7 @@ from sinks.contract import Committed, Epoch, Position
 from sinks.delta.commit import PipelineCommits, without_position
 from sinks.delta.conflicts import past_conflicts
 from sinks.delta.fence import merge_epoch
+from sinks.delta.key_ranges import pruning
 from sinks.delta.limits import as_stored, demands, refuse_broken
 from sinks.delta.merge import Change, Merge
 from sinks.delta.proof import Proof
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
+_WINDOW = ("window_start", "window_end")
 SOURCE = "lakelock_groups"
 """Name of the temporary view with the epoch's groups."""
 
@@ -76,6 +78,11 @@ class Groups:
         """Whether a row replaces the stored row instead of being added to it."""
         return self.grown_together is not None
 
+    @property
+    def of_records(self) -> Sequence[str]:
+        """The key without the window: a session that grows replaces others of its group, which began before it."""
+        return [name for name in self.key if name not in _WINDOW]
+
     def source(self, rows: DataFrame, epoch: Epoch) -> DataFrame:
         """The rows that the MERGE reads."""
         return self.grown_together(rows, epoch) if self.grown_together else rows
@@ -116,13 +123,14 @@ class DeltaAggregate:
 
         ``within``: SQL that is true of every row ``t`` of the table that shares a key with the rows; empty: unknown.
         """
-        merge = replace(adding(self._groups, guarded=True), within=within)
         proof = Proof(self._commits, epoch)
-        while proof.wanted():
-            with proof:
-                # Planned again at each attempt: a conflict means that the table has changed.
-                sql = merge.command(self._table, SOURCE)
-                merge_epoch(self._table, epoch, self._groups.source(rows, epoch), SOURCE, sql)
+        with pruning(self._table, self._groups.of_records, rows, within) as (groups, near):
+            merge = replace(adding(self._groups, guarded=True), within=near)
+            while proof.wanted():
+                with proof:
+                    # Planned again at each attempt: a conflict means that the table has changed.
+                    sql = merge.command(self._table, SOURCE)
+                    merge_epoch(self._table, epoch, self._groups.source(groups, epoch), SOURCE, sql)
         return proof.committed
 
 

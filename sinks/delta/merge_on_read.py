@@ -26,7 +26,7 @@ Folded changes stay in the log for an hour, for readers that opened the table be
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Protocol
@@ -35,15 +35,14 @@ from sinks.contract import Committed, Epoch, Position
 from sinks.delta.change_log import ChangeLog
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.fence import fenced
+from sinks.delta.key_ranges import range_of
 from sinks.delta.table import DeltaTable
-from sinks.delta.values import digits_sql, value_sql
 from sinks.errors import Fenced, PositionMismatch, TableReplaced
 from sinks.spark.row_errors import problem
-from sinks.spark.sql import identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import StructType
 
 logger = logging.getLogger("lakelock.delta")
 
@@ -319,20 +318,11 @@ class MergeOnRead:
     def _fold(self, table: Position, log: Position, owner: str, number: int) -> Committed:
         changes = self._spark.sql(f"SELECT * FROM {self._log.rows_sql(table.epoch, log.epoch)}")
         epoch = replace(Epoch.that_left(log, pipeline=self._pipeline), number=number, owner=owner, expected=table)
-        committed = self._table.write(epoch, self._reduce.of(changes), within=self._within(changes))
+        committed = self._table.write(epoch, self._reduce.of(changes), within=range_of(changes, self._key))
         self._folded = committed.position
         self.publish_view()
         self._forget()
         return committed
-
-    def _within(self, changes: DataFrame) -> str:
-        """SQL of the range of keys that the changes lie in, from one query on them. See :func:`within_sql`."""
-        kinds = {name: kind for name in self._key if _has_exact_text(kind := changes.schema[name].dataType)}
-        ends = [
-            digits_sql(f"{end}({identifier(name)})", kind) for name, kind in kinds.items() for end in ("min", "max")
-        ]
-        digits = changes.selectExpr(*ends).first() if kinds else None
-        return within_sql(kinds, digits or ())
 
     def _forget(self) -> None:
         """Delete the changes that were folded longer ago than a reader takes."""
@@ -341,30 +331,3 @@ class MergeOnRead:
             if commit.timestamp < before:
                 self._log.clean_up(metadata.epoch)
                 return
-
-
-def within_sql(kinds: Mapping[str, DataType], ends: Sequence[str | None]) -> str:
-    """SQL that is true of every row ``t`` whose key lies in a range. Delta skips files that have no such row.
-
-    This helps if new keys are higher than old ones, or if the table is clustered by the key.
-
-    ``kinds``: key column -> its type; ``ends``: for each column the lowest and the highest value, as the hex digits of
-    ``sinks.delta.values.digits_sql``; None: there is none. Empty: no range is known.
-    """
-    ranges = []
-    for (name, kind), least, greatest in zip(kinds.items(), ends[::2], ends[1::2], strict=bool(ends)):
-        if least is not None and greatest is not None:
-            column = f"t.{identifier(name)}"
-            ranges.append(
-                f"({column} IS NULL OR {column} BETWEEN {value_sql(least, kind)} AND {value_sql(greatest, kind)})"
-            )
-    return " AND ".join(ranges)
-
-
-def _has_exact_text(kind: DataType) -> bool:
-    """Whether a value cast to text and back is the same in any session, and texts are compared byte by byte."""
-    from pyspark.sql.types import ByteType, DateType, DecimalType, IntegerType, LongType, ShortType, StringType
-
-    if isinstance(kind, StringType):
-        return kind == StringType()
-    return isinstance(kind, ByteType | ShortType | IntegerType | LongType | DecimalType | DateType)

@@ -24,7 +24,7 @@ first delete fails that MERGE, with nothing committed, and the epoch is written 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.fence import merge_epoch
+from sinks.delta.key_ranges import pruning
 from sinks.delta.limits import as_stored, demands, refuse_broken
 from sinks.delta.merge import Merge
 from sinks.delta.moved import about_moved_keys
@@ -102,13 +103,14 @@ class DeltaUpsert:
 
         ``within``: SQL that is true of every row ``t`` of the table that shares a key with the rows; empty: unknown.
         """
-        with about_moved_keys(self._table.label):
-            stored = self._merges.stored(rows, epoch.passed)
+        prunes = pruning(self._table, self._rule.key, rows, within)
+        with about_moved_keys(self._table.label), prunes as (changes, near):
+            stored = self._merges.stored(changes, epoch.passed)
             if stored is None:
                 with up_to_a_delete():
-                    return self._commit(epoch, *self._merges.without_deletes(rows, within))
-            with kept(rows) as changes:
-                return self._commit(epoch, *self._merges.with_deletes(changes, stored, within))
+                    return self._commit(epoch, *self._merges.without_deletes(changes, near))
+            with nullcontext(changes) if near else kept(changes) as again:  # with a range they are kept already
+                return self._commit(epoch, *self._merges.with_deletes(again, stored, near))
 
     def _commit(self, epoch: Epoch, source: DataFrame, merge: Merge) -> Committed:
         proof = Proof(self._commits, epoch)

@@ -51,6 +51,18 @@ def kept(rows: DataFrame) -> Iterator[DataFrame]:
             rows.unpersist()
 
 
+def stays(rows: DataFrame) -> bool:
+    """Whether every query on these rows, of ``kept``, sees the same ones: they are cached, or staged in files."""
+    from pyspark.errors import PySparkException
+
+    if _read_twice(rows.sparkSession):
+        return True
+    with suppress(PySparkException):
+        level = rows.storageLevel
+        return level.useMemory or level.useDisk
+    return False
+
+
 def _read_twice(spark: SparkSession) -> bool:
     from pyspark.errors import PySparkException
 

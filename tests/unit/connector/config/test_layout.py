@@ -8,6 +8,7 @@ from sinks.errors import ConfigurationError
 
 UPSERT = {"type": "delta_upsert", "path": "t", "key": "id"}
 OBJECTS = {"type": "s3_objects", "url": "s3://b/t"}
+LOG = {"coordinator": {"path": "log"}}
 
 
 def options(*sinks: dict[str, object], **changes: object) -> dict[str, object]:
@@ -16,7 +17,6 @@ def options(*sinks: dict[str, object], **changes: object) -> dict[str, object]:
         "source": {"topics": ["t"], "kafka": {"bootstrap.servers": "b:1"}},
         "value": {"format": "json", "schema": "id INT, day DATE"},
         "sinks": list(sinks),
-        **({"coordinator": {"path": "log"}} if sinks and (len(sinks) > 1 or sinks[0] is OBJECTS) else {}),
         **changes,
     }
 
@@ -49,17 +49,15 @@ def test_a_layout_is_no_other_shape_of_rows() -> None:
     assert plain == "03edd738e9f90595"
     assert parse(options({**UPSERT, "cluster_by": "id", "comment": "x", "properties": {"a": "b"}})).shape == plain
     # The names of objects hold the partitions' values.
-    assert (
-        parse(options({**OBJECTS, "partition_by": "day"}, coordinator={"path": "log"})).shape
-        != parse(options(OBJECTS)).shape
-    )
+    objects, parted = (parse(options(sink, **LOG)) for sink in (OBJECTS, {**OBJECTS, "partition_by": "day"}))
+    assert objects.shape != parted.shape
 
 
 def test_the_tables_of_a_route_and_of_topics_have_a_layout_each() -> None:
     sink = {**UPSERT, "path": "t/{day}", "cluster_by": "id", "properties": {"a": "1", "b": "1"}}
     other = {"sink": {"cluster_by": [], "partition_by": "day", "properties": {"b": "2"}}}
     route = {"by": "day", "sink": sink, "overrides": {"x": other}}
-    made = options(route=route, coordinator={"path": "log"})
+    made = options(route=route, **LOG)
     del made["sinks"]
     config = parse(made)
     assert config.routed("y").sinks[0].cluster_by == ("id",)
@@ -73,7 +71,7 @@ def test_a_wrong_layout_of_one_table_of_a_route_names_it() -> None:
         "sink": {**UPSERT, "path": "t/{day}"},
         "overrides": {"x": {"sink": {"properties": {"delta.x": 1}}}},
     }
-    made = options(route=route, coordinator={"path": "log"})
+    made = options(route=route, **LOG)
     del made["sinks"]
     with pytest.raises(ConfigurationError, match=r"route.overrides.x.sink.properties: delta.x: is no property"):
         parse(made)
@@ -98,7 +96,7 @@ def test_properties_that_another_option_would_break_on_are_refused(
 
 def test_a_topic_of_dead_letters_has_no_properties() -> None:
     letters = {"topic": "dead", "properties": {"delta.enableChangeDataFeed": True}}
-    with pytest.raises(ConfigurationError, match="dead_letters.properties: are those of a Delta table"):
+    with pytest.raises(ConfigurationError, match=r"dead_letters\.properties: are those of a Delta table"):
         parse(options(UPSERT, on_bad_record="dead_letter", dead_letters=letters))
 
 

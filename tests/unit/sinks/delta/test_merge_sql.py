@@ -21,8 +21,8 @@ from pyspark.sql.types import (
 from sinks.delta.aggregate import Groups, adding
 from sinks.delta.dead_letters import adding_sql, keeping_sql
 from sinks.delta.history import VersionColumns, merge_sql
+from sinks.delta.key_ranges import within_sql
 from sinks.delta.merge import Change, Merge
-from sinks.delta.merge_on_read import within_sql
 from sinks.delta.moved import events_moved_sql
 from sinks.delta.recreated import retiring_sql
 from sinks.delta.sql_layout import indented

@@ -1,0 +1,195 @@
+"""Tables that a run makes as their sinks say: partitions or clusters, properties, comments."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from another_engine import query
+from golden_files import assert_told
+from typer.testing import CliRunner
+
+from connector import Pipeline
+from connector.cli.app import app
+from sinks.delta.table import DeltaTable
+from sinks.errors import BadRecord, ConfigurationError
+
+if TYPE_CHECKING:
+    from conftest import Lake
+
+SCHEMA = "k STRING COMMENT 'of the \"order\"', day DATE, n BIGINT"
+COMMENT = "orders of today's \\ customers, from {5} $ or €"
+FEED = "delta.enableChangeDataFeed"
+SINKS: dict[str, dict[str, Any]] = {
+    "append": {"type": "delta_append"},
+    "upsert": {"type": "delta_upsert", "key": "k"},
+    "history": {"type": "delta_history", "key": "k"},
+    "sums": {"type": "delta_aggregate", "group_by": ["day", "k"], "aggregates": {"total": "sum(n)"}},
+}
+FIRST, SECOND = "2026-11-01", "2026-11-02"
+
+
+def laid_out(lake: Lake, kind: str, **changes: Any) -> dict[str, Any]:
+    """Of a pipeline with one table."""
+    sink = {**SINKS[kind], "path": str(lake.path(kind)), **changes.pop("sink", {})}
+    return {**lake.options(schema=SCHEMA, **changes), "name": kind, "sinks": [sink]}
+
+
+def send(lake: Lake, *rows: tuple[str, str, int]) -> None:
+    """(key, day, number)."""
+    lake.topic.send(*((key, {"k": key, "day": day, "n": number}) for key, day, number in rows), partition=0)
+
+
+@pytest.mark.parametrize("how", ["partition_by", "cluster_by"])
+def test_all_kinds_of_tables_are_made_so_and_keep_exact_rows(lake: Lake, how: str) -> None:
+    layout = {how: "day", "properties": {FEED: True, "team": "sales"}, "comment": COMMENT, "comments": {"day": COMMENT}}
+    options = laid_out(lake, "append")
+    options["sinks"] = [{**sink, "path": str(lake.path(kind)), **layout} for kind, sink in SINKS.items()]
+    options["coordinator"] = {"path": str(lake.path("log"))}
+    send(lake, ("a", FIRST, 1), ("b", FIRST, 2))
+    Pipeline.from_options(options).run()
+    send(lake, ("a", SECOND, 3), ("c", SECOND, 4))
+    Pipeline.from_options(options).run()
+    assert lake.spark is not None
+    for kind in SINKS:
+        detail = DeltaTable(lake.spark, path=str(lake.path(kind))).detail()
+        assert detail is not None
+        assert (detail.partitions, detail.clusters) == ((["day"], []) if how == "partition_by" else ([], ["day"]))
+        assert {name: detail.properties.get(name) for name in (FEED, "team")} == {FEED: "true", "team": "sales"}
+        assert detail.comment == COMMENT
+        comments = {each.name: each.metadata.get("comment") for each in lake.frame(kind).schema}
+        assert (comments["day"], comments["k"]) == (COMMENT, 'of the "order"')
+    rows = "SELECT k, CAST(day AS VARCHAR), n FROM t"
+    latest = [("a", SECOND, 3), ("b", FIRST, 2), ("c", SECOND, 4)]
+    assert sorted(query(lake.path("append"), rows)) == [("a", FIRST, 1), *latest]
+    # A key that moves from one partition to another is one row.
+    assert sorted(query(lake.path("upsert"), rows)) == latest
+    versions = f"{rows.removesuffix('FROM t')}, __END_AT IS NULL FROM t"
+    assert sorted(query(lake.path("history"), versions)) == [("a", FIRST, 1, False), *((*row, True) for row in latest)]
+    assert sorted(query(lake.path("sums"), rows.replace("n FROM", "total FROM"))) == [("a", FIRST, 1), *latest]
+    changes = lake.spark.read.option("readChangeFeed", "true").option("startingVersion", 0).format("delta")
+    assert {row[0] for row in changes.load(str(lake.path("upsert"))).select("_change_type").collect()} == {
+        "insert", "update_preimage", "update_postimage",
+    }  # fmt: skip
+
+
+def test_check_shows_the_sql_then_the_differences_and_a_run_only_warns(
+    lake: Lake, caplog: pytest.LogCaptureFixture
+) -> None:
+    send(lake, ("a", FIRST, 1))
+    sink = {**SINKS["upsert"], "partition_by": "day", "properties": {FEED: True}, "comment": "orders"}
+    checked = CliRunner().invoke(app, ["check", str(lake.file("upsert", schema=SCHEMA, sink=sink))])
+    assert checked.exit_code == 0, checked.output
+    shown = checked.stdout[checked.stdout.index("layout") : checked.stdout.index("position")]
+    assert_told("check_a_layout", shown, folder=lake.folder)
+    assert not lake.path("upsert").exists()
+
+    Pipeline.from_options(laid_out(lake, "upsert", sink=sink)).run()
+    send(lake, ("a", SECOND, 2))
+    other = {"partition_by": (), "cluster_by": "k", "properties": {FEED: False}, "comment": "all orders"}
+    changed = laid_out(lake, "upsert", sink={**sink, **other, "comments": {"k": "the key"}})
+    with caplog.at_level(logging.WARNING):
+        Pipeline.from_options(changed).run()
+    assert [record.getMessage() for record in caplog.records if record.name == "lakelock.delta"] == [
+        f"{str(lake.path('upsert'))!r} was made with another layout, and stays as it is: cluster_by: k, and the table "
+        f"isn't clustered; properties: {FEED} = false, and the table has true"
+    ]
+    assert lake.sql("SELECT k, CAST(day AS STRING), n FROM {t}", "upsert") == [("a", SECOND, 2)]
+    (found,) = Pipeline.from_options(changed).check().sinks
+    assert found.made_by == ""
+    assert found.differs == [
+        "cluster_by: k, and the table isn't clustered",
+        f"properties: {FEED} = false, and the table has true",
+        "comment: the table's is 'orders'",
+        "comments: the table has other ones of k",
+    ]
+    assert len([commit for commit in lake.commits("upsert") if "metaData" in commit]) == 1
+
+
+def test_what_a_partition_can_not_hold_is_a_bad_record_before_there_is_a_table(lake: Lake) -> None:
+    options = laid_out(lake, "append", sink={"partition_by": "k"})
+    send(lake, ("a", FIRST, 1), ("", FIRST, 2))
+    (fault,) = Pipeline.from_options(options).check().sample.faults
+    assert (fault.offset, fault.detail.split(",")[0]) == (1, "its k is the empty text")
+    assert not lake.path().exists()
+    with pytest.raises(BadRecord, match="offset 1 isn't right: its k is the empty text"):
+        Pipeline.from_options(options).run()
+
+
+def test_the_tables_of_a_route_and_of_dead_letters_a_replay_and_a_new_table_get_it_too(lake: Lake) -> None:
+    route = {
+        "by": "k",
+        "sink": {"type": "delta_append", "path": str(lake.path("{k}")), "partition_by": "k"},
+        "overrides": {"b": {"sink": {"partition_by": [], "cluster_by": "day"}}},
+    }
+    letters = {"path": str(lake.path("letters")), "properties": {FEED: True}}
+    options = {
+        **laid_out(lake, "append"), "name": "routed", "route": route, "coordinator": {"path": str(lake.path("log"))},
+        "require": "n > 0", "on_bad_record": "dead_letter", "dead_letters": letters,
+    }  # fmt: skip
+    del options["sinks"]
+    assert lake.spark is not None
+    checked = Pipeline.from_options(options).check()
+    assert "PARTITIONED BY (`k`)" in checked.sinks[0].made_by
+    send(lake, ("a", FIRST, 1), ("b", FIRST, 2), ("c", FIRST, 0))
+    Pipeline.from_options(options).run()
+
+    def made(path: object) -> Any:
+        return DeltaTable(lake.spark, path=str(path)).detail()  # type: ignore[arg-type]
+
+    assert [(made(lake.path(k)).partitions, made(lake.path(k)).clusters) for k in "ab"] == [(["k"], []), ([], ["day"])]
+    assert made(lake.path("letters")).properties[FEED] == "true"
+    one = laid_out(lake, "upsert", sink={"cluster_by": ["day", "k"], "merge": "on_read"})
+    Pipeline.from_options(one).run()
+    Pipeline.from_options(one).replay(str(lake.path("anew")))
+    assert made(lake.path("upsert")).clusters == made(lake.path("anew")).clusters == ["day", "k"]
+    assert made(lake.path("upsert") / "_lakelock" / "changes").clusters == []
+
+
+def test_what_only_delta_knows_to_be_wrong_is_told_and_nothing_is_written(lake: Lake) -> None:
+    send(lake, ("a", FIRST, 1))
+    properties = {"delta.isolationLevel": "WriteSerializable"}
+    with pytest.raises(ConfigurationError) as caught:
+        Pipeline.from_options(laid_out(lake, "append", sink={"properties": properties})).run()
+    assert_told("delta_refuses_a_layout", caught.value, folder=lake.folder)
+    assert not (lake.path() / "_delta_log").exists()
+
+
+def test_a_column_that_is_not_there_is_refused_before_a_run(lake: Lake) -> None:
+    for act in ("check", "run"):
+        with pytest.raises(ConfigurationError) as caught:
+            getattr(Pipeline.from_options(laid_out(lake, "upsert", sink={"cluster_by": "date"})), act)()
+        assert_told("a_cluster_column_that_is_not_there", caught.value)
+    assert not lake.path("upsert").exists()
+
+
+@pytest.mark.parametrize("kind", ["upsert", "sums"])
+def test_a_merge_passes_over_partitions_that_no_key_is_in(lake: Lake, kind: str) -> None:
+    """A file that is gone shows it: a MERGE that read the file would fail."""
+    key = {"key": ["day", "k"]} if kind == "upsert" else {}
+    options = laid_out(lake, kind, sink={**key, "partition_by": "day"})
+    send(lake, ("a", FIRST, 1), ("a", SECOND, 2), ("b", SECOND, 3))
+    Pipeline.from_options(options).run()
+    for file in lake.path(kind).glob(f"day={FIRST}/*.parquet"):
+        file.unlink()
+    send(lake, ("b", SECOND, 4), ("c", "2026-11-03", 5))
+    if kind == "upsert":
+        lake.topic.send((f'{{"day": "{SECOND}", "k": "a"}}', None), partition=0)
+    Pipeline.from_options(options).run()
+    value = "n" if kind == "upsert" else "total"
+    found = lake.sql(f"SELECT k, {value} FROM {{t}} WHERE day > '{FIRST}' ORDER BY 1", kind)
+    assert found == ([("b", 4), ("c", 5)] if kind == "upsert" else [("a", 2), ("b", 7), ("c", 5)])
+
+
+def test_without_a_key_column_in_the_layout_every_file_is_looked_into(lake: Lake) -> None:
+    """A key that moves between partitions has its row in another one."""
+    options = laid_out(lake, "upsert", sink={"partition_by": "day"})
+    send(lake, ("a", FIRST, 1), ("b", SECOND, 2))
+    Pipeline.from_options(options).run()
+    send(lake, ("a", SECOND, 3))
+    send(lake, ("b", FIRST, 4))
+    Pipeline.from_options(options).run()
+    assert sorted(lake.sql("SELECT k, CAST(day AS STRING), n FROM {t}", "upsert")) == [
+        ("a", SECOND, 3), ("b", FIRST, 4),
+    ]  # fmt: skip
