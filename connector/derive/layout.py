@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from connector.config import DeltaSink
+from connector.spark.compat import is_connect
 from sinks.delta.detail import name_parts
 from sinks.delta.layout import COLUMN_MAPPING, Layout
 from sinks.errors import ConfigurationError
 from sinks.spark.types import names, needs_column_mapping, sql_type
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from pyspark.sql.types import DataType, StructField, StructType
 
 _INTERNAL = ("_sequence", "_deleted_by", "_columns", "_state", "_applied")
@@ -21,6 +24,10 @@ _OF_CHANGES = ("_change_type", "_commit_version", "_commit_timestamp")
 """Columns of Delta's change data feed."""
 _CHANGES, _STATS_OF, _STATS = (
     "delta.enableChangeDataFeed", "delta.dataSkippingStatsColumns", "delta.dataSkippingNumIndexedCols",
+)  # fmt: skip
+_OF_DATABRICKS = (
+    "delta.parquet.compression.codec", "delta.targetFileSize", "delta.tuneFileSizesForRewrites",
+    ("delta.isolationLevel", "WriteSerializable"),
 )  # fmt: skip
 _COUNTED = 32
 """The number of columns of which Delta keeps statistics, if no property says another."""
@@ -51,6 +58,18 @@ def laid_out(
         sink.comments,
         {name: comment for name, comment in declared.items() if name in carried},
     )
+
+
+def refuse_of_databricks(sink: DeltaSink, spark: SparkSession) -> None:
+    """Raises ConfigurationError for properties that only Databricks has, where Spark isn't that of Databricks."""
+    if is_connect(spark) or "DATABRICKS_RUNTIME_VERSION" in os.environ:
+        return
+    for name, value in sink.properties.items():
+        if name in _OF_DATABRICKS or (name, value) in _OF_DATABRICKS:
+            raise ConfigurationError(
+                f"{sink.option('properties')}: {name} = {value} is for Databricks only: Delta makes no such table.",
+                hint="Remove it, or run the pipeline on Databricks.",
+            )
 
 
 def _check_column(option: str, column: str, schema: StructType, *, may_be_internal: bool) -> None:
@@ -109,7 +128,7 @@ def _check_cluster(option: str, field: StructField, with_statistics: Sequence[st
 def _with_statistics(schema: StructType, properties: Mapping[str, str]) -> list[str]:
     """The columns, in lower case, of which Delta keeps statistics."""
     if _STATS_OF in properties:
-        return [".".join(name_parts(each.strip())).lower() for each in properties[_STATS_OF].split(",")]
+        return [".".join(name_parts(each)).lower() for each in _stats_of(properties)]
     room = int(properties.get(_STATS, _COUNTED))
     found = []
     for field in schema:
@@ -118,6 +137,10 @@ def _with_statistics(schema: StructType, properties: Mapping[str, str]) -> list[
         found.append(field.name.lower())
         room = -1 if room < 0 else max(0, room - _leaves(field.dataType))
     return found
+
+
+def _stats_of(properties: Mapping[str, str]) -> list[str]:
+    return [each.strip() for each in properties.get(_STATS_OF, "").split(",") if each.strip()]
 
 
 def _leaves(kind: DataType) -> int:
@@ -135,6 +158,13 @@ def _check_properties(option: str, properties: Mapping[str, str], schema: Struct
             "of this name.",
             hint="Give the column another name in `transform:`, or remove the property.",
         )
+    there = {name.lower() for name in schema.names}
+    for name in _stats_of(properties):
+        if name_parts(name)[0].lower() not in there:
+            raise ConfigurationError(
+                f"{option}: {_STATS_OF}: {name} isn't a column of the table.",
+                hint=f"Its columns are {', '.join(schema.names)}.",
+            )
     special = [name for name in names(schema) if needs_column_mapping(name)]
     if special and properties.get(COLUMN_MAPPING) == "none":
         raise ConfigurationError(

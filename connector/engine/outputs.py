@@ -21,7 +21,7 @@ from connector.config import (
 from connector.config.user_class import own_class
 from connector.derive import as_is, derive
 from connector.derive.derivation import Derivation, TableDerivation
-from connector.derive.layout import laid_out
+from connector.derive.layout import laid_out, refuse_of_databricks
 from connector.engine.decoders import Decoder, declared_comments, decoders
 from connector.engine.output import NoTable, Output
 from connector.spark.compat import is_connect
@@ -75,6 +75,7 @@ class Table:
         schema = config.inferred.properties if config.inferred is not None else {}
         derivation, sink = derive(config, table, commits, rows), config.sinks[0]
         assert isinstance(sink, DeltaSink)
+        refuse_of_databricks(sink, table.spark)
         carried, declared = derivation.of_records.carried, declared_comments(config, decode)
         layout = laid_out(sink, derivation.columns, carried, declared)
         return cls(decode, derivation, table, commits, schema, layout)

@@ -149,11 +149,17 @@ def test_the_tables_of_a_route_and_of_dead_letters_a_replay_and_a_new_table_get_
 
 def test_what_only_delta_knows_to_be_wrong_is_told_and_nothing_is_written(lake: Lake) -> None:
     send(lake, ("a", FIRST, 1))
-    properties = {"delta.isolationLevel": "WriteSerializable"}
+    properties = {"delta.parquet.format.version": "nine"}
     with pytest.raises(ConfigurationError) as caught:
         Pipeline.from_options(laid_out(lake, "append", sink={"properties": properties})).run()
     assert_told("delta_refuses_a_layout", caught.value, folder=lake.folder)
     assert not (lake.path() / "_delta_log").exists()
+
+
+def test_a_property_of_databricks_is_refused_elsewhere(lake: Lake) -> None:
+    options = laid_out(lake, "append", sink={"properties": {"delta.targetFileSize": "32mb"}})
+    with pytest.raises(ConfigurationError, match=r"delta\.targetFileSize = 32mb is for Databricks"):
+        Pipeline.from_options(options).check()
 
 
 def test_a_column_that_is_not_there_is_refused_before_a_run(lake: Lake) -> None:

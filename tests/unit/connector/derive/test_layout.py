@@ -65,6 +65,7 @@ def sink(**options: Any) -> DeltaAppendSink:
         ({"cluster_by": "later"}, "no statistics of 'later'"),
         ({"cluster_by": "id", "properties": {STATS: "day, name"}}, "no statistics of 'id'"),
         ({"cluster_by": "day", "properties": {"delta.dataSkippingNumIndexedCols": 1}}, "no statistics of 'day'"),
+        ({"properties": {STATS: "id, nope"}}, "nope isn't a column"),
         ({"properties": {FEED: "true"}}, "change data feed has a column"),
         ({"properties": {MODE: "none"}}, "'of day' needs column mapping"),
     ],
