@@ -30,7 +30,8 @@ class TableLayout(Options):
     comment: Text | None = None
     """The table's comment when it is made."""
     comments: Mapping[str, Text] = Field(default_factory=dict)
-    """Comments of columns when the table is made, column -> text. They win over the COMMENTs in ``value.schema``."""
+    """Comments of columns when the table is made, column -> text. They win over the COMMENTs of
+    ``value.schema``, or the docs of an Avro schema."""
 
     @field_validator("cluster_by")
     @classmethod

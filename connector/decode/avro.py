@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING
@@ -146,6 +146,11 @@ class AvroFile(SchemaFixed):
         self._schema = parse(schema, of=_OF_FILE)
         self.type = _type(spark, self._schema)
 
+    @property
+    def comments(self) -> Mapping[str, str]:
+        """The docs of the fields."""
+        return self._schema.docs
+
     def decoded(self, records: DataFrame, column: str, into: str) -> DataFrame:
         """See `Format.decoded`. Don't filter by it: Spark would move the filter down and decode every record twice."""
         from pyspark.sql import functions as F
@@ -187,6 +192,11 @@ class AvroOfRegistry(NeverPlain):
         # A field that producers have dropped since stays a column, because older records still have it.
         self._schemas = RecordSchemas(registry, topics, part, self._learn)
         self._schemas.request_versions()
+
+    @property
+    def comments(self) -> Mapping[str, str]:
+        """The docs of the fields."""
+        return self._reader.docs
 
     def _learn(self, schema_id: str, writer: AvroSchema, newer: bool) -> str | None:
         """Decode records with this schema from now on. Returns why they can't be."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 from connector.decode.avro_resolution import PROMOTED
 from connector.decode.avro_schema import AvroSchema, Node, full_name, parse
@@ -21,7 +22,8 @@ def grown(reader: AvroSchema, writer: AvroSchema) -> AvroSchema:
 
     Raises UnusableSchema if no schema has room for both.
     """
-    return parse(json.dumps(_once(_grown(reader, reader.root, writer, writer.root), set())))
+    schema = parse(json.dumps(_once(_grown(reader, reader.root, writer, writer.root), set())))
+    return replace(schema, docs={**writer.docs, **reader.docs})
 
 
 def _new(

@@ -37,6 +37,8 @@ class AvroSchema:
     """Full name -> definition, for each named type."""
     recursive: str | None
     """The full name of a type that contains itself. None if there is none."""
+    docs: Mapping[str, str]
+    """Field of the root -> its ``doc``."""
 
     @property
     def text(self) -> str:
@@ -56,10 +58,17 @@ def parse(text: str, references: Iterable[AvroSchema] = (), *, of: str = "The Av
     """
     referenced = {name: node for schema in references for name, node in schema.names.items()}
     reading = _Reading(referenced, of)
-    root = reading.read(_loaded(text, of), "", 0)
+    loaded = _loaded(text, of)
+    root = reading.read(loaded, "", 0)
     if _height(root, {}) > _DEEPEST:
         raise _too_deep(of)
-    return AvroSchema(root, reading.names, reading.recursive)
+    return AvroSchema(root, reading.names, reading.recursive, _docs(loaded))
+
+
+def _docs(root: Node) -> Mapping[str, str]:
+    """The docs of a valid schema's fields."""
+    fields = root.get("fields", ()) if isinstance(root, dict) else ()
+    return {each["name"]: each["doc"] for each in fields if isinstance(each.get("doc"), str) and each["doc"]}
 
 
 def _loaded(text: str, of: str) -> Node:

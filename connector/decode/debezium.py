@@ -7,11 +7,11 @@ database's own log, as text that sorts in the log's order.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from connector.decode.format import Format, problem_of
+from connector.decode.format import Format, comments_in, problem_of
 from connector.decode.json_new_fields import Rows
 from connector.decode.unavailable import unavailable
 from connector.source.columnar import PlainValues
@@ -90,6 +90,11 @@ class Debezium:
     def header(self) -> int:
         """See ``Format.header``."""
         return self.events.header
+
+    @property
+    def comments(self) -> Mapping[str, str]:
+        """See ``Format.comments``."""
+        return comments_in(self.type)
 
     @property
     def plain(self) -> PlainValues | None:

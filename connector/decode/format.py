@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from connector.source.columnar import PlainValues
@@ -26,6 +26,10 @@ class Format(Protocol):
     @property
     def plain(self) -> PlainValues | None:
         """The values that the columnar reader may decode in place of ``decoded``. None: it can decode none."""
+
+    @property
+    def comments(self) -> Mapping[str, str]:
+        """Column -> its comment in the schema, where it has one."""
 
     def decoded(self, records: DataFrame, column: str, into: str) -> DataFrame:
         """``records`` with two more columns, computed from the bytes in ``column`` where they aren't null.
@@ -64,10 +68,23 @@ def problem_of(into: str) -> str:
     return f"{into}_problem"
 
 
+def comments_in(kind: DataType) -> Mapping[str, str]:
+    """Field of a STRUCT -> its COMMENT."""
+    from pyspark.sql.types import StructType
+
+    fields = kind.fields if isinstance(kind, StructType) else ()
+    return {field.name: field.metadata["comment"] for field in fields if field.metadata.get("comment")}
+
+
 class NeverPlain:
     """A format whose values the columnar reader can't decode, and whose problems say everything."""
 
     header = 0
+
+    @property
+    def comments(self) -> Mapping[str, str]:
+        """A schema of its own has none."""
+        return {}
 
     def with_faults(self, _: DataFrame, __: str, ___: str, ____: str) -> DataFrame | None:
         """None: there is no more to say."""

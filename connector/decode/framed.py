@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -34,6 +34,11 @@ class Framed:
     def header(self) -> int:
         """See ``Format.header``."""
         return _WIRE.length
+
+    @property
+    def comments(self) -> Mapping[str, str]:
+        """See ``Format.comments``."""
+        return self._json.comments
 
     @property
     def type(self) -> StructType:

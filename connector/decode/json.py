@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from connector.decode import json_decimals as decimals
 from connector.decode import json_numbers as numbers
-from connector.decode.format import UNKNOWN, problem_of
+from connector.decode.format import UNKNOWN, comments_in, problem_of
 from connector.decode.json_faults import with_faults
 from connector.decode.json_lossless import exact
 from connector.decode.json_names import NONE, TWICE, Names, Path, path_sql, spelled_as, structs
@@ -86,6 +86,11 @@ class Json:
         if self._permissive or hidden or not is_plain(self.type):
             return None
         return PlainValues(self.type, refuse_unknown=self._refuses_unknown)
+
+    @property
+    def comments(self) -> Mapping[str, str]:
+        """See ``Format.comments``."""
+        return comments_in(self.type)
 
     def with_faults(self, bad: DataFrame, value: str, column: str, into: str) -> DataFrame | None:
         """See ``Format.with_faults``."""

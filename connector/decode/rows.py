@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from connector.decode.format import SchemaFixed, problem_of
+from connector.decode.format import SchemaFixed, comments_in, problem_of
 from connector.spark.compat import from_ddl
 from sinks.delta.table import COORDINATES
 from sinks.errors import ConfigurationError
@@ -26,6 +27,11 @@ class Rows(SchemaFixed):
     """A format for rows that are decoded already."""
 
     type: StructType
+
+    @property
+    def comments(self) -> Mapping[str, str]:
+        """See ``Format.comments``."""
+        return comments_in(self.type)
 
     def decoded(self, records: DataFrame, _: str, into: str) -> DataFrame:
         """See ``Format.decoded``. There is never a problem."""

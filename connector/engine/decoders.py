@@ -112,15 +112,11 @@ def decoders(
 def declared_comments(config: PipelineConfig, decode: Decoder) -> Mapping[str, str]:
     """Column -> the comment that the schema of the records has for it. Empty with a transform, which makes columns of
     its own."""
-    from pyspark.sql.types import StructType
-
     if config.transform is not None:
         return {}
     value = config.route.value if config.route is not None else None
-    own = next((own.format.type for own in decode.decode.own if own.value == value), None)
-    kind = own or decode.decode.value.type
-    fields = kind.fields if isinstance(kind, StructType) else ()
-    return {field.name: field.metadata["comment"] for field in fields if field.metadata.get("comment")}
+    own = next((own.format for own in decode.decode.own if own.value == value), None)
+    return (own or decode.decode.value).comments
 
 
 def _routing(config: PipelineConfig) -> Routing | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from another_engine import query
+from avro_bytes import field, record
 from golden_files import assert_told
 from typer.testing import CliRunner
 
@@ -145,6 +147,17 @@ def test_the_tables_of_a_route_and_of_dead_letters_a_replay_and_a_new_table_get_
     Pipeline.from_options(one).replay(str(lake.path("anew")))
     assert made(lake.path("upsert")).clusters == made(lake.path("anew")).clusters == ["day", "k"]
     assert made(lake.path("upsert") / "_lakelock" / "changes").clusters == []
+
+
+def test_the_docs_of_an_avro_schema_are_comments_unless_a_transform_makes_the_columns(lake: Lake) -> None:
+    schema = record(field("k", "string", doc="the customer's"), field("n", ["null", "int"]))
+    (lake.folder / "order.avsc").write_text(json.dumps(schema))
+    options = laid_out(lake, "upsert")
+    options["value"] = {"format": "avro", "schema_file": str(lake.folder / "order.avsc")}
+    (found,) = Pipeline.from_options(options).check().sinks
+    assert "`k` string COMMENT 'the customer\\u0027s'" in found.made_by
+    (found,) = Pipeline.from_options({**options, "transform": "SELECT * FROM records"}).check().sinks
+    assert found.made_by == ""
 
 
 def test_what_only_delta_knows_to_be_wrong_is_told_and_nothing_is_written(lake: Lake) -> None:

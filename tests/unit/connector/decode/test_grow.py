@@ -49,6 +49,15 @@ def test_what_has_grown_has_room_for_both(reader: Any, writer: Any, new: list[st
     assert grown(both, written).text == both.text
 
 
+def test_what_has_grown_keeps_the_docs_of_both_the_readers_first() -> None:
+    def told(**docs: str) -> str:
+        return json.dumps(
+            {**record("R"), "fields": [{"name": n, "type": "int", "doc": doc} for n, doc in docs.items()]}
+        )
+
+    assert grown(parse(told(a="read")), parse(told(a="written", b="new"))).docs == {"a": "read", "b": "new"}
+
+
 def test_what_no_schema_has_room_for_stays_a_misfit() -> None:
     read, written = parse(json.dumps(record("R", a="int"))), parse(json.dumps(record("R", a="string")))
     assert misfit(written, grown(read, written)) is not None

@@ -55,6 +55,7 @@ def test_names_are_in_full_and_what_says_nothing_of_the_data_is_left_out() -> No
             {"name": "c", "type": {"type": "string"}},
         ],
     }
+    assert parse(text).docs == {"a": "x"}
 
 
 def test_a_reference_is_filled_in_where_it_stands_first_and_keeps_its_namespace() -> None:
