@@ -9,9 +9,10 @@ from connector.derive.changes import changes, check_expressions, problem_with, t
 from connector.derive.derivation import TableDerivation
 from sinks.contract import Epoch
 from sinks.delta.commit import PipelineCommits
-from sinks.delta.history import END, START, STATE, DeltaHistory, PlainHistory, VersionColumns
+from sinks.delta.history import DeltaHistory, PlainHistory
 from sinks.delta.limits import Records
 from sinks.delta.table import COORDINATES, DeltaTable
+from sinks.delta.version_columns import END, START, STATE, VersionColumns
 from sinks.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -20,8 +20,6 @@ offset: of all of them) one counts, and it is undefined which.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -29,6 +27,7 @@ from sinks.contract import Committed, Epoch, Position
 from sinks.delta.commit import PipelineCommits, without_position
 from sinks.delta.conflicts import past_conflicts
 from sinks.delta.fence import merge_epoch
+from sinks.delta.key_ranges import once_kept, pruning
 from sinks.delta.limits import as_stored, demands, refuse_broken
 from sinks.delta.moved import about_moved_keys, events_moved_sql, in_one_partition
 from sinks.delta.proof import Proof
@@ -37,76 +36,16 @@ from sinks.delta.sql_layout import indented, listed, parentheses
 from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.delta.tombstones import Tombstones
 from sinks.delta.upsert_rule import SOURCE
+from sinks.delta.version_columns import END, START, STATE, VersionColumns, struct_of
 from sinks.offsets import Offsets
 from sinks.spark.cached import kept
-from sinks.spark.sql import identifier, literal
-from sinks.spark.types import sql_type
+from sinks.spark.sql import identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructField, StructType
+    from pyspark.sql.types import StructType
 
-START, END, STATE = "__START_AT", "__END_AT", "_state"
 _GONE = "lakelock gone"
-
-
-@dataclass(frozen=True)
-class VersionColumns:
-    """The columns of a history, by their role."""
-
-    key: Sequence[str]
-    """Columns that identify a row."""
-    tracked: Sequence[str]
-    """Columns whose change makes a new version."""
-    untracked: Sequence[str]
-    """Columns whose change updates the current version."""
-
-    def table(self, events: StructType) -> StructType:
-        """The table's schema; ``events``: the schema of its events."""
-        from pyspark.sql.types import ArrayType, StructField, StructType
-
-        own = [field for field in events if field.name in {*self.key, *self.tracked, *self.untracked}]
-        at = events["_sequence" if "_sequence" in events.names else "_offset"].dataType
-        event = StructType(
-            [
-                StructField("at", at),
-                *(StructField(name[1:], events[name].dataType) for name in COORDINATES),
-                *self._values(events),
-            ]
-        )
-        return StructType(
-            [
-                *own,
-                StructField(START, at),
-                StructField(END, at),
-                *(events[name] for name in COORDINATES),
-                StructField(
-                    STATE, StructType([StructField("events", ArrayType(event)), StructField("ended_by", event)])
-                ),
-            ]
-        )
-
-    def _values(self, events: StructType) -> list[StructField]:
-        from pyspark.sql.types import StructField, StructType
-
-        untracked = [StructField(name, events[name].dataType) for name in self.untracked]
-        return [StructField("values", StructType(untracked))] if untracked else []
-
-    def event(self, at: str, events: StructType, values: str = "true") -> str:
-        """SQL of an event as ``_state`` keeps it.
-
-        ``at``: SQL of its sequence or offset; ``events``: schema of the events; ``values``: SQL of the condition under
-        which the event has untracked values; else they are NULL.
-        """
-        fields = [f"'at', {at}", *(f"'{name[1:]}', {name}" for name in COORDINATES)]
-        for field in self._values(events):
-            fields.append(
-                f"'values', CASE WHEN {values} THEN {_struct(self.untracked)} "
-                f"ELSE CAST(NULL AS {sql_type(field.dataType)}) END"
-                if values != "false"
-                else f"'values', CAST(NULL AS {sql_type(field.dataType)})"
-            )
-        return f"named_struct({', '.join(fields)})"
 
 
 class DeltaHistory:
@@ -152,13 +91,14 @@ class DeltaHistory:
 
         Tombstones of a write that failed don't count. Raises KeyMoved, and what ``sinks.delta.proof.Proof`` raises.
         """
-        merge = merge_sql(self._table.sql, self._versions.columns, rows.schema)
-        proof = Proof(self._commits, epoch)
-        with about_moved_keys(self._table.label), kept(rows) as events:
+        proof, columns = Proof(self._commits, epoch), self._versions.columns
+        prunes = pruning(self._table, columns.key, rows, "")
+        with about_moved_keys(self._table.label), prunes as (near, within), once_kept(near, within) as events:
+            merge = merge_sql(self._table.sql, columns, rows.schema, within)
             while proof.wanted():
                 with proof:
                     # Planned again at each attempt: a conflict means that the table has changed.
-                    changed = self._versions.changed(events, epoch.passed)
+                    changed = self._versions.changed(events, epoch.passed, within=within)
                     merge_epoch(self._table, epoch, changed, SOURCE, merge)
         return proof.committed
 
@@ -203,27 +143,28 @@ class _Versions:
         """A query that fails at a key that has left its partition, as ``changed`` would. ``events``: SQL for FROM."""
         return events_moved_sql(events, self._table.sql, self._tombstones.passed_sql(position), self.columns.key)
 
-    def changed(self, events: DataFrame, position: Offsets | None, *, note: bool = True) -> DataFrame:
+    def changed(self, events: DataFrame, position: Offsets | None, *, note: bool = True, within: str = "") -> DataFrame:
         """The table's rows that differ after ``events``, and a column ``lakelock gone``: the row is to be deleted.
 
         ``position``: only tombstones of records before it count, as later records are still to be read; None: all
-        count. ``note``: whether to keep the deletes among the events as tombstones.
+        count. ``note``: whether to keep the deletes among the events as tombstones. ``within``: SQL that is true of
+        every row ``t`` of the table that has a key of the events; empty: unknown.
         """
         from pyspark.sql import functions as F
 
         by_sequence = "_sequence" in events.columns
-        key = f"{_struct(self.columns.key)} AS key"
+        key = f"{struct_of(self.columns.key)} AS key"
         at = "_sequence" if by_sequence else "_offset"
         new = events.selectExpr(
             key,
             f"{self.columns.event(at, events.schema, 'NOT _delete')} AS event",
             "_delete AS deletes",
-            f"{_struct(self.columns.tracked)} AS tracked",
+            f"{struct_of(self.columns.tracked)} AS tracked",
         )
         touched = new.groupBy("key").agg(
             F.min("event.at").alias("first"), F.expr("min(struct(event.topic, event.partition))").alias("place")
         )
-        points = new.unionByName(self._stored(touched, events.schema, by_sequence), allowMissingColumns=True)
+        points = new.unionByName(self._stored(touched, events.schema, by_sequence, within), allowMissingColumns=True)
         if note:
             self._note(events)
         passed = self._tombstones.passed_sql(position)
@@ -239,7 +180,7 @@ class _Versions:
             points = in_one_partition(points, self.columns.key)
         return self._rows(_versions(points), events.schema)
 
-    def _stored(self, touched: DataFrame, events: StructType, by_sequence: bool) -> DataFrame:
+    def _stored(self, touched: DataFrame, events: StructType, by_sequence: bool, within: str) -> DataFrame:
         """The events of the stored versions that the epoch may change: those that didn't end before the key's first new
         event.
 
@@ -251,10 +192,12 @@ class _Versions:
             end += " OR struct(events[0].topic, events[0].partition) <> place"
         stored = (
             self._table.spark.table(self._table.sql)
+            .alias("t")
+            .where(within or "true")
             .where("_offset IS NOT NULL")  # leaves out rows that a person inserted
             .selectExpr(
-                f"{_struct(self.columns.key)} AS key",
-                f"{_struct(self.columns.tracked)} AS tracked",
+                f"{struct_of(self.columns.key)} AS key",
+                f"{struct_of(self.columns.tracked)} AS tracked",
                 f"coalesce({STATE}.events, array({self.columns.event(START, events)})) AS events",
                 f"{STATE}.ended_by AS ended_by",
                 END,
@@ -354,10 +297,10 @@ def _versions(points: DataFrame) -> DataFrame:
     )
 
 
-def merge_sql(target: str, columns: VersionColumns, events: StructType) -> str:
+def merge_sql(target: str, columns: VersionColumns, events: StructType, within: str = "") -> str:
     """The MERGE of one epoch, from the view ``SOURCE``. A version is identified by its key and its start.
 
-    ``target``: SQL of the table; ``events``: schema of the epoch's events.
+    ``target``: SQL of the table; ``events``: schema of the epoch's events; ``within``: as in ``changed``.
     """
     names = [identifier(name) for name in columns.table(events).names]
     on = " AND ".join(f"t.{name} = s.{name}" for name in (*map(identifier, columns.key), START))
@@ -367,7 +310,7 @@ def merge_sql(target: str, columns: VersionColumns, events: StructType) -> str:
         [
             f"MERGE INTO {target} AS t",
             f"USING {SOURCE} AS s",
-            f"ON {on} AND t._offset IS NOT NULL",
+            f"ON {on} AND t._offset IS NOT NULL{within and f' AND {within}'}",
             f"WHEN MATCHED AND {gone}",
             indented("THEN DELETE"),
             "WHEN MATCHED",
@@ -377,12 +320,6 @@ def merge_sql(target: str, columns: VersionColumns, events: StructType) -> str:
             indented(f"VALUES {parentheses(listed(f's.{name}' for name in names))}"),
         ]
     )
-
-
-def _struct(columns: Sequence[str]) -> str:
-    """SQL of a struct of columns. Without columns, it is a struct that equals itself."""
-    fields = ", ".join(f"{literal(name)}, {identifier(name)}" for name in columns)
-    return f"named_struct({fields or literal('none') + ', 0'})"
 
 
 def _fingerprint(end: str) -> str:

@@ -8,7 +8,7 @@ column that isn't in the key would tell nothing: the row of a key may hold anoth
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from sinks.delta.table import DeltaTable
@@ -30,13 +30,18 @@ def pruning(table: DeltaTable, key: Sequence[str], rows: DataFrame, within: str)
     """
     detail = table.detail()
     of_files = {name.lower() for name in (*detail.partitions, *detail.clusters)} if detail is not None else set()
-    columns = [name for name in key if name.lower() in of_files]
+    columns = [name for name in key if name.lower() in of_files and _has_exact_text(rows.schema[name].dataType)]
     if within or not columns or table.is_new:
         yield rows, within
         return
     with kept(rows) as changes:
         # A query that computed the rows anew could find others: a key may be made of the time of day.
         yield changes, range_of(changes, columns) if stays(changes) else ""
+
+
+def once_kept(rows: DataFrame, within: str) -> AbstractContextManager[DataFrame]:
+    """Caches rows that ``pruning`` gave with this range, unless they are cached for it already."""
+    return nullcontext(rows) if within else kept(rows)
 
 
 def range_of(changes: DataFrame, key: Sequence[str]) -> str:

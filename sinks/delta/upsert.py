@@ -24,7 +24,7 @@ first delete fails that MERGE, with nothing committed, and the epoch is written 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.fence import merge_epoch
-from sinks.delta.key_ranges import pruning
+from sinks.delta.key_ranges import once_kept, pruning
 from sinks.delta.limits import as_stored, demands, refuse_broken
 from sinks.delta.merge import Merge
 from sinks.delta.moved import about_moved_keys
@@ -44,7 +44,6 @@ from sinks.delta.upsert_rule import DELETED_BY, SOURCE, UpsertRule, deleted_sql,
 from sinks.delta.upsert_source import source_sql, tombstone_sql
 from sinks.delta.values import digits_sql, value_sql
 from sinks.offsets import Offsets
-from sinks.spark.cached import kept
 from sinks.spark.row_errors import raise_sql, raised
 from sinks.spark.sql import identifier, literal, struct_sql
 
@@ -109,7 +108,7 @@ class DeltaUpsert:
             if stored is None:
                 with up_to_a_delete():
                     return self._commit(epoch, *self._merges.without_deletes(changes, near))
-            with nullcontext(changes) if near else kept(changes) as again:  # with a range they are kept already
+            with once_kept(changes, near) as again:
                 return self._commit(epoch, *self._merges.with_deletes(again, stored, near))
 
     def _commit(self, epoch: Epoch, source: DataFrame, merge: Merge) -> Committed:

@@ -13,11 +13,12 @@ from connector.spark.compat import from_ddl
 from sinks.conformance import SinkConformance, TwoPhaseConformance
 from sinks.delta.append import DeltaAppend
 from sinks.delta.commit import PipelineCommits
-from sinks.delta.history import DeltaHistory, VersionColumns
+from sinks.delta.history import DeltaHistory
 from sinks.delta.table import DeltaTable
 from sinks.delta.two_phase import TwoPhaseDelta
 from sinks.delta.upsert import DeltaUpsert
 from sinks.delta.upsert_rule import UpsertRule
+from sinks.delta.version_columns import VersionColumns
 from sinks.errors import KeyMoved
 
 if TYPE_CHECKING:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlparse
 
 import pytest
 from another_engine import query
@@ -183,22 +185,25 @@ def test_a_column_that_is_not_there_is_refused_before_a_run(lake: Lake) -> None:
     assert not lake.path("upsert").exists()
 
 
-@pytest.mark.parametrize("kind", ["upsert", "sums"])
-def test_a_merge_passes_over_partitions_that_no_key_is_in(lake: Lake, kind: str) -> None:
+@pytest.mark.parametrize("kind", ["upsert", "history", "sums"])
+@pytest.mark.parametrize("how", ["partition_by", "cluster_by"])
+def test_a_merge_passes_over_files_that_no_key_is_in(lake: Lake, kind: str, how: str) -> None:
     """A file that is gone shows it: a MERGE that read the file would fail."""
-    key = {"key": ["day", "k"]} if kind == "upsert" else {}
-    options = laid_out(lake, kind, sink={**key, "partition_by": "day"})
-    send(lake, ("a", FIRST, 1), ("a", SECOND, 2), ("b", SECOND, 3))
-    Pipeline.from_options(options).run()
-    for file in lake.path(kind).glob(f"day={FIRST}/*.parquet"):
-        file.unlink()
+    key = {} if kind == "sums" else {"key": ["day", "k"]}
+    options = laid_out(lake, kind, sink={**key, how: "day"})
+    for rows in ([("a", FIRST, 1)], [("a", SECOND, 2), ("b", SECOND, 3)]):
+        send(lake, *rows)
+        Pipeline.from_options(options).run()
+    gone = [row[0] for row in lake.sql(f"SELECT DISTINCT _metadata.file_path FROM {{t}} WHERE day = '{FIRST}'", kind)]
+    for file in gone:
+        Path(unquote(urlparse(file).path)).unlink()
     send(lake, ("b", SECOND, 4), ("c", "2026-11-03", 5))
-    if kind == "upsert":
+    if kind != "sums":
         lake.topic.send((f'{{"day": "{SECOND}", "k": "a"}}', None), partition=0)
     Pipeline.from_options(options).run()
-    value = "n" if kind == "upsert" else "total"
-    found = lake.sql(f"SELECT k, {value} FROM {{t}} WHERE day > '{FIRST}' ORDER BY 1", kind)
-    assert found == ([("b", 4), ("c", 5)] if kind == "upsert" else [("a", 2), ("b", 7), ("c", 5)])
+    value, now = "total" if kind == "sums" else "n", " AND __END_AT IS NULL" if kind == "history" else ""
+    found = lake.sql(f"SELECT k, {value} FROM {{t}} WHERE day > '{FIRST}'{now} ORDER BY 1", kind)
+    assert found == ([("a", 2), ("b", 7), ("c", 5)] if kind == "sums" else [("b", 4), ("c", 5)])
 
 
 def test_without_a_key_column_in_the_layout_every_file_is_looked_into(lake: Lake) -> None:

@@ -20,7 +20,7 @@ from pyspark.sql.types import (
 
 from sinks.delta.aggregate import Groups, adding
 from sinks.delta.dead_letters import adding_sql, keeping_sql
-from sinks.delta.history import VersionColumns, merge_sql
+from sinks.delta.history import merge_sql
 from sinks.delta.key_ranges import within_sql
 from sinks.delta.merge import Change, Merge
 from sinks.delta.moved import events_moved_sql
@@ -28,6 +28,7 @@ from sinks.delta.recreated import retiring_sql
 from sinks.delta.sql_layout import indented
 from sinks.delta.upsert_rule import COLUMNS, DELETED_BY, UpsertRule, moved_sql, upserting
 from sinks.delta.upsert_source import source_sql
+from sinks.delta.version_columns import VersionColumns
 
 OFFSETS = ["k", "v", "_topic", "_partition", "_offset"]
 SEQUENCED = [*OFFSETS, "_sequence"]
