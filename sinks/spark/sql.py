@@ -30,7 +30,7 @@ def text_literal(text: str) -> str:
 
 
 def _escaped(char: str) -> str:
-    if char.isprintable() and char not in "'\"\\$":
+    if char.isprintable() and char not in "'\\$":
         return char
     return f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlparse
@@ -16,12 +17,16 @@ from typer.testing import CliRunner
 
 from connector import Pipeline
 from connector.cli.app import app
+from sinks.delta.detail import Detail
 from sinks.delta.table import DeltaTable
 from sinks.errors import BadRecord, ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from conftest import Lake
 
+breadth = pytest.mark.breadth
 SCHEMA = "k STRING COMMENT 'of the \"order\"', day DATE, n BIGINT"
 COMMENT = "orders of today's \\ customers, from {5} $ or €"
 FEED = "delta.enableChangeDataFeed"
@@ -45,21 +50,22 @@ def send(lake: Lake, *rows: tuple[str, str, int]) -> None:
     lake.topic.send(*((key, {"k": key, "day": day, "n": number}) for key, day, number in rows), partition=0)
 
 
-@pytest.mark.parametrize("how", ["partition_by", "cluster_by"])
-def test_all_kinds_of_tables_are_made_so_and_keep_exact_rows(lake: Lake, how: str) -> None:
-    layout = {how: "day", "properties": {FEED: True, "team": "sales"}, "comment": COMMENT, "comments": {"day": COMMENT}}
-    options = laid_out(lake, "append")
-    options["sinks"] = [{**sink, "path": str(lake.path(kind)), **layout} for kind, sink in SINKS.items()]
+@pytest.mark.parametrize("parted", [("append", "upsert"), pytest.param(("history", "sums"), marks=breadth)])
+def test_all_kinds_of_tables_are_made_so_and_keep_exact_rows(lake: Lake, parted: Sequence[str]) -> None:
+    layout = {"properties": {FEED: True, "team": "sales"}, "comment": COMMENT, "comments": {"day": COMMENT}}
+    options = laid_out(lake, "append", epoch={"max_records": 2})
+    options["sinks"] = [
+        {**sink, "path": str(lake.path(kind)), **layout, "partition_by" if kind in parted else "cluster_by": "day"}
+        for kind, sink in SINKS.items()
+    ]
     options["coordinator"] = {"path": str(lake.path("log"))}
-    send(lake, ("a", FIRST, 1), ("b", FIRST, 2))
-    Pipeline.from_options(options).run()
-    send(lake, ("a", SECOND, 3), ("c", SECOND, 4))
+    send(lake, ("a", FIRST, 1), ("b", FIRST, 2), ("a", SECOND, 3), ("c", SECOND, 4))
     Pipeline.from_options(options).run()
     assert lake.spark is not None
     for kind in SINKS:
         detail = DeltaTable(lake.spark, path=str(lake.path(kind))).detail()
         assert detail is not None
-        assert (detail.partitions, detail.clusters) == ((["day"], []) if how == "partition_by" else ([], ["day"]))
+        assert (detail.partitions, detail.clusters) == ((["day"], []) if kind in parted else ([], ["day"]))
         assert {name: detail.properties.get(name) for name in (FEED, "team")} == {FEED: "true", "team": "sales"}
         assert detail.comment == COMMENT
         comments = {each.name: each.metadata.get("comment") for each in lake.frame(kind).schema}
@@ -121,7 +127,14 @@ def test_what_a_partition_can_not_hold_is_a_bad_record_before_there_is_a_table(l
         Pipeline.from_options(options).run()
 
 
-def test_the_tables_of_a_route_and_of_dead_letters_a_replay_and_a_new_table_get_it_too(lake: Lake) -> None:
+def made(lake: Lake, path: Path) -> Detail:
+    assert lake.spark is not None
+    detail = DeltaTable(lake.spark, path=str(path)).detail()
+    assert detail is not None
+    return detail
+
+
+def test_the_tables_of_a_route_and_of_dead_letters_get_it_too(lake: Lake) -> None:
     route = {
         "by": "k",
         "sink": {"type": "delta_append", "path": str(lake.path("{k}")), "partition_by": "k"},
@@ -133,22 +146,28 @@ def test_the_tables_of_a_route_and_of_dead_letters_a_replay_and_a_new_table_get_
         "require": "n > 0", "on_bad_record": "dead_letter", "dead_letters": letters,
     }  # fmt: skip
     del options["sinks"]
-    assert lake.spark is not None
     checked = Pipeline.from_options(options).check()
     assert "PARTITIONED BY (`k`)" in checked.sinks[0].made_by
     send(lake, ("a", FIRST, 1), ("b", FIRST, 2), ("c", FIRST, 0))
     Pipeline.from_options(options).run()
 
-    def made(path: object) -> Any:
-        return DeltaTable(lake.spark, path=str(path)).detail()  # type: ignore[arg-type]
+    of_a, of_b = made(lake, lake.path("a")), made(lake, lake.path("b"))
+    assert (of_a.partitions, of_a.clusters) == (["k"], [])
+    assert (of_b.partitions, of_b.clusters) == ([], ["day"])
+    assert made(lake, lake.path("letters")).properties[FEED] == "true"
 
-    assert [(made(lake.path(k)).partitions, made(lake.path(k)).clusters) for k in "ab"] == [(["k"], []), ([], ["day"])]
-    assert made(lake.path("letters")).properties[FEED] == "true"
-    one = laid_out(lake, "upsert", sink={"cluster_by": ["day", "k"], "merge": "on_read"})
-    Pipeline.from_options(one).run()
-    Pipeline.from_options(one).replay(str(lake.path("anew")))
-    assert made(lake.path("upsert")).clusters == made(lake.path("anew")).clusters == ["day", "k"]
-    assert made(lake.path("upsert") / "_lakelock" / "changes").clusters == []
+
+@breadth
+def test_a_replay_and_a_table_that_is_made_again_get_it_and_the_change_log_does_not(lake: Lake) -> None:
+    options = laid_out(lake, "upsert", sink={"cluster_by": ["day", "k"], "merge": "on_read"})
+    send(lake, ("a", FIRST, 1))
+    pipeline = Pipeline.from_options(options)
+    pipeline.run()
+    pipeline.replay(str(lake.path("anew")))
+    shutil.rmtree(lake.path("upsert"))
+    pipeline.run()
+    assert made(lake, lake.path("upsert")).clusters == made(lake, lake.path("anew")).clusters == ["day", "k"]
+    assert made(lake, lake.path("upsert") / "_lakelock" / "changes").clusters == []
 
 
 def test_the_docs_of_an_avro_schema_are_comments_unless_a_transform_makes_the_columns(lake: Lake) -> None:
@@ -185,8 +204,18 @@ def test_a_column_that_is_not_there_is_refused_before_a_run(lake: Lake) -> None:
     assert not lake.path("upsert").exists()
 
 
-@pytest.mark.parametrize("kind", ["upsert", "history", "sums"])
-@pytest.mark.parametrize("how", ["partition_by", "cluster_by"])
+@pytest.mark.parametrize(
+    ("kind", "how"),
+    [
+        ("upsert", "partition_by"),
+        *(
+            pytest.param(kind, how, marks=breadth)
+            for kind in ("upsert", "history", "sums")
+            for how in ("partition_by", "cluster_by")
+            if (kind, how) != ("upsert", "partition_by")
+        ),
+    ],
+)
 def test_a_merge_passes_over_files_that_no_key_is_in(lake: Lake, kind: str, how: str) -> None:
     """A file that is gone shows it: a MERGE that read the file would fail."""
     key = {} if kind == "sums" else {"key": ["day", "k"]}

@@ -1,5 +1,6 @@
 """The SQL that makes a table, and how one that is there differs."""
 
+from pyspark.errors import IllegalArgumentException
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from sinks.delta.detail import Detail
@@ -20,7 +21,7 @@ def test_the_sql_of_every_clause() -> None:
     assert WHOLE.create_sql("`t`", COLUMNS).splitlines() == [
         "CREATE TABLE IF NOT EXISTS `t` (",
         "  `id` int COMMENT 'the customer\\u0027s \\u0024{env:HOME}\\u000a\\U000e0001',",
-        "  `day` string COMMENT 'a \\u0022day\\u0022'",
+        "  `day` string COMMENT 'a \"day\"'",
         ")",
         "USING delta",
         "PARTITIONED BY (`day`)",
@@ -84,6 +85,7 @@ def test_only_what_delta_says_of_the_layout_is_a_fault_of_the_file() -> None:
     refused = WHOLE.refused("t", RuntimeError("[DELTA_UNKNOWN_CONFIGURATION] no\nmore"))
     assert isinstance(refused, ConfigurationError)
     assert refused.message == "Delta doesn't make the table 't' as its sink says: [DELTA_UNKNOWN_CONFIGURATION] no"
-    assert WHOLE.refused("t", RuntimeError("delta.enableChangeDataFeed needs to be a boolean")) is not None
+    assert WHOLE.refused("t", IllegalArgumentException("Invalid Parquet version string: nine")) is not None
+    assert Layout(["day"]).refused("t", IllegalArgumentException("another")) is None
     assert WHOLE.refused("t", RuntimeError("Connection refused")) is None
     assert NO_LAYOUT.refused("t", RuntimeError("[DELTA_X] no")) is None
