@@ -66,8 +66,8 @@ def parse(text: str, references: Iterable[AvroSchema] = (), *, of: str = "The Av
 
 
 def _docs(root: Node) -> Mapping[str, str]:
-    """The docs of a valid schema's fields."""
-    fields = root.get("fields", ()) if isinstance(root, dict) else ()
+    """The docs of a valid schema's fields. Only a record's ``fields`` are known to be some."""
+    fields = root["fields"] if isinstance(root, dict) and root.get("type") in ("record", "error") else ()
     return {each["name"]: each["doc"] for each in fields if isinstance(each.get("doc"), str) and each["doc"]}
 
 
