@@ -49,6 +49,7 @@ _REFUSED: Mapping[str, str] = {
     r"delta\.coordinatedcommits\..*|delta\.feature\.(catalogmanaged|catalogowned|coordinatedcommits)\b.*": (
         "another service would hold the newest commits, and Lakelock looks for them in the table's log. Remove it"
     ),
+    r"delta\.feature\.clustering": "Delta clusters a table by its columns only. Write cluster_by: ...",
     r"delta\.constraints\..*": (
         "Delta checks a constraint only when ALTER TABLE adds it. Remove it, and once the table is made write ALTER "
         "TABLE ... ADD CONSTRAINT"
