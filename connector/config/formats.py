@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, Field, PrivateAttr, model_validator
@@ -181,3 +181,13 @@ FORMATS: Mapping[object, type[BaseModel]] = {
     "json": JsonFormat, "string": StringFormat, "bytes": BytesFormat, "avro": AvroFormat,
     "debezium": DebeziumFormat, "rows": RowsFormat,
 }  # fmt: skip
+
+
+def unset_since(format: FormatOptions | None) -> set[str]:
+    """The options that a format got later and that aren't set: an epoch in doubt knows the hash without them."""
+    later: Sequence[str] = ()
+    if isinstance(format, JsonFormat):
+        later = ("wire_format", "registry")
+    elif isinstance(format, DebeziumFormat):
+        later = ("wire_format",)
+    return {name for name in later if getattr(format, name) is None}

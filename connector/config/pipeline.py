@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, StrictBool, field_validator, model_validator
 
-from connector.config.formats import FormatOptions, JsonFormat, RowsFormat
+from connector.config.formats import FormatOptions, JsonFormat, RowsFormat, unset_since
 from connector.config.kinds import (
     Options,
     OptionText,
@@ -310,7 +310,8 @@ class PipelineConfig(Options):
         layout: dict[int, set[str]] = {
             index: set(LAYOUT) for index, sink in enumerate(self.sinks) if isinstance(sink, DeltaSink)
         }
-        shaping = self.model_dump_json(include=_SHAPING, exclude={"sinks": layout})
+        unset = {option: unset_since(getattr(self, option)) for option in ("value", "key")}
+        shaping = self.model_dump_json(include=_SHAPING, exclude={"sinks": layout, **unset})
         return hashlib.sha256(shaping.encode()).hexdigest()[:16]
 
     def routed(self, value: str) -> PipelineConfig:

@@ -25,7 +25,18 @@ FILES = [
     *sorted((ROOT / "connector").rglob("*.yaml")), ROOT / "deploy/databricks/flights.yaml",
     ROOT / "deploy/emr/pipeline.yaml", ROOT / "docker/pipeline.yaml",
 ]  # fmt: skip
-FREE = {"kafka", "spark", "options", "aggregates", "states", "offsets", "start", "overrides"}
+FREE = {
+    "kafka",
+    "spark",
+    "options",
+    "aggregates",
+    "states",
+    "offsets",
+    "start",
+    "overrides",
+    "properties",
+    "comments",
+}
 """Mappings whose keys are names of the user's."""
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from connector.config import parse
+from connector.config.marks import Marks
 from connector.config.overrides import overridden
 from sinks.errors import ConfigurationError
 
@@ -101,5 +102,5 @@ def test_a_topic_of_dead_letters_has_no_properties() -> None:
 
 
 def test_set_takes_the_name_of_a_property_with_its_dots() -> None:
-    document = overridden({"sinks": [{}]}, ["sinks[0].properties.delta.enableChangeDataFeed=true"], origin="f")
+    document = overridden({"sinks": [{}]}, ["sinks[0].properties.delta.enableChangeDataFeed=true"], Marks(), origin="f")
     assert document == {"sinks": [{"properties": {"delta.enableChangeDataFeed": True}}]}
