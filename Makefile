@@ -13,7 +13,7 @@ QUICK35 := $(addprefix tests/integration/test_,spark35.py ansi.py pipeline.py de
 
 help:
 	@echo "make setup          creates .venv with lakelock, its development tools and the jars; then .venv/bin/lakelock works"
-	@echo "make wheel          builds dist/*.whl, to install elsewhere: pip install dist/*.whl"
+	@echo "make wheel          builds dist/*.whl and the source archive; install it elsewhere: pip install dist/*.whl"
 	@echo "make demo           moves real flights through a real broker into ./lake, kills each pipeline in mid-epoch, and counts"
 	@echo "make jupyter        opens the notebooks in a browser, to run and change them"
 	@echo "make test           runs the tests that show every promise once, in 15 minutes"
@@ -40,7 +40,7 @@ $(READY): pyproject.toml connector/spark/jars/spark.xml connector/spark/jars/s3.
 
 # Needs no network: .venv has what the build needs.
 wheel: $(READY)
-	$(BIN)/python -m build --wheel --no-isolation
+	$(BIN)/python -m build --no-isolation
 
 demo: $(READY)
 	$(BIN)/lakelock demo

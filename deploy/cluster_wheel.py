@@ -1,10 +1,10 @@
 """The wheel for clusters that bring their own Spark: the same, but that pip doesn't install pyspark and delta-spark.
 
     python -m build --wheel
-    python deploy/cluster_wheel.py dist/lakelock-0.1.0-py3-none-any.whl deploy/databricks/dist
+    python deploy/cluster_wheel.py dist/lakelock-0.2.0-py3-none-any.whl deploy/databricks/dist
 
 pip would put pyspark from PyPI in front of the one that belongs to the cluster, and where a cluster is told of its
-wheels there is no place for --no-deps. So those two requirements are left out, and the version says so: 0.1.0+cluster.
+wheels there is no place for --no-deps. So those two requirements are left out, and the version says so: 0.2.0+cluster.
 """
 
 import base64

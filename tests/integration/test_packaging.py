@@ -48,7 +48,7 @@ def python(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_nothing_but_the_three_packages_lands_in_site_packages(built: Path) -> None:
     (wheel,) = built.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    assert {name.split("/")[0] for name in names} == {"lakelock", "connector", "sinks", "lakelock-0.1.0.dist-info"}
+    assert {name.split("/")[0] for name in names} == {"lakelock", "connector", "sinks", "lakelock-0.2.0.dist-info"}
     for needed in (
         "lakelock/py.typed",
         "connector/py.typed",
