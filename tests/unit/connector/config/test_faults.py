@@ -96,6 +96,9 @@ def test_a_value_from_elsewhere_is_shown_as_the_file_has_it(file: Path, monkeypa
         "value: {format: avro, registry: {url: 'http://me:hunter2@x'}}",
         "metrics: {push: {url: 'http://x?hunter2', username: 5, passwd: hunter2}}",
         "sinks: [{type: custom, name: n, sink: 'm:C', options: hunter2}]",
+        "notify: 'https://hooks.example.com/hunter2'",
+        "notify: {url: 'https://hooks.example.com/hunter2'}",
+        "notify: {url: ['https://hooks.example.com/hunter2'], on: failed}",
     ],
 )
 def test_a_secret_in_a_wrong_place_is_not_shown(file: Path, wrong: str) -> None:
