@@ -68,6 +68,8 @@ def faults_of(
     for path, known, fault in described:
         if fault["type"] == "missing" and path in meant:
             continue  # it is there, misspelled, which is a fault already
+        if fault["type"] == "too_short" and any(other[: len(path)] == path != other for other, _, _ in described):
+            continue  # what is in it has faults, and wasn't counted
         made = _fault(path, known, fault, options, moved)
         place = (path, made.name, made.text if fault["type"] == "value_error" else "")
         if place in faults:  # each alternative of a union has its own fault

@@ -54,6 +54,14 @@ def test_a_fault_of_a_topics_table_is_where_its_option_stands(file: Path) -> Non
     assert "line 7, column 3: tables.overides: unknown option, did you mean overrides?" in caught.value.message
 
 
+def test_a_list_with_a_wrong_word_is_not_called_empty(file: Path) -> None:
+    text = f"{FILE}sinks: [{{type: delta_append, path: a}}]\nnotify: {{url: '${{file:{file}}}', on: [faild]}}\n"
+    (fault,) = [line for line in told(file, text) if "notify.on" in line]
+    assert fault.endswith(
+        "notify.on[0]: is one of failed, fenced, behind or dead_letters, not 'faild'; did you mean failed?"
+    )
+
+
 def test_what_is_set_on_the_command_line_is_no_line_of_the_file(file: Path) -> None:
     text = f"{FILE}sinks: [{{type: delta_append, path: a}}]\n"
     assert sorted(told(file, text, "epoch={max_record: 5}", "source.start=earlist")) == [
