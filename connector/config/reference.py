@@ -75,8 +75,8 @@ _INTRODUCTION = """# Options
 
 Every option of a pipeline file, generated from the models that check it (`make docs`). `lakelock init` writes a file
 with comments to start from, `lakelock schema` a JSON schema for editors, and `lakelock check` reports every error in a
-file at once. A duration is a number and a
-unit: `10 seconds`, `5 minutes`, `1 hour`, `7 days`. Any value may contain `${env:NAME}` or `${file:/path}`.
+file at once. A duration is a number and a unit: `10 seconds`, `5 minutes`, `1 hour`, `7 days`. Any value but true and
+false may come from `${env:NAME}` or `${file:/path}`.
 """
 
 
