@@ -84,7 +84,7 @@ def test_a_table_that_was_there_has_to_say_its_schema(lake: Lake) -> None:
 
 def test_records_without_a_field_show_no_schema(lake: Lake) -> None:
     lake.topic.send(("a", b"[1]"), ("b", b"text"))
-    with pytest.raises(ConfigurationError, match=r"of the 2 records .* none is a JSON object with a field"):
+    with pytest.raises(ConfigurationError, match=r"2 records of .* looked at, and none is a JSON object with a field"):
         pipeline(lake).run()
 
 
