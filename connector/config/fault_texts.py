@@ -114,6 +114,6 @@ def _limit(value: object) -> str:
 def _may_be_secret(path: Path) -> bool:
     """Options of Kafka, Spark, a registry, a webhook or a class of the user's own may hold a secret, in a wrong place
     too."""
-    held = path[:2] == ("source", "kafka") or path[:1] == ("spark",) or {"registry", "push", "options"} & set(path)
-    held = held or path in (("notify",), ("notify", "url"))
-    return bool(held) or any(isinstance(part, str) and SECRET.search(part) for part in path)
+    of_clients = path[:2] == ("source", "kafka") or path[:1] == ("spark",) or path in (("notify",), ("notify", "url"))
+    held = of_clients or bool({"registry", "push", "options"} & set(path))
+    return held or any(isinstance(part, str) and SECRET.search(part) for part in path)
