@@ -102,7 +102,7 @@ class Checked(Shown):
             lines.append(Line(sink.kind, f"ok: {sink.place} {'fits' if sink.exists else 'will be made'}"))
             lines.append(Line("columns", ", ".join(sink.columns)))
             lines += [Line("rule", rule) for rule in sink.rules]
-            lines += [Line("" if number else "layout", line) for number, line in enumerate(sink.made_by.splitlines())]
+            lines += [Line(" " if number else "layout", line) for number, line in enumerate(sink.made_by.splitlines())]
             lines += [Line("differs", difference) for difference in sink.differs]
         if self.log is not None:
             lines.append(Line("log", self.log))

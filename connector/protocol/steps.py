@@ -19,7 +19,8 @@ class Step(Enum):
     """
 
     STARTING = "starting"
-    """The run has no epoch yet: ``stage`` says what it does. Only who shows a run hears of it. Nothing has changed."""
+    """The run begins: ``stage`` says what it does. There is no epoch yet, and that of the event has the number 0.
+    Nothing has changed."""
     LOOKED = "looked"
     """The run knows where the table stands and what Kafka holds; nothing is planned yet. ``behind`` counts all offsets
     that aren't committed."""

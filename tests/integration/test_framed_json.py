@@ -23,6 +23,7 @@ from connector import Pipeline
 from connector.decode.framed import Framed
 from connector.decode.json import Json
 from connector.lab.bench.broker import Broker
+from connector.protocol.steps import Event, Step
 from connector.spark.compat import from_ddl
 from sinks.errors import BadRecord, SchemaMismatch, UnusableSchema
 
@@ -203,7 +204,7 @@ def test_ids_that_the_registry_lacks_or_has_for_avro_are_bad_records(
     assert "is of type AVRO, not JSON Schema" in details[1]
     assert details[2] == f"its value: {NO_HEADER}"
     exact = verify(lake, **given)
-    assert str(exact) == "exact: 1 expected, 1 found; 4 records = 1 rows + 3 dead letters"
+    assert str(exact) == "exact: 1 expected, 1 found; 4 records = 1 row + 3 dead letters"
     assert "letters_unconfirmed" not in counts(exact)
 
 
@@ -212,8 +213,8 @@ def test_a_version_that_is_registered_during_a_run(lake: Lake, topic: Topic, reg
     given = {"value": of_registry(registry)}
     lake.pipeline(**given).run()
 
-    def producer_goes_on(_: Any) -> None:
-        if "/schemas/ids/2" not in registry.answers:
+    def producer_goes_on(event: Event) -> None:
+        if event.step is Step.PLANNED and "/schemas/ids/2" not in registry.answers:
             registry.register(f"{topic.name}-value", 2, TWO, "JSON")
 
     topic.send(row("b", 2, 2, tags=["x", "y"]), partition=0)

@@ -397,7 +397,7 @@ def test_a_key_that_moves_stops_the_fold_and_loses_nothing(lake: Lake, topic: To
         ({**ON_READ, "delivery": "idempotent"}, "merge: on_read doesn't work with this pipeline: delivery: idempotent"),
         ({**ON_READ, "on_new_column": "add"}, "on_new_column: add changes the table"),
         (options(apply_as_truncates="n = 1", sequence_by="n"), "a truncate affects every row"),
-        (options(fold={"epochs": 0}), "greater than or equal to 1"),
+        (options(fold={"epochs": 0}), "fold.epochs: write at least 1, not 0"),
     ],
 )
 def test_what_does_not_go_with_it_is_refused(changes: dict[str, Any], why: str, lake: Lake) -> None:
