@@ -140,7 +140,7 @@ def test_the_commands_take_a_folder(lake: Lake, made: Callable[..., dict[str, An
     said = done.stdout.splitlines()
     assert said[-1] == "3 pipelines: 2 done, 1 refused; exit code 2."
     assert any(line.startswith("a: done. 1 epoch, 10 rows written") for line in said)
-    assert "error: broken.yaml: " in done.stderr
+    assert "broken.yaml, line 1, column " in done.stderr
     told = json.loads(report.read_text())
     assert (told["state"], told["exit_code"]) == ("refused", 2)
     assert [(each["pipeline"], each["state"]) for each in told["pipelines"]] == [
