@@ -1,11 +1,13 @@
 """Several pipelines in one process: what needs no Spark."""
 
 import json
+import os
+import subprocess
+import sys
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import pytest
 from sent import receiver
 
 from connector.config import parse
@@ -48,15 +50,25 @@ def test_of_topics_that_appear_the_right_ones_start_and_a_wrong_one_is_refused_o
     assert [report.state for report in fleet.reports] == ["running", "running", "refused"]
 
 
-def test_where_spark_does_not_start_each_pipeline_tells_its_webhook(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    monkeypatch.delenv("SPARK_REMOTE", raising=False)
+PIPELINE = """
+name: {name}
+source: {{topics: [t], kafka: {{bootstrap.servers: "127.0.0.1:1"}}}}
+value: {{format: string}}
+sinks: [{{type: delta_append, path: {name}}}]
+"""
+NOTIFY = 'notify: {url: "${env:HOOK}"}\n'
+
+
+def test_where_spark_does_not_start_each_pipeline_tells_its_webhook(tmp_path: Path) -> None:
+    """In a process of its own: here another test's Spark may be there already."""
+    for name, notify in (("one", NOTIFY), ("two", NOTIFY), ("silent", "")):
+        (tmp_path / f"{name}.yaml").write_text(PIPELINE.format(name=name) + notify)
     with receiver() as sent:
-        monkeypatch.setenv("HOOK", sent.url)
-        files = [of_topic(name, notify={"url": "${env:HOOK}"}) for name in ("one", "two")]
-        fleet = Fleet([*files, of_topic("silent")], lambda _: nullcontext(lambda _: None))
-        with pytest.raises(Exception, match=r"(?i)java"):
-            fleet.run()
+        here = {**os.environ, "JAVA_HOME": "/nowhere", "HOOK": sent.url}
+        here.pop("SPARK_REMOTE", None)
+        command = [sys.executable, "-m", "connector", "run", str(tmp_path)]
+        done = subprocess.run(command, env=here, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
     told = [json.loads(request.body) for request in sent.requests]
     assert sorted((body["pipeline"], body["event"]) for body in told) == [("one", "failed"), ("two", "failed")]
     assert "java" in told[0]["error"]["message"].lower()
