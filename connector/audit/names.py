@@ -44,7 +44,7 @@ def respelled(
 
     # The executors of a cluster may not have this package.
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
-    again = F.udf(partial(spelled_as, kind), "string")
+    again = F.udf(partial(spelled_as, kind), "string", useArrow=False)  # else PySpark warns: it looks for type hints
     odd = f"odd_{into}"
     frame = frame.withColumn(odd, F.when(sound & F.expr(_may_be_odd(kind, text, permissive)), F.expr(text)))
     return frame.withColumn(into, F.coalesce(again(F.col(odd)), F.expr(text))).drop(odd)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
@@ -142,7 +143,9 @@ def test_verify_reads_names_in_any_case_and_finds_what_is_wrong(lake: Lake, topi
     lake.pipeline(schema=schema).run()
     held = "SELECT k, amount, unit, at.city FROM {t} ORDER BY _offset"
     assert lake.sql(held) == [("a", 5, "amount", "Zug"), ("b", 6, None, None), ("right", 7, None, None)]
-    assert str(verify(lake, schema=schema)) == "exact: 3 expected, 3 found"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)  # a user would see it on the terminal
+        assert str(verify(lake, schema=schema)) == "exact: 3 expected, 3 found"
     lake.sql("UPDATE {t} SET amount = NULL, at = NULL WHERE _offset = 0")
     lake.sql("UPDATE {t} SET k = IF(_offset = 1, NULL, 'wrong') WHERE _offset > 0")
     assert counts(verify(lake, schema=schema))["altered"] == 3
