@@ -16,7 +16,7 @@ from connector.decode.json_new_fields import Rows
 from connector.decode.unavailable import unavailable
 from connector.source.columnar import PlainValues
 from connector.spark.compat import from_ddl
-from sinks.spark.sql import identifier, literal
+from sinks.spark.sql import identifier, let, literal
 from sinks.spark.types import sql_type
 
 if TYPE_CHECKING:
@@ -182,8 +182,7 @@ class Debezium:
             value = f"({_row(event)}).{identifier(field.name)}"
             missing = unavailable("sent", field.dataType, self.placeholder) if self.as_null else None
             if missing is not None:
-                # Spark puts what a value is made of wherever the value is named: it may be named only once.
-                value = f"transform(array({value}), sent -> IF({missing}, NULL, sent))[0]"
+                value = let("sent", value, f"IF({missing}, NULL, sent)")
             fields.append(f"{literal(field.name)}, {value}")
         for name in METADATA[:-1]:
             kind = sql_type(self.type[name].dataType)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from sinks.spark.sql import identifier, literal
+from sinks.spark.sql import identifier, let, literal
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -46,7 +46,7 @@ class Names:
             for at, kind, objects in self._levels(text)
         ]
         twice = "size(array_distinct(transform(odd, path -> lower(to_json(path))))) < size(odd)"
-        return _named(f"array_sort({_all(levels)})", "odd", f"IF({twice}, {literal(TWICE)}, to_json(odd))")
+        return let("odd", f"array_sort({_all(levels)})", f"IF({twice}, {literal(TWICE)}, to_json(odd))")
 
     def unknown(self, text: str, within: Sequence[Path] = ((),)) -> str:
         """SQL of the paths of fields that the schema lacks, ARRAY<ARRAY<STRING>>, inside of the STRUCTs ``within``."""
@@ -60,8 +60,7 @@ class Names:
 
     def may_be_odd(self, text: str, parsed: str) -> str:
         """SQL: false only if ``odd`` is ``NONE``. ``parsed``: SQL of the text, parsed by the schema as it is."""
-        # Spark puts what a value is made of wherever the value is named: it is named only once.
-        lacks = _named(parsed, "parsed", _lacks(self.type, "parsed"))
+        lacks = let("parsed", parsed, _lacks(self.type, "parsed"))
         return f"{lacks} AND {self.may_be_spelled_otherwise(text)}"
 
     def may_be_spelled_otherwise(self, text: str) -> str:
@@ -183,7 +182,7 @@ def _own(objects: str, kind: StructType) -> str:
 def _odd_among(names: str, kind: StructType) -> str:
     """SQL of those of the names that are in another case than the schema's, and of all that are the same as these."""
     other = f"exists(own, one -> lower(one) = lower(name) AND NOT {_in(kind.names, 'one')})"
-    return _named(names, "own", f"filter(own, name -> {other})")
+    return let("own", names, f"filter(own, name -> {other})")
 
 
 def _values_of(name: str) -> str:
@@ -204,11 +203,6 @@ def path_sql(at: Path, *names: str) -> str:
 
 def _all(levels: Sequence[str]) -> str:
     return f"flatten(array({', '.join(levels)}))"
-
-
-def _named(value: str, name: str, made: str) -> str:
-    """SQL of ``made``, in which ``name`` is the value, computed once."""
-    return f"element_at(transform(array({value}), {name} -> {made}), 1)"
 
 
 def _in(names: Sequence[str], name: str) -> str:

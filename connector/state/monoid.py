@@ -96,14 +96,6 @@ def joined(left: str, right: str, both: str) -> str:
     return f"CASE WHEN {left} IS NULL THEN {right} WHEN {right} IS NULL THEN {left} ELSE {both} END"
 
 
-def let(name: str, value: str, body: str) -> str:
-    """SQL for ``let name = value in body``, which SQL lacks: the value is written and computed once.
-
-    ``body`` may use other names of the query, but no other column called ``name``: the lambda's variable hides it.
-    """
-    return f"element_at(transform(array({value}), {name} -> {body}), 1)"
-
-
 def bound(spark: SparkSession, schema: StructType | str, monoids: Sequence[Monoid]) -> list[Monoid]:
     """The monoids, typed for records of this schema (with the coordinates ``_topic``, ``_partition``, ...).
 

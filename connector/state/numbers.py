@@ -13,9 +13,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from connector.state.monoid import Monoid, joined, let
+from connector.state.monoid import Monoid, joined
 from sinks.spark.row_errors import raise_sql
-from sinks.spark.sql import literal
+from sinks.spark.sql import let, literal
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _FLOATS = ("FLOAT", "DOUBLE")

@@ -7,10 +7,10 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
-from connector.state.monoid import Monoid, joined, let
+from connector.state.monoid import Monoid, joined
 from connector.state.numbers import numeric
 from sinks.spark.row_errors import raise_sql
-from sinks.spark.sql import literal
+from sinks.spark.sql import let, literal
 
 
 class ApproxCountDistinct(Monoid):

@@ -38,3 +38,12 @@ def _escaped(char: str) -> str:
 def struct_sql(fields: Mapping[str, str]) -> str:
     """SQL of a struct. ``fields`` maps field names to the SQL of their values."""
     return f"named_struct({', '.join(f'{literal(name)}, {sql}' for name, sql in fields.items())})"
+
+
+def let(name: str, value: str, body: str) -> str:
+    """SQL for ``let name = value in body``, which SQL lacks: the value is written and computed once. Without it Spark
+    puts what the value is made of wherever a query names it.
+
+    ``body`` may use other names of the query, but no other column called ``name``: the lambda's variable hides it.
+    """
+    return f"element_at(transform(array({value}), {name} -> {body}), 1)"
