@@ -45,6 +45,8 @@ class DeltaLog:
 
     def among(self, *versions: int) -> frozenset[int]:
         """The versions of ``versions`` that have a file in the log. Needs no Spark job."""
+        if not versions:
+            return frozenset()
         names = ",".join(f"{version:020d}" for version in versions)
         files = self._spark.read.format("binaryFile")
         paths = twice(f"{no_glob(self._folder)}/{{{names}}}.json")
@@ -77,12 +79,11 @@ class DeltaLog:
     def txns(self, versions: Sequence[int], app: str) -> dict[int, int]:
         """The txn numbers that the commits of these versions recorded for the appId ``app``: version -> number.
 
-        Versions without such a txn are left out. Reads all files in one Spark job.
+        Versions without such a txn are left out. Reads each file once, all in one Spark job.
         """
-        if not versions:
+        paths = [f"{no_glob(self._folder)}/{version:020d}.json" for version in sorted(self.among(*versions))]
+        if not paths:
             return {}
-        names = ",".join(f"{version:020d}" for version in versions)
-        paths = twice(f"{no_glob(self._folder)}/{{{names}}}.json")
 
         def read() -> dict[int, int]:
             taken = self._spark.read.schema(_TXN).json(paths).where(f"txn.appId = {literal(app)}")
