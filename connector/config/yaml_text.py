@@ -18,8 +18,10 @@ def read_yaml(text: str, origin: str) -> tuple[object, Marks]:
     """The document of a text, and where its options stand. ``origin`` names it in errors. Raises ConfigurationError."""
     try:
         # A subclass of SafeLoader: no YAML tag can create an object.
-        document = yaml.load(text, Loader=_UniqueKeys)
-        return document, Marks(yaml.compose(text, Loader=yaml.SafeLoader))
+        loader = _UniqueKeys(text)
+        node = loader.get_single_node()
+        marks = Marks(node)
+        return loader.construct_document(node) if node is not None else None, marks
     except (yaml.YAMLError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
