@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from datetime import timedelta
 
+from connector.config.nearest import did_you_mean
 from sinks.delta.detail import interval
 
 _FLAGS = frozenset((
@@ -92,9 +92,8 @@ def _check_name(name: str) -> None:
     lower = name.lower()
     if not lower.startswith("delta.") or lower in _KNOWN or lower.startswith(_OF_FAMILIES):
         return
-    near = difflib.get_close_matches(lower, _KNOWN, n=1, cutoff=0.6)
-    instead = f"did you mean {_KNOWN[near[0]]}?" if near else "names of your own can't begin with delta."
-    raise ValueError(f"{name}: is no property of Delta's that a table can be made with; {instead}")
+    instead = did_you_mean(name, _KNOWN.values()) or "; names of your own can't begin with delta."
+    raise ValueError(f"{name}: is no property of Delta's that a table can be made with{instead}")
 
 
 def _check_value(name: str, value: str) -> None:
