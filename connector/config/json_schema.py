@@ -17,9 +17,9 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 from pydantic_core import core_schema
 
 from connector.config.formats import FORMATS
-from connector.config.kinds import REFERENCE
+from connector.config.kinds import REFERENCE, duration_text
 from connector.config.pipeline import PipelineConfig
-from connector.config.reference import duration, meaning
+from connector.config.reference import meaning
 from connector.config.sinks import SINK_TYPES
 from connector.config.table_per_topic import TablePerTopic
 
@@ -77,7 +77,7 @@ class _Generator(GenerateJsonSchema):
         return made
 
     def encode_default(self, dft: Any) -> Any:
-        return duration(dft) if isinstance(dft, timedelta) else super().encode_default(dft)
+        return duration_text(dft) if isinstance(dft, timedelta) else super().encode_default(dft)
 
 
 def _share_sinks(parts: dict[str, Schema]) -> None:

@@ -92,6 +92,17 @@ def _duration(value: object) -> object:
     return value
 
 
+def duration_text(value: timedelta) -> str:
+    """A length of time as a pipeline file has it, to the microsecond."""
+    micros = value // timedelta(microseconds=1)
+    for unit, seconds in reversed(_UNITS.items()):
+        length = round(seconds * 1_000_000)
+        if micros % length == 0 and (micros or unit == "second"):
+            count = micros // length
+            return f"{count} {unit}" if count == 1 else f"{count} {unit}s"
+    return f"{micros // 1000}.{micros % 1000:03} milliseconds"
+
+
 Duration: TypeAlias = Annotated[
     timedelta,
     BeforeValidator(_duration),

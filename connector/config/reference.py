@@ -28,7 +28,7 @@ from connector.config import (
     source,
     table_per_topic,
 )
-from sinks.plurals import plural
+from connector.config.kinds import duration_text
 
 SECTIONS: Mapping[str, type[BaseModel]] = {
     "A pipeline file": pipeline.PipelineConfig,
@@ -145,18 +145,8 @@ def _default(field: FieldInfo) -> str:
     if value is None or value == {} or value == () or isinstance(value, BaseModel):
         return ""
     if isinstance(value, timedelta):
-        return f"`{duration(value)}`"
+        return f"`{duration_text(value)}`"
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
-
-
-def duration(value: timedelta) -> str:
-    """A length of time as a pipeline file has it."""
-    seconds = value.total_seconds()
-    for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
-        if seconds and seconds % length == 0:
-            count = int(seconds // length)
-            return plural(count, unit)
-    return "1 second" if seconds == 1 else f"{seconds:g} seconds"
 
 
 if __name__ == "__main__":

@@ -9,11 +9,9 @@ from typing import Any
 
 from pydantic import BaseModel, SecretStr
 
-from connector.config.kinds import REFERENCE
+from connector.config.kinds import REFERENCE, duration_text
 from connector.config.sinks import KAFKA_KEY, KAFKAS_KEY
 from connector.config.source import FromOffsets, TopicPattern
-
-_UNITS = (("day", 86_400_000_000), ("hour", 3_600_000_000), ("minute", 60_000_000), ("second", 1_000_000))
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,7 @@ def written(value: object) -> Any:
     if isinstance(value, tuple | list):
         return [written(item) for item in value]
     if isinstance(value, timedelta):
-        return _duration(value)
+        return duration_text(value)
     if isinstance(value, SecretStr) and REFERENCE.fullmatch(value.get_secret_value()):
         return value.get_secret_value()
     return value
@@ -54,11 +52,3 @@ def _options(model: BaseModel) -> dict[str, Any]:
     if found.get("key") == [KAFKAS_KEY]:
         found["key"] = KAFKA_KEY
     return found
-
-
-def _duration(value: timedelta) -> str:
-    micros = value // timedelta(microseconds=1)
-    for unit, length in _UNITS:
-        if micros and micros % length == 0:
-            return f"{micros // length} {unit}s" if micros != length else f"1 {unit}"
-    return f"{micros // 1000}.{micros % 1000:03} milliseconds" if micros % 1000 else f"{micros // 1000} milliseconds"
