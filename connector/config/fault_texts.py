@@ -9,7 +9,7 @@ from typing import Any
 
 from connector.config.marks import Path
 from connector.config.nearest import did_you_mean
-from sinks.kafka import SECRET
+from connector.config.secret_places import may_hold_secret
 from sinks.plurals import plural
 
 _LONGEST = 60
@@ -82,7 +82,7 @@ def one_of(words: list[str]) -> str:
 
 def found(path: Path, value: object, known: Iterable[object] = ()) -> str:
     """``, not 'xml'; did you mean ...?`` for a value that may be shown."""
-    if _may_be_secret(path):
+    if may_hold_secret(path):
         return ""
     return f", not {shown(value)}{did_you_mean(value, known)}"
 
@@ -109,11 +109,3 @@ def _limit(value: object) -> str:
     if days is not None:
         return plural(int(days[1]), "day")
     return "0 seconds" if str(value) == repr(timedelta(0)) else str(value).removesuffix(".0")
-
-
-def _may_be_secret(path: Path) -> bool:
-    """Options of Kafka, Spark, a registry, a webhook or a class of the user's own may hold a secret, in a wrong place
-    too."""
-    of_clients = path[:2] == ("source", "kafka") or path[:1] == ("spark",) or path in (("notify",), ("notify", "url"))
-    held = of_clients or bool({"registry", "push", "options"} & set(path))
-    return held or any(isinstance(part, str) and SECRET.search(part) for part in path)

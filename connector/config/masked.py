@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from connector.config.secret_places import WEBHOOK
 from sinks.kafka import SECRET
 
 HIDDEN = "(hidden)"
@@ -39,7 +40,7 @@ def _masked(value: object, path: tuple[str, ...] = ()) -> Any:
 
 
 def _names_secret(path: tuple[str, ...]) -> bool:
-    return path == ("notify", "url") or any(SECRET.search(part) or _OTHER_SECRETS.search(part) for part in path)
+    return path == WEBHOOK or any(SECRET.search(part) or _OTHER_SECRETS.search(part) for part in path)
 
 
 def hidden_login(text: str) -> str:

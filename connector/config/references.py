@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from connector.config.faults import Fault
 from connector.config.kinds import REFERENCE, dotted
-from connector.config.registry import REFERENCED_SECRETS
+from connector.config.secret_places import holds_secret
 
 _NOWHERE = "1"
 """Stands for a value that is missing, while the other options are checked."""
@@ -37,12 +37,7 @@ class References:
             return value
         resolved = REFERENCE.sub(lambda found: self._look_up(found[1], found[2], path), value)
         self.texts[resolved] = value
-        of_service = ("registry" in path or path[:2] == ("metrics", "push")) and path[-1] in REFERENCED_SECRETS
-        of_own_class = path[:1] == ("sinks",) and path[2:3] == ("options",)
-        of_webhook = path == ("notify", "url")
-        may_be_secret = path[:2] == ("source", "kafka") or path[:1] == ("spark",)
-        may_be_secret = may_be_secret or of_service or of_own_class or of_webhook
-        return SecretStr(resolved) if may_be_secret else resolved
+        return SecretStr(resolved) if holds_secret(path) else resolved
 
     def _look_up(self, kind: str, name: str, path: tuple[str | int, ...]) -> str:
         if kind == "env":

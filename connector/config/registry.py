@@ -11,9 +11,6 @@ from pydantic import BeforeValidator, Field, SecretStr, WithJsonSchema, field_va
 
 from connector.config.kinds import REFERENCE, TEXT_OR_TEXTS, Options, OptionText, Text, as_model
 
-REFERENCED_SECRETS = ("username", "password", "token")
-"""Registry options that stay wrapped as secrets when they come from ``${env:}`` or ``${file:}``."""
-
 
 def _referenced(value: object) -> object:
     if isinstance(value, str) and REFERENCE.fullmatch(value):

@@ -1,0 +1,24 @@
+"""Which options of a pipeline file hold secrets, by their path in the file."""
+
+from __future__ import annotations
+
+from connector.config.marks import Path
+from sinks.kafka import SECRET
+
+REFERENCED = ("username", "password", "token")
+"""Options of services that log in."""
+WEBHOOK = ("notify", "url")
+"""Who has this URL can write there."""
+
+
+def holds_secret(path: Path) -> bool:
+    """Whether a value that comes from the environment or a file stays wrapped as a secret here."""
+    of_service = ("registry" in path or path[:2] == ("metrics", "push")) and path[-1] in REFERENCED
+    of_own_class = path[:1] == ("sinks",) and path[2:3] == ("options",)
+    return path[:2] == ("source", "kafka") or path[:1] == ("spark",) or of_service or of_own_class or path == WEBHOOK
+
+
+def may_hold_secret(path: Path) -> bool:
+    """Whether an error may not show the value here: also where a secret stands in a wrong place."""
+    beside = path == WEBHOOK[:1] or bool({"registry", "push", "options"} & set(path))
+    return holds_secret(path) or beside or any(isinstance(part, str) and SECRET.search(part) for part in path)
