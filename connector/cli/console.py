@@ -125,8 +125,8 @@ def say_error(error: BaseException, pipeline: str = "") -> None:
     """Print an error as one paragraph, and what to do. ``pipeline``: of which of several pipelines it is."""
     of = f"{pipeline}: " if pipeline else ""
     if isinstance(error, LakelockError):
-        if pipeline and pipeline in error.message.partition(" ")[0]:
-            of = ""  # the error of a file begins with its name
+        if Path(error.message.partition(" ")[0].rstrip(",:")).name == pipeline:
+            of = ""  # the error of a file begins with its path
         _say("error", f"{of}{error.message}", error.hint)
         return
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

@@ -6,7 +6,8 @@ import signal
 import pytest
 
 from connector.cli.broker import STOPS
-from connector.cli.console import stop_on_signal
+from connector.cli.console import say_error, stop_on_signal
+from sinks.errors import ConfigurationError, SourceError
 
 
 def test_a_signal_says_what_stops_and_a_broker_knows_no_epochs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -16,3 +17,22 @@ def test_a_signal_says_what_stops_and_a_broker_knows_no_epochs(capsys: pytest.Ca
             assert stop.wait(5)
         assert capsys.readouterr().err.strip() == words
     assert "epoch" not in STOPS
+
+
+@pytest.mark.parametrize(
+    ("error", "pipeline", "said"),
+    [
+        # The name of a pipeline may be a part of any word.
+        (SourceError("Kafka doesn't answer."), "a", "error: a: Kafka doesn't answer."),
+        (ConfigurationError("Nobody can log in."), "body", "error: body: Nobody can log in."),
+        (ConfigurationError("f/01.yaml has 2 faults"), "01.yaml", "error: f/01.yaml has 2 faults"),
+        (ConfigurationError("f/01.yaml, line 1, column 2: no YAML"), "01.yaml", "error: f/01.yaml, line 1, column 2:"),
+        (ConfigurationError("f/s.yaml#b has 1 fault"), "s.yaml#b", "error: f/s.yaml#b has 1 fault"),
+        (SourceError("Kafka doesn't answer."), "", "error: Kafka doesn't answer."),
+    ],
+)
+def test_an_error_of_several_pipelines_says_once_whose_it_is(
+    error: Exception, pipeline: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    say_error(error, pipeline)
+    assert capsys.readouterr().err.startswith(said)
