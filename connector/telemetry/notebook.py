@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from connector.protocol.steps import Observer
+from connector.protocol.steps import Observer, all_of
 from connector.telemetry.progress import now, span
-from connector.telemetry.tracker import Done, Observed
+from connector.telemetry.run_report import RunReport
+from connector.telemetry.tracker import Observed
 from sinks.plurals import plural
 
 _EVERY = 0.5
@@ -47,8 +48,8 @@ def told_in_notebook(pipeline: str, begin: Callable[[], Update | None] = line) -
     if update is None:
         yield []
         return
-    began, count, ended = time.monotonic(), _Count(), threading.Event()
-    observed = Observed(count)
+    began, ended = time.monotonic(), threading.Event()
+    observed, report = Observed(lambda _: None), RunReport(pipeline, say=lambda _: None)
 
     def renew() -> None:
         while not ended.wait(_EVERY):
@@ -60,24 +61,12 @@ def told_in_notebook(pipeline: str, begin: Callable[[], Update | None] = line) -
     renewing.start()
     word = "failed"
     try:
-        yield [observed]
+        yield [all_of([observed, report])]
         word = "done"
     finally:
         ended.set()
         renewing.join()
         behind = "" if observed.behind is None else f", {plural(observed.behind, 'offset')} behind"
         took = span(time.monotonic() - began)
-        written = f"{plural(count.epochs, 'epoch')}, {plural(count.rows, 'row')} written in {took}{behind}"
+        written = f"{plural(report.epochs, 'epoch')}, {plural(report.rows, 'row')} written in {took}{behind}"
         update(f"{pipeline}  {word}: {written}")
-
-
-class _Count:
-    """Counts what was committed."""
-
-    def __init__(self) -> None:
-        self.epochs = self.rows = 0
-
-    def __call__(self, done: Done) -> None:
-        if done.what != "fold":
-            self.epochs += 1
-            self.rows += done.rows or 0
