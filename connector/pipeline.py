@@ -137,8 +137,8 @@ class Pipeline:
         """Move what Kafka holds into the sinks. With an interval trigger go on until ``stop`` is set.
 
         ``max_epochs``: end after so many epochs, whatever Kafka still holds. ``observers`` hear every step. Without
-        any, a notebook shows a line that says where the run is. Raises
-        LakelockError: see ``sinks.errors``. Whatever it raises, the table holds whole epochs only.
+        any, a notebook shows a line that says where the run is. Raises LakelockError: see ``sinks.errors``. Whatever it
+        raises, the table holds whole epochs only.
         """
         if max_epochs is not None and max_epochs < 1:
             raise ConfigurationError(f"max_epochs: write at least 1, not {max_epochs}.")

@@ -9,7 +9,7 @@ from pathlib import Path
 from connector.fleet.files import Fault
 from connector.operations.dead_letters import LetterGroup
 from connector.operations.history import PastEpoch
-from connector.operations.newest_rows import Shown
+from connector.operations.newest_rows import SomeRows
 from connector.operations.status import Status
 from connector.protocol.decided import Row, State
 from connector.protocol.recover import TopicsHeld
@@ -64,7 +64,7 @@ def board() -> Board:
     ]
     report = Report("flights", "failed", NOW - timedelta(minutes=9), 30, "run", "BadRecord", NASTY, f"Mend {NASTY}.")
     lineage = Lineage("b:9092", ["flights", NASTY], [NASTY], [Goal("delta_append", NASTY)], NASTY)
-    rows = [Shown(NASTY, ["k", NASTY], [["a", NASTY]], newest=True), Shown("lake/dead", letters=True)]
+    rows = [SomeRows(NASTY, ["k", NASTY], [["a", NASTY]], newest=True), SomeRows("lake/dead", letters=True)]
     text = f"name: flights\ntransform: {NASTY}\n"
     seen = status("flights", behind=120)
     for minutes, behind in ((3, 2_400), (2, None), (1, 900)):

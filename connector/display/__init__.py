@@ -12,10 +12,10 @@ import shutil
 from rich.console import Console
 
 from connector.display.html import as_html
-from connector.display.page import Bar, Cell, Grid, Line, Page, Tone
+from connector.display.page import Bar, Cell, Grid, Line, Page, Tone, cut
 from connector.display.terminal import print_page
 
-__all__ = ["Bar", "Cell", "Grid", "Line", "Page", "Shown", "Tone", "print_page"]
+__all__ = ["Bar", "Cell", "Grid", "Line", "Page", "Shown", "Tone", "cut", "print_page"]
 
 _WIDTH = 120
 """Where no terminal says how wide it is."""

@@ -52,3 +52,8 @@ class Page:
 def text_of(cell: Cell) -> str:
     """The text of a cell."""
     return cell.text if isinstance(cell, Bar) else cell
+
+
+def cut(text: str, longest: int) -> str:
+    """The text, cut to so many characters if it is longer."""
+    return text if len(text) <= longest else text[: longest - 4] + " ..."

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from connector.config import DeltaPlace, PipelineConfig
+from connector.display import cut
 from connector.operations.history import PastEpoch
 from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.offsets import OffsetRange
@@ -25,7 +26,7 @@ _LONGEST = 200
 
 
 @dataclass(frozen=True)
-class Shown:
+class SomeRows:
     """Rows of one table, as text."""
 
     place: str
@@ -37,7 +38,7 @@ class Shown:
     """Whether they are dead letters."""
 
 
-def newest_rows(config: PipelineConfig, spark: SparkSession, past: Sequence[PastEpoch]) -> list[Shown]:
+def newest_rows(config: PipelineConfig, spark: SparkSession, past: Sequence[PastEpoch]) -> list[SomeRows]:
     """Some rows of the last epoch, of each of the first few tables, and the newest open dead letters.
 
     ``past``: the last epochs. The filter on their offsets lets Delta leave out files, where it has statistics.
@@ -58,7 +59,7 @@ def newest_rows(config: PipelineConfig, spark: SparkSession, past: Sequence[Past
     return shown
 
 
-def _newest(place: str, rows: DataFrame, ranges: Sequence[OffsetRange]) -> Shown:
+def _newest(place: str, rows: DataFrame, ranges: Sequence[OffsetRange]) -> SomeRows:
     newest = bool(ranges) and set(COORDINATES[:3]) <= set(rows.columns)
     if newest:
         rows = rows.where(" OR ".join(_within(each) for each in ranges[:_RANGES]))
@@ -70,7 +71,7 @@ def _within(range_: OffsetRange) -> str:
     return f"({at} AND _offset >= {int(range_.start)}L AND _offset < {int(range_.end)}L)"
 
 
-def _letters(place: str, letters: DataFrame, pipeline: str) -> Shown:
+def _letters(place: str, letters: DataFrame, pipeline: str) -> SomeRows:
     is_open = " AND _retried_epoch IS NULL" if "_retried_epoch" in letters.columns else ""
     newest = letters.where(f"pipeline = {literal(pipeline)}{is_open}").orderBy("_noted_at", ascending=False)
     told = newest.selectExpr(
@@ -80,14 +81,14 @@ def _letters(place: str, letters: DataFrame, pipeline: str) -> Shown:
     return _shown(place, told, newest=True, letters=True)
 
 
-def _shown(place: str, rows: DataFrame, *, newest: bool, letters: bool = False) -> Shown:
+def _shown(place: str, rows: DataFrame, *, newest: bool, letters: bool = False) -> SomeRows:
     """The first rows. A value is text as in JSON, which knows every type."""
     as_json = "to_json(struct(*), map('ignoreNullFields', 'false')) AS row"
     found = [json.loads(row["row"]) for row in rows.limit(ROWS).selectExpr(as_json).collect()]
     columns = rows.columns
-    return Shown(place, columns, [[_text(row.get(name)) for name in columns] for row in found], newest, letters)
+    return SomeRows(place, columns, [[_text(row.get(name)) for name in columns] for row in found], newest, letters)
 
 
 def _text(value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 4] + " ..."
+    return cut(text, _LONGEST)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
 from connector.config import NotifyOptions, PipelineConfig
+from connector.display import cut
 from connector.protocol.steps import Event, Step, told_its_end
 from connector.telemetry.progress import span
 from connector.telemetry.webhook import Patience, Webhook, webhook
@@ -41,11 +42,7 @@ class Trouble:
         """Of an error that isn't Lakelock's own, only the first line: the rest is a stack trace."""
         first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
         message, hint = getattr(error, "message", None) or first, getattr(error, "hint", "")
-        return cls(type(error).__name__, _cut(message), _cut(hint))
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 4] + " ..."
+        return cls(type(error).__name__, cut(message, _LONGEST), cut(hint, _LONGEST))
 
 
 def _now() -> datetime:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from connector.fleet.files import Fault, PipelineFile, fault_of
 from connector.operations.dead_letters import LetterGroup, letter_groups
 from connector.operations.history import LAST, PastEpoch, past
-from connector.operations.newest_rows import Shown, newest_rows
+from connector.operations.newest_rows import SomeRows, newest_rows
 from connector.operations.status import Status
 from connector.pipeline import Pipeline
 from connector.watch.about import Lineage, lineage_of, text_of
@@ -40,7 +40,7 @@ class Look:
     """The file as everybody may see it. None: it can't be read."""
     report: Report | None = None
     """Of its last run, if there is one."""
-    rows: Sequence[Shown] = ()
+    rows: Sequence[SomeRows] = ()
     """Some rows of its tables, and dead letters, if they are asked for."""
 
 
@@ -85,7 +85,7 @@ def look(
             return otherwise
 
     epochs: Sequence[PastEpoch] = seen(lambda: past(config, spark, last), [])
-    rows: Sequence[Shown] = ()
+    rows: Sequence[SomeRows] = ()
     if with_rows:
         unchanged = before is not None and not before.faults and before.past == epochs
         rows = before.rows if before is not None and unchanged else seen(lambda: newest_rows(config, spark, epochs), [])
