@@ -42,7 +42,7 @@ def grown(versions: Sequence[str]) -> StructType:
     found = columns_of(versions[-1])
     for text in versions[:-1]:
         try:
-            merged = _merged(found, columns_of(text), outermost=True)
+            merged = _merged(found, columns_of(text))
         except UnusableSchema:
             continue
         assert isinstance(merged, type(found))
@@ -50,23 +50,15 @@ def grown(versions: Sequence[str]) -> StructType:
     return found
 
 
-def _merged(one: DataType, other: DataType, *, outermost: bool = False) -> DataType:
+def _merged(one: DataType, other: DataType) -> DataType:
     from pyspark.sql.types import ArrayType, MapType, StructType
 
     if isinstance(one, StructType) and isinstance(other, StructType):
-        names = [each.name.lower() if outermost else each.name for each in one]
-        fields = list(one.fields)
+        fields = {each.name.lower(): each for each in one}
         for each in other:
-            name = each.name.lower() if outermost else each.name
-            if name not in names:
-                fields.append(each)
-                continue
-            at = names.index(name)
-            kind = _merged(fields[at].dataType, each.dataType)
-            fields[at] = type(each)(fields[at].name, kind)
-        if len({each.name.lower() for each in fields}) < len(fields):
-            raise _unusable("fields of its versions differ in case only")
-        return StructType(fields)
+            mine = fields.setdefault(each.name.lower(), each)
+            fields[each.name.lower()] = type(each)(mine.name, _merged(mine.dataType, each.dataType))
+        return StructType([*fields.values()])
     if isinstance(one, ArrayType) and isinstance(other, ArrayType):
         return ArrayType(_merged(one.elementType, other.elementType))
     if isinstance(one, MapType) and isinstance(other, MapType):

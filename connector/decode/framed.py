@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from connector.decode.format import problem_of
 from connector.decode.json import Json
+from connector.decode.json_new_fields import grown
 from connector.decode.json_schema import JsonSchema
 from connector.decode.registry.record_schemas import RecordSchemas
 from connector.decode.registry.registry import Part, Registry
 from connector.decode.registry.wire_format import ConfluentWire
 from connector.source.columnar import PlainValues
 from connector.spark.compat import from_ddl
-from sinks.errors import ConfigurationError, UnusableSchema
+from sinks.errors import ConfigurationError
 from sinks.spark.schema_changes import OnNewColumn
 
 if TYPE_CHECKING:
@@ -136,7 +137,9 @@ class FramedOfRegistry(Framed):
             return None
         written = struct_of(schema)
         if self._on_new_column == "add":
-            self._json.type = grown(self.type, written)
+            more = grown(self.type, written)
+            assert isinstance(more, type(written))
+            self._json.type = more
             return None
         fields = new_fields(self.type, written)
         return f"has fields that the newest schema at the run's start lacks: {', '.join(fields)}" if fields else None
@@ -167,14 +170,14 @@ def struct_of(schema: JsonSchema) -> StructType:
 
 
 def new_fields(known: DataType, written: DataType, path: str = "") -> list[str]:
-    """The paths of the fields that ``known`` lacks. Only the case of the outermost names doesn't matter."""
+    """The paths of the fields that ``known`` lacks. The case of names doesn't matter, as when JSON is read."""
     from pyspark.sql.types import ArrayType, MapType, StructType
 
     if isinstance(known, StructType) and isinstance(written, StructType):
-        there = {_spelled(field.name, path): field.dataType for field in known}
+        there = {field.name.lower(): field.dataType for field in known}
         found = []
         for field in written:
-            at, name = f"{path}.{field.name}" if path else field.name, _spelled(field.name, path)
+            at, name = f"{path}.{field.name}" if path else field.name, field.name.lower()
             found += new_fields(there[name], field.dataType, at) if name in there else [at]
         return found
     if isinstance(known, ArrayType) and isinstance(written, ArrayType):
@@ -182,36 +185,3 @@ def new_fields(known: DataType, written: DataType, path: str = "") -> list[str]:
     if isinstance(known, MapType) and isinstance(written, MapType):
         return new_fields(known.valueType, written.valueType, path)
     return []
-
-
-def grown(known: StructType, written: StructType) -> StructType:
-    """The columns of ``known``, and the fields that only ``written`` has. Raises UnusableSchema: no STRUCT has both."""
-    grown_type = _grown(known, written, "")
-    assert isinstance(grown_type, known.__class__)
-    return grown_type
-
-
-def _grown(known: DataType, written: DataType, path: str) -> DataType:
-    from pyspark.sql.types import ArrayType, MapType, StructField, StructType
-
-    if isinstance(known, StructType) and isinstance(written, StructType):
-        theirs = {_spelled(field.name, path): field for field in written}
-        fields = [
-            StructField(field.name, _grown(field.dataType, other.dataType, f"{path}.") if other else field.dataType)
-            for field in known
-            for other in (theirs.pop(_spelled(field.name, path), None),)
-        ]
-        fields += theirs.values()
-        if len({field.name.lower() for field in fields}) < len(fields):
-            names = ", ".join(field.name for field in theirs.values())
-            raise UnusableSchema(f"It has fields that differ in case only from those of other versions: {names}.")
-        return StructType(fields)
-    if isinstance(known, ArrayType) and isinstance(written, ArrayType):
-        return ArrayType(_grown(known.elementType, written.elementType, f"{path}."))
-    if isinstance(known, MapType) and isinstance(written, MapType):
-        return MapType(known.keyType, _grown(known.valueType, written.valueType, f"{path}."))
-    return known
-
-
-def _spelled(name: str, path: str) -> str:
-    return name if path else name.lower()
