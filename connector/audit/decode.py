@@ -27,6 +27,8 @@ RAW = "_raw"
 NAMED = "lakelock_named"
 """The table that a record of a route names, where its table has a schema of its own."""
 _AT = "lakelock at"
+_FOUND = "lakelock_problem"
+"""What is wrong with a record, while its columns are made."""
 _WHOLE, _FIRST = "lakelock_record", "lakelock_first"
 
 
@@ -86,6 +88,9 @@ def decoded(records: DataFrame, forms: Forms, key: Sequence[str], *, ruled: bool
             problem, F.when(F.col("key").isNotNull() & ~(of_key.exact if ruled else of_key.readable), "key")
         )
 
+    frame = frame.withColumn(_FOUND, _once(problem))
+    problem = F.col(_FOUND)
+
     def field(part: StructField) -> Column:
         content = F.when(~tombstone, value.field(part))
         if part.name in key:
@@ -121,6 +126,18 @@ def decoded(records: DataFrame, forms: Forms, key: Sequence[str], *, ruled: bool
         unnamed = F.when(F.expr(f"({forms.route.sql}) IS NULL"), "route")
         frame = frame.withColumn(PROBLEM, F.coalesce(F.col(PROBLEM), unnamed))
     return Records(frame, StructType(columns))
+
+
+def _once(problem: Column) -> Column:
+    """What is wrong with a record: it takes every field to know it, and every column asks for it.
+
+    Spark moves a filter on a column below the place where it is computed, and computes it there once more: of a few
+    columns, that is a megabyte of plan, and every record is parsed twice. It doesn't move one on a column that depends
+    on the task, and this one says that it does.
+    """
+    from pyspark.sql import functions as F
+
+    return F.coalesce(problem, F.when(F.spark_partition_id() < 0, "nowhere"))
 
 
 def digest(timestamp: str) -> Column:
