@@ -46,6 +46,7 @@ def test_where_nothing_is_new_the_last_records_are_shown(lake: Lake, topic: Topi
     assert [json.loads(row)["k"] for row in lake.pipeline().check().sample.rows] == ["a"]
 
 
+@pytest.mark.breadth
 def test_the_command_fails_where_a_run_would_stop(lake: Lake, topic: Topic) -> None:
     topic.send(("a", {"k": "a", "n": 1}), ("a", {"k": "a", "n": "c221"}), partition=0)
     done = lakelock("check", lake.file())

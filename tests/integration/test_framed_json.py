@@ -76,8 +76,13 @@ def letters(lake: Lake) -> dict[str, Any]:
     return {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.path("dead"))}}
 
 
-@pytest.mark.parametrize("reader", ["auto", "spark"])
-@pytest.mark.parametrize("kind", ["append", "upsert"])
+@pytest.mark.parametrize(
+    ("kind", "reader"),
+    [
+        ("upsert", "auto"), ("append", "spark"),
+        *(pytest.param(*variant, marks=pytest.mark.breadth) for variant in (("append", "auto"), ("upsert", "spark"))),
+    ],
+)  # fmt: skip
 def test_the_registrys_newest_schema_gives_the_columns(
     lake: Lake, topic: Topic, registry: RegistryServer, kind: str, reader: str
 ) -> None:
@@ -124,6 +129,7 @@ def test_of_a_key_the_reader_leaves_out_what_a_later_record_replaces(lake: Lake,
     assert verify(lake, "upsert", **given).ok
 
 
+@pytest.mark.breadth
 def test_debeziums_events_after_the_header(lake: Lake, topic: Topic) -> None:
     def event(op: str, before: int | None, after: int | None) -> bytes:
         image = {"before": before, "after": after}
@@ -138,7 +144,7 @@ def test_debeziums_events_after_the_header(lake: Lake, topic: Topic) -> None:
     assert "letters_unconfirmed" not in counts(exact)
 
 
-@pytest.mark.parametrize("mode", ["strict", "permissive"])
+@pytest.mark.parametrize("mode", ["strict", pytest.param("permissive", marks=pytest.mark.breadth)])
 def test_records_without_a_right_header_are_set_aside_whole(lake: Lake, topic: Topic, mode: str) -> None:
     format = in_file("k STRING, n INT", mode=mode)
     given = {"value": format, "key": in_file("k STRING"), **letters(lake)}
@@ -255,6 +261,7 @@ def test_inferred_columns_and_a_field_that_no_record_has(lake: Lake, topic: Topi
     assert verify(lake, **given).ok
 
 
+@pytest.mark.breadth
 def test_new_fields_are_learned_from_the_text(lake: Lake, topic: Topic) -> None:
     topic.send((None, framed(1, {"k": "a", "N": 1, "m": {"x": [1]}})), partition=0)
     given = {"value": in_file("k STRING, n INT"), "on_new_column": "add"}
@@ -262,6 +269,7 @@ def test_new_fields_are_learned_from_the_text(lake: Lake, topic: Topic) -> None:
     assert query(lake.path(), "SELECT k, n, m.x FROM t") == [("a", 1, [1])]
 
 
+@pytest.mark.breadth
 def test_records_of_a_route_with_a_schema_of_their_own(lake: Lake, topic: Topic) -> None:
     topic.send(
         (None, framed(1, {"k": "a", "n": 1})), (None, framed(2, {"k": "b", "text": "x"})), (None, b'{"k": "b"}'),
@@ -294,6 +302,7 @@ def test_a_file_written_from_the_topic_makes_the_table(lake: Lake, topic: Topic)
     assert query(sink.folder, "SELECT k, n FROM t") == [("b", 2)]  # type: ignore[union-attr,arg-type]
 
 
+@pytest.mark.breadth
 @pytest.mark.law
 @draws()
 @given(seed=st.integers(0, 2**32 - 1))

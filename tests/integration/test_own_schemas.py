@@ -68,6 +68,7 @@ def test_its_table_has_these_columns_alone(routed: Routed) -> None:
     assert columns == ["kind", "id", "why", "lines", "_topic", "_partition", "_offset", "_timestamp"]
 
 
+@pytest.mark.breadth
 def test_deletes_bad_records_and_the_auditor_go_by_them(routed: Routed, tmp_path: Path) -> None:
     letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(routed.lake.folder / "_dead")}}
     options = {**by_header(routed, UPSERT), **letters}
@@ -126,6 +127,7 @@ def test_the_rules_of_its_table_are_over_them(routed: Routed, letters: bool) -> 
     assert not (routed.lake.folder / "order").exists() or routed.rows("order") == []
 
 
+@pytest.mark.breadth
 def test_a_misspelled_field_stops_the_run_before_its_table_is_made(routed: Routed, tmp_path: Path) -> None:
     send(routed, {"kind": "order", "k": "x", "n": 1, "reason": "none"}, {"kind": "refund", "id": 1, "reason": "late"})
     file = tmp_path / "own.yaml"

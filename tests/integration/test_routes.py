@@ -409,6 +409,7 @@ def test_the_auditor_knows_whose_letters_they_are(routed: Routed) -> None:
     assert not any(fault in each for each in found.values() for fault in FAULTS)
 
 
+@pytest.mark.breadth
 def test_every_command_knows_a_route(routed: Routed, tmp_path: Path) -> None:
     file = tmp_path / "routed.yaml"
     file.write_text(yaml.safe_dump(routed.options(route={"other": "ignore"})))

@@ -210,6 +210,7 @@ def test_an_epoch_whose_staged_rows_are_gone_is_read_again(lake: Lake) -> None:
     assert [state for _, state, _ in log(lake)][-3:] == ["decided", "decided", "done"]
 
 
+@pytest.mark.breadth
 def test_a_decided_epoch_is_read_again_whatever_fields_its_records_lack(lake: Lake) -> None:
     lake.topic.send_rows(ROWS, partition=0)
     options = two_tables(lake, schema="k STRING, n INT, custmer STRING", unmatched="warn", epoch={"max_records": 2})

@@ -119,6 +119,7 @@ def test_two_phase_commit_stops_before_anything_is_prepared(lake: Lake, topic: T
     assert Pipeline.from_options(options | {"unmatched": "warn"}).run().epochs == 1
 
 
+@pytest.mark.breadth
 def test_check_says_it_too(lake: Lake, topic: Topic) -> None:
     send(topic, "a")
     done = lakelock("check", lake.file(schema=WRONG))
