@@ -4,12 +4,13 @@ PYTHON ?= python3
 SCALE ?= 1
 BIN := .venv/bin
 READY := .venv/.ready
-BIN35 := .venv-spark35/bin
-READY35 := .venv-spark35/.ready
-TESTS35 := tests/unit tests/integration tests/crash/test_kill.py
-QUICK35 := $(addprefix tests/integration/test_,spark35.py ansi.py pipeline.py delta_conformance.py) tests/unit/connector
+# The older pairs of Spark and Delta Lake, each in an environment of its own.
+PAIR41 := pyspark==4.1.1 delta-spark==4.4.0
+PAIR35 := pyspark==3.5.7 delta-spark==3.3.2
+TESTS_OLD := tests/unit tests/integration tests/crash/test_kill.py
+QUICK_OLD := $(addprefix tests/integration/test_,spark35.py ansi.py pipeline.py delta_conformance.py) tests/unit/connector
 
-.PHONY: help setup wheel demo jupyter test test-unit campaigns test-ui test-connect test-spark35 test-spark35-quick lint format docs notebooks bench jars clean
+.PHONY: help setup wheel demo jupyter test test-unit campaigns test-ui test-connect test-spark41 test-spark41-quick test-spark35 test-spark35-quick lint format docs notebooks bench jars clean
 
 help:
 	@echo "make setup          creates .venv with lakelock, its development tools and the jars; then .venv/bin/lakelock works"
@@ -21,7 +22,8 @@ help:
 	@echo "make campaigns      runs what needs an hour: random kills, chaos, notebooks ...; ONLY=\"kills chaos\" runs two of them"
 	@echo "make test-ui        tests the web page in a real Chromium; chromium and chromedriver have to be on the PATH"
 	@echo "make test-connect   runs the integration tests through Spark Connect"
-	@echo "make test-spark35   runs the tests with Spark 3.5 and Delta 3.3 (-quick: some of them); ONLY=\"tests/unit ...\" runs these"
+	@echo "make test-spark41   runs the tests with Spark 4.1 (-quick: some of them); ONLY=\"tests/unit ...\" runs these"
+	@echo "make test-spark35   the same with Spark 3.5 and Delta 3.3"
 	@echo "make lint           runs ruff and mypy"
 	@echo "make format         formats the code, and fixes what ruff can fix"
 	@echo "make docs           writes docs/options.md from the code"
@@ -32,7 +34,7 @@ help:
 
 setup: $(READY)
 
-$(READY): pyproject.toml connector/spark/jars/spark.xml connector/spark/jars/s3.xml connector/spark/jars/kafka.xml
+$(READY): pyproject.toml $(wildcard connector/spark/jars/*.xml)
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --editable ".[dev]"
 	$(BIN)/lakelock jars
@@ -72,18 +74,18 @@ test-ui: $(READY)
 test-connect: $(READY)
 	$(BIN)/pytest --connect $(PARALLEL) tests/integration
 
-# In an environment of its own. What needs Spark 4 is left out, with the reason: see the marker spark4.
-test-spark35: $(READY35)
-	$(BIN35)/pytest $(PARALLEL) $(or $(ONLY),$(TESTS35))
+# What needs Spark 4 is left out of 3.5, with the reason: see the marker spark4.
+test-spark41 test-spark35: test-spark%: .venv-spark%/.ready
+	.venv-spark$*/bin/pytest $(PARALLEL) $(or $(ONLY),$(TESTS_OLD))
 
 # Before a change lands.
-test-spark35-quick: $(READY35)
-	$(BIN35)/pytest $(PARALLEL) $(QUICK35)
+test-spark41-quick test-spark35-quick: test-spark%-quick: .venv-spark%/.ready
+	.venv-spark$*/bin/pytest $(PARALLEL) $(QUICK_OLD)
 
-$(READY35): pyproject.toml connector/spark/jars/spark-3.5.xml connector/spark/jars/kafka.xml
-	$(PYTHON) -m venv .venv-spark35
-	$(BIN35)/pip install --quiet --editable ".[test,spark35]" pyspark==3.5.7 delta-spark==3.3.2
-	$(BIN35)/lakelock jars
+.venv-spark%/.ready: pyproject.toml $(wildcard connector/spark/jars/*.xml)
+	$(PYTHON) -m venv .venv-spark$*
+	.venv-spark$*/bin/pip install --quiet --editable ".[test,spark$*]" $(PAIR$*)
+	.venv-spark$*/bin/lakelock jars
 	@touch $@
 
 lint: $(READY)
@@ -114,4 +116,4 @@ jars: $(READY)
 	$(BIN)/python connector/spark/jars/java/build.py
 
 clean:
-	rm -rf .venv .venv-spark35 lake dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-spark* lake dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

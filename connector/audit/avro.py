@@ -255,7 +255,7 @@ class Avro:
         length, kind, reader = self.schemas.header, self.type, self.reader
         schema = T.StructType([*records.schema.fields, T.StructField(into, T.StructType().add("value", kind))])
 
-        def decode(batches: Iterable[RecordBatch]) -> Iterable[RecordBatch]:
+        def decode(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
             yield from decoded(batches, column, into, length, known, reader, kind)
 
         return records.mapInArrow(decode, schema)

@@ -71,7 +71,6 @@ def decoded(records: DataFrame, forms: Forms, key: Sequence[str], *, ruled: bool
     set aside, so the rule of ``require`` and the route are checked, and there is ``_raw``. Without it every record of
     the claim has met the rule. ``kept``: columns of ``records`` that stay. Raises ConfigurationError.
     """
-    from pyspark.errors import PySparkException
     from pyspark.sql import functions as F
     from pyspark.sql.types import StructField, StructType
 
@@ -114,7 +113,16 @@ def decoded(records: DataFrame, forms: Forms, key: Sequence[str], *, ruled: bool
         *([digest("timestamp").alias(RAW)] if ruled else []),
         *kept,
     )
-    if ruled and forms.require is not None:
+    return Records(_with_rules(frame, forms) if ruled else frame, StructType(columns))
+
+
+def _with_rules(frame: DataFrame, forms: Forms) -> DataFrame:
+    """The records, those that break the rule of ``require`` or name no table with a problem. Raises
+    ConfigurationError."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions as F
+
+    if forms.require is not None:
         broken = F.expr(f"NOT {TOMBSTONE} AND ({forms.require}) IS NOT TRUE")
         try:
             frame = frame.withColumn(PROBLEM, F.coalesce(F.col(PROBLEM), F.when(broken, "rule")))
@@ -122,10 +130,10 @@ def decoded(records: DataFrame, forms: Forms, key: Sequence[str], *, ruled: bool
         except PySparkException as error:
             said = next(line for line in str(error).splitlines() if line.strip())
             raise ConfigurationError(f"require: Spark doesn't take it: {said.strip()}") from None
-    if ruled and forms.route is not None and forms.route.refused:
+    if forms.route is not None and forms.route.refused:
         unnamed = F.when(F.expr(f"({forms.route.sql}) IS NULL"), "route")
         frame = frame.withColumn(PROBLEM, F.coalesce(F.col(PROBLEM), unnamed))
-    return Records(frame, StructType(columns))
+    return frame
 
 
 def _once(problem: Column) -> Column:

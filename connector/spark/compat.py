@@ -30,7 +30,7 @@ def needed_by_connect(spark: SparkSession) -> None:
     """Raises ConfigurationError if the client can't clone a session. Platforms number their servers differently."""
     if not hasattr(spark, "cloneSession"):
         raise ConfigurationError(
-            "Spark Connect needs PySpark 4.1, whose sessions can be cloned, but this client is older.",
+            "Spark Connect needs PySpark 4.1 or later, whose sessions can be cloned, but this client is older.",
             hint="Run it where Spark's driver is, or use a newer client (Databricks Connect 18).",
         )
 

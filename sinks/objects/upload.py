@@ -262,7 +262,7 @@ def _client(options: S3Options) -> Any:
     return client(options)
 
 
-def on_executor(target: Target) -> Callable[[Iterable[RecordBatch]], Iterable[RecordBatch]]:
+def on_executor(target: Target) -> Callable[[Iterator[RecordBatch]], Iterator[RecordBatch]]:
     """The function for ``mapInArrow``. It sends S3's errors to the driver as text that the driver can parse."""
 
     def run(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:

@@ -1,9 +1,9 @@
 """The jars that Spark and the embedded Kafka broker need: where they are, and how they get there.
 
 There are three sets, each described by a Maven POM next to this file: ``spark`` (what pip's pyspark lacks for Kafka and
-Delta Lake; one POM per Spark version, see `built_for`), ``s3`` (what it lacks for s3a:// paths) and ``kafka`` (a
-complete broker). They are stored in the virtual environment, so that environments with other versions don't share them,
-or in ``$LAKELOCK_JARS/<kind>``, for example in a container image.
+Delta Lake), ``s3`` (what it lacks for s3a:// paths), both with a POM per Spark version, see `built_for`, and ``kafka``
+(a complete broker). They are stored in the virtual environment, so that environments with other versions don't share
+them, or in ``$LAKELOCK_JARS/<kind>``, for example in a container image.
 
 Two more jars are part of this package, with their Java sources in ``java``: `LOG_STORE_JAR` and `READER_JAR`.
 
@@ -63,7 +63,7 @@ def fetch(kind: Kind) -> list[Path]:
     Raises `JarsMissing` if Maven isn't installed or fails, or if the folder contains files that no download has put
     there: these are never deleted. Raises `ConfigurationError` as `built_for.installed` does.
     """
-    target, pom = folder(kind), _POMS / (installed().pom if kind == "spark" else f"{kind}.xml")
+    target, pom = folder(kind), _pom(kind)
     if _complete(target, pom):
         return find(kind)
     if target.is_dir() and any(target.iterdir()) and not (target / "pom.xml").is_file():
@@ -94,6 +94,18 @@ def fetch(kind: Kind) -> list[Path]:
             hint="Set LAKELOCK_JARS to a folder that you may write to.",
         ) from error
     return find(kind)
+
+
+def _pom(kind: Kind) -> Path:
+    pair = installed()
+    of_spark = {"spark": pair.pom, "s3": pair.s3_pom}
+    name = of_spark.get(kind, f"{kind}.xml")
+    if name is None:
+        raise JarsMissing(
+            f"there is no S3A with conditional writes for Spark {pair.spark}",
+            hint="Use Spark 4 for tables on S3.",
+        )
+    return _POMS / name
 
 
 def _complete(target: Path, pom: Path) -> bool:

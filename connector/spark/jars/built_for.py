@@ -18,11 +18,17 @@ class Pair(NamedTuple):
     scala: str
     delta_artifact: str
     pom: str
-    """The POM that `lakelock jars` downloads from."""
-    conditional_writes: bool
-    """Whether this Spark's Hadoop supports conditional writes in S3A: Hadoop 3.4.2 or later."""
+    """The POM that `lakelock jars` downloads Spark's jars from."""
+    s3_pom: str | None
+    """The same for S3A, of the Hadoop that this Spark brings. None before Hadoop 3.4.2: its S3A has no conditional
+    writes."""
     columnar_reader: bool
     """Whether the columnar reader of Kafka was built for this Spark."""
+
+    @property
+    def conditional_writes(self) -> bool:
+        """Whether this Spark's S3A supports conditional writes."""
+        return self.s3_pom is not None
 
     def packages(self, spark: str, delta: str) -> list[str]:
         """Maven coordinates of the jars for these very versions, for Spark to download."""
@@ -31,8 +37,9 @@ class Pair(NamedTuple):
 
 
 PAIRS: Sequence[Pair] = (
-    Pair("4.1", "4.4", "2.13", "delta-spark_4.1_2.13", "spark.xml", conditional_writes=True, columnar_reader=True),
-    Pair("3.5", "3.3", "2.12", "delta-spark_2.12", "spark-3.5.xml", conditional_writes=False, columnar_reader=False),
+    Pair("4.2", "4.4", "2.13", "delta-spark_4.2_2.13", "spark-4.2.xml", "s3-4.2.xml", columnar_reader=True),
+    Pair("4.1", "4.4", "2.13", "delta-spark_4.1_2.13", "spark-4.1.xml", "s3-4.1.xml", columnar_reader=True),
+    Pair("3.5", "3.3", "2.12", "delta-spark_2.12", "spark-3.5.xml", None, columnar_reader=False),
 )
 
 

@@ -207,6 +207,7 @@ def installed(monkeypatch: pytest.MonkeyPatch, spark: str, delta: str) -> None:
 @pytest.mark.parametrize(
     ("spark", "delta", "named"),
     [
+        ("4.2.0", "4.4.0", ["io.delta:delta-spark_4.2_2.13:4.4.0", "org.apache.spark:spark-avro_2.13:4.2.0"]),
         ("4.1.1", "4.4.0", ["io.delta:delta-spark_4.1_2.13:4.4.0", "org.apache.spark:spark-avro_2.13:4.1.1"]),
         ("3.5.7", "3.3.2", ["io.delta:delta-spark_2.12:3.3.2", "org.apache.spark:spark-avro_2.12:3.5.7"]),
     ],
@@ -221,7 +222,22 @@ def test_jars_are_those_of_the_spark_that_is_installed(
     assert f"<version>{delta}</version>" in pom
 
 
-@pytest.mark.parametrize(("spark", "delta"), [("3.5.7", "4.4.0"), ("4.1.1", "3.3.2"), ("4.0.1", "4.0.0")])
+def test_s3a_is_that_of_the_hadoop_which_spark_brings(
+    monkeypatch: pytest.MonkeyPatch, home: Path, maven: Maven
+) -> None:
+    maven.behave("", "hadoop-aws.jar")
+    for spark, delta, hadoop in (("4.2.0", "4.4.0", "3.5.0"), ("4.1.1", "4.4.0", "3.4.2")):
+        installed(monkeypatch, spark, delta)
+        jars.fetch("s3")
+        assert f"<version>{hadoop}</version>" in (home / "s3" / "pom.xml").read_text(encoding="utf-8")
+    installed(monkeypatch, "3.5.7", "3.3.2")
+    with pytest.raises(JarsMissing, match="no S3A with conditional writes for Spark"):
+        jars.fetch("s3")
+
+
+@pytest.mark.parametrize(
+    ("spark", "delta"), [("3.5.7", "4.4.0"), ("4.2.0", "3.3.2"), ("4.0.1", "4.0.0"), ("4.3.0", "4.4.0")]
+)
 def test_a_spark_and_a_delta_lake_that_are_no_pair_are_refused(
     spark: str, delta: str, home: Path, maven: Maven, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,9 +261,10 @@ def test_tables_on_s3_need_spark_4_unless_their_commits_are_kept_apart_otherwise
 
 @pytest.mark.spark4("S3A's conditional writes")
 def test_where_there_are_no_jars_spark_fetches_s3a_only_for_who_needs_it(home: Path) -> None:
+    hadoop = {"4.1": "3.4.2", "4.2": "3.5.0"}[built_for.installed().spark]
     for s3 in (False, True):
         settings = spark_jars({}, s3)
-        assert ("org.apache.hadoop:hadoop-aws:3.4.2" in settings["spark.jars.packages"].split(",")) is s3
+        assert (f"org.apache.hadoop:hadoop-aws:{hadoop}" in settings["spark.jars.packages"].split(",")) is s3
         assert settings["spark.jars"] == f"{jars.LOG_STORE_JAR},{jars.READER_JAR}"
 
 
