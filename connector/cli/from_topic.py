@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import yaml
 
+from connector.cli.topic_key import Record, as_json, key_of, schema_lines
 from connector.config import parse
 from connector.config.placeholders import safe
 from connector.decode.inferred import columns
 from connector.decode.registry.wire_format import ConfluentWire
 from connector.protocol.plan import to_sample
 from connector.source.topics import KafkaSource
-from sinks.errors import ConfigurationError
+from sinks.errors import BrokerUnreachable, ConfigurationError
 from sinks.plurals import plural
-from sinks.spark.sql import identifier
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)")
 """A time that a TIMESTAMP holds exactly."""
@@ -29,15 +28,16 @@ _OF_REGISTRY = (
 )
 
 
-class Record(Protocol):
-    """What is looked at of a record."""
+@dataclass(frozen=True)
+class Draft:
+    """A pipeline file for a topic, and what the user should know of it: a sentence each."""
 
-    key: bytes | None
-    value: bytes | None
+    text: str
+    remarks: Sequence[str]
 
 
-def from_topic(topic: str, kafka: Sequence[str]) -> tuple[str, int]:
-    """The text of a pipeline file, and the number of records that were looked at.
+def from_topic(topic: str, kafka: Sequence[str]) -> tuple[Draft, int]:
+    """The pipeline file, and the number of records that were looked at.
 
     ``kafka``: Kafka's options, as NAME=VALUE. Raises ConfigurationError (also if the topic has no record yet),
     TopicMissing and BrokerUnreachable.
@@ -50,10 +50,17 @@ def from_topic(topic: str, kafka: Sequence[str]) -> tuple[str, int]:
                 f"--kafka: write NAME=VALUE, as in bootstrap.servers=127.0.0.1:9092, not {each!r}."
             )
         options[name] = value
-    source = KafkaSource(parse(yaml.safe_load(written(topic, options, []))).source)
+    source = KafkaSource(parse(yaml.safe_load(written(topic, options, []).text)).source)
     try:
         held = source.look()
         records = source.sample(to_sample(source.starting(held)(), held))
+    except BrokerUnreachable as error:
+        # There is no file yet whose option the usual hint could name.
+        raise BrokerUnreachable(
+            error.message,
+            hint="Name your broker: --kafka bootstrap.servers=HOST:PORT, and --kafka security.protocol=... where it "
+            "wants TLS or SASL. `lakelock broker` starts one on this machine, for trials.",
+        ) from None
     finally:
         source.close()
     if not records:
@@ -61,12 +68,12 @@ def from_topic(topic: str, kafka: Sequence[str]) -> tuple[str, int]:
             f"--from-topic: {topic} has no record yet that could show its columns.",
             hint="`lakelock init` without it writes a file with comments to start from.",
         )
-    text = written(topic, options, records)
-    parse(yaml.safe_load(text))
-    return text, len(records)
+    draft = written(topic, options, records)
+    parse(yaml.safe_load(draft.text))
+    return draft, len(records)
 
 
-def written(topic: str, kafka: Mapping[str, str], records: Sequence[Record]) -> str:
+def written(topic: str, kafka: Mapping[str, str], records: Sequence[Record]) -> Draft:
     """The pipeline file for a topic with these records. It holds Kafka's options as they are given."""
     framed = _framed([record.value for record in records])
     framed_key = framed and _framed([record.key for record in records])
@@ -75,30 +82,25 @@ def written(topic: str, kafka: Mapping[str, str], records: Sequence[Record]) -> 
     values = [record.value for record in records if record.value is not None]
     place, name = f"lake/{safe(topic, 'path')}", safe(topic, "name")
     known = "\n".join(f"    {option}: {json.dumps(value)}" for option, value in kafka.items())
-    value, table, key = _value(values)
+    value, table = _value(values)
     if framed:
         value = f"{_HEADER}{_OF_REGISTRY if 'format: json' in value else ''}{value}  wire_format: confluent\n"
-    of_key = key or _key_columns(records, table)
-    sinks = f"  - type: delta_append\n    path: {json.dumps(place)}\n"
-    if of_key:
-        sinks = (
-            "  # One row per key: Kafka's key has these columns in all records that were looked at.\n"
-            "  # delta_append would keep every record, delta_history every version of a row.\n"
-            f"  - type: delta_upsert\n    path: {json.dumps(place)}\n    key: {json.dumps(of_key)}\n"
-        )
+    found = key_of(records, table)
+    sinks = f"{found.comment}  - type: {found.sink}\n    path: {json.dumps(place)}\n{found.of_sink}"
     times = [column for column, kind in table.items() if kind == "TIMESTAMP"]
     event_time = f"# event_time: {times[0]}    # for `lakelock rewind --to-event-time`\n" if times else ""
     looked_at = plural(len(records), "record")
-    return (
+    text = (
         f"# Written from {looked_at} of {topic}. Next: `lakelock check FILE`, then `lakelock run FILE`.\n"
         "# `lakelock init` alone writes a file that explains every option.\n"
         f"name: {name}\n"
         f"source:\n  topics: [{json.dumps(topic)}]\n  kafka:\n{known}\n  start: earliest\n"
         f"value:\n{value}"
-        f"{_framed_key(of_key, table) if framed_key and of_key else ''}"
+        f"{found.of_file(framed=framed_key)}"
         f"on_bad_record: fail    # or dead_letter, with dead_letters: {{path: {place}_dead}}\n"
         f"{event_time}sinks:\n{sinks}"
     )
+    return Draft(text, [found.told, *_bad(values)] if records else [])
 
 
 @dataclass
@@ -110,52 +112,54 @@ class _Text:
 
 
 def _framed(values: Sequence[bytes | None]) -> bool:
-    """Whether all of these are JSON objects after Confluent's header, and one has a field. Nulls don't count."""
-    found = [_json(ConfluentWire.body_of(value)) for value in values if value is not None]
-    return any(found) and all(isinstance(each, dict) for each in found)
+    """Whether all of these have Confluent's header, and JSON objects come after it, but for bad records. Nulls don't
+    count."""
+    bodies = [ConfluentWire.body_of(value) for value in values if value is not None]
+    objects = [found for body in bodies if isinstance(found := as_json(body), dict)]
+    return any(objects) and None not in bodies and len(objects) > len(bodies) / 2
 
 
 def _text_of(value: bytes | None, framed: bool) -> bytes | None:
     return ConfluentWire.body_of(value) if framed else value
 
 
-def _framed_key(names: Sequence[str], table: Mapping[str, str]) -> str:
-    """The lines of ``key``. Without them a tombstone of such a key would name no row. They add a column ``_key``."""
-    fields = _schema({name: table[name] for name in names}, "of the keys, by which a delete finds its row")
-    return f"key:\n  format: json\n{fields}  wire_format: confluent\n"
-
-
-def _value(values: Sequence[bytes]) -> tuple[str, Mapping[str, str], Sequence[str]]:
-    """The lines of ``value``, the columns with their types, and a key if the records' format has one of its own."""
+def _value(values: Sequence[bytes]) -> tuple[str, Mapping[str, str]]:
+    """The lines of ``value``, and the columns with their types."""
     if values and all(each[:1] == b"\0" and len(each) > 5 for each in values):
         lines = (
             "  # They begin as Avro with a schema registry does: a zero byte, and the schema's number in four.\n"
             '  format: avro\n  registry: {url: "http://127.0.0.1:8081"}    # the registry\'s URL\n'
         )
-        return lines, {}, ()
-    events = [row for each in values if (row := _row_of_event(each)) is not None]
-    if events and len(events) == len(values):
+        return lines, {}
+    objects = [value for value in values if _is_object(value)]
+    events = [row for each in objects if (row := _row_of_event(each)) is not None]
+    if events and len(events) == len(objects):
         table = _with_times(events)
-        return f"  format: debezium\n{_schema(table, 'that their rows have')}", table, ()
+        return f"  format: debezium\n{schema_lines(table, 'that their rows have')}", table
     table = _with_times(values)
     if table:
-        return f"  format: json\n{_schema(table, 'that these records have')}", table, ()
-    return (
-        f"  format: {'string' if all(map(_is_text, values)) else 'bytes'}    # its records aren't JSON objects\n",
-        {},
-        (),
-    )
+        return f"  format: json\n{schema_lines(table, 'that these records have')}", table
+    return f"  format: {'string' if all(map(_is_text, values)) else 'bytes'}    # its records aren't JSON objects\n", {}
 
 
-def _schema(table: Mapping[str, str], of: str) -> str:
-    lines = ",\n".join(f"    {identifier(name)} {kind}" for name, kind in table.items())
-    return f"  # The fields {of}. `lakelock check` shows rows, and what doesn't fit.\n  schema: |\n{lines}\n"
+def _bad(values: Sequence[bytes]) -> Iterator[str]:
+    """What to know of values that are no JSON objects, among others that are."""
+    bad = sum(not _is_object(value) for value in values)
+    if 0 < bad < len(values):
+        yield (
+            f"{bad} of {plural(len(values), 'value')} {'is' if bad == 1 else 'are'} no JSON object. A run stops at the "
+            "first one, or sets such records aside: the file has both ways at on_bad_record."
+        )
+
+
+def _is_object(value: bytes) -> bool:
+    return isinstance(as_json(value), dict)
 
 
 def _with_times(values: Sequence[bytes]) -> Mapping[str, str]:
     """The columns of JSON objects. A text that is a time in all of them is a TIMESTAMP."""
     found = dict(columns(values))
-    rows = [row for value in values if isinstance(row := _json(value), dict)]
+    rows = [row for value in values if isinstance(row := as_json(value), dict)]
     for name, kind in found.items():
         texts = [row[name] for row in rows if row.get(name) is not None]
         if kind == "STRING" and texts and all(isinstance(text, str) and _TIME.fullmatch(text) for text in texts):
@@ -165,41 +169,12 @@ def _with_times(values: Sequence[bytes]) -> Mapping[str, str]:
 
 def _row_of_event(value: bytes) -> bytes | None:
     """The row in an event of Debezium's, as JSON. None: it is no event."""
-    event = _json(value)
+    event = as_json(value)
     event = event.get("payload", event) if isinstance(event, dict) else None
     if not isinstance(event, dict) or event.get("op") not in ("c", "u", "r", "d", "t") or "after" not in event:
         return None
     row = event["after"] if event["op"] != "d" else event.get("before")
     return json.dumps(row if isinstance(row, dict) else {}).encode()
-
-
-def _key_columns(records: Sequence[Record], table: Mapping[str, str]) -> Sequence[str]:
-    """The columns that Kafka's key has in all records: the fields of its JSON, or the one column that it is the text
-    of."""
-    keys = [_json(record.key) for record in records]
-    inner = [key.get("payload", key) if isinstance(key, dict) else None for key in keys]
-    names = {tuple(key) if isinstance(key, dict) else () for key in inner}
-    if len(names) == 1 and (only := names.pop()) and set(only) <= table.keys():
-        return only
-    rows = [(record.key, _json(record.value)) for record in records if record.value is not None]
-    for name in table:
-        if rows and all(key is not None and isinstance(row, dict) and _text(row.get(name)) == key for key, row in rows):
-            return (name,)
-    return ()
-
-
-def _json(value: bytes | None) -> object:
-    try:
-        return json.loads(value or b"")
-    except (ValueError, RecursionError):
-        return None
-
-
-def _text(value: object) -> bytes | None:
-    """The bytes of a key that is this value as text."""
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        return None
-    return str(value).encode()
 
 
 def _is_text(value: bytes) -> bool:

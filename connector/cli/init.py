@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
@@ -47,7 +48,9 @@ def init(
         ),
     ] = None,
 ) -> None:
-    """Write a pipeline file to start from: one with comments, or one that fits a topic.
+    """Write a pipeline file to start from.
+
+    One with comments, or --from-topic one that fits a topic.
 
     Beside it pipeline.schema.json is written if there is none: an editor that knows YAML completes and checks the
     options with it. `lakelock schema` makes it again.
@@ -56,8 +59,8 @@ def init(
         if from_topic is not None:
             if example is not None:
                 raise ConfigurationError("Give either --example or --from-topic.")
-            text, looked_at = of_topic(from_topic, kafka or [])
-            _write(file, text, f"from {plural(looked_at, 'record')} of {from_topic}")
+            draft, looked_at = of_topic(from_topic, kafka or [])
+            _write(file, draft.text, f"from {plural(looked_at, 'record')} of {from_topic}", draft.remarks)
             return
         examples = {each.name.removesuffix(".yaml"): each for each in files("connector").joinpath("examples").iterdir()}
         if example is not None and example not in examples:
@@ -69,7 +72,10 @@ def init(
 
 
 def schema() -> None:
-    """Print the JSON schema of the pipeline file, for editors: lakelock schema > pipeline.schema.json."""
+    """Print the JSON schema of the pipeline file, for editors.
+
+    lakelock schema > pipeline.schema.json
+    """
     sys.stdout.write(_schema())
 
 
@@ -77,7 +83,7 @@ def _schema() -> str:
     return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
-def _write(file: Path | None, text: str, how: str = "") -> None:
+def _write(file: Path | None, text: str, how: str = "", remarks: Sequence[str] = ()) -> None:
     text = _FOR_EDITORS + text
     if file is None:
         sys.stdout.write(text)
@@ -95,4 +101,5 @@ def _write(file: Path | None, text: str, how: str = "") -> None:
     with suppress(OSError), (file.parent / _SCHEMA).open("x", encoding="utf-8") as beside:
         beside.write(_schema())
         made += f", and {beside.name}, by which editors know the options"
-    out.print(f"{made}. Edit it, then: lakelock check {file}", soft_wrap=True, markup=False)
+    lines = (f"{made}.", *remarks, f"Look at the file, then: lakelock check {file}")
+    out.print("\n".join(lines), soft_wrap=True, markup=False)

@@ -31,7 +31,7 @@ def sent(key: object, value: object) -> Sent:
 
 
 def file_for(*records: Sent, topic: str = "orders", kafka: dict[str, str] = KAFKA) -> PipelineConfig:
-    return parse(yaml.safe_load(written(topic, kafka, records)))
+    return parse(yaml.safe_load(written(topic, kafka, records).text))
 
 
 def columns(config: PipelineConfig) -> str:
@@ -53,6 +53,46 @@ def test_json_gets_its_columns_and_the_key_that_kafkas_key_is() -> None:
 def test_a_key_that_is_no_column_makes_no_key(keys: list[bytes | None]) -> None:
     config = file_for(*(sent(key, {"id": number}) for number, key in enumerate(keys, 1)))
     assert isinstance(config.sinks[0], DeltaAppendSink)
+
+
+def test_a_record_that_is_no_json_takes_nothing_from_the_others_and_is_told() -> None:
+    rows = [sent(str(n).encode(), {"id": n}) for n in range(3)]
+    config = file_for(*rows, sent(b"9", b'{"id": '))
+    assert isinstance(config.value, JsonFormat)
+    assert isinstance(config.sinks[0], DeltaUpsertSink)
+    told = " ".join(written("orders", KAFKA, [*rows, sent(b"9", b'{"id": ')]).remarks)
+    assert "newest row of each id" in told
+    assert "1 of 4 values is no JSON object" in told
+    assert "no JSON object" not in " ".join(written("orders", KAFKA, rows).remarks)
+
+    event = {"op": "c", "before": None, "after": {"id": 7}}
+    assert isinstance(file_for(sent({"id": 7}, event), sent({"id": 7}, b"{")).value, DebeziumFormat)
+    config = file_for(*(sent(None, framed({"id": n})) for n in range(2)), sent(None, framed({"id": 3})[:-2]))
+    assert isinstance(config.value, JsonFormat)
+    assert config.value.wire_format == "confluent"
+
+
+def test_a_key_that_only_kafka_has_is_the_key_of_a_table_with_deletes() -> None:
+    config = file_for(sent(b"c-1", {"name": "a"}), sent(b"c-1", None))
+    (sink,) = config.sinks
+    assert isinstance(sink, DeltaUpsertSink)
+    assert sink.key == ("_key",)
+    assert config.key is not None
+    assert config.key.format == "string"
+
+    config = file_for(sent({"shop": 1, "sku": "x"}, {"n": 1}), sent({"shop": 2, "sku": "x"}, None))
+    assert isinstance(config.key, JsonFormat)
+    assert " ".join(str(config.key.schema_).split()) == "`shop` BIGINT, `sku` STRING"
+    (sink,) = config.sinks
+    assert isinstance(sink, DeltaUpsertSink)
+    assert sink.key == ("_key",)
+
+    # Without a delete nothing says that a later record replaces an earlier one.
+    draft = written("clicks", KAFKA, [sent(b"anna", {"page": "a"}), sent(b"anna", {"page": "b"})])
+    assert isinstance(parse(yaml.safe_load(draft.text)).sinks[0], DeltaAppendSink)
+    assert "or key: kafka_key" in draft.text
+    assert draft.remarks == ["The table keeps every record (delta_append)."]
+    assert isinstance(file_for(sent(b"\xff", {"n": 1}), sent(b"\xff", None)).sinks[0], DeltaAppendSink)
 
 
 def test_a_key_of_several_columns() -> None:
@@ -123,7 +163,7 @@ def test_values_with_and_without_the_header_are_nothing_in_particular() -> None:
 
 def test_names_and_options_are_quoted_as_they_need() -> None:
     kafka = {**KAFKA, "sasl.jaas.config": "${env:LAKELOCK_TEST_JAAS}", "client.id": 'a "b": #c'}
-    text = written("Odd.Topic-1", kafka, [sent(None, {"a:b #c": 1, "`": True})])
+    text = written("Odd.Topic-1", kafka, [sent(None, {"a:b #c": 1, "`": True})]).text
     assert yaml.safe_load(text)["source"]["kafka"] == kafka
     assert "```` BOOLEAN" in text
     assert yaml.safe_load(text)["name"] != "Odd.Topic-1"
