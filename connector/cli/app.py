@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
-from typing import Annotated
+from itertools import chain
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from connector.cli.broker import broker, demo
 from connector.cli.emr import emr
@@ -20,31 +22,31 @@ from connector.cli.run import check, jars, run
 from connector.cli.verify import snapshot, verify
 from connector.cli.watch import history, status, ui
 
-COMMANDS: tuple[Callable[..., None], ...] = (
-    run,
-    check,
-    preview,
-    status,
-    history,
-    translate,
-    ui,
-    notify,
-    verify,
-    fold,
-    maintain,
-    recover,
-    snapshot,
-    dead_letters,
-    rewind,
-    accept,
-    replay,
-    init,
-    schema,
-    jars,
-    broker,
-    demo,
-)
-"""Each command is named after its function, with hyphens for underscores."""
+COMMANDS: Mapping[str, tuple[Callable[..., None], ...]] = {
+    "First steps, in this order": (init, check, preview, run, verify, ui),
+    "Day by day": (status, history, dead_letters, maintain, notify, snapshot),
+    "When something has happened": (recover, rewind, replay, accept, fold, translate),
+    "For trials, and once": (broker, demo, jars, schema),
+}
+"""By heading. Each command is named after its function, with hyphens for underscores."""
+
+
+class _Grouped(TyperGroup):
+    """A group whose ``--help`` lists the commands under headings."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        named = {heading: [each.__name__.replace("_", "-") for each in of] for heading, of in COMMANDS.items()}
+        named["Groups of commands"] = [name for name in self.list_commands(ctx) if name not in chain(*named.values())]
+        longest = max(len(name) for name in chain(*named.values()))
+        for heading, names in named.items():
+            with formatter.section(heading):
+                formatter.write_dl(
+                    [
+                        (name.ljust(longest), command.get_short_help_str(formatter.width - 6 - longest))
+                        for name in names
+                        if (command := self.get_command(ctx, name))
+                    ]
+                )
 
 
 def _print_version(wanted: bool) -> None:
@@ -55,6 +57,7 @@ def _print_version(wanted: bool) -> None:
 
 app = typer.Typer(
     name="lakelock",
+    cls=_Grouped,
     help="Kafka topics into Delta Lake tables with Spark, every record exactly once.",
     epilog="Exit codes: 0 done; 1 failed; 2 wrong configuration, which a retry can't help; 3 fenced: another run of "
     "the pipeline took over; 4 `verify` can't know whether the table is exact.",
@@ -77,7 +80,7 @@ def options(
 
 app.add_typer(lab)
 app.add_typer(emr)
-for command in COMMANDS:
+for command in chain(*COMMANDS.values()):
     app.command()(command)
 
 

@@ -11,24 +11,30 @@ import typer
 from connector.cli.console import Debug, out, reported, stop_on_signal
 from sinks.errors import ConfigurationError
 
+USUAL = 9092
+"""The port that the pages, the examples and ``lakelock init`` name."""
 STOPS = "stopping the broker; a second signal ends it at once"
 """What the first signal prints: a broker has no epochs."""
 
 
 def broker(
     data: Annotated[Path | None, typer.Option(help="Folder of the broker's data; a temporary one if left out.")] = None,
-    port: Annotated[int | None, typer.Option(help="The broker's port; a free one if left out.")] = None,
+    port: Annotated[int | None, typer.Option(help=f"The broker's port; {USUAL}, or a free one, if left out.")] = None,
     topic: Annotated[
-        list[str] | None, typer.Option(help="Create this topic, written NAME or NAME:PARTITIONS; repeatable.")
+        list[str] | None, typer.Option(metavar="NAME[:PARTITIONS]", help="Create this topic; repeatable.")
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Run a real Kafka broker on this machine, for trials, until Ctrl-C. Producers don't create topics: see --topic."""
+    """Run a real Kafka broker on this machine, for trials.
+
+    Until Ctrl-C. Producers don't create topics: see --topic.
+    """
     with reported(debug), suppress(KeyboardInterrupt), stop_on_signal(STOPS) as stop:
         from connector.lab.bench.broker import Broker
+        from connector.lab.bench.broker_properties import is_free
 
         topics = [_topic(text) for text in topic or []]
-        with Broker(data, port) as started:
+        with Broker(data, USUAL if port is None and is_free(USUAL) else port) as started:
             for name, partitions in topics:
                 started.create_topic(name, partitions)
             out.print(f"bootstrap.servers: {started.bootstrap}   (Ctrl-C stops it)")
@@ -42,7 +48,10 @@ def demo(
     data: Annotated[Path | None, typer.Option(help="Folder of the broker's data; a temporary one if left out.")] = None,
     debug: Debug = False,
 ) -> None:
-    """Bring real flights through a real broker into two Delta tables, with a kill in mid-epoch, and count them."""
+    """Move real flights into ./lake, kill the runs, and count.
+
+    Through a real broker into two Delta tables, with a kill in mid-epoch.
+    """
     with reported(debug):
         from connector.lab.trials.demo import demo as run_demo
 

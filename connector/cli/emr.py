@@ -25,7 +25,7 @@ from sinks.s3.client import client as s3_client
 
 emr = typer.Typer(
     name="emr",
-    help="Run pipelines on Amazon EMR: on EMR Serverless, or as a step of a cluster. See docs/deploy.md.",
+    help="Run pipelines on Amazon EMR.\n\nOn EMR Serverless, or as a step of a cluster. See docs/deploy.md.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -100,7 +100,9 @@ def submit(
     timeout: Timeout = None,
     debug: Debug = False,
 ) -> None:
-    """Run a pipeline on EMR, wait for it, and end as it ends: with its last lines and its exit code.
+    """Run a pipeline on EMR, wait for it, and end as it ends.
+
+    With its last lines and its exit code.
 
     The file is checked here first. Its ${env:NAME} and ${file:/path} may have values on the cluster only. Ctrl-C stops
     the waiting, not the job. It is always safe to submit again, even while the first job is at work.

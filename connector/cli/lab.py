@@ -25,7 +25,7 @@ from sinks.plurals import plural
 
 lab = typer.Typer(
     name="lab",
-    help="The crash lab: real brokers, real Spark, real SIGKILL. Shows what each delivery loses or repeats.",
+    help="The crash lab: real brokers, real Spark, real SIGKILL.\n\nShows what each delivery loses or repeats.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -64,7 +64,9 @@ def matrix(
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Crash every delivery x sink x crash point, restart it, and compare what is lost and repeated with the promise.
+    """Crash every delivery in every sink at every step.
+
+    Restarts each, and compares what is lost and repeated with the promise.
 
     Takes five to fifteen minutes, depending on the machine. Writes matrix.html (one page with a picture of each run),
     matrix.json and the histories.
@@ -136,7 +138,10 @@ def scenario(
     list_: Annotated[bool, typer.Option("--list", help="Only list the scenarios.")] = False,
     json_: Json = False,
 ) -> None:
-    """Run the classic scenarios of Kafka's delivery guarantees, with real processes, and explain them."""
+    """Show and explain the classic ways to lose or repeat records.
+
+    They are scenarios of Kafka's delivery guarantees, with real processes.
+    """
     from connector.lab.bench.broker import Broker
     from connector.lab.trials.scenarios import SCENARIOS, print_outcome
 
@@ -180,7 +185,9 @@ def chaos(
     folder: Folder = Path("lab/chaos"),
     json_: Json = False,
 ) -> None:
-    """Kill and pause pipelines, kill the broker, cut connections, start second writers; then count.
+    """Make random faults for minutes, then count.
+
+    Kills and pauses pipelines, kills the broker, cuts connections, and starts second writers.
 
     Meanwhile three pipelines (transactional append and upsert, idempotent upsert) read one topic. Afterwards they read
     it to its end, and the auditor compares the tables with Kafka.
@@ -227,7 +234,9 @@ def chaos(
 @lab.command()
 @_reported
 def together(folder: Folder = Path("lab/together"), json_: Json = False) -> None:
-    """Kill a pipeline with four sinks (two tables, objects, a topic) at every step of two-phase commit; then count.
+    """Kill a pipeline of four sinks at every step; then count.
+
+    The sinks are two tables, objects and a topic; the steps are those of two-phase commit.
 
     Takes three to ten minutes, depending on the machine. After every crash all four sinks must be exact, and at the
     same epoch.

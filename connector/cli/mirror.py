@@ -20,7 +20,9 @@ def translate(
     output: Annotated[Path, typer.Option(help="File to write the offsets to.")] = Path("offsets.json"),
     debug: Debug = False,
 ) -> None:
-    """Find the next offsets of a table in another cluster, to which its topics were mirrored with their timestamps.
+    """Find a table's next offsets in a mirrored cluster.
+
+    Its topics were mirrored there with their timestamps.
 
     For every partition the command compares the records around the next offset in both clusters: they have to be the
     same, and may occur only once. Stop all runs first, and let the mirror catch up. The command changes no table. Then

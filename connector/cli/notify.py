@@ -22,7 +22,9 @@ def notify(
     test: Annotated[bool, typer.Option("--test", help="Send a test message to each webhook, once.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Show what `notify:` tells a webhook, and with --test send a test message. Starts no Spark.
+    """Show what a webhook hears; --test sends a message.
+
+    The webhook is that of `notify:`. Starts no Spark.
 
     Exit code 1 if a message couldn't be sent.
     """

@@ -41,7 +41,9 @@ from sinks.plurals import plural
 
 
 def fold(file: File, set_: Set, debug: Debug = False) -> None:
-    """Merge into the table what was appended with `merge: on_read`, now. A run may go on meanwhile.
+    """Merge the change log of `merge: on_read` into its table now.
+
+    A run may go on meanwhile.
 
     Before the merge, `connector.read(spark, FILE)` reads both together. A run folds by itself: see the option `fold` of
     the sink.
@@ -61,7 +63,9 @@ def maintain(
     json_: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Compact small files of pipelines' Delta tables (OPTIMIZE), and remove unused files (VACUUM).
+    """Compact small files of the tables, and remove unused ones.
+
+    That is OPTIMIZE and VACUUM of Delta.
 
     A run may go on meanwhile; rows and position stay as they are. A file is unused when only versions older than the
     table's delta.deletedFileRetentionDuration need it (7 days if not set), or when a killed run left it. `rewind` can't
@@ -82,7 +86,9 @@ def maintain(
 
 
 def recover(file: File, set_: Set, json_: Json = False, debug: Debug = False) -> None:
-    """Settle an epoch that was left in doubt: commit it in every sink if it was decided, else throw it away.
+    """Settle an epoch that a crash left in doubt.
+
+    It is committed in every sink if it was decided, else thrown away.
 
     Every run starts with this step; this command does only this step. It says what each sink held, and what was done.
     It is safe while a run is at work: nothing is lost, but that run may be fenced, and then ends with exit code 3.
@@ -105,7 +111,9 @@ def dead_letters(
     json_: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Show the records that were set aside (`on_bad_record: dead_letter`), grouped by what is wrong with them.
+    """Show the records that were set aside, or --retry them.
+
+    Needs `on_bad_record: dead_letter`. Groups them by what is wrong with them.
 
     With --retry, the records that are valid now get into the table exactly once, even after a crash. The others stay
     dead letters, with what is wrong with them now. The retry commits an epoch of its own: a run that is at work
@@ -140,7 +148,9 @@ def rewind(
     ] = False,
     debug: Debug = False,
 ) -> None:
-    """Take a table back in time, and its pipeline with it: the next run reads what came after once more.
+    """Take a table, and its pipeline, back in time.
+
+    The next run reads what came after once more.
 
     --to-event-time goes back to the newest version that has no record at or after that time. The pipeline keeps event
     times in its commits: those of `event_time:` or of a window's `time`, or Kafka's timestamps if the file names
@@ -160,7 +170,9 @@ def rewind(
 
 
 def accept(file: File, set_: Set, debug: Debug = False) -> None:
-    """Go on with a table that somebody else has replaced (CREATE OR REPLACE, INSERT OVERWRITE), as it is now.
+    """Go on with a table that somebody else has replaced.
+
+    That is one after CREATE OR REPLACE or INSERT OVERWRITE. It is taken as it is now.
 
     The pipeline keeps its offsets and reads nothing again; use `rewind` or `replay` for that. Writes one epoch without
     records.
@@ -185,7 +197,9 @@ def replay(
     log_level: Level = LogLevel.WARNING,
     debug: Debug = False,
 ) -> None:
-    """Read a stretch of time into a new table, with the logic that the file has now.
+    """Read a stretch of time into a new table.
+
+    With the logic that the file has now.
 
     The new table has the pipeline's name and position: to swap tables, put the new path into the file, and run. After a
     crash start the same command again: it goes on where it stopped.

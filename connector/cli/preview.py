@@ -29,7 +29,9 @@ def preview(
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Show some records as the rows that a run would write, and what is wrong with bad ones. Changes nothing.
+    """Show ten records as the rows that a run would write.
+
+    And what is wrong with bad ones. Changes nothing.
 
     Chooses from a few hundred records of the topics. Makes no table, stores no offsets, and joins no consumer group.
     """

@@ -53,7 +53,9 @@ def run(
     log_level: Level = LogLevel.WARNING,
     debug: Debug = False,
 ) -> None:
-    """Run pipelines: up to what Kafka holds now, or again and again with `trigger: {interval: ...}`.
+    """Move records from Kafka into the tables.
+
+    Up to what Kafka holds now, or again and again with `trigger: {interval: ...}`.
 
     SIGTERM or Ctrl-C ends the run after the running epoch. A second one abandons that epoch, and nothing of it is kept.
     However a run ends, the next run goes on exactly where the table stands.
@@ -86,7 +88,9 @@ def _run_one(
 
 
 def check(files: Files, set_: Set, debug: Debug = False) -> None:
-    """Find out whether a run would work, without touching anything: file, Kafka, table, columns, position.
+    """Say whether a run would work, and show a few records.
+
+    Looks at file, Kafka, table, columns and position. Changes nothing.
 
     Decodes a few records of each topic, and shows three rows and what is wrong with bad records. Exit code 1 if a run
     would stop at one of them.
@@ -107,7 +111,9 @@ def _check_one(config: PipelineConfig, debug: bool) -> None:
 
 
 def jars(debug: Debug = False) -> None:
-    """Fetch the jars of Spark (Kafka, Delta, S3) and of the embedded broker, with Maven, into this environment.
+    """Fetch the jars of Spark and of the broker, with Maven.
+
+    They are those of Kafka, Delta and S3, and go into this environment.
 
     Also makes an archive of the classes in them (200 MB), which cuts start-up time by a third.
     """

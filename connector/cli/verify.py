@@ -26,7 +26,9 @@ def verify(
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Audit tables: read Kafka again and compare every row with the record that it came from. Changes nothing.
+    """Audit: is every record in the table, once and right?
+
+    Reads Kafka again, and compares every row with the record that it came from. Changes nothing.
 
     Ends with 0 if a table holds exactly what it claims to hold, and with 1 if it doesn't. Ends with 4 if nobody can
     know: nothing is wrong, but what Kafka and the table's history still hold can't show that nothing is missing.
@@ -66,7 +68,9 @@ def snapshot(
     json_: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Say how to read all sinks as of one epoch: the SQL of each table, the objects of a bucket.
+    """Say how to read all sinks as of one epoch.
+
+    That is the SQL of each table, and the objects of a bucket.
 
     In Python: `lakelock.snapshot(spark, FILE)` gives their DataFrames.
     """

@@ -33,7 +33,10 @@ def status(
     json_: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Show where a pipeline stands: epoch, offsets and lag per partition, last commit. One line each for several."""
+    """Show epoch, offsets, lag and the last commit.
+
+    One line each for several pipelines.
+    """
     with reported(debug):
         if is_one(files) and not watch:
             state = Pipeline.from_file(files[0], set_, debug=debug).status()
@@ -73,7 +76,9 @@ def history(
     json_: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Show the last epochs, newest first: what each read and wrote, its commit and its run, and what is unusual.
+    """Show the last epochs: what each read and wrote.
+
+    Newest first, each with its commit, its run, and what is unusual.
 
     Reads the table's own history, or the coordinator log. Doesn't ask Kafka.
     """
@@ -108,7 +113,10 @@ def ui(
     ] = False,
     debug: Debug = False,
 ) -> None:
-    """Serve a read-only page on this machine: where pipelines stand, their epochs, their dead letters."""
+    """Serve a page with all this in charts, on this machine.
+
+    It shows where pipelines stand, their epochs and their dead letters. It is read-only.
+    """
     with reported(debug):
         try:
             from connector.ui.server import is_loopback, serve

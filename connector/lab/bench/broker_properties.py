@@ -130,15 +130,21 @@ def free_ports(count: int, besides: Collection[int] = ()) -> list[int]:
     """
     free: list[int] = []
     for port in random.sample(range(20_000, 32_000), 100):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            # A port in TIME_WAIT counts as free, as in Java.
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(("127.0.0.1", port))
-            if port not in besides:
-                free.append(port)
+        if port not in besides and is_free(port):
+            free.append(port)
         if len(free) == count:
             return free
     raise SourceError("no free port found between 20000 and 32000", hint="Give the broker a `port`.")
+
+
+def is_free(port: int) -> bool:
+    """Whether a broker could listen on this port of this machine."""
+    with socket.socket() as probe, contextlib.suppress(OSError):
+        # A port in TIME_WAIT counts as free, as in Java.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(("127.0.0.1", port))
+        return True
+    return False
 
 
 def _addresses(listeners: Mapping[str, int]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from connector.lab.bench.broker_properties import (
@@ -9,6 +11,7 @@ from connector.lab.bench.broker_properties import (
     RESERVED,
     Listeners,
     choose_listeners,
+    is_free,
     refuse_reserved,
     server_properties,
 )
@@ -49,3 +52,12 @@ def test_every_listener_has_a_port_of_its_own() -> None:
 
 def test_a_value_that_is_not_ascii_is_escaped_as_java_reads_it() -> None:
     assert written(PLAIN, note="a b\\é😀")["note"] == r"a\u0020b\u005c\u00e9\ud83d\ude00"
+
+
+def test_a_port_that_somebody_listens_on_is_not_free() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        assert not is_free(port)
+    assert is_free(port)
