@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import yaml
@@ -19,7 +19,7 @@ from connector.source.topics import KafkaSource
 from sinks.errors import BrokerUnreachable, ConfigurationError
 from sinks.plurals import plural
 
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)")
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)")
 """A time that a TIMESTAMP holds exactly."""
 
 _HEADER = "  # They begin as Confluent's JSON Schema serializer has it: a zero byte, and the schema's number in four.\n"
@@ -85,7 +85,7 @@ def written(topic: str, kafka: Mapping[str, str], records: Sequence[Record]) -> 
     value, table = _value(values)
     if framed:
         value = f"{_HEADER}{_OF_REGISTRY if 'format: json' in value else ''}{value}  wire_format: confluent\n"
-    found = key_of(records, table)
+    found, bad = key_of(records, table), _bad(values)
     sinks = f"{found.comment}  - type: {found.sink}\n    path: {json.dumps(place)}\n{found.of_sink}"
     times = [column for column, kind in table.items() if kind == "TIMESTAMP"]
     event_time = f"# event_time: {times[0]}    # for `lakelock rewind --to-event-time`\n" if times else ""
@@ -97,10 +97,16 @@ def written(topic: str, kafka: Mapping[str, str], records: Sequence[Record]) -> 
         f"source:\n  topics: [{json.dumps(topic)}]\n  kafka:\n{known}\n  start: earliest\n"
         f"value:\n{value}"
         f"{found.of_file(framed=framed_key)}"
-        f"on_bad_record: fail    # or dead_letter, with dead_letters: {{path: {place}_dead}}\n"
+        f"{_on_bad_record(f'{place}_dead', bad)}"
         f"{event_time}sinks:\n{sinks}"
     )
-    return Draft(text, [found.told, *_bad(values)] if records else [])
+    remarks = [found.told] if records else []
+    if bad:
+        remarks.append(
+            f"{bad} of {plural(len(values), 'value')} {'is' if bad == 1 else 'are'} no JSON object: a run sets such "
+            f"records aside in {place}_dead (on_bad_record: dead_letter). With fail it would stop at the first one."
+        )
+    return Draft(text, remarks)
 
 
 @dataclass
@@ -136,20 +142,30 @@ def _value(values: Sequence[bytes]) -> tuple[str, Mapping[str, str]]:
     if events and len(events) == len(objects):
         table = _with_times(events)
         return f"  format: debezium\n{schema_lines(table, 'that their rows have')}", table
-    table = _with_times(values)
-    if table:
+    table = _with_times(objects)
+    if table and not _mostly_other(values):
         return f"  format: json\n{schema_lines(table, 'that these records have')}", table
     return f"  format: {'string' if all(map(_is_text, values)) else 'bytes'}    # its records aren't JSON objects\n", {}
 
 
-def _bad(values: Sequence[bytes]) -> Iterator[str]:
-    """What to know of values that are no JSON objects, among others that are."""
-    bad = sum(not _is_object(value) for value in values)
-    if 0 < bad < len(values):
-        yield (
-            f"{bad} of {plural(len(values), 'value')} {'is' if bad == 1 else 'are'} no JSON object. A run stops at the "
-            "first one, or sets such records aside: the file has both ways at on_bad_record."
+def _bad(values: Sequence[bytes]) -> int:
+    """How many values are no JSON objects, among others that are."""
+    return 0 if _mostly_other(values) else sum(not _is_object(value) for value in values)
+
+
+def _mostly_other(values: Sequence[bytes]) -> bool:
+    """Whether less than half of these are JSON objects."""
+    return sum(map(_is_object, values)) < len(values) / 2
+
+
+def _on_bad_record(place: str, bad: int) -> str:
+    """A run that stops at the first bad record is right until it is known that there are some."""
+    if bad:
+        return (
+            "on_bad_record: dead_letter    # or fail, without dead_letters: a run stops at the first one\n"
+            f"dead_letters: {{path: {json.dumps(place)}}}\n"
         )
+    return f"on_bad_record: fail    # a run stops; or dead_letter, with dead_letters: {{path: {json.dumps(place)}}}\n"
 
 
 def _is_object(value: bytes) -> bool:

@@ -106,7 +106,8 @@ def _check_one(config: PipelineConfig, debug: bool) -> None:
         raise BadRecord(
             f"A run would stop at a bad record, as at {first.topic}-{first.partition}, offset {first.offset}: "
             f"{first.detail}. Nothing was touched.",
-            hint="Mend the pipeline file or the producer, or set bad records aside: on_bad_record: dead_letter.",
+            hint="Mend the pipeline file or the producer, or set bad records aside: on_bad_record: dead_letter, with "
+            "dead_letters: {path: ...}.",
         )
 
 

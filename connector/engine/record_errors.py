@@ -164,7 +164,8 @@ def _bad_record(fields: Fields) -> Exception:
     shown = f" Its value starts with: {fields['value']}" if "value" in fields else ""
     bad = BadRecord(
         f"The record at {_where(fields)} isn't right: {fields['detail']}. {_NOTHING}{shown}",
-        hint=f"{_HINTS[fields['reason']]} Or have such records set aside: on_bad_record: dead_letter.",
+        hint=f"{_HINTS[fields['reason']]} Or have such records set aside: on_bad_record: dead_letter, with "
+        "dead_letters: {path: ...}.",
     )
     if fields["reason"] in ("value", "key"):
         bad.record = OffsetRange(fields["topic"], fields["partition"], fields["offset"], fields["offset"] + 1)

@@ -39,7 +39,8 @@ def columns(config: PipelineConfig) -> str:
 
 
 def test_json_gets_its_columns_and_the_key_that_kafkas_key_is() -> None:
-    first, second = {"id": 1, "at": "2026-11-01T10:00:00.5Z", "name": "a"}, {"id": 2, "at": None, "odd name": [1.5]}
+    first = {"id": 1, "at": "2026-11-01T10:00:00.5Z", "name": "a"}
+    second = {"id": 2, "at": "2026-11-01 10:00:00+01:00", "odd name": [1.5]}
     config = file_for(sent(b"1", first), sent(b"2", second), sent(b"2", None))
     assert columns(config) == "`id` BIGINT, `at` TIMESTAMP, `name` STRING, `odd name` ARRAY<DOUBLE>"
     (sink,) = config.sinks
@@ -63,6 +64,9 @@ def test_a_record_that_is_no_json_takes_nothing_from_the_others_and_is_told() ->
     told = " ".join(written("orders", KAFKA, [*rows, sent(b"9", b'{"id": ')]).remarks)
     assert "newest row of each id" in told
     assert "1 of 4 values is no JSON object" in told
+    assert (config.on_bad_record, file_for(*rows).on_bad_record) == ("dead_letter", "fail")
+    assert config.dead_letters is not None
+    assert str(config.dead_letters.path).endswith("lake/orders_dead")
     assert "no JSON object" not in " ".join(written("orders", KAFKA, rows).remarks)
 
     event = {"op": "c", "before": None, "after": {"id": 7}}
@@ -118,6 +122,8 @@ def test_other_formats() -> None:
     assert isinstance(file_for(sent(None, b"\0\0\0\0\7\x02a")).value, AvroFormat)
     assert file_for(sent(None, b"a line"), sent(None, b"\xc3\xa9")).value.format == "string"
     assert file_for(sent(None, b"\xff\xfe")).value.format == "bytes"
+    lines = file_for(sent(None, b"a line"), sent(None, b"another"), sent(None, {"id": 1}))
+    assert (lines.value.format, lines.on_bad_record) == ("string", "fail")
 
 
 def framed(value: object, schema_id: int = 7) -> bytes:
