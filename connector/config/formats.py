@@ -26,8 +26,9 @@ class JsonFormat(Options):
     """The columns, as Spark DDL: ``"id BIGINT, name STRING"``. With ``inferred`` they are found from the first records,
     when the table is made, and kept in its properties. Without it the columns come from a ``registry``."""
     mode: Literal["strict", "permissive"] = "strict"
-    """``strict`` treats a value as a bad record if Spark would round, truncate, guess or replace it. ``permissive``
-    takes what Spark makes of it."""
+    """``strict`` takes JSON as it is defined. ``permissive`` also takes what can only mean one thing: single quotes,
+    names without quotes, comments, leading zeros, and numbers and booleans in quotes. With both, a value that its
+    column can't hold makes a bad record."""
     wire_format: Literal["confluent"] | None = None
     """``confluent``: the JSON text comes after the header that Confluent's JSON Schema serializer writes, a zero byte
     and the schema's id in four bytes. By default there is no header, unless there is a ``registry``."""
