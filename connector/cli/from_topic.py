@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import yaml
 
@@ -15,12 +15,15 @@ from connector.config.placeholders import safe
 from connector.decode.inferred import columns
 from connector.decode.registry.wire_format import ConfluentWire
 from connector.protocol.plan import to_sample
-from connector.source.topics import KafkaSource
+from connector.source.topics import SAMPLED_RECORDS, KafkaSource
 from sinks.errors import BrokerUnreachable, ConfigurationError
+from sinks.offsets import OffsetRange
 from sinks.plurals import plural
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)")
 """A time that a TIMESTAMP holds exactly."""
+_SOME_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d.*")
+_NUMBER = re.compile(r"-?\d{1,30}\.\d{1,8}")
 
 _HEADER = "  # They begin as Confluent's JSON Schema serializer has it: a zero byte, and the schema's number in four.\n"
 _OF_REGISTRY = (
@@ -53,7 +56,8 @@ def from_topic(topic: str, kafka: Sequence[str]) -> tuple[Draft, int]:
     source = KafkaSource(parse(yaml.safe_load(written(topic, options, []).text)).source)
     try:
         held = source.look()
-        records = source.sample(to_sample(source.starting(held)(), held))
+        ranges = to_sample(source.starting(held)(), held)
+        records = [*source.sample(ranges), *source.sample(list(_newest(ranges)))]
     except BrokerUnreachable as error:
         # There is no file yet whose option the usual hint could name.
         raise BrokerUnreachable(
@@ -71,6 +75,13 @@ def from_topic(topic: str, kafka: Sequence[str]) -> tuple[Draft, int]:
     draft = written(topic, options, records)
     parse(yaml.safe_load(draft.text))
     return draft, len(records)
+
+
+def _newest(ranges: Sequence[OffsetRange]) -> Iterator[OffsetRange]:
+    """The ends of ranges that are too long to be looked at as a whole: a producer may have added fields, or deletes."""
+    for each in ranges:
+        if each.span > 2 * SAMPLED_RECORDS:
+            yield replace(each, start=each.end - SAMPLED_RECORDS)
 
 
 def written(topic: str, kafka: Mapping[str, str], records: Sequence[Record]) -> Draft:
@@ -144,7 +155,7 @@ def _value(values: Sequence[bytes]) -> tuple[str, Mapping[str, str]]:
         return f"  format: debezium\n{schema_lines(table, 'that their rows have')}", table
     table = _with_times(objects)
     if table and not _mostly_other(values):
-        return f"  format: json\n{schema_lines(table, 'that these records have')}", table
+        return f"  format: json\n{_notes(objects, table)}{schema_lines(table, 'that these records have')}", table
     return f"  format: {'string' if all(map(_is_text, values)) else 'bytes'}    # its records aren't JSON objects\n", {}
 
 
@@ -174,13 +185,35 @@ def _is_object(value: bytes) -> bool:
 
 def _with_times(values: Sequence[bytes]) -> Mapping[str, str]:
     """The columns of JSON objects. A text that is a time in all of them is a TIMESTAMP."""
-    found = dict(columns(values))
+    found = columns(values)
+    return {**found, **dict.fromkeys(_columns_like(_TIME, values, found), "TIMESTAMP")}
+
+
+def _notes(values: Sequence[bytes], table: Mapping[str, str]) -> str:
+    """Comments on columns of texts whose values may be meant as something else."""
+    notes = [
+        ("numbers in quotes: STRING keeps the text, a DECIMAL(p, s) its value", _columns_like(_NUMBER, values, table)),
+        (
+            "times of several forms, or without a zone: a TIMESTAMP takes those for UTC",
+            _columns_like(_SOME_TIME, values, table),
+        ),
+    ]
+    return "".join(f"  # {', '.join(names)}: {note}.\n" for note, names in notes if names)
+
+
+def _columns_like(pattern: re.Pattern[str], values: Sequence[bytes], table: Mapping[str, str]) -> list[str]:
+    """The STRINGs all of whose values have this form."""
     rows = [row for value in values if isinstance(row := as_json(value), dict)]
-    for name, kind in found.items():
-        texts = [row[name] for row in rows if row.get(name) is not None]
-        if kind == "STRING" and texts and all(isinstance(text, str) and _TIME.fullmatch(text) for text in texts):
-            found[name] = "TIMESTAMP"
-    return found
+    texts = {
+        name: [row[name] for row in rows if row.get(name) is not None]
+        for name, kind in table.items()
+        if kind == "STRING"
+    }
+    return [
+        name
+        for name, of in texts.items()
+        if of and all(isinstance(each, str) and pattern.fullmatch(each) for each in of)
+    ]
 
 
 def _row_of_event(value: bytes) -> bytes | None:

@@ -37,7 +37,7 @@ _Told = TypeVar("_Told")
 _PEEK_BYTES = 65_536
 _PEEK_SECONDS = 5.0
 _SAMPLED_PARTITIONS = 16
-_SAMPLED_RECORDS = 200
+SAMPLED_RECORDS = 200
 """Of a partition."""
 _UNKNOWN_TOPIC = 3
 _EARLIEST, _LATEST = -2, -1
@@ -250,7 +250,7 @@ class KafkaSource:
         return [
             record
             for at, records in self._peek(starts, ends).items()
-            for record in records[:_SAMPLED_RECORDS]
+            for record in records[:SAMPLED_RECORDS]
             if record.offset < ends[at]
         ]
 

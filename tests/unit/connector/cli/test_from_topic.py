@@ -99,6 +99,16 @@ def test_a_key_that_only_kafka_has_is_the_key_of_a_table_with_deletes() -> None:
     assert isinstance(file_for(sent(b"\xff", {"n": 1}), sent(b"\xff", None)).sinks[0], DeltaAppendSink)
 
 
+def test_a_text_that_may_be_meant_as_something_else_is_said_so() -> None:
+    row = {"total": "1.50", "at": "2026-11-01 10:00:00", "name": "1.50 each", "sent": "2026-11-01T10:00:00Z", "x": None}
+    text = written("orders", KAFKA, [sent(None, row), sent(None, {**row, "name": "x", "at": None})]).text
+    assert "# total: numbers in quotes" in text
+    assert "# at: times" in text
+    assert columns(parse(yaml.safe_load(text))) == (
+        "`total` STRING, `at` STRING, `name` STRING, `sent` TIMESTAMP, `x` STRING"
+    )
+
+
 def test_a_key_of_several_columns() -> None:
     config = file_for(*(sent({"a": n, "b": "x"}, {"a": n, "b": "x", "n": n}) for n in range(2)))
     (sink,) = config.sinks
