@@ -23,6 +23,7 @@ from sinks.plurals import plural
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)")
 """A time that a TIMESTAMP holds exactly."""
 _SOME_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d.*")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _NUMBER = re.compile(r"-?\d{1,30}\.\d{1,8}")
 
 _HEADER = "  # They begin as Confluent's JSON Schema serializer has it: a zero byte, and the schema's number in four.\n"
@@ -191,14 +192,13 @@ def _with_times(values: Sequence[bytes]) -> Mapping[str, str]:
 
 def _notes(values: Sequence[bytes], table: Mapping[str, str]) -> str:
     """Comments on columns of texts whose values may be meant as something else."""
-    notes = [
-        ("numbers in quotes: STRING keeps the text, a DECIMAL(p, s) its value", _columns_like(_NUMBER, values, table)),
-        (
-            "times of several forms, or without a zone: a TIMESTAMP takes those for UTC",
-            _columns_like(_SOME_TIME, values, table),
-        ),
-    ]
-    return "".join(f"  # {', '.join(names)}: {note}.\n" for note, names in notes if names)
+    notes = {
+        _NUMBER: "numbers in quotes: STRING keeps the text, a DECIMAL(p, s) its value",
+        _DATE: "dates: STRING keeps the text, a DATE takes them too",
+        _SOME_TIME: "times of several forms, or without a zone: a TIMESTAMP takes those for UTC",
+    }
+    found = [(note, _columns_like(pattern, values, table)) for pattern, note in notes.items()]
+    return "".join(f"  # {', '.join(names)}: {note}.\n" for note, names in found if names)
 
 
 def _columns_like(pattern: re.Pattern[str], values: Sequence[bytes], table: Mapping[str, str]) -> list[str]:

@@ -6,11 +6,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from connector.spark.compat import local_frame
+from connector.spark.compat import local_table
 from sinks.kafka import spark_reader
 from sinks.offsets import OffsetRange, Offsets
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 HEADER_TYPE = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
@@ -68,9 +69,28 @@ def polled(spark: SparkSession, records: Iterable[Any]) -> DataFrame:
         (each.key, each.value, each.topic, each.partition, each.offset, each.timestamp, each.headers or None)
         for each in records
     ]
-    columns = (
-        f"key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, millis BIGINT, headers {HEADER_TYPE}"
-    )
-    return local_frame(spark, rows, columns, verify=False).selectExpr(
+    if not rows:
+        return no_records(spark)
+    return local_table(spark, rows, _POLLED, _polled_in_arrow()).selectExpr(
         "key", "value", "topic", "partition", "offset", "timestamp_millis(millis) AS timestamp", "headers"
+    )
+
+
+_POLLED = f"key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, millis BIGINT, headers {HEADER_TYPE}"
+
+
+def _polled_in_arrow() -> pa.Schema:
+    import pyarrow as pa
+
+    header = pa.struct([("key", pa.string()), ("value", pa.binary())])
+    return pa.schema(
+        [
+            ("key", pa.binary()),
+            ("value", pa.binary()),
+            ("topic", pa.string()),
+            ("partition", pa.int32()),
+            ("offset", pa.int64()),
+            ("millis", pa.int64()),
+            ("headers", pa.list_(header)),
+        ]
     )

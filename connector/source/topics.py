@@ -81,6 +81,7 @@ class KafkaSource:
                     # This client only ever fetches the next few records of a partition.
                     "max_partition_fetch_bytes": _PEEK_BYTES,
                     "fetch_max_bytes": 64 * _PEEK_BYTES,
+                    "fetch_max_wait_ms": 100,
                 }
             )
             self._clients = admin, consumer
@@ -279,7 +280,9 @@ class KafkaSource:
                     for at, end in list(waiting.items()):
                         if TopicPartition(*at) in found or (self._consumer.position(at) or 0) >= end:
                             del waiting[at]
-                            self._consumer.pause(at)
+                            # A pause would keep what is fetched already, and kafka-python 3 then never gives the
+                            # records of another offset: the next look would wait for them in vain.
+                            self._consumer.seek(at, end)
             except OffsetOutOfRangeError:
                 pass  # retention has removed records: the next look at the topics shows it
             finally:

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sinks.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from pyspark.sql.types import DataType
 
 _creating = threading.Lock()
 
@@ -69,14 +65,32 @@ def local_frame(
     ``createDataFrame`` makes its session the active one. The user's next statement, or the next pipeline, would then
     run in Lakelock's session, which lacks the user's later settings.
     """
+    return _created(spark, lambda: spark.createDataFrame(rows, schema, verifySchema=verify))
+
+
+def local_table(spark: SparkSession, rows: Sequence[Any], schema: str, arrow: pa.Schema) -> DataFrame:
+    """The same, without a Python process that Spark starts to convert the rows.
+
+    A query that takes the first of many rows would leave such a process in mid-sentence, and its stack trace
+    (BrokenPipeError) on the terminal. ``arrow``: the same schema in Arrow. Spark 3.5 can't take rows in Arrow.
+    """
+    if _numbers(spark.version) < (4, 0):
+        return local_frame(spark, rows, schema, verify=False)
+    import pyarrow as pa
+
+    columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), arrow, strict=True)]
+    return _created(spark, lambda: spark.createDataFrame(pa.Table.from_arrays(columns, schema=arrow)))
+
+
+def _created(spark: SparkSession, create: Callable[[], DataFrame]) -> DataFrame:
     from pyspark.sql import SparkSession
 
     if is_connect(spark):  # with Connect no session becomes active
-        return spark.createDataFrame(rows, schema, verifySchema=verify)
+        return create()
     with _creating:
         active = SparkSession.active()
         try:
-            return spark.createDataFrame(rows, schema, verifySchema=verify)
+            return create()
         finally:
             active.createDataFrame([], "nothing INT")
 

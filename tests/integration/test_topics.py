@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import datetime, timedelta, timezone
@@ -13,10 +14,12 @@ from kafka.structs import TopicPartition
 
 from connector.audit import audit
 from connector.config import parse
+from connector.config.source import Source
 from connector.lab.bench.broker import Broker
 from connector.protocol.steps import Event, Step
 from connector.source.topics import KafkaSource
 from sinks.errors import TopicMissing, TopicRecreated
+from sinks.offsets import OffsetRange
 
 
 def some(first: int, count: int, keys: int = 3) -> list[tuple[str, int]]:
@@ -179,3 +182,16 @@ def test_a_broker_that_restarts_is_waited_for(own: Broker, lake: Lake, monkeypat
         back.start()
         assert source.look().ends == {TopicPartition("patience", 0): 3}
         back.join()
+
+
+def test_a_look_at_later_records_finds_those_of_every_partition_at_once(topic: Topic) -> None:
+    for partition in (0, 1):
+        topic.send_rows(some(0, 2000), partition=partition)
+    kafka = {"bootstrap.servers": topic.broker.bootstrap}
+    options = {"topics": [topic.name], "kafka": kafka}
+    with closing(KafkaSource(Source.model_validate(options))) as source:
+        for start in (*range(0, 2000, 300), 0, 1900):
+            began = time.monotonic()
+            found = source.sample([OffsetRange(topic.name, partition, start, 2000) for partition in (0, 1)])
+            assert {(record.partition, record.offset) for record in found} >= {(0, start), (1, start)}
+            assert time.monotonic() - began < 4, "a look gives up after five seconds"

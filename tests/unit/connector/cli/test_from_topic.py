@@ -100,12 +100,19 @@ def test_a_key_that_only_kafka_has_is_the_key_of_a_table_with_deletes() -> None:
 
 
 def test_a_text_that_may_be_meant_as_something_else_is_said_so() -> None:
-    row = {"total": "1.50", "at": "2026-11-01 10:00:00", "name": "1.50 each", "sent": "2026-11-01T10:00:00Z", "x": None}
+    row = {
+        "total": "1.50",
+        "at": "2026-11-01 10:00:00",
+        "name": "1.50 each",
+        "sent": "2026-11-01T10:00:00Z",
+        "day": "2026-11-01",
+    }
     text = written("orders", KAFKA, [sent(None, row), sent(None, {**row, "name": "x", "at": None})]).text
     assert "# total: numbers in quotes" in text
     assert "# at: times" in text
+    assert "# day: dates" in text
     assert columns(parse(yaml.safe_load(text))) == (
-        "`total` STRING, `at` STRING, `name` STRING, `sent` TIMESTAMP, `x` STRING"
+        "`total` STRING, `at` STRING, `name` STRING, `sent` TIMESTAMP, `day` STRING"
     )
 
 
