@@ -216,3 +216,4 @@ def test_without_the_extra_the_command_says_what_to_install(monkeypatch: pytest.
 
 def test_it_says_that_nothing_was_seen_yet() -> None:
     assert "not seen yet" in words(text("/p/1", Board([Path("a.yaml")])))
+    assert "1 pipeline. The first look takes" in words(text("/", Board([Path("a.yaml")])))
