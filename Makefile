@@ -36,9 +36,11 @@ setup: $(READY)
 
 $(READY): pyproject.toml $(wildcard connector/spark/jars/*.xml)
 	$(PYTHON) -m venv .venv
+	@echo "Python packages, jars, and a rehearsal of Spark that makes every start faster: about five minutes in all"
 	$(BIN)/pip install --quiet --editable ".[dev]"
 	$(BIN)/lakelock jars
 	@touch $@
+	@echo "Done. Next: . .venv/bin/activate, which puts lakelock on the PATH"
 
 # Needs no network: .venv has what the build needs.
 wheel: $(READY)
