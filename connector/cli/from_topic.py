@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import yaml
 
 from connector.cli.topic_key import Record, as_json, key_of, schema_lines
-from connector.config import parse
+from connector.config import OWN_COLUMNS, parse
 from connector.config.placeholders import safe
 from connector.decode.inferred import columns
 from connector.decode.registry.wire_format import ConfluentWire
@@ -186,7 +186,7 @@ def _is_object(value: bytes) -> bool:
 
 def _with_times(values: Sequence[bytes]) -> Mapping[str, str]:
     """The columns of JSON objects. A text that is a time in all of them is a TIMESTAMP."""
-    found = columns(values)
+    found = {name: kind for name, kind in columns(values).items() if name.lower() not in OWN_COLUMNS}
     return {**found, **dict.fromkeys(_columns_like(_TIME, values, found), "TIMESTAMP")}
 
 
@@ -198,6 +198,8 @@ def _notes(values: Sequence[bytes], table: Mapping[str, str]) -> str:
         _SOME_TIME: "times of several forms, or without a zone: a TIMESTAMP takes those for UTC",
     }
     found = [(note, _columns_like(pattern, values, table)) for pattern, note in notes.items()]
+    own = [name for name in columns(values) if name.lower() in OWN_COLUMNS]
+    found.append(("left out, as Lakelock itself has a column of this name", own))
     return "".join(f"  # {', '.join(names)}: {note}.\n" for note, names in found if names)
 
 

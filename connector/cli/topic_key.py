@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from connector.config.sinks import KAFKA_KEY
 from connector.decode.inferred import columns
 from sinks.spark.sql import identifier
 
@@ -61,7 +62,8 @@ def key_of(records: Sequence[Record], table: Mapping[str, str]) -> TopicKey:
             f"    key: {json.dumps(list(names))}\n",
             {name: table[name] for name in names},
         )
-    keyed = bool(records) and all(_is_text(record.key) for record in records)
+    taken = KAFKA_KEY in {name.lower() for name in table}
+    keyed = bool(records) and not taken and all(_is_text(record.key) for record in records)
     if keyed and any(record.value is None for record in records):
         return TopicKey(
             "delta_upsert",

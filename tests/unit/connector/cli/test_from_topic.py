@@ -97,6 +97,10 @@ def test_a_key_that_only_kafka_has_is_the_key_of_a_table_with_deletes() -> None:
     assert "or key: kafka_key" in draft.text
     assert draft.remarks == ["The table keeps every record (delta_append)."]
     assert isinstance(file_for(sent(b"\xff", {"n": 1}), sent(b"\xff", None)).sinks[0], DeltaAppendSink)
+    assert isinstance(file_for(sent(b"a", {"kafka_key": 1}), sent(b"a", None)).sinks[0], DeltaAppendSink)
+    draft = written("clicks", KAFKA, [sent(b"a", {"_Key": 1, "n": 2, "_offset": 3}), sent(b"a", None)])
+    assert columns(parse(yaml.safe_load(draft.text))) == "`n` BIGINT"
+    assert "# _Key, _offset: left out" in draft.text
 
 
 def test_a_text_that_may_be_meant_as_something_else_is_said_so() -> None:
