@@ -11,7 +11,7 @@ from connector.decode.records import CARRIED, TOMBSTONE, told
 from sinks.delta.upsert_rule import key_sql
 from sinks.errors import ConfigurationError
 from sinks.spark.row_errors import problem, raise_sql
-from sinks.spark.sql import identifier
+from sinks.spark.sql import identifier, literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -40,7 +40,8 @@ def changes(records: DataFrame, sink: KeyedSink) -> DataFrame:
     )
     no_key = _no_key(sink)
     where = {"topic": "_topic", "partition": "_partition", "offset": "_offset"}
-    null_key = raise_sql("null_key", key=key_sql(sink.key), tombstone=TOMBSTONE, **where)
+    columns = literal(", ".join(sink.key))
+    null_key = raise_sql("null_key", key=key_sql(sink.key), columns=columns, tombstone=TOMBSTONE, **where)
     null_sequence = raise_sql("null_sequence", key=key_sql(sink.key), tombstone=TOMBSTONE, **where)
     checks = f"WHEN NOT _truncate AND ({no_key}) THEN {null_key} "
     if sink.sequence_by:

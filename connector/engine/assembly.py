@@ -40,6 +40,7 @@ from sinks.errors import ConfigurationError, LakelockError
 from sinks.offsets import OffsetRange
 from sinks.plurals import plural
 from sinks.s3.hadoop import require_conditional_writes
+from sinks.spark.files import refuse_unwritable
 from sinks.spark.settings import with_settings
 
 if TYPE_CHECKING:
@@ -122,6 +123,8 @@ class Assembly:
                 )
 
     def _make_ready(self) -> None:
+        for location in () if is_connect(self.spark) else self.locations:  # a server has folders of its own
+            refuse_unwritable(location)
         self.refuse_lost_deletes()
         if self.field_check.declared and not all(output.exists for output in self.outputs):
             self._refuse_unmatched()

@@ -115,7 +115,7 @@ def _null_key(fields: Fields) -> Exception:
             "may be its value as text. If keys have another format, name it: key: {format: avro, ...}.",
         )
     return BadRecord(
-        f"The record at {_where(fields)} has a null in its key {fields['key']}: it can't be upserted. {_NOTHING}",
+        f"The record at {_where(fields)} has a null in its key {fields['columns']}: it can't be upserted. {_NOTHING}",
         hint="Choose a key (sinks[].key) that every record has, or write the topic with delta_append.",
     )
 

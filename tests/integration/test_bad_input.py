@@ -77,7 +77,7 @@ def test_unknown_fields_are_left_out_and_missing_ones_are_null(lake: Lake, topic
 
 def test_a_null_key_stops_an_upsert_with_its_coordinates(lake: Lake, topic: Topic) -> None:
     topic.send(("a", {"k": "a", "n": 1}), ("a", {"n": 2}), partition=1)
-    with pytest.raises(BadRecord, match=rf"{topic.name}-1, offset 1 has a null in its key"):
+    with pytest.raises(BadRecord, match=rf"{topic.name}-1, offset 1 has a null in its key k: it"):
         lake.pipeline("upsert").run()
     assert lake.rows("upsert") == []
 
