@@ -6,14 +6,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import yaml
-from pydantic import ValidationError
 
+from connector.config.all_faults import checked
 from connector.config.fault_texts import shown
-from connector.config.faults import Fault, Moved, configuration_error, faults_of
+from connector.config.faults import Fault, Moved, configuration_error
 from connector.config.formats import (
     AvroFormat,
     BytesFormat,
@@ -26,7 +27,6 @@ from connector.config.formats import (
 from connector.config.kafka_key import with_kafkas_key
 from connector.config.kinds import OWN_COLUMNS
 from connector.config.marks import Marks
-from connector.config.marks import Path as Place
 from connector.config.operations import MetricsOptions, NotifyOptions, Pushgateway
 from connector.config.overrides import overridden
 from connector.config.pacing import EveryRecords, Interval
@@ -35,8 +35,8 @@ from connector.config.places import DeadLetters, DeltaPlace, DeltaSink
 from connector.config.references import References
 from connector.config.registry import ConfluentRegistry, RegistryOptions
 from connector.config.relative_paths import beside_file, tables_beside_file
-from connector.config.route import OPTION as ROUTE
 from connector.config.route import OTHER, Route
+from connector.config.routed_sinks import from_route, with_route
 from connector.config.several import Several
 from connector.config.sink_by_sink import EVENTUAL, SinkBySink
 from connector.config.sink_by_sink import OPTION as TOGETHER
@@ -178,15 +178,10 @@ def checked_elsewhere(path: str | Path, overrides: Sequence[str] = ()) -> str:
     references = References()
     resolved = references.resolve(document)
     unknown = [fault.path for fault in references.faults]
-    options = _with_route(resolved if isinstance(resolved, dict) else {}, str(path))
-    try:
-        PipelineConfig.model_validate(options)
-    except ValidationError as error:
-        moved: Moved = _from_route if ROUTE in document else lambda path: path
-        found = faults_of(error, options, PipelineConfig, moved=moved, beside=(TABLES,))
-        faults = references.without_unknown(found)
-        if faults:
-            raise configuration_error(str(path), faults, marks, references.texts) from None
+    references.forgive()
+    _, faults = _checked(resolved if isinstance(resolved, dict) else {}, references, "")
+    if faults:
+        raise configuration_error(str(path), faults, marks, references.texts)
     return Path(path).stem if ("name",) in unknown else str(document["name"])
 
 
@@ -200,9 +195,19 @@ def loads(text: str, *, folder: str | Path = "") -> PipelineConfig:
 
 
 def _parsed(
-    document: object, origin: str, moved: Moved = lambda path: path, *, folder: str, marks: Marks
+    document: object,
+    origin: str,
+    moved: Moved = lambda path: path,
+    faults: Sequence[Fault] = (),
+    *,
+    folder: str,
+    marks: Marks,
 ) -> PipelineConfig:
-    config = tables_beside_file(parse(document, origin=origin, folder=folder, marks=marks, moved=moved), folder)
+    """The pipeline of a file. ``faults``: those that were found already, to be told with the others."""
+    parsed = _pipeline(document, origin, folder, marks, moved, faults)
+    config, elsewhere = tables_beside_file(parsed, folder, moved)
+    if elsewhere:
+        raise configuration_error(origin, elsewhere, marks)
     config.remember(document)
     return config
 
@@ -243,6 +248,17 @@ def parse(
     working directory. ``marks`` has the lines of a file for errors, and ``moved`` says where the file has an option of
     this pipeline. Raises one ConfigurationError that lists all errors.
     """
+    return _pipeline(document, origin, folder, marks, moved)
+
+
+def _pipeline(
+    document: object,
+    origin: str,
+    folder: str,
+    marks: Marks | None,
+    moved: Moved,
+    faults: Sequence[Fault] = (),
+) -> PipelineConfig:
     if not isinstance(document, Mapping):
         raise _no_options(document, origin)
     kind = _several(document)
@@ -253,7 +269,9 @@ def parse(
         )
     references = References(folder)
     resolved = {key: references.resolve(value, (key,)) for key, value in document.items()}
-    config = _validated(resolved, references, origin, moved, marks, folder)
+    config, found = _checked(resolved, references, folder, moved)
+    if config is None or faults or found:
+        raise configuration_error(origin, [*faults, *found], marks, references.texts)
     config.remember(document)
     return config
 
@@ -266,46 +284,17 @@ def _no_options(document: object, origin: str) -> ConfigurationError:
     )
 
 
-def _with_route(options: Mapping[str, object], origin: str) -> Mapping[str, object]:
-    """The options with the sinks of ``route``: that of each value, as the file has it, and that of the other records.
-
-    Raises ConfigurationError.
-    """
-    if ROUTE not in options:
-        return options
-    if "sinks" in options:
-        raise ConfigurationError(f"{origin}: give either sinks or {ROUTE}, not both.")
-    given = options[ROUTE]
-    try:
-        route = Route.model_validate(given)
-    except ValidationError:  # the route's own faults are told with those of the whole file
-        sinks = [given.get("sink"), given.get("other")] if isinstance(given, Mapping) else []
-        return {**options, "sinks": [sink if isinstance(sink, Mapping) else _NO_FAULT for sink in sinks or [None]]}
-    return {**options, ROUTE: route, "sinks": route.template()}
-
-
-_NO_FAULT = {"type": "delta_append", "path": "lake"}
-
-
-def _from_route(path: Place) -> Place:
-    """Where the file has an option of a sink that ``route`` gave."""
-    if path[:1] == ("sinks",) and len(path) > 1:
-        return (ROUTE, "other" if path[1] == 1 else "sink", *path[2:])
-    return path
-
-
-def _validated(
-    options: Mapping[str, object], references: References, origin: str, moved: Moved, marks: Marks | None, folder: str
-) -> PipelineConfig:
-    """The pipeline with these options. Raises one ConfigurationError with all faults."""
-    faults = [Fault(moved(fault.path), fault.text, fault.name) for fault in references.faults]
-    with_sinks = with_kafkas_key(_with_route(options, origin), origin)
-    here: Moved = (lambda path: moved(_from_route(path))) if ROUTE in options else moved
-    try:
-        config = PipelineConfig.model_validate(beside_file(with_sinks, folder))
-    except ValidationError as error:
-        found = faults_of(error, with_sinks, PipelineConfig, moved=here, beside=(TABLES,))
-        faults += references.without_unknown(found)
-    if faults:
-        raise configuration_error(origin, faults, marks, references.texts)
-    return config
+def _checked(
+    options: Mapping[str, object], references: References, folder: str, moved: Moved = lambda path: path
+) -> tuple[PipelineConfig | None, list[Fault]]:
+    """The pipeline with these options, or None and all faults."""
+    with_sinks, of_route = with_route(options)
+    with_key, of_key = with_kafkas_key(with_sinks, options)
+    config, found = checked(
+        beside_file(with_key, folder),
+        PipelineConfig,
+        moved=lambda path: moved(from_route(options, path)),
+        beside=(TABLES,),
+    )
+    early = [replace(fault, path=moved(fault.path)) for fault in (*references.faults, *of_route, *of_key)]
+    return config, [*early, *references.without_unknown(found)]

@@ -21,6 +21,7 @@ from sinks.plurals import plural
 
 FORMATTED = ("value", "key")
 _FIRST_WORD = re.compile(r"[\w.\[\]-]+")
+_SINKS = ("route", "sinks")
 _OPTION = re.compile(r"[a-z_]+(\.\w+)*: ")
 Moved = Callable[[Path], Path]
 """Where the file has an option, by where a pipeline of the file has it."""
@@ -45,12 +46,15 @@ def configuration_error(
 
     ``hidden``: what to show instead of values that came from elsewhere, and may be secrets.
     """
-    placed = [((marks or Marks()).where(fault.path, name=fault.name), fault.text) for fault in faults]
+    told: dict[str, Fault] = {}
+    for fault in faults:  # one may be found in two ways
+        told.setdefault(fault.text, fault)
+    placed = [((marks or Marks()).where(fault.path, name=fault.name), fault.text) for fault in told.values()]
     placed.sort(key=lambda each: (not each[0][1], each[0][0]))
     listed = "\n".join(f"  - {where}: {text}" if where else f"  - {text}" for (_, where), text in placed)
     for value, shown in (hidden or {}).items():
         listed = listed.replace(repr(value), shown)
-    return ConfigurationError(f"{origin} has {plural(len(faults), 'fault')}; nothing was touched:\n{listed}")
+    return ConfigurationError(f"{origin} has {plural(len(told), 'fault')}; nothing was touched:\n{listed}")
 
 
 def faults_of(
@@ -76,6 +80,14 @@ def faults_of(
             made = replace(made, text=_either(faults[place].text, made.text, f"{dotted(moved(path))}: "))
         faults[place] = made
     return list(faults.values())
+
+
+def described(
+    error: ValidationError, options: Mapping[Any, Any], root: type[BaseModel], beside: Collection[str] = ()
+) -> Iterator[tuple[Path, str | None, str]]:
+    """Of each fault the path of its option, the name that was meant instead of it, and pydantic's type."""
+    for path, known, fault in _described(error.errors(include_url=False), options, root, beside):
+        yield path, known, fault["type"]
 
 
 def _described(
@@ -125,6 +137,11 @@ def _path(fault: Mapping[str, Any], options: Mapping[Any, Any]) -> Path:
         elif fault["type"] == "missing" and index == len(loc) - 1:
             path = (*path, part)
     return path
+
+
+def is_there(options: Mapping[Any, Any], path: Path, beside: str) -> bool:
+    """Whether the options have one of the name ``beside`` next to the one at ``path``."""
+    return _step(_at(options, path[:-1]), beside)[0]
 
 
 def _step(here: Any, part: str | int) -> tuple[bool, Any]:
@@ -178,7 +195,11 @@ def _named_in(message: str, path: Path, options: Mapping[Any, Any]) -> Path:
         for way in ways:
             if _at(options, (*start, *way)) is not None:
                 return (*start, *way)
-    return path
+    if path:
+        return path
+    # One that isn't in the file: what it is a part of stands there, or the option that asks for it.
+    asking = [option for option in _SINKS if option in options and re.search(rf"\b{option}\b", message)]
+    return ways[1] if ways[1][0] in options else tuple(asking[:1])
 
 
 def _either(before: str, now: str, option: str) -> str:

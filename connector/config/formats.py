@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, Field, PrivateAttr, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, PrivateAttr
 
-from connector.config.kinds import Options, Text
+from connector.config.kinds import Options, Text, fits
 from connector.config.registry import GlueRegistry, RegistryOptions
 
 INFERRED = "inferred"
@@ -38,19 +38,18 @@ class JsonFormat(Options):
 
     _inferred: bool = PrivateAttr(False)
 
-    @model_validator(mode="after")
-    def _columns_are_somewhere(self) -> JsonFormat:
+    @fits
+    def _columns_are_somewhere(self) -> Iterator[str]:
         if isinstance(self.registry, GlueRegistry):
-            raise ValueError(
+            yield (
                 "registry: JSON is read with a registry with Confluent's API only, not with AWS Glue's: write "
                 "registry: {url: ...}"
             )
         if self.schema_ is None and self.registry is None:
-            raise ValueError(
+            yield (
                 'schema: is missing: write the columns, as in "id BIGINT, name STRING", or registry: {url: ...} for '
                 "those of its JSON Schema"
             )
-        return self
 
     @property
     def framed(self) -> bool:
@@ -110,11 +109,10 @@ class AvroFormat(Options):
     registry: RegistryOptions | None = None
     """The schema registry that has the schema of each record. See below."""
 
-    @model_validator(mode="after")
-    def _schema_is_somewhere(self) -> AvroFormat:
+    @fits
+    def _schema_is_somewhere(self) -> None:
         if self.schema_file is None and self.registry is None:
             raise ValueError("give schema_file, a file with an Avro schema, or registry: {url: ...}")
-        return self
 
 
 class DebeziumFormat(Options):
@@ -140,13 +138,12 @@ class DebeziumFormat(Options):
     unavailable_value: Text = "__debezium_unavailable_value"
     """What stands for such a value: Debezium's ``unavailable.value.placeholder``."""
 
-    @model_validator(mode="after")
-    def _one_schema(self) -> DebeziumFormat:
+    @fits
+    def _one_schema(self) -> Iterator[str]:
         if (self.schema_ is None) == (self.registry is None):
-            raise ValueError("give schema, the columns of the table, for events in JSON, or registry for Avro")
+            yield "give schema, the columns of the table, for events in JSON, or registry for Avro"
         if self.wire_format is not None and self.registry is not None:
-            raise ValueError("wire_format: is for events in JSON, with schema; registry says it of Avro. Remove one")
-        return self
+            yield "wire_format: is for events in JSON, with schema; registry says it of Avro. Remove one"
 
     @property
     def framed(self) -> bool:

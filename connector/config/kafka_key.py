@@ -6,46 +6,56 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from connector.config.faults import Fault
+from connector.config.kinds import dotted
+from connector.config.marks import Path
 from connector.config.route import Route
+from connector.config.routed_sinks import from_route
 from connector.config.sinks import KAFKA_KEY, KAFKAS_KEY
-from sinks.errors import ConfigurationError
 
 _KEY = "key"
 _TEXT = {"format": "string"}
 _COLUMN = re.compile(rf"(?:^|,)\s*`?{KAFKA_KEY}`?\s", re.IGNORECASE)
 
 
-def with_kafkas_key(options: Mapping[str, object], origin: str) -> Mapping[str, object]:
-    """The options of a pipeline file, with a format of Kafka's key if a sink needs one. ``origin`` names the file.
+def with_kafkas_key(options: Mapping[Any, Any], given: Mapping[Any, Any]) -> tuple[Mapping[Any, Any], list[Fault]]:
+    """The options of a pipeline file, with a format of Kafka's key if a sink needs one, and what is wrong with that.
 
-    Raises ConfigurationError if the records have a column of this name.
+    ``given``: the options as the file has them, without the sinks of its ``route``.
     """
-    if not any(sink.get(_KEY) == KAFKA_KEY for sink in _sinks(options)):
-        return options
+    keys = {(*from_route(given, path), _KEY): sink.get(_KEY) for path, sink in _sinks(options)}
+    kafkas = next((path for path, key in keys.items() if key == KAFKA_KEY), None)
+    if kafkas is None:
+        return options, []
     value = options.get("value")
     schema = value.get("schema") if isinstance(value, Mapping) else None
+    faults = []
     if isinstance(schema, str) and _COLUMN.search(schema):
-        raise ConfigurationError(
-            f"{origin}: key: {KAFKA_KEY} means Kafka's key, and value.schema has a column of this name.",
-            hint=f"Write key: [{KAFKA_KEY}] for the column, or key: {KAFKAS_KEY} for Kafka's key.",
+        faults.append(
+            f"{KAFKA_KEY} means Kafka's key, and value.schema has a column of this name. Write key: [{KAFKA_KEY}] for "
+            f"the column, or key: {KAFKAS_KEY} for Kafka's key"
         )
     if options.get(_KEY) is not None:
-        return options
-    others = [sink[_KEY] for sink in _sinks(options) if sink.get(_KEY) not in (None, KAFKA_KEY)]
-    if others:
-        raise ConfigurationError(
-            f"{origin}: key: {KAFKA_KEY} of one sink, and key: {others[0]} of another: a tombstone names the row of "
-            "both by Kafka's key, so its format has to be known.",
-            hint="Write key: {format: json, schema: ...} or another format beside value. Then the fields of Kafka's "
-            "key of these names are the key columns.",
+        return options, _at(kafkas, faults)
+    other = next((path for path, key in keys.items() if key not in (None, KAFKA_KEY)), None)
+    if other is not None:
+        faults.append(
+            f"is {KAFKA_KEY}, and {dotted(other)} names columns, so Kafka's key has to have them: it alone says which "
+            "rows a tombstone deletes. Write key: {format: json, schema: ...} or another format beside value"
         )
-    return {**options, _KEY: _TEXT}
+    return {**options, _KEY: _TEXT}, _at(kafkas, faults)
 
 
-def _sinks(options: Mapping[str, object]) -> Iterator[Mapping[str, Any]]:
-    """The options of all sinks of a file."""
+def _at(path: Path, texts: list[str]) -> list[Fault]:
+    return [Fault(path, f"{dotted(path)}: {text}") for text in texts]
+
+
+def _sinks(options: Mapping[Any, Any]) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    """The options of all sinks of a file, and where they are."""
     given, route = options.get("sinks"), options.get("route")
-    found = list(given) if isinstance(given, list | tuple) else []
+    for index, sink in enumerate(given if isinstance(given, list | tuple) else ()):
+        if isinstance(sink, Mapping):
+            yield ("sinks", index), sink
     if isinstance(route, Route):
-        found += [override.sink for override in route.overrides.values()]
-    yield from (sink for sink in found if isinstance(sink, Mapping))
+        for value, override in route.overrides.items():
+            yield ("route", "overrides", value, "sink"), override.sink

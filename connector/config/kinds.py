@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Annotated, Any, TypeAlias
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -15,12 +16,16 @@ from pydantic import (
     SecretStr,
     ValidationError,
     WithJsonSchema,
+    model_validator,
 )
 from pydantic_core import CoreSchema, PydanticCustomError
 
 from connector.config.nearest import did_you_mean
 from sinks.delta.table import COORDINATES
 from sinks.kafka import SECRET
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 OWN_COLUMNS = (
     *COORDINATES, "_sequence", "_deleted", "_deleted_by", "_columns", "_delete", "_truncate", "_tombstone", "_state",
@@ -34,6 +39,18 @@ REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
 """What stands for the value of an environment variable, or the content of a file."""
 
 
+Check: TypeAlias = Callable[..., Iterable[str] | None]
+"""Says what doesn't go together: by what it returns, or by a ValueError."""
+_Method = TypeVar("_Method", bound=Check)
+_FITS = "_options_fit"
+
+
+def fits(check: _Method) -> _Method:
+    """A method that checks whether the values of several options go together. All of a model's are heard."""
+    setattr(check, _FITS, True)
+    return check
+
+
 class Options(BaseModel):
     """A group of options. Unknown options are errors, and values are immutable."""
 
@@ -41,6 +58,32 @@ class Options(BaseModel):
         extra="forbid", frozen=True, str_strip_whitespace=False,
         hide_input_in_errors=True,  # it may be a secret
     )  # fmt: skip
+
+    @model_validator(mode="after")
+    def _all_fit(self) -> Self:
+        """Say all that doesn't go together at once."""
+        refuse([fault for name in _checks_of(type(self)) for fault in told(getattr(self, name))])
+        return self
+
+
+@cache
+def _checks_of(model: type[Options]) -> tuple[str, ...]:
+    """The names of its checks, in the order of their definition. One that is defined again counts once."""
+    attributes = {name: value for kind in reversed(model.mro()) for name, value in vars(kind).items()}
+    return tuple(name for name, value in attributes.items() if hasattr(value, _FITS))
+
+
+def told(check: Callable[[], Iterable[str] | None]) -> list[str]:
+    """What a check says is wrong."""
+    faults: list[str] = []
+    try:
+        for fault in check() or ():
+            faults.append(fault)  # those before an error count too
+    except PydanticCustomError as error:
+        faults += [str(fault["msg"]) for fault in (error.context or {})["faults"]]
+    except ValueError as error:
+        faults.append(str(error))
+    return faults
 
 
 def _text(value: object) -> object:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, TypeAlias
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from connector.config.columns import AnyColumns
-from connector.config.kinds import Options, Text
+from connector.config.kinds import Options, Text, fits
 from connector.config.table_properties import checked, value_of
 
 TableProperties: TypeAlias = Annotated[Mapping[str, Text], AfterValidator(checked)]
@@ -40,13 +40,12 @@ class TableLayout(Options):
             raise ValueError(f"names {len(columns)} columns, and Delta clusters by up to {MOST_CLUSTER_COLUMNS}")
         return columns
 
-    @model_validator(mode="after")
-    def _one_layout(self) -> TableLayout:
+    @fits
+    def _one_layout(self) -> None:
         if self.partition_by and self.cluster_by:
             raise ValueError("give either partition_by or cluster_by: Delta takes one of them")
         if self.changes_rows:
             refuse_append_only(self.properties)
-        return self
 
 
 LAYOUT = frozenset(TableLayout.model_fields)

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, SecretStr, StrictBool, field_validator, model_validator
 
-from connector.config.kinds import REFERENCE, AlsoWritten, Duration, Options, OptionText, Text
+from connector.config.kinds import REFERENCE, AlsoWritten, Duration, Options, OptionText, Text, fits
 from connector.config.registry import Secret, without_credentials
 
 
@@ -28,11 +28,10 @@ class Pushgateway(Options):
     def _reachable(cls, url: str) -> str:
         return without_credentials(url)
 
-    @model_validator(mode="after")
-    def _one_login(self) -> Pushgateway:
+    @fits
+    def _one_login(self) -> None:
         if (self.username is None) != (self.password is None):
             raise ValueError("give username and password together")
-        return self
 
 
 def _as_gateway(value: object) -> object:
@@ -49,11 +48,10 @@ class MetricsOptions(Options):
     push: Annotated[Pushgateway | None, BeforeValidator(_as_gateway), AlsoWritten({"type": "string"})] = None
     """A Pushgateway, for runs that end before Prometheus can scrape them: its URL, or a mapping, see below."""
 
-    @model_validator(mode="after")
-    def _to_somebody(self) -> MetricsOptions:
+    @fits
+    def _to_somebody(self) -> None:
         if self.port is None and self.push is None:
             raise ValueError("give port (Prometheus scrapes the run), push (the run pushes to a Pushgateway), or both")
-        return self
 
 
 NotifyEvent = Literal["failed", "fenced", "behind", "dead_letters"]
@@ -103,11 +101,10 @@ class NotifyOptions(Options):
             raise ValueError("must not contain a user name; write a URL that needs no login beside itself")
         return url
 
-    @model_validator(mode="after")
-    def _bound_is_used(self) -> NotifyOptions:
+    @fits
+    def _bound_is_used(self) -> None:
         if self.behind is not None and "behind" not in self.events:
             raise ValueError("behind: is never used: add behind to on, or remove it")
-        return self
 
     @property
     def events(self) -> frozenset[NotifyEvent]:

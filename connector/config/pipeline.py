@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, StrictBool, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, StrictBool, field_validator
 
 from connector.config.formats import FormatOptions, JsonFormat, RowsFormat, unset_since
 from connector.config.kinds import (
     Options,
     OptionText,
     Text,
+    fits,
     in_clear,
     literal_secrets,
     refuse,
+    told,
 )
 from connector.config.layout import LAYOUT
 from connector.config.operations import Maintenance, MetricsOptions, NotifyOptions
 from connector.config.pacing import EpochBound, EveryRecords, Interval, Latency, Retry, as_commit_every, as_trigger
 from connector.config.places import DeadLetters, DeltaPlace, DeltaSink
-from connector.config.route import Route, refuse_unfit
+from connector.config.route import Route, unfit_for
 from connector.config.sinks import (
     IDLE_AFTER,
     DeltaAggregateSink,
@@ -151,65 +153,63 @@ class PipelineConfig(Options):
 
     @field_validator("sinks")
     @classmethod
-    def _fit_together(cls, sinks: tuple[SinkOptions, ...]) -> tuple[SinkOptions, ...]:
+    def _placed(cls, sinks: tuple[SinkOptions, ...]) -> tuple[SinkOptions, ...]:
         if not sinks:
             raise ValueError("is empty: name at least one sink")
-        places = [sink.place for sink in sinks]
-        for place in places:
-            if places.count(place) > 1:
-                raise ValueError(f"two sinks write to {place}: give each sink its own place")
-        if sum(isinstance(sink, DeltaAggregateSink) and sink.window is not None for sink in sinks) > 1:
-            raise ValueError("only one sink may have a window: a pipeline has one event time, and so one watermark")
-        if sum(isinstance(sink, KafkaTopicSink) for sink in sinks) > 1:
-            raise ValueError("only one kafka_topic per pipeline: its transactional id is the pipeline's name")
         return tuple(sink.at(index) for index, sink in enumerate(sinks))
 
-    @model_validator(mode="after")
-    def _all_fit(self) -> PipelineConfig:
-        """Say all that doesn't go together at once."""
-        checks: list[Callable[[], None]] = [self._move_together, self._routes, self._tables_can_change]
-        checks += [partial(check, self) for check in UNFIT]
-        checks += [self._subjects_are_known, self._delivery_fits]
-        faults = []
-        for check in checks:
-            try:
-                check()
-            except ValueError as error:
-                faults.append(str(error))
-        refuse(faults)
-        return self
+    @fits
+    def _sinks_fit(self) -> Iterator[str]:
+        places = [sink.place for sink in self.sinks]
+        for place in dict.fromkeys(places):
+            if places.count(place) > 1:
+                yield f"sinks: two sinks write to {place}: give each sink its own place"
+        if sum(isinstance(sink, DeltaAggregateSink) and sink.window is not None for sink in self.sinks) > 1:
+            yield (
+                "sinks: only one sink may have a window: a pipeline has one event time, and so one watermark. Write a "
+                "pipeline file for each"
+            )
+        if sum(isinstance(sink, KafkaTopicSink) for sink in self.sinks) > 1:
+            yield (
+                "sinks: only one sink may be a kafka_topic: its transactional id is the pipeline's name. Write a "
+                "pipeline file for each"
+            )
 
-    def _move_together(self) -> None:
+    @fits
+    def _parts_fit(self) -> Iterator[str]:
+        for check in UNFIT:
+            yield from told(partial(check, self))
+
+    @fits
+    def _move_together(self) -> Iterator[str]:
         """Require a coordinator and transactional delivery for sinks that don't fit into one commit."""
         if any(isinstance(sink, KafkaTopicSink) and sink.topic in self.source.topics for sink in self.sinks):
-            raise ValueError(
-                "sinks: a kafka_topic must not be one of source.topics: the pipeline would read its own rows"
-            )
+            yield ("sinks: a kafka_topic must not be one of source.topics: the pipeline would read its own rows")
         places = [sink.place for sink in self.sinks] + ([self.dead_letters.place] if self.dead_letters else [])
         if self.coordinator is not None and self.coordinator.place in places:
-            raise ValueError("coordinator: this table is already in use by the pipeline; give the log another path")
+            yield "coordinator: this table is already in use by the pipeline; give the log another path"
         if not self.two_phase:
             return
         what = "several sinks" if len(self.sinks) > 1 else f"a sink of type {self.sinks[0].type}"
         if self.coordinator is None:
             needs = "route needs" if self.route is not None else f"{what} need two-phase commit, which keeps"
-            raise ValueError(
+            yield (
                 f"coordinator: is missing: {needs} a log in a small Delta table. "
                 "Write coordinator: {path: lake/_coordinator}"
             )
         if self.delivery != "transactional":
-            raise ValueError(
-                f"delivery: {self.delivery} works with one Delta table only; {what} need delivery: transactional"
-            )
+            yield (f"delivery: {self.delivery} works with one Delta table only; {what} need delivery: transactional")
 
-    def _routes(self) -> None:
+    @fits
+    def _routes(self) -> Iterator[str]:
         if self.route is None:
             return
-        refuse_unfit(self, self.route)
+        yield from unfit_for(self.route, self)
         for sink, option in zip(self.sinks, ("route.sink", "route.other"), strict=False):
             sink._in_file = option
 
-    def _tables_can_change(self) -> None:
+    @fits
+    def _tables_can_change(self) -> Iterator[str]:
         fixed = [
             sink.type
             for sink in self.sinks
@@ -217,51 +217,53 @@ class PipelineConfig(Options):
             or (self.on_new_column == "add" and not isinstance(sink, DeltaAppendSink | DeltaUpsertSink))
         ]
         if self.on_new_column in ("add", "ignore") and fixed:
-            raise ValueError(
+            yield (
                 f"on_new_column: {self.on_new_column} doesn't work with {fixed[0]}, whose columns don't follow the "
                 "records' columns; write fail, or remove the option"
             )
         patched = any(isinstance(sink, DeltaUpsertSink) and sink.ignore_null_updates is True for sink in self.sinks)
         if self.on_new_column == "add" and patched:
-            raise ValueError("ignore_null_updates: true doesn't work with on_new_column: add; list the columns instead")
+            yield "ignore_null_updates: true doesn't work with on_new_column: add; list the columns instead"
 
-    def _subjects_are_known(self) -> None:
+    @fits
+    def _subjects_are_known(self) -> Iterator[str]:
         for option in ("value", "key"):
             registry = getattr(getattr(self, option), "registry", None)
             if registry is not None and isinstance(self.source.topics, TopicPattern) and not registry.names_schemas:
-                raise ValueError(
+                yield (
                     f"{option}.registry: source.topics is a pattern, so the schema can't be found by the topic's name: "
                     "give subject, or glue.schema"
                 )
 
-    def _delivery_fits(self) -> None:
+    @fits
+    def _delivery_fits(self) -> Iterator[str]:
         late = any(
             isinstance(sink, DeltaAggregateSink) and sink.window and sink.window.late == "dead_letter"
             for sink in self.sinks
         )
         if late and self.dead_letters is None:
-            raise ValueError("window.late: dead_letter needs a place: dead_letters: {path: ...}")
+            yield "window.late: dead_letter needs a place: dead_letters: {path: ...}"
         if self.on_bad_record == "dead_letter" and self.dead_letters is None:
-            raise ValueError("on_bad_record: dead_letter needs a place: dead_letters: {path: ...}")
+            yield "on_bad_record: dead_letter needs a place: dead_letters: {path: ...}"
         if self.dead_letters is not None and not late and self.on_bad_record == "fail":
-            raise ValueError("dead_letters: is never used: write on_bad_record: dead_letter, or remove dead_letters")
+            yield "dead_letters: is never used: write on_bad_record: dead_letter, or remove dead_letters"
         topic = self.dead_letters.topic if self.dead_letters else None
         if topic and (topic in self.source.topics or any(f"kafka:{topic}" == sink.place for sink in self.sinks)):
-            raise ValueError(
+            yield (
                 f"dead_letters.topic: {topic} is also a topic of the source or a sink, where dead letters would be "
                 "taken for records; give another name"
             )
         if self.dead_letters and any(self.dead_letters.place == sink.place for sink in self.sinks):
-            raise ValueError("dead_letters: is the table of a sink; give another path")
+            yield "dead_letters: is the table of a sink; give another path"
         if late and self.delivery != "transactional":
-            raise ValueError("window.late: dead_letter needs delivery: transactional, which stores the watermark")
+            yield "window.late: dead_letter needs delivery: transactional, which stores the watermark"
         if self.delivery == "idempotent" and any(isinstance(sink, DeltaAppendSink) for sink in self.sinks):
-            raise ValueError(
+            yield (
                 "delivery: idempotent needs a sink that recognizes rows it already has, by key and offset; "
                 "delta_append adds every row it is given. Write delivery: transactional, or use delta_upsert"
             )
         if self.commit_every != "batch" and self.delivery not in ("manual_commit", "idempotent"):
-            raise ValueError(
+            yield (
                 f"commit_every: works with delivery: manual_commit and idempotent; with {self.delivery} "
                 + ("the client commits at intervals" if self.delivery == "auto_commit" else "an epoch is a commit")
                 + ". Remove the option"

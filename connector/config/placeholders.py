@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 _PLACEHOLDER = re.compile(r"\{(\w*)\}")
@@ -37,6 +37,24 @@ def placeholders(sink: Mapping[str, Any]) -> tuple[str, list[str]]:
     """The path or table of a sink's options, and the placeholders in it."""
     place = str(sink.get("path") or sink.get("table") or "")
     return place, _PLACEHOLDER.findall(place)
+
+
+def misplaced(sink: Mapping[str, Any], names: Collection[str], what: str) -> str | None:
+    """What is wrong if a sink's path or table can't tell ``what`` apart, which go to many tables. None: it can.
+
+    ``names``: what may stand in braces.
+    """
+    place, found = placeholders(sink)
+    stray = [name for name in found if name not in names]
+    if found and not stray:
+        return None
+    option = "table" if sink.get("table") and not sink.get("path") else "path"
+    known = [f"{{{name}}}" for name in sorted(names)]
+    wrong = f"{place!r} has {{{stray[0]}}}" if stray else f"{place!r} has no {' or '.join(known)}"
+    return (
+        f"sink.{option}: {wrong}: all {what} would have one table. Write {' or '.join(known)} where the value is to "
+        f"stand, as in {option}: lake{'/' if option == 'path' else '.'}{known[-1]}"
+    )
 
 
 def placed(options: Mapping[str, Any], placeholder: str, text: str) -> dict[str, Any]:

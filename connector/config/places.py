@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import AfterValidator, Field, PrivateAttr, model_validator
+from pydantic import AfterValidator, Field, PrivateAttr
 
-from connector.config.kinds import Options, Text, topic_name
+from connector.config.kinds import Options, Text, fits, topic_name
 from connector.config.layout import TableLayout, TableProperties, refuse_append_only
 from sinks.spark.files import absolute
 
@@ -69,13 +69,12 @@ class DeltaPlace(Options):
         copy._beside = folder
         return copy
 
-    @model_validator(mode="after")
-    def _one_place(self) -> DeltaPlace:
+    @fits
+    def _one_place(self) -> None:
         if (self.path is None) == (self.table is None):
             raise ValueError("give either path (a folder or URI) or table (catalog.schema.name)")
         if not (self.path or self.table):
             raise ValueError("path or table is empty")
-        return self
 
 
 class DeltaSink(ListedSink, TableLayout, DeltaPlace):
@@ -97,8 +96,8 @@ class DeadLetters(DeltaPlace):
         """The path, table or ``kafka:<topic>``."""
         return super().place if self.topic is None else f"kafka:{self.topic}"
 
-    @model_validator(mode="after")
-    def _one_place(self) -> DeadLetters:
+    @fits
+    def _one_place(self) -> None:
         if [self.path, self.table, self.topic].count(None) != 2:
             raise ValueError("give one of path (a folder or URI), table (catalog.schema.name) or topic (of Kafka)")
         if not (self.path or self.table or self.topic):
@@ -106,4 +105,3 @@ class DeadLetters(DeltaPlace):
         if self.topic is not None and self.properties:
             raise ValueError("properties: are those of a Delta table, and a topic has none. Remove them")
         refuse_append_only(self.properties)
-        return self

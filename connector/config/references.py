@@ -26,6 +26,7 @@ class References:
         self._folder = folder
         self.faults: list[Fault] = []
         self.texts: dict[str, str] = {}
+        self._unknown: list[str] = []
 
     def resolve(self, value: object, path: tuple[str | int, ...] = ()) -> object:
         """The value with what its references stand for. A value that may be a secret is wrapped."""
@@ -53,8 +54,13 @@ class References:
     def _missing(self, path: tuple[str | int, ...], why: str) -> None:
         self.faults.append(Fault(path, f"{dotted(path)}: {why}"))
 
+    def forgive(self) -> None:
+        """Don't report references that stand for nothing here, nor anything about the options that have them."""
+        self._unknown = [dotted(fault.path) for fault in self.faults]
+        self.faults = []
+
     def without_unknown(self, faults: list[Fault]) -> list[Fault]:
         """The faults of options whose value is known here."""
-        unknown = [dotted(fault.path) for fault in self.faults]
+        unknown = [*self._unknown, *(dotted(fault.path) for fault in self.faults)]
         # `trigger: interval: ...` is a fault of trigger.interval.
         return [fault for fault in faults if not any(name in fault.text.replace(": ", ".") for name in unknown)]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, TypeAlias
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, SecretStr, WithJsonSchema, field_validator, model_validator
+from pydantic import BeforeValidator, Field, SecretStr, WithJsonSchema, field_validator
 
-from connector.config.kinds import REFERENCE, TEXT_OR_TEXTS, Options, OptionText, Text, as_model
+from connector.config.kinds import REFERENCE, TEXT_OR_TEXTS, Options, OptionText, Text, as_model, fits
 
 
 def _referenced(value: object) -> object:
@@ -76,13 +76,12 @@ class ConfluentRegistry(Options):
             raise ValueError(f"the file {ca} doesn't exist")
         return ca
 
-    @model_validator(mode="after")
-    def _one_way_in(self) -> ConfluentRegistry:
+    @fits
+    def _one_way_in(self) -> Iterator[str]:
         if (self.username is None) != (self.password is None):
-            raise ValueError("give username and password together")
+            yield "give username and password together"
         if self.token is not None and self.username is not None:
-            raise ValueError("give either username and password, or token")
-        return self
+            yield "give either username and password, or token"
 
 
 class GlueOptions(Options):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path as File
 from typing import TYPE_CHECKING, TypeVar
 
+from connector.config.faults import Fault
+from connector.config.kinds import dotted
+from connector.config.marks import Path
 from connector.config.places import DeltaPlace
-from sinks.errors import ConfigurationError
 from sinks.spark.files import absolute
 
 if TYPE_CHECKING:
+    from connector.config.faults import Moved
     from connector.config.pipeline import PipelineConfig
 
 _FILES = (
@@ -43,40 +46,47 @@ def _make_absolute(options: dict[str, object], path: tuple[str, ...], folder: st
         options[name] = absolute(value, folder)
 
 
-def tables_beside_file(config: PipelineConfig, folder: str) -> PipelineConfig:
-    """The pipeline with its tables' relative paths in ``folder``.
+def tables_beside_file(config: PipelineConfig, folder: str, moved: Moved) -> tuple[PipelineConfig, list[Fault]]:
+    """The pipeline with its tables' relative paths in ``folder``, and a fault of each table that is only elsewhere.
 
-    Earlier versions took the working directory. Raises ConfigurationError if only that has a table: a run would start
-    another one.
+    Earlier versions took the working directory. If only that has a table, a run would start another one. ``moved`` says
+    where the file has an option of this pipeline.
     """
+    faults: list[Fault] = []
 
-    def moved(place: _Place, option: str) -> _Place:
+    def beside(place: _Place, *option: str | int) -> _Place:
         if not isinstance(place, DeltaPlace):
             return place
-        beside = place.beside(folder)
-        _refuse_second(place, beside, option)
-        return beside
+        now = place.beside(folder)
+        if _is_elsewhere(place, now):
+            path = moved((*option, "path"))
+            faults.append(
+                Fault(
+                    path,
+                    f"{dotted(path)}: {place.path!r} is relative to the pipeline file: it is {now.folder}. No table is "
+                    f"there. But there is one in the working directory, {place.folder}, where earlier versions looked. "
+                    "Write the absolute path of the table that you mean, or move it to the pipeline file",
+                )
+            )
+        return now
 
-    return config.model_copy(
-        update={
-            "sinks": tuple(moved(sink, sink.in_file) for sink in config.sinks),
-            "coordinator": moved(config.coordinator, "coordinator"),
-            "dead_letters": moved(config.dead_letters, "dead_letters"),
-        }
-    )
+    options: list[Path] = [("sinks", index) for index in range(len(config.sinks))]
+    if config.route is not None:
+        options = [tuple(sink.in_file.split(".")) for sink in config.sinks]
+    changed = {
+        "sinks": tuple(beside(sink, *option) for sink, option in zip(config.sinks, options, strict=True)),
+        "coordinator": beside(config.coordinator, "coordinator"),
+        "dead_letters": beside(config.dead_letters, "dead_letters"),
+    }
+    return config.model_copy(update=changed), faults
 
 
-def _refuse_second(before: DeltaPlace, now: DeltaPlace, option: str) -> None:
+def _is_elsewhere(before: DeltaPlace, now: DeltaPlace) -> bool:
+    """Whether only the earlier folder has a table."""
     if before.folder is None or now.folder is None or before.folder == now.folder:
-        return
-    if _is_table(before.folder) and not _is_table(now.folder):
-        raise ConfigurationError(
-            f"{option}.path: {before.path!r} is relative to the pipeline file: it is {now.folder}. No table is there. "
-            f"But there is one in the working directory, {before.folder}, where earlier versions looked. Nothing was "
-            "touched.",
-            hint="Write the absolute path of the table that you mean, or move it to the pipeline file.",
-        )
+        return False
+    return _is_table(before.folder) and not _is_table(now.folder)
 
 
 def _is_table(folder: str) -> bool:
-    return ":" not in folder and Path(folder, "_delta_log").is_dir()
+    return ":" not in folder and File(folder, "_delta_log").is_dir()

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, field_validator, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, field_validator
 
+from connector.config.all_faults import checked
+from connector.config.fault_texts import found, one_of
+from connector.config.faults import Fault
 from connector.config.formats import FormatOptions, JsonFormat
-from connector.config.kinds import Options, Text
-from connector.config.placeholders import merged, placed, placeholders
+from connector.config.kinds import Options, Text, dotted, fits
+from connector.config.marks import Path
+from connector.config.placeholders import merged, misplaced, placed, placeholders
 from connector.config.places import DeltaSink
-from connector.config.sinks import ONE_SINK, DeltaAggregateSink, KeyedSink, MergedSink
+from connector.config.sinks import SINK_TYPES, DeltaAggregateSink, KeyedSink, MergedSink
 from connector.config.transform_sql import QUOTED
 from sinks.errors import ConfigurationError
 
@@ -30,6 +34,7 @@ _UNSTEADY = re.compile(
     re.IGNORECASE,
 )
 """Functions whose value doesn't depend on the record alone."""
+_TABLES = {str(name): kind for name, kind in SINK_TYPES.items() if issubclass(kind, DeltaSink)}
 _NO_TABLE = "{} doesn't work with route, whose tables commit each for itself. Write a type that begins with delta_"
 
 
@@ -97,11 +102,11 @@ class Route(Options):
     @classmethod
     def _steady(cls, by: str) -> str:
         """An epoch in doubt is read again, maybe tomorrow: each record has to name the same table."""
-        found = _UNSTEADY.search(QUOTED.sub(" ", by))
-        if found is not None:
+        unsteady = _UNSTEADY.search(QUOTED.sub(" ", by))
+        if unsteady is not None:
             raise ValueError(
-                f"{found[1] or found[2]} may give another value each time, and a record has to name one table. Use the "
-                "record's own columns, such as _timestamp"
+                f"{unsteady[1] or unsteady[2]} may give another value each time, and a record has to name one table. "
+                "Use the record's own columns, such as _timestamp"
             )
         return by
 
@@ -112,23 +117,16 @@ class Route(Options):
             raise ValueError("name at least one value, each once, and none of them empty")
         return values
 
-    @model_validator(mode="after")
-    def _placeholders(self) -> Route:
+    @fits
+    def _placeholders(self) -> Iterator[str]:
         kind = self.sink.get("type")
-        if isinstance(kind, str) and not kind.startswith("delta_"):
-            raise ValueError(f"sink.type: {_NO_TABLE.format(kind)}")
-        place, found = placeholders(self.sink)
-        if not found or not set(found) <= self._names:
-            known = " or ".join(f"{{{name}}}" for name in sorted(self._names))
-            wrong = f"has {{{next(name for name in found if name not in self._names)}}}" if found else f"has no {known}"
-            raise ValueError(
-                f"sink: {place!r} {wrong}: all records would have one table. Write {known} where the value is to "
-                f"stand, as in path: lake/{{{_EACH}}}"
-            )
-        unknown = set(self.overrides) - set(self.values or self.overrides)
-        if unknown or OTHER in self.overrides:
-            raise ValueError(f"overrides: {', '.join(sorted(unknown)) or OTHER} isn't one of values")
-        return self
+        if kind in SINK_TYPES and not str(kind).startswith("delta_"):
+            yield f"sink.type: {_NO_TABLE.format(kind)}"
+        else:
+            yield from filter(None, [misplaced(self.sink, self._names, "records")])
+        unknown = [value for value in self.overrides if value not in (self.values or self.overrides) or value == OTHER]
+        if unknown:
+            yield f"overrides: {', '.join(unknown)} isn't one of values. Add it to values, or remove it"
 
     @property
     def _names(self) -> set[str]:
@@ -164,19 +162,27 @@ class Route(Options):
 
         ``folder``: that of the pipeline file, to which relative paths belong. Raises ConfigurationError.
         """
+        if value == OTHER and not isinstance(self.other, Mapping):
+            raise ConfigurationError(
+                f"The log knows a table of the records that name no table, and {OPTION}.other has none.",
+                hint=f"Put the sink back into {OPTION}.other. Its table stays exact only as long as the pipeline knows "
+                "it.",
+            )
+        options, where = self._options_of(value)
+        sink, faults = sink_faults(options, where)
+        if sink is None:
+            raise ConfigurationError(f"{'; '.join(fault.text for fault in faults)}.")
+        return sink.beside(folder).given_as(dotted(where))
+
+    def _options_of(self, value: str) -> tuple[Mapping[str, Any], Path]:
+        """The options of the sink of one value, or of ``OTHER``, and where the file has them."""
         if value == OTHER:
-            if not isinstance(self.other, Mapping):
-                raise ConfigurationError(
-                    f"The log knows a table of the records that name no table, and {OPTION}.other has none.",
-                    hint=f"Put the sink back into {OPTION}.other. Its table stays exact only as long as the pipeline "
-                    "knows it.",
-                )
-            return _sink(self.other, f"{OPTION}.other", folder)
+            return (self.other if isinstance(self.other, Mapping) else {}), (OPTION, "other")
         given = self.overrides[value].sink if value in self.overrides else {}
         options = merged(self.sink, given)
         for name in self._names:
             options = placed(options, name, value)
-        return _sink(options, f"{OPTION}.overrides.{value}.sink" if given else f"{OPTION}.sink", folder)
+        return options, ((OPTION, "overrides", value, "sink") if given else (OPTION, "sink"))
 
     @property
     def key_columns(self) -> tuple[str, ...]:
@@ -205,63 +211,67 @@ class Route(Options):
         return [*self.overrides, *([OTHER] if isinstance(self.other, Mapping) else [])]
 
 
-def _sink(options: Mapping[str, Any], where: str, folder: str) -> DeltaSink:
-    try:
-        sink = ONE_SINK.validate_python(dict(options))
-    except ValidationError as error:
-        fault = error.errors(include_url=False)[0]
-        loc = ".".join(str(part) for part in fault["loc"] if part != options.get("type"))
-        message = str(fault["msg"]).removeprefix("Value error, ")
-        raise ConfigurationError(f"{where}{'.' if loc else ''}{loc}: {message}.") from None
-    if not isinstance(sink, DeltaSink):
-        raise ConfigurationError(f"{where}.type: {_NO_TABLE.format(sink.type)}.")
-    _refuse_unfit_sink(sink, where)
-    return sink.beside(folder).given_as(where)
+def sink_faults(options: Mapping[str, Any], option: Path) -> tuple[DeltaSink | None, list[Fault]]:
+    """The sink of a value, or None and what is wrong with the options. ``option``: where the file has them."""
+    kind = options.get("type")
+    model = _TABLES.get(kind) if isinstance(kind, str) else None
+    if model is None:
+        where = (*option, "type")
+        known = one_of(list(_TABLES))
+        return None, [Fault(where, f"{dotted(where)}: is {known}{found(where, kind, _TABLES)}")]
+    sink, faults = checked(options, model, moved=lambda path: (*option, *path))
+    if isinstance(sink, DeltaSink):
+        faults = [Fault((*option, name), f"{dotted((*option, name))}: {why}") for name, why in _unfit(sink)]
+    return (sink if isinstance(sink, DeltaSink) and not faults else None), faults
 
 
-def _refuse_unfit_sink(sink: DeltaSink, where: str) -> None:
+def _unfit(sink: DeltaSink) -> Iterator[tuple[str, str]]:
+    """The options of a sink that a route can't have, and why."""
     if isinstance(sink, MergedSink) and sink.merge == "on_read":
-        raise ConfigurationError(f"{where}.merge: on_read doesn't work with route. Write merge: on_write.")
+        yield "merge", "on_read doesn't work with route. Write merge: on_write"
     if isinstance(sink, DeltaAggregateSink) and sink.window is not None:
-        raise ConfigurationError(
-            f"{where}.window: doesn't work with route: a pipeline has one event time, and so one watermark."
+        yield (
+            "window",
+            "doesn't work with route: a pipeline has one event time, and so one watermark. Write a pipeline file for "
+            "this table",
         )
 
 
-def refuse_unfit(config: PipelineConfig, route: Route) -> None:
-    """Raises ValueError if the other options of a pipeline file don't go with its route."""
+def unfit_for(route: Route, config: PipelineConfig) -> Iterator[str]:
+    """What of the other options of a pipeline file doesn't go with its route."""
     for option, given in {
         f"on_new_column: {config.on_new_column}": config.on_new_column in ("add", "ignore"),
         "value: {format: rows}": config.of_rows,
     }.items():
         if given:
-            raise ValueError(f"{option} doesn't work with route. Write a pipeline file for each table")
+            yield f"{option} doesn't work with route. Write a pipeline file for each table"
     if route.own_schemas:
-        _refuse_unfit_schemas(config, next(iter(route.own_schemas)), route)
+        yield from _unfit_for_schemas(config, next(iter(route.own_schemas)), route)
     if route.other == "dead_letter" and config.on_bad_record != "dead_letter":
-        raise ValueError("route.other: dead_letter needs on_bad_record: dead_letter, and a place for dead letters")
-    try:
-        places = [sink.place for sink in route.sinks.values()]
-    except ConfigurationError as error:
-        raise ValueError(error.message.rstrip(".")) from None
-    for place in places:
+        yield "route.other: dead_letter needs on_bad_record: dead_letter, and a place for dead letters"
+    places = []
+    for name in ["value", *route.names]:
+        sink, faults = sink_faults(*route._options_of(name))
+        places += [sink.place] if sink is not None else []
+        yield from (fault.text for fault in faults)
+    for place in dict.fromkeys(places):
         if places.count(place) > 1:
-            raise ValueError(f"route: two values write to {place}: give each its own place")
+            yield f"route: two values write to {place}: give each its own place"
 
 
-def _refuse_unfit_schemas(config: PipelineConfig, value: str, route: Route) -> None:
-    """Raises ValueError if the other options don't go with a schema of its own, as ``value`` has one."""
+def _unfit_for_schemas(config: PipelineConfig, value: str, route: Route) -> Iterator[str]:
+    """What of the other options doesn't go with a schema of its own, as ``value`` has one."""
     if not isinstance(config.value, JsonFormat):
-        raise ValueError(
+        yield (
             f"{route.schema_option(value)}: needs value: {{format: json}}. Records in {config.value.format} have the "
             "schema of the file"
         )
     if config.on_new_column is not None:
-        raise ValueError(
+        yield (
             f"on_new_column: {config.on_new_column} doesn't work with a schema of its own in route.overrides, whose "
             "fields value.schema lacks"
         )
     if config.transform is not None:
-        raise ValueError(
+        yield (
             "transform doesn't work with a schema of its own in route.overrides: it sees the columns of value.schema"
         )

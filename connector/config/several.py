@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from connector.config.fault_texts import shown
 from connector.config.kinds import dotted
 from connector.config.marks import Marks
 from sinks.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from connector.config.faults import Moved
+    from connector.config.faults import Fault, Moved
     from connector.config.marks import Path
     from connector.config.pipeline import PipelineConfig
 
@@ -27,9 +28,9 @@ class Several(ABC):
     """The same as a clause."""
     origin: str
     document: Mapping[str, Any]
-    parse: Callable[[Mapping[str, Any], str, Moved], PipelineConfig]
-    """Reads the options of one pipeline. The text names it in errors, and the function says where the file has an
-    option of it."""
+    parse: Callable[[Mapping[str, Any], str, Moved, Sequence[Fault]], PipelineConfig]
+    """Reads the options of one pipeline. The text names it in errors, the function says where the file has an option of
+    it, and the faults are those that were found already."""
     marks: Marks = field(default_factory=Marks)
     """Where the options stand in the file."""
 
@@ -37,16 +38,31 @@ class Several(ABC):
     def pipeline(self, part: str) -> PipelineConfig:
         """The pipeline of one part. Raises ConfigurationError."""
 
-    def _parsed(self, options: Mapping[str, Any], part: str, sink: Path, moved: Moved | None = None) -> PipelineConfig:
+    def _name(self, of_part: str) -> dict[str, Any]:
+        """The option with the name of one pipeline, if the file has one."""
+        name = self.document.get("name")
+        return {"name": f"{name}-{of_part}" if isinstance(name, str) else name} if "name" in self.document else {}
+
+    def _parsed(
+        self,
+        options: Mapping[str, Any],
+        part: str,
+        sink: Path,
+        moved: Moved | None = None,
+        faults: Sequence[Fault] = (),
+    ) -> PipelineConfig:
         """The pipeline with these options.
 
-        ``sink``: where the file has the options of its sink. ``moved``: the same of any option.
+        ``sink``: where the file has the options of its sink. ``moved``: the same of any option. ``faults``: those that
+        were found already.
         """
 
         def sinks_moved(path: Path) -> Path:
             return (*sink, *path[2:]) if path[:2] == ("sinks", 0) else path
 
         try:
-            return self.parse(options, f"{self.origin}#{part}", moved or sinks_moved)
+            return self.parse(options, f"{self.origin}#{part}", moved or sinks_moved, faults)
         except ConfigurationError as error:
-            raise type(error)(error.message.replace("sinks[0]", dotted(sink)), hint=error.hint) from None
+            told = error.message.replace("sinks[0]", dotted(sink))
+            told = told.replace(shown(options.get("name")), shown(self.document.get("name")))
+            raise type(error)(told, hint=error.hint) from None

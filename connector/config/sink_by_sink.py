@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from connector.config.faults import Fault
 from connector.config.placeholders import digest
 from connector.config.several import Several
 from sinks.errors import ConfigurationError
@@ -27,7 +28,7 @@ class SinkBySink(Several):
         """What each sink is called: the last part of its place. Raises ConfigurationError."""
         sinks = self.document.get("sinks")
         if not isinstance(sinks, list) or not sinks or not all(isinstance(sink, Mapping) for sink in sinks):
-            raise ConfigurationError(f"{self.origin}: sinks: write a list of sinks.")
+            raise self._no_sinks()
         places = [_place(sink) for sink in sinks]
         last = [re.sub("[^a-z0-9]+", "_", re.split(r"[/.]", place.rstrip("/"))[-1].lower()) for place in places]
         taken = Counter(last)
@@ -36,6 +37,16 @@ class SinkBySink(Several):
             for name, place in zip(last, places, strict=True)
         ]
 
+    def _no_sinks(self) -> ConfigurationError:
+        """What is wrong with the file, whose sinks are no list of sinks."""
+        options = {name: value for name, value in self.document.items() if name != OPTION}
+        wrong = f"{OPTION}: {EVENTUAL} is for several sinks. Write a list of sinks, or remove {OPTION}"
+        try:
+            self.parse(options, self.origin, lambda path: path, [Fault((OPTION,), wrong, name=True)])
+        except ConfigurationError as error:
+            return error
+        raise AssertionError("a fault is always told")
+
     def pipeline(self, part: str) -> PipelineConfig:
         """The pipeline of one sink. Raises ConfigurationError."""
         parts = self.parts
@@ -43,7 +54,7 @@ class SinkBySink(Several):
             raise ConfigurationError(f"{self.origin} has no sink {part}.", hint=f"Its sinks are {', '.join(parts)}.")
         index = parts.index(part)
         options = {name: value for name, value in self.document.items() if name != OPTION}
-        options["name"] = f"{options.get('name', '')}-{part}"
+        options |= self._name(part)
         options["sinks"] = [self.document["sinks"][index]]
         source = options.get("source")
         kafka = source.get("kafka") if isinstance(source, Mapping) else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
@@ -15,11 +15,10 @@ from pydantic import (
     StrictBool,
     TypeAdapter,
     field_validator,
-    model_validator,
 )
 
 from connector.config.columns import AnyColumns, Columns, distinct
-from connector.config.kinds import Duration, Options, Text, as_model, in_clear, topic_name
+from connector.config.kinds import Duration, Options, Text, as_model, fits, in_clear, topic_name
 from connector.config.places import DeltaSink, ListedSink
 
 KAFKA_KEY, KAFKAS_KEY = "kafka_key", "_key"
@@ -65,15 +64,14 @@ class KeyedSink(DeltaSink):
     def _columns(cls, columns: tuple[str, ...] | None) -> tuple[str, ...] | None:
         return columns and distinct(columns)
 
-    @model_validator(mode="after")
-    def _one_list(self) -> KeyedSink:
+    @fits
+    def _one_list(self) -> Iterator[str]:
         if self.column_list is not None and self.except_column_list is not None:
-            raise ValueError("give either column_list or except_column_list")
+            yield "give either column_list or except_column_list"
         missing = [column for column in self.key if self.column_list is not None and column not in self.column_list]
         left_out = [column for column in self.key if column in (self.except_column_list or ())]
         if missing or left_out:
-            raise ValueError(f"the key column {(missing or left_out)[0]} must be stored in the table")
-        return self
+            yield f"the key column {(missing or left_out)[0]} must be stored in the table"
 
 
 class Fold(Options):
@@ -100,11 +98,10 @@ class MergedSink(Options):
     fold: Annotated[Fold | None, BeforeValidator(_fold)] = None
     """When to fold the change log. Needs ``merge: on_read``. See below."""
 
-    @model_validator(mode="after")
-    def _folds_what_is_merged_on_read(self) -> MergedSink:
+    @fits
+    def _folds_what_is_merged_on_read(self) -> None:
         if self.merge == "on_write" and self.fold is not None:
             raise ValueError("fold needs merge: on_read; with on_write there is no change log to fold")
-        return self
 
 
 class DeltaUpsertSink(KeyedSink, MergedSink):
@@ -122,29 +119,24 @@ class DeltaUpsertSink(KeyedSink, MergedSink):
     """Whether a null in a record leaves the stored value of its column unchanged: ``true`` for all columns, or a list
     of columns."""
 
-    @model_validator(mode="after")
-    def _truncates_on_write(self) -> DeltaUpsertSink:
+    @fits
+    def _truncates_on_write(self) -> Iterator[str]:
         if self.merge == "on_read" and self.apply_as_truncates not in (None, "false"):
-            raise ValueError(
-                "apply_as_truncates needs merge: on_write, because a truncate affects every row of the table"
-            )
-        return self
+            yield ("apply_as_truncates needs merge: on_write, because a truncate affects every row of the table")
 
-    @model_validator(mode="after")
-    def _soft_rows(self) -> DeltaUpsertSink:
+    @fits
+    def _soft_rows(self) -> Iterator[str]:
         for option in ("apply_as_truncates", "ignore_null_updates"):
             if self.deletes == "soft" and getattr(self, option) not in (None, False):
-                raise ValueError(f"{option} needs deletes: hard: a soft-deleted row doesn't keep its earlier versions")
-        return self
+                yield f"{option} needs deletes: hard: a soft-deleted row doesn't keep its earlier versions"
 
-    @model_validator(mode="after")
-    def _truncates_have_an_order(self) -> DeltaUpsertSink:
+    @fits
+    def _truncates_have_an_order(self) -> None:
         if self.apply_as_truncates is not None and self.sequence_by is None:
             raise ValueError(
                 "apply_as_truncates needs sequence_by: offsets can't tell which rows of other partitions are older "
                 "than the truncate"
             )
-        return self
 
 
 class DeltaHistorySink(KeyedSink):
@@ -160,11 +152,10 @@ class DeltaHistorySink(KeyedSink):
     track_history_except_column_list: Columns | None = None
     """The columns whose changes don't begin a new version, instead of ``track_history_column_list``."""
 
-    @model_validator(mode="after")
-    def _one_history(self) -> DeltaHistorySink:
+    @fits
+    def _one_history(self) -> None:
         if self.track_history_column_list is not None and self.track_history_except_column_list is not None:
             raise ValueError("give either track_history_column_list or track_history_except_column_list")
-        return self
 
 
 IDLE_AFTER = timedelta(minutes=5)
@@ -190,17 +181,16 @@ class Window(Options):
     """After this time without new records, a partition no longer holds back the watermark, and so the windows of the
     others."""
 
-    @model_validator(mode="after")
-    def _one_shape(self) -> Window:
+    @fits
+    def _one_shape(self) -> Iterator[str]:
         if (self.size is None) == (self.gap is None):
-            raise ValueError("give size (with slide for sliding windows), or gap for sessions")
+            yield "give size (with slide for sliding windows), or gap for sessions"
         for name in ("size", "slide", "gap"):
             length = getattr(self, name)
             if length is not None and length <= timedelta(0):
-                raise ValueError(f"{name} must be longer than 0 seconds")
+                yield f"{name} must be longer than 0 seconds"
         if self.slide is not None and (self.size is None or self.slide > self.size):
-            raise ValueError("slide needs size and must not exceed it, or records would fall between the windows")
-        return self
+            yield "slide needs size and must not exceed it, or records would fall between the windows"
 
 
 def _window(value: object) -> object:
@@ -221,17 +211,16 @@ class DeltaAggregateSink(DeltaSink, MergedSink):
     states: Mapping[str, Annotated[str, Field(pattern=r"^[\w.]+:\w+$")]] = Field(default_factory=dict)
     """State types of your own, name -> module:Class: docs/extending.md."""
 
-    @model_validator(mode="after")
-    def _names(self) -> DeltaAggregateSink:
+    @fits
+    def _names(self) -> Iterator[str]:
         if self.merge == "on_read" and self.window is not None:
-            raise ValueError("a window needs merge: on_write, because an epoch closes windows in the table itself")
+            yield "a window needs merge: on_write, because an epoch closes windows in the table itself"
         if self.window is None and not self.group_by:
-            raise ValueError("give group_by, or a window, or both")
+            yield "give group_by, or a window, or both"
         distinct((*self.group_by, *(WINDOW_COLUMNS if self.window else ()), *self.aggregates))
         for name in (*self.group_by, *self.aggregates):
             if name.lower() in STATE_COLUMNS or (self.window and name.lower() in WINDOW_COLUMNS):
-                raise ValueError(f"{name} is a column that Lakelock adds; choose another name")
-        return self
+                yield f"{name} is a column that Lakelock adds; choose another name"
 
 
 class S3ObjectsSink(ListedSink):
@@ -270,11 +259,10 @@ class S3ObjectsSink(ListedSink):
             raise ValueError("write a bucket and a prefix, as in s3://bucket/flights")
         return url
 
-    @model_validator(mode="after")
-    def _key_of_kms(self) -> S3ObjectsSink:
+    @fits
+    def _key_of_kms(self) -> None:
         if self.kms_key_id is not None and self.server_side_encryption != "aws:kms":
             raise ValueError("kms_key_id needs server_side_encryption: aws:kms")
-        return self
 
 
 class KafkaTopicSink(ListedSink):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator
@@ -19,6 +20,7 @@ from connector.config.kinds import (
     in_clear,
     literal_secrets,
     refuse,
+    told,
     topic_name,
     word_or_options,
 )
@@ -110,6 +112,14 @@ class TopicPattern(Options):
         return f"topics that match {self.pattern!r}"
 
 
+def _named_topic(name: str) -> None:
+    """Raises ValueError with the name, if it can't be a topic's."""
+    try:
+        topic_name(name)
+    except ValueError as error:
+        raise ValueError(f"{error}, not {name!r}") from None
+
+
 def _topics(value: object) -> object:
     """Choose between a list and a pattern here: pydantic would report the errors of both alternatives."""
     if isinstance(value, TopicPattern):
@@ -177,9 +187,9 @@ class Source(Options):
     def _distinct(cls, topics: tuple[str, ...] | TopicPattern) -> tuple[str, ...] | TopicPattern:
         if isinstance(topics, TopicPattern):
             return topics
-        if len(set(topics)) != len(topics):
-            raise ValueError(f"names the topic {next(name for name in topics if topics.count(name) > 1)} twice")
-        return tuple(map(topic_name, topics))
+        twice = [f"names the topic {name} twice" for name in dict.fromkeys(topics) if topics.count(name) > 1]
+        refuse(twice + [fault for name in dict.fromkeys(topics) for fault in told(partial(_named_topic, name))])
+        return topics
 
     @field_validator("kafka")
     @classmethod

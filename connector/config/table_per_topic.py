@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from connector.config.faults import configuration_error, faults_of
-from connector.config.kinds import Options
-from connector.config.placeholders import merged, placed, placeholders, safe
+from connector.config.all_faults import checked
+from connector.config.fault_texts import shown
+from connector.config.faults import Fault
+from connector.config.kinds import Options, dotted
+from connector.config.placeholders import merged, misplaced, placed, safe
+from connector.config.route import OPTION as ROUTE
+from connector.config.routed_sinks import one_way
 from connector.config.several import Several
 from connector.config.source import Source
-from sinks.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from connector.config.marks import Path
@@ -24,6 +27,7 @@ _EACH = "topic"
 TOPIC = f"{{{_EACH}}}"
 """What stands for the topic in a path or a table's name."""
 _ANY_TOPIC = "topic"
+_SOME_KAFKA = {"bootstrap.servers": "anywhere:9092"}
 
 
 class TablePerTopic(Options):
@@ -37,6 +41,9 @@ class TablePerTopic(Options):
     """What is different for a topic: topic -> options, such as {orders: {value: {schema: ...}, sink: {key: id}}}."""
 
 
+_STAND_IN = TablePerTopic(for_each="topic", sink={"type": "delta_append", "path": f"lake/{TOPIC}"})
+
+
 class Template(Several):
     """A pipeline file with ``tables``."""
 
@@ -44,12 +51,13 @@ class Template(Several):
 
     def pipeline(self, part: str) -> PipelineConfig:
         """The pipeline of one topic. Raises ConfigurationError."""
-        tables = self._tables()
+        tables, faults = self._tables()
         changed = tables.overrides.get(part, {})
-        others = {name: value for name, value in self.document.items() if name != OPTION}
+        others = {name: value for name, value in self.document.items() if name not in (OPTION, ROUTE)}
         options = merged(others, {name: value for name, value in changed.items() if name != "sink"})
-        options["name"] = f"{options.get('name', '')}-{safe(part, 'name')}"
-        options["source"] = {**options["source"], "topics": [part]} if isinstance(options.get("source"), dict) else None
+        options |= self._name(safe(part, "name"))
+        if "topics" in self._given_source:
+            options["source"] = {**options["source"], "topics": [part]}
         options["sinks"] = [_filled(merged(tables.sink, changed.get("sink", {})), part)]
         if isinstance(options.get("dead_letters"), dict):
             options["dead_letters"] = _filled(options["dead_letters"], part)
@@ -64,54 +72,68 @@ class Template(Several):
                 return (OPTION, "overrides", part, *name)
             return (OPTION, *name) if name != path else path
 
-        return self._parsed(options, part, (OPTION, "sink"), moved)
+        return self._parsed(options, part, (OPTION, "sink"), moved, faults)
 
     @property
     def source(self) -> Source:
         """Which topics there may be, and how to ask Kafka for them. Raises ConfigurationError."""
-        some = self.document.get("source")
-        given = some.get("topics") if isinstance(some, dict) else None
+        given = self._given_source.get("topics")
         some_topic = given[0] if isinstance(given, list) and given and isinstance(given[0], str) else _ANY_TOPIC
         one = self.pipeline(some_topic).source  # whatever is wrong with the file shows here
-        try:
-            topics = Source.model_validate({"topics": given, "kafka": one.kafka}).topics
-        except ValidationError as error:
-            raise ConfigurationError(f"{self.origin}: source.topics: {error.errors()[0]['msg']}.") from None
-        if one.start == "latest":
-            raise ConfigurationError(
-                f"{self.origin}: source.start: latest doesn't work with {OPTION}: of a topic that appears, the records "
-                "that come before the next look at it would be left out.",
-                hint="Write the time from which on all topics are to be read: start: {timestamp: "
-                f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}}}.",
-            )
-        for topic in self._tables().overrides:
-            if topic not in topics:
-                raise ConfigurationError(f"{self.origin}: {OPTION}.overrides: {topic} is no topic of source.topics.")
-        return one.model_copy(update={"topics": topics})
+        return one.model_copy(update={"topics": Source.model_validate({"topics": given, "kafka": one.kafka}).topics})
 
-    def _tables(self) -> TablePerTopic:
-        where = f"{self.origin}: {OPTION}"
-        if "sinks" in self.document:
-            raise ConfigurationError(f"{where}: give either sinks or {OPTION}, not both.")
-        try:
-            tables = TablePerTopic.model_validate(self.document[OPTION])
-        except ValidationError as error:
-            given = self.document[OPTION]
-            found = faults_of(
-                error, given if isinstance(given, Mapping) else {}, TablePerTopic, moved=lambda path: (OPTION, *path)
+    @property
+    def _given_source(self) -> Mapping[str, Any]:
+        source = self.document.get("source")
+        return source if isinstance(source, dict) else {}
+
+    def _tables(self) -> tuple[TablePerTopic, list[Fault]]:
+        """What makes the tables, and the faults that all topics share. A stand-in is used for what is wrong."""
+        given = self.document[OPTION]
+        faults = one_way(self.document, "sinks", ROUTE, OPTION)
+        if not isinstance(given, Mapping):
+            example = f"{{for_each: {_EACH}, sink: {{type: ..., path: lake/{TOPIC}}}}}"
+            faults.append(Fault((OPTION,), f"{OPTION}: write {example}, not {shown(given)}"))
+            return _STAND_IN, faults
+        tables, of_tables = checked(given, TablePerTopic, moved=lambda path: (OPTION, *path))
+        faults += [*of_tables, *_misplaced(given.get("sink"))]
+        if tables is None:
+            sink, overrides = given.get("sink"), given.get("overrides")
+            tables = _STAND_IN.model_copy(
+                update={
+                    "sink": sink if isinstance(sink, Mapping) else _STAND_IN.sink,
+                    "overrides": overrides if isinstance(overrides, Mapping) else {},
+                }
             )
-            wrong = configuration_error(self.origin, found, self.marks)
-            raise ConfigurationError(
-                wrong.message, hint="Write tables: {for_each: topic, sink: {type: ..., path: lake/{topic}}}."
-            ) from None
-        place, names = placeholders(tables.sink)
-        if set(names) != {_EACH}:
-            lacks = f"{place!r} has {{{names[0]}}}" if names else f"{place!r} has no {TOPIC}"
-            raise ConfigurationError(
-                f"{where}.sink: {lacks}: all topics would have one table.",
-                hint=f"Write {TOPIC} where the topic is to stand, as in path: lake/{TOPIC}.",
+        return tables, [*faults, *self._faults_of_source(tables)]
+
+    def _faults_of_source(self, tables: TablePerTopic) -> Iterator[Fault]:
+        source = self._given_source
+        known = None
+        if "topics" in source:  # which a pipeline has only one of
+            alone = {"topics": source["topics"], "kafka": _SOME_KAFKA}
+            known, faults = checked(alone, Source, moved=lambda path: ("source", *path))
+            yield from faults
+        if source.get("start") == "latest":
+            now = f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
+            yield Fault(
+                ("source", "start"),
+                f"source.start: latest doesn't work with {OPTION}: of a topic that appears, the records that come "
+                "before the next look at it would be left out. Write the time from which on all topics are to be read, "
+                f"as in start: {{timestamp: {now}}}",
             )
-        return tables
+        strays = [topic for topic in tables.overrides if known is not None and topic not in known.topics]
+        for topic in strays:
+            path = (OPTION, "overrides", topic)
+            yield Fault(path, f"{dotted(path)}: is no topic of source.topics. Add it there, or remove it", name=True)
+
+
+def _misplaced(sink: object) -> Iterator[Fault]:
+    """A fault if the topics would have one table."""
+    if not isinstance(sink, Mapping) or (wrong := misplaced(sink, [_EACH], "topics")) is None:
+        return
+    option = (OPTION, *wrong.partition(":")[0].split("."))
+    yield Fault(option, f"{OPTION}.{wrong}")
 
 
 def _filled(place: Mapping[str, Any], topic: str) -> dict[str, Any]:

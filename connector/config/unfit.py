@@ -1,8 +1,8 @@
-"""Options of a pipeline file that don't go together. Each check raises ValueError, and says what to write instead."""
+"""Options of a pipeline file that don't go together. Each check says all that doesn't, and what to write instead."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from connector.config.formats import INFERRED, JsonFormat, RowsFormat
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from connector.config.pipeline import PipelineConfig
 
 
-def _merges_on_read(config: PipelineConfig) -> None:
+def _merges_on_read(config: PipelineConfig) -> Iterator[str]:
     if config.merged_on_read is None:
         return
     why = {
@@ -27,12 +27,12 @@ def _merges_on_read(config: PipelineConfig) -> None:
             config.source.takes_recreated
         ),
     }
-    for reason, given in why.items():
-        if given:
-            raise ValueError(f"merge: on_read doesn't work with this pipeline: {reason}. Write merge: on_write")
+    reasons = "; ".join(reason for reason, given in why.items() if given)
+    if reasons:
+        yield f"merge: on_read doesn't work with this pipeline: {reasons}. Write merge: on_write"
 
 
-def _source_fits(config: PipelineConfig) -> None:
+def _source_fits(config: PipelineConfig) -> Iterator[str]:
     if config.delivery != "transactional":
         for option, given in {
             "source.topics: a pattern": isinstance(config.source.topics, TopicPattern),
@@ -42,49 +42,49 @@ def _source_fits(config: PipelineConfig) -> None:
             "trigger.target_latency": config.target_latency is not None,
         }.items():
             if given:
-                raise ValueError(
+                yield (
                     f"{option} needs delivery: transactional; with {config.delivery} a consumer group decides what "
                     "to read next"
                 )
     if isinstance(config.source.topics, TopicPattern) and any(
         isinstance(each, KafkaTopicSink) for each in config.sinks
     ):
-        raise ValueError(
+        yield (
             "source.topics: a pattern doesn't work with a kafka_topic, whose transactions commit the offsets of "
             "every topic ever read: Kafka refuses the offsets of a deleted topic. Name the topics"
         )
     if config.source.takes_recreated:
         if config.two_phase:
-            raise ValueError(
+            yield (
                 "source.on_recreated_topic works with one Delta table only, where position and rows change in the "
                 "same commit. Write the new topic to new places"
             )
         sink = config.sinks[0]
         if isinstance(sink, DeltaHistorySink) and sink.sequence_by is None:
-            raise ValueError(
+            yield (
                 "source.on_recreated_topic needs sequence_by in a delta_history: without it, versions begin and "
                 "end at offsets, and the new topic's offsets start over. Write the new topic to a new table"
             )
 
 
-def _layout_fits(config: PipelineConfig) -> None:
+def _layout_fits(config: PipelineConfig) -> Iterator[str]:
     for sink in config.sinks:
         properties = sink.properties if isinstance(sink, DeltaSink) else {}
         if properties.get("delta.appendOnly", "").lower() == "true" and config.source.takes_recreated:
-            raise ValueError(
+            yield (
                 f"{sink.option('properties')}: delta.appendOnly is true, and source.on_recreated_topic renames topics "
                 "in rows. Remove one of them"
             )
         if properties.get("delta.enableTypeWidening", "").lower() == "false" and config.on_new_column == "add":
-            raise ValueError(
+            yield (
                 f"{sink.option('properties')}: delta.enableTypeWidening is false, and on_new_column: add makes columns "
                 "wider. Remove one of them"
             )
 
 
-def _rows_have_no_bytes(config: PipelineConfig) -> None:
+def _rows_have_no_bytes(config: PipelineConfig) -> Iterator[str]:
     if isinstance(config.key, RowsFormat):
-        raise ValueError("key: format: rows is allowed for value only, where it covers both value and key")
+        yield "key: format: rows is allowed for value only, where it covers both value and key"
     if not config.of_rows:
         return
     for option, given in {
@@ -95,36 +95,34 @@ def _rows_have_no_bytes(config: PipelineConfig) -> None:
         "delivery": config.delivery != "transactional",
     }.items():
         if given:
-            raise ValueError(
-                f"{option}: doesn't work with value: {{format: rows}}, whose rows your own query makes; remove it"
-            )
+            yield (f"{option}: doesn't work with value: {{format: rows}}, whose rows your own query makes; remove it")
 
 
-def _inferred_schema(config: PipelineConfig) -> None:
+def _inferred_schema(config: PipelineConfig) -> Iterator[str]:
     if isinstance(config.key, JsonFormat) and config.key.schema_ == INFERRED:
-        raise ValueError("key.schema: inferred is for value only; write the columns of Kafka's key")
+        yield "key.schema: inferred is for value only; write the columns of Kafka's key"
     if config.inferred is not None and config.two_phase:
-        raise ValueError(
+        yield (
             "value.schema: inferred needs one Delta table, which keeps what was found; write the columns, or "
             "together: eventual for several tables"
         )
 
 
-def _bound_of_lag(config: PipelineConfig) -> None:
+def _bound_of_lag(config: PipelineConfig) -> Iterator[str]:
     bound = config.notify.bound if config.notify is not None else None
     if bound is None:
         return
     if config.delivery != "transactional":
-        raise ValueError(
+        yield (
             f"notify.behind: needs delivery: transactional, whose commits say when all was read; {config.delivery} "
             "knows only offsets. Leave it out, and behind out of notify.on"
         )
     for option, time in (("interval", config.interval), ("target_latency", config.target_latency)):
         if time is not None and bound <= time:
-            raise ValueError(f"notify.behind: has to be longer than trigger.{option}, or every wait would be told")
+            yield f"notify.behind: has to be longer than trigger.{option}, or every wait would be told"
 
 
-UNFIT: Sequence[Callable[[PipelineConfig], None]] = (
+UNFIT: Sequence[Callable[[PipelineConfig], Iterator[str]]] = (
     _merges_on_read, _source_fits, _rows_have_no_bytes, _inferred_schema, _bound_of_lag,
     _layout_fits,
 )  # fmt: skip

@@ -124,8 +124,56 @@ def test_faults_that_several_options_have_together_are_told_at_once(file: Path) 
         f"{FILE}delivery: idempotent\nsinks:\n  - {{type: delta_append, path: a}}\n"
         "  - {type: delta_upsert, path: b, key: id, merge: on_read}\n",
     )
-    assert [line.split(": ")[1] for line in lines] == ["delivery", "merge", "is missing"]
-    assert lines[2].startswith("coordinator: ")
+    assert [line.split(": ")[1] for line in lines] == ["delivery", "delivery", "coordinator", "merge"]
+    assert all(line.startswith("line ") for line in lines)
+
+
+TWO = "sinks: [{type: delta_append, path: a}, {type: delta_append, path: b}]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "only"),
+    [
+        (
+            f"{TWO}cordinator: {{path: log}}\n",
+            "line 5, column 1: cordinator: unknown option, did you mean coordinator?",
+        ),
+        (f"{TWO}together: evntual\n", "line 5, column 11: together: is one of atomic or eventual, not 'evntual'"),
+        (
+            "sinks: [{type: delta_append, path: a}]\non_bad_record: deadletter\ndead_letters: {path: d}\n",
+            "line 5, column 16: on_bad_record: is one of fail or dead_letter, not 'deadletter'",
+        ),
+        (
+            "sinks: [{type: delta_upsert, path: a, key: id, merg: on_read, fold: {epochs: 5}}]\n",
+            "line 4, column 48: sinks[0].merg: unknown option, did you mean merge?",
+        ),
+        (
+            "sinks: [{type: delta_append, path: a}]\ndelivery: idempotnt\ncommit_every: record\n",
+            "line 5, column 11: delivery: is one of auto_commit, manual_commit, idempotent or transactional",
+        ),
+    ],
+)
+def test_nothing_is_said_that_may_be_right_once_a_fault_is_mended(file: Path, text: str, only: str) -> None:
+    (said,) = told(file, FILE + text)
+    assert said.startswith(only)
+
+
+def test_what_does_not_go_together_is_told_beside_a_wrong_value(file: Path) -> None:
+    epoch, coordinator, letters = told(file, f"{FILE}epoch: {{max_records: 0}}\n{TWO}on_bad_record: dead_letter\n")
+    assert epoch == "line 4, column 22: epoch.max_records: write at least 1, not 0"
+    assert coordinator.startswith("line 5, column 8: coordinator: is missing")
+    assert letters.startswith("line 6, column 16: on_bad_record: dead_letter needs a place")
+
+
+def test_a_table_of_the_working_directory_is_named_with_its_line(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere" / "b" / "_delta_log").mkdir(parents=True)
+    (tmp_path / "elsewhere" / "log" / "_delta_log").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    second, log = told(file, f"{FILE}{TWO}coordinator: {{path: log}}\n")
+    assert second.startswith("line 4, column 67: sinks[1].path: 'b' is relative to the pipeline file")
+    assert log.startswith("line 5, column 21: coordinator.path: 'log' is relative to the pipeline file")
 
 
 def test_a_mapping_that_takes_in_another_is_read_as_yaml_has_it(file: Path) -> None:

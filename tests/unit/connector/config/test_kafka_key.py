@@ -58,7 +58,7 @@ def test_a_route_may_have_it_for_one_value() -> None:
 
 def test_beside_a_key_of_columns_the_format_has_to_be_told() -> None:
     both = [*FILE["sinks"], {"type": "delta_upsert", "path": "lake/by_id", "key": "id"}]  # type: ignore[misc]
-    with pytest.raises(ConfigurationError, match="so its format has to be known"):
+    with pytest.raises(ConfigurationError, match=r"sinks\[0\].key: is kafka_key, and sinks\[1\].key names columns"):
         parse({**FILE, "sinks": both, "coordinator": {"path": "_log"}})
     config = parse(
         {**FILE, "sinks": both, "coordinator": {"path": "_log"}, "key": {"format": "json", "schema": "id INT"}}

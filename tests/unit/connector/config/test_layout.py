@@ -74,7 +74,7 @@ def test_a_wrong_layout_of_one_table_of_a_route_names_it() -> None:
     }
     made = options(route=route, **LOG)
     del made["sinks"]
-    with pytest.raises(ConfigurationError, match=r"route.overrides.x.sink.properties: delta.x: is no property"):
+    with pytest.raises(ConfigurationError, match=r"route.overrides.x.sink.properties.delta.x: is no property"):
         parse(made)
 
 

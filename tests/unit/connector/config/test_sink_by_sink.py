@@ -57,7 +57,7 @@ def test_a_fault_names_its_sink(tmp_path: Path) -> None:
     wrong = [*FILE["sinks"][:1], {"type": "delta_upsert", "path": "lake/latest"}]
     with pytest.raises(ConfigurationError, match=r"sinks\[1\]\.key: is missing"):
         load(f"{file_of(tmp_path, sinks=wrong)}#latest")
-    with pytest.raises(ConfigurationError, match="sinks: write a list of sinks"):
+    with pytest.raises(ConfigurationError, match="sinks: write a list, not 'lake'"):
         parts(tmp_path, sinks="lake")
     with pytest.raises(ConfigurationError, match="has no sink none") as caught:
         load(f"{file_of(tmp_path)}#none")

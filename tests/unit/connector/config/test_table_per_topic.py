@@ -93,7 +93,7 @@ def test_the_source_has_the_topics_or_their_pattern(tmp_path: Path) -> None:
         (tables(for_each="record"), "tables.for_each: is topic, not 'record'"),
         (tables(other=1), "tables.other: "),
         ({"tables": None}, "tables"),
-        (tables(overrides={"orders": {}}), "tables.overrides: orders is no topic of source.topics"),
+        (tables(overrides={"orders": {}}), "tables.overrides.orders: is no topic of source.topics"),
         ({"sinks": []}, "give either sinks or tables, not both"),
         ({"source": {**FILE["source"], "topics": 5}}, "write a list of topics"),
         ({"source": None}, "source"),
@@ -145,4 +145,4 @@ def test_a_start_at_the_end_is_refused(tmp_path: Path) -> None:
     """A topic that appears would begin at the end that it has when somebody looks."""
     with pytest.raises(ConfigurationError, match=r"source.start: latest doesn't work with tables") as caught:
         template(tmp_path, source={**FILE["source"], "start": "latest"}).source  # noqa: B018
-    assert "start: {timestamp: 20" in caught.value.hint
+    assert "start: {timestamp: 20" in caught.value.message
