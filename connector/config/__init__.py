@@ -175,6 +175,10 @@ def checked_elsewhere(path: str | Path, overrides: Sequence[str] = ()) -> str:
     document, marks = _document(Path(path), overrides)
     if not isinstance(document, dict):
         raise _no_options(document, str(path))
+    if TABLES in document:
+        raise ConfigurationError(
+            f"{path}: {Template.makes}, and this is for one pipeline.", hint="Write a file for each topic, with sinks."
+        )
     references = References()
     resolved = references.resolve(document)
     unknown = [fault.path for fault in references.faults]

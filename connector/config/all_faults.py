@@ -40,7 +40,9 @@ def checked(
             wrong = list(described(error, given, root, beside))
             if not all(_may_be_left_out(path, kind) for path, _, kind in wrong):
                 return None, list(faults)
-            given = _without(given, [path for path, _, _ in wrong])
+            before, given = given, _without(given, [path for path, _, _ in wrong])
+            if given == before:
+                return None, list(faults)
             left_out |= {str(path[-1]) for path, _, _ in wrong}
             left_out |= {meant for path, meant, _ in wrong if meant is not None and not is_there(given, path, meant)}
         else:

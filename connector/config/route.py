@@ -120,7 +120,7 @@ class Route(Options):
     @fits
     def _placeholders(self) -> Iterator[str]:
         kind = self.sink.get("type")
-        if kind in SINK_TYPES and not str(kind).startswith("delta_"):
+        if isinstance(kind, str) and kind in SINK_TYPES and kind not in _TABLES:
             yield f"sink.type: {_NO_TABLE.format(kind)}"
         else:
             yield from filter(None, [misplaced(self.sink, self._names, "records")])

@@ -52,13 +52,13 @@ class Template(Several):
     def pipeline(self, part: str) -> PipelineConfig:
         """The pipeline of one topic. Raises ConfigurationError."""
         tables, faults = self._tables()
-        changed = tables.overrides.get(part, {})
+        changed = _mapping(tables.overrides.get(part))
         others = {name: value for name, value in self.document.items() if name not in (OPTION, ROUTE)}
         options = merged(others, {name: value for name, value in changed.items() if name != "sink"})
         options |= self._name(safe(part, "name"))
         if "topics" in self._given_source:
             options["source"] = {**options["source"], "topics": [part]}
-        options["sinks"] = [_filled(merged(tables.sink, changed.get("sink", {})), part)]
+        options["sinks"] = [_filled(merged(tables.sink, _mapping(changed.get("sink"))), part)]
         if isinstance(options.get("dead_letters"), dict):
             options["dead_letters"] = _filled(options["dead_letters"], part)
 
@@ -102,7 +102,7 @@ class Template(Several):
             tables = _STAND_IN.model_copy(
                 update={
                     "sink": sink if isinstance(sink, Mapping) else _STAND_IN.sink,
-                    "overrides": overrides if isinstance(overrides, Mapping) else {},
+                    "overrides": _mapping(overrides),
                 }
             )
         return tables, [*faults, *self._faults_of_source(tables)]
@@ -122,10 +122,21 @@ class Template(Several):
                 "before the next look at it would be left out. Write the time from which on all topics are to be read, "
                 f"as in start: {{timestamp: {now}}}",
             )
-        strays = [topic for topic in tables.overrides if known is not None and topic not in known.topics]
-        for topic in strays:
-            path = (OPTION, "overrides", topic)
-            yield Fault(path, f"{dotted(path)}: is no topic of source.topics. Add it there, or remove it", name=True)
+        for topic, changes in tables.overrides.items():
+            path: Path = (OPTION, "overrides", topic)
+            if known is not None and topic not in known.topics:
+                yield Fault(
+                    path, f"{dotted(path)}: is no topic of source.topics. Add it there, or remove it", name=True
+                )
+            sink = _mapping(changes).get("sink", {})
+            if not isinstance(sink, Mapping):
+                where = (*path, "sink")
+                yield Fault(where, f"{dotted(where)}: write options, as in {{key: id}}, not {shown(sink)}")
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    """The value, or nothing instead of what is no mapping. That is told as a fault."""
+    return value if isinstance(value, Mapping) else {}
 
 
 def _misplaced(sink: object) -> Iterator[Fault]:

@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from hypothesis import strategies as st
 import connector
 from connector.audit import json_schema as audited_json_schema
 from connector.audit.claim import metadata
-from connector.config import load, parse
+from connector.config import Template, _parsed, load, parse
+from connector.config.marks import Marks
 from connector.decode import avro_evolution, avro_resolution, avro_schema, json_schema
 from sinks.delta.metadata import CommitMetadata
 from sinks.errors import ConfigurationError, UnsupportedFormat, UnusableSchema
@@ -24,6 +26,25 @@ FILES = [
     yaml.safe_load(file.read_text())
     for file in (FOLDER / "cli" / "pipeline.yaml", *sorted(FOLDER.glob("examples/*.yaml")))
 ]
+ONE = {"source": {"topics": ["t"], "kafka": {"bootstrap.servers": "b:1"}}, "value": {"format": "string"}, "name": "p"}
+ROUTE = {
+    **ONE,
+    "coordinator": {"path": "lake/_log"},
+    "route": {
+        "by": "value",
+        "sink": {"type": "delta_upsert", "path": "lake/{route}", "key": "kafka_key"},
+        "other": {"type": "delta_append", "path": "lake/other"},
+        "overrides": {"a": {"sink": {"key": ["value"]}}},
+    },
+}
+TABLES = {
+    **ONE,
+    "tables": {
+        "for_each": "topic",
+        "sink": {"type": "delta_append", "path": "lake/{topic}"},
+        "overrides": {"t": {"sink": {"comment": "c"}, "headers": True}},
+    },
+}
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.dates() | st.sampled_from(
     ["${env:NOT_THERE}", "${file:/not/there}", "1 hour", "-1 second", "1e9", "add", "*", "`", "';--", "\0", "\ud800"]
 )  # fmt: skip
@@ -65,10 +86,18 @@ def spoiled(draw: st.DrawFn, documents: list[Any], anything: st.SearchStrategy[A
 
 
 @settings(max_examples=400, suppress_health_check=list(HealthCheck))
-@given(spoiled(FILES))
+@given(spoiled([*FILES, ROUTE]))
 def test_a_spoiled_pipeline_file_is_understood_or_refused(document: Any) -> None:
     with contextlib.suppress(ConfigurationError):
         assert parse(document).shape
+
+
+@settings(max_examples=200, suppress_health_check=list(HealthCheck))
+@given(spoiled([TABLES, {**ROUTE, "tables": TABLES["tables"]}]))
+def test_a_spoiled_file_of_several_pipelines_is_understood_or_refused(document: Any) -> None:
+    if "tables" in document:
+        with contextlib.suppress(ConfigurationError):
+            assert Template("p.yaml", document, partial(_parsed, folder="", marks=Marks())).source
 
 
 @pytest.mark.parametrize(
