@@ -10,7 +10,7 @@ PAIR35 := pyspark==3.5.7 delta-spark==3.3.2
 TESTS_OLD := tests/unit tests/integration tests/crash/test_kill.py
 QUICK_OLD := $(addprefix tests/integration/test_,spark35.py ansi.py pipeline.py delta_conformance.py) tests/unit/connector
 
-.PHONY: help setup wheel demo jupyter test test-unit campaigns test-ui test-connect test-spark41 test-spark41-quick test-spark35 test-spark35-quick lint format docs notebooks bench jars clean
+.PHONY: help setup wheel demo jupyter test test-unit campaigns test-ui test-connect test-spark41 test-spark41-quick test-spark35 test-spark35-quick lint format docs notebooks bench jars locks clean
 
 help:
 	@echo "make setup          creates .venv with lakelock, its development tools and the jars; then .venv/bin/lakelock works"
@@ -30,6 +30,7 @@ help:
 	@echo "make notebooks      runs all notebooks, and keeps their outputs"
 	@echo "make bench          measures Lakelock against Structured Streaming, bare Spark and delta-rs; SCALE=0.05 tries it"
 	@echo "make jars           builds the jars of the S3 log store and of the columnar reader from their Java sources"
+	@echo "make locks          pins what the images hold, after a change of pyproject.toml or of the jars: docker/locks, *.sha256"
 	@echo "make clean          removes the environments, ./lake, dist and caches"
 
 setup: $(READY)
@@ -116,6 +117,13 @@ bench: $(READY)
 # After a change of connector/spark/jars/java: commit the jar with it.
 jars: $(READY)
 	$(BIN)/python connector/spark/jars/java/build.py
+
+# Keeps the versions that fit; after rm docker/locks/*.txt it takes the newest ones. Commit the files.
+locks: $(READY) .venv-spark41/.ready .venv-spark35/.ready
+	$(BIN)/pip install --quiet "uv>=0.9"
+	$(BIN)/python docker/lock.py
+	.venv-spark41/bin/python docker/lock.py jars
+	.venv-spark35/bin/python docker/lock.py jars
 
 clean:
 	rm -rf .venv .venv-spark* lake dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -81,7 +81,7 @@ def test_every_file_is_valid_yaml(file: Path) -> None:
 
 @pytest.mark.spark4("the images have another Spark")
 def test_the_images_have_the_versions_that_are_tested() -> None:
-    pinned = dict(re.findall(r"^([\w.-]+)==(\S+)$", (DOCKER / "constraints.txt").read_text(), flags=re.M))
+    pinned = dict(re.findall(r"^([\w.-]+)==(\S+)", (DOCKER / "locks" / "notebooks.txt").read_text(), flags=re.M))
     for name in ("pyspark", "delta-spark", "deltalake"):
         assert pinned[name] == version(name)
     assert COMPOSE["services"]["s3"]["image"] == f"motoserver/moto:{pinned['moto']}"

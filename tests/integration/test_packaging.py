@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -45,6 +46,16 @@ def python(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
+def told(python: Path, *command: str | Path) -> str:
+    """What a command of the new environment says, started where no checkout is, and without a path to one."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    done = subprocess.run(
+        [python.parent / command[0], *command[1:]], cwd="/", env=clean, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def test_nothing_but_the_three_packages_lands_in_site_packages(built: Path) -> None:
     (wheel,) = built.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
@@ -56,7 +67,10 @@ def test_nothing_but_the_three_packages_lands_in_site_packages(built: Path) -> N
         "connector/cli/pipeline.yaml",
         "connector/examples/word_count.yaml",
         "connector/spark/jars/spark-4.1.xml",
-        "connector/spark/jars/s3-4.2.xml",
+        "connector/spark/jars/spark-4.2.sha256",
+        "connector/spark/jars/s3-4.2.sha256",
+        "connector/spark/jars/spark-3.5.sha256",
+        "connector/spark/jars/kafka.sha256",
         "connector/spark/log4j2.properties",
         "connector/ui/templates/pipelines.html",
         "connector/ui/static/style.css",
@@ -78,19 +92,27 @@ source = lakelock.Kafka(topics=("t",), kafka={"bootstrap.servers": "127.0.0.1:90
 print(lakelock.Pipeline(name="p", source=source, value=Text(), sinks=[lakelock.Append(path="lake/t")]).to_yaml())
 print(lakelock.__file__)
 """
-    told = subprocess.run([python, "-c", program], check=True, capture_output=True, text=True, cwd="/").stdout
-    assert told.startswith("name: p\nsource:\n  topics: [t]\n")
-    assert str(python.parents[1]) in told
+    said = told(python, "python", "-c", program)
+    assert said.startswith("name: p\nsource:\n  topics: [t]\n")
+    assert str(python.parents[1]) in said
+
+
+def test_the_command_works_away_from_the_checkout(python: Path, tmp_path: Path) -> None:
+    assert told(python, "lakelock", "--version") == "lakelock 0.2.0\n"
+    assert json.loads(told(python, "lakelock", "schema"))["title"] == "A Lakelock pipeline"
+    written = tmp_path / "pipeline.yaml"
+    told(python, "lakelock", "init", written)
+    assert "lakelock run" in written.read_text()
 
 
 def test_the_metadata_names_pythons_and_extras(python: Path) -> None:
     program = "from importlib.metadata import metadata as m; d = m('lakelock'); "
     program += "print(d['Requires-Python'], *d.get_all('Provides-Extra'), *d.get_all('Classifier'))"
-    told = subprocess.run([python, "-c", program], check=True, capture_output=True, text=True, cwd="/").stdout
-    assert told.startswith(">=3.10")
+    said = told(python, "python", "-c", program)
+    assert said.startswith(">=3.10")
     extras = ("s3", "avro", "telemetry", "ui", "notebooks", "dev")
     for named in (*extras, *(f"Python :: 3.{minor}" for minor in range(10, 14))):
-        assert named in told
+        assert named in said
 
 
 @pytest.mark.breadth
@@ -105,9 +127,5 @@ def test_it_runs_a_pipeline_away_from_the_checkout(python: Path, lake: Lake, top
     )
     assert done.returncode == 0, done.stderr
     assert "1 epoch, 2 rows" in done.stdout
-    where = subprocess.run(
-        [python, "-c", "import connector; print(connector.__file__)"],
-        check=True, capture_output=True, text=True, cwd="/", env=environment,
-    ).stdout  # fmt: skip
-    assert str(python.parents[1]) in where
+    assert str(python.parents[1]) in told(python, "python", "-c", "import connector; print(connector.__file__)")
     assert lake.rows() == [("a", 1), ("b", 2)]

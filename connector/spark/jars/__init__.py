@@ -22,6 +22,7 @@ import tempfile
 from pathlib import Path
 from typing import Literal, get_args
 
+from connector.spark.jars import digests
 from connector.spark.jars.built_for import installed
 from sinks.errors import JarsMissing
 
@@ -54,16 +55,30 @@ def find(kind: Kind) -> list[Path]:
     return sorted(folder(kind).glob("*.jar"))
 
 
+def pom_of(kind: Kind) -> Path:
+    """The POM of this kind, for the installed Spark. Raises as `built_for.installed` does, and `JarsMissing` for S3A
+    where this Spark has none that is safe."""
+    pair = installed()
+    name = {"spark": pair.pom, "s3": pair.s3_pom}.get(kind, f"{kind}.xml")
+    if name is None:
+        raise JarsMissing(
+            f"there is no S3A with conditional writes for Spark {pair.spark}",
+            hint="Use Spark 4 for tables on S3.",
+        )
+    return _POMS / name
+
+
 def fetch(kind: Kind) -> list[Path]:
     """Let Maven download the jars into `folder`, and return them.
 
     Does nothing if the folder already contains the jars of this very POM. Otherwise the folder is replaced as a whole,
     by a rename at the end: an interrupted download leaves the old jars or none, never a part.
 
-    Raises `JarsMissing` if Maven isn't installed or fails, or if the folder contains files that no download has put
-    there: these are never deleted. Raises `ConfigurationError` as `built_for.installed` does.
+    Raises `JarsMissing` if Maven isn't installed or fails, if a jar isn't the tested one (`digests`), or if the
+    folder contains files that no download has put there: these are never deleted. Raises `ConfigurationError` as
+    `built_for.installed` does.
     """
-    target, pom = folder(kind), _pom(kind)
+    target, pom = folder(kind), pom_of(kind)
     if _complete(target, pom):
         return find(kind)
     if target.is_dir() and any(target.iterdir()) and not (target / "pom.xml").is_file():
@@ -87,6 +102,7 @@ def fetch(kind: Kind) -> list[Path]:
             # which POM they are from.
             shutil.copyfile(pom, fresh / "pom.xml")
             _run(maven, kind, fresh)
+            digests.check(fresh, pom)
             _swap(fresh, target, pom, Path(work, "old"))
     except OSError as error:
         raise JarsMissing(
@@ -94,18 +110,6 @@ def fetch(kind: Kind) -> list[Path]:
             hint="Set LAKELOCK_JARS to a folder that you may write to.",
         ) from error
     return find(kind)
-
-
-def _pom(kind: Kind) -> Path:
-    pair = installed()
-    of_spark = {"spark": pair.pom, "s3": pair.s3_pom}
-    name = of_spark.get(kind, f"{kind}.xml")
-    if name is None:
-        raise JarsMissing(
-            f"there is no S3A with conditional writes for Spark {pair.spark}",
-            hint="Use Spark 4 for tables on S3.",
-        )
-    return _POMS / name
 
 
 def _complete(target: Path, pom: Path) -> bool:

@@ -1,5 +1,7 @@
 """The jars' folders, and fetching them: Maven is played by a script, so no network and no Java."""
 
+import hashlib
+import shutil
 import sys
 import xml.etree.ElementTree as ET
 import zipfile
@@ -8,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from connector.spark import jars
-from connector.spark.jars import built_for
+from connector.spark.jars import built_for, digests
 from connector.spark.session import _jars as spark_jars
 from sinks.errors import ConfigurationError, JarsMissing
 
@@ -26,12 +28,18 @@ class Maven:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
-        folder.mkdir()
+        self.poms = folder / "poms"
+        self.poms.mkdir(parents=True)
+        for pom in POM.glob("*.xml"):
+            shutil.copy(pom, self.poms)
+        monkeypatch.setattr(jars, "_POMS", self.poms)
         self.behave("")
         monkeypatch.setenv("PATH", str(folder))
 
     def behave(self, then: str, *made: str) -> None:
-        """Put jars of these names where Maven is told to, then run a line of Python."""
+        """Put jars of these names where Maven is told to, then run a line of Python. The digests are theirs."""
+        for pom in self.poms.glob("*.xml"):
+            digests.file_for(pom).write_text("".join(f"{hashlib.sha256().hexdigest()}  {name}\n" for name in made))
         script = f"""#!{sys.executable}
 import pathlib, sys
 with open({str(self.folder / "calls")!r}, "a") as calls:
@@ -277,3 +285,46 @@ def test_where_there_are_jars_spark_is_given_them_all(home: Path) -> None:
         assert spark_jars(one_jvm, False) == {"spark.driver.extraClassPath": ":".join(every)}
     for several in ({"spark.master": "spark://there:7077"}, {"spark.remote": "local[2]"}):
         assert spark_jars(several, False) == {"spark.jars": ",".join(every)}
+
+
+@pytest.mark.parametrize(
+    ("then", "said"),
+    [
+        (
+            "pathlib.Path(options['outputDirectory'], 'a.jar').write_text('x')",
+            "a.jar has the SHA-256 digest 2d7116",
+        ),
+        ("pathlib.Path(options['outputDirectory'], 'a.jar').unlink()", "a.jar is missing"),
+        ("pathlib.Path(options['outputDirectory'], 'c.jar').touch()", "c.jar was never asked for"),
+    ],
+)
+def test_jars_that_were_not_tested_are_refused_and_the_old_ones_stay(
+    home: Path, maven: Maven, then: str, said: str
+) -> None:
+    maven.behave("", "old.jar")
+    jars.fetch("kafka")
+    (home / "kafka" / "pom.xml").write_text("<project/>")
+    maven.behave(then, "a.jar", "b.jar")
+    with pytest.raises(JarsMissing, match=said) as error:
+        jars.fetch("kafka")
+    assert "fetch them again" in error.value.hint
+    assert names(jars.find("kafka")) == ["old.jar"]
+
+
+@pytest.mark.parametrize("pom", sorted(POM.glob("*.xml")), ids=lambda pom: pom.stem)
+def test_the_digests_are_those_of_the_jars_that_the_pom_names(pom: Path) -> None:
+    space = {"m": "http://maven.apache.org/POM/4.0.0"}
+    named = ET.parse(pom).findall("m:dependencies/m:dependency", space)
+    assert named
+    known = digests.expected(pom)
+    for dependency in named:
+        artifact, version = (dependency.findtext(f"m:{part}", namespaces=space) for part in ("artifactId", "version"))
+        assert f"{artifact}-{version}.jar" in known, "make locks"
+
+
+@pytest.mark.parametrize("kind", jars.KINDS)
+def test_the_digests_are_those_of_the_jars_of_this_environment(kind: jars.Kind) -> None:
+    """With which all tests run."""
+    if kind == "s3" and not built_for.installed().conditional_writes:
+        pytest.skip("tables on S3 need Spark 4")
+    digests.check(jars.folder(kind), jars.pom_of(kind))
