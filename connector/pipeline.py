@@ -24,6 +24,7 @@ from connector.operations.accept import accepted
 from connector.operations.check import checked
 from connector.operations.checked import Checked
 from connector.operations.dead_letters import LetterGroups, Retried, letter_groups, letters_place, refuse_unfit, retry
+from connector.operations.dry_run import DryRun, dry_run
 from connector.operations.history import LAST, PastEpochs, past
 from connector.operations.maintain import Maintained, maintain
 from connector.operations.preview import ROWS, Preview, previewed
@@ -314,6 +315,14 @@ class Pipeline:
         """
         with self._looking_at_bad_records() as assembly:
             return checked(self.config, assembly)
+
+    def dry_run(self) -> DryRun:
+        """What a run would do: what ``check`` finds, the ranges of the next epoch, and the maintenance that is due.
+
+        Changes nothing. Raises LakelockError.
+        """
+        with self._looking_at_bad_records() as assembly:
+            return dry_run(self.config, assembly)
 
     def preview(self, rows: int = ROWS, *, start: Literal["earliest", "latest"] | datetime | None = None) -> Preview:
         """The next few records as the rows that a run would write, and what is wrong with others. Changes nothing.

@@ -28,9 +28,10 @@ from connector.cli.console import (
 from connector.cli.several import each, is_one, run_several
 from connector.config import PipelineConfig
 from connector.display import print_page
+from connector.operations.checked import Checked
 from connector.pipeline import Pipeline
 from connector.telemetry.run_report import RunReport
-from sinks.errors import BadRecord, JarsMissing
+from sinks.errors import BadRecord, ConfigurationError, JarsMissing
 from sinks.plurals import plural
 
 
@@ -49,6 +50,9 @@ def run(
         Path | None,
         typer.Option(help="Write how the run ended to this file, as JSON. It is written however the run ends."),
     ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what a run would do, and write nothing: `check`, and a plan.")
+    ] = False,
     log_format: Format = LogFormat.AUTO,
     log_level: Level = LogLevel.WARNING,
     debug: Debug = False,
@@ -60,7 +64,8 @@ def run(
     SIGTERM or Ctrl-C ends the run after the running epoch. A second one abandons that epoch, and nothing of it is kept.
     However a run ends, the next run goes on exactly where the table stands.
 
-    There is no --dry-run: `lakelock check` says whether a run would work, and what it would do with a few records.
+    --dry-run shows what `lakelock check` does, the offsets that the next epoch would read, the CREATE TABLE of a table
+    that isn't there yet, and the maintenance that is due. It writes nothing, and its exit codes are those of `check`.
 
     The last line says how the run ended: done, stopped, failed, refused (a wrong configuration) or fenced.
 
@@ -69,6 +74,10 @@ def run(
     """
 
     with reported(debug):
+        if dry_run:
+            _refuse_beside_dry_run(report, max_epochs)
+            each(files, set_, lambda config: _rehearse_one(config, debug), name="dry run", debug=debug)
+            return
         shown = partial(watched_together, log_format, log_level)
         if is_one(files):
             _run_one(files[0], set_, max_epochs, report, shown, debug)
@@ -87,6 +96,20 @@ def _run_one(
         ran.ended(delivered, table=pipeline.config.only_table, stopped=stop.is_set())
 
 
+def _refuse_beside_dry_run(report: Path | None, max_epochs: int | None) -> None:
+    for option, given in {"--report": report, "--max-epochs": max_epochs}.items():
+        if given is not None:
+            raise ConfigurationError(
+                f"{option} is for a run, and --dry-run runs nothing.", hint=f"Leave out {option} or --dry-run."
+            )
+
+
+def _rehearse_one(config: PipelineConfig, debug: bool) -> None:
+    found = Pipeline(config, debug=debug).dry_run()
+    print_page(found.page(), out)
+    _refuse_bad_record(found.checked)
+
+
 def check(files: Files, set_: Set, debug: Debug = False) -> None:
     """Say whether a run would work, and show a few records.
 
@@ -102,6 +125,11 @@ def check(files: Files, set_: Set, debug: Debug = False) -> None:
 def _check_one(config: PipelineConfig, debug: bool) -> None:
     checked = Pipeline(config, debug=debug).check()
     print_page(checked.page(), out)
+    _refuse_bad_record(checked)
+
+
+def _refuse_bad_record(checked: Checked) -> None:
+    """Raises BadRecord if a run would stop at one of those that were looked at."""
     if (first := checked.refused) is not None:
         raise BadRecord(
             f"A run would stop at a bad record, as at {first.topic}-{first.partition}, offset {first.offset}: "

@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 from connector.delivery.handover import TRANSACTIONAL, hand_over
-from connector.delivery.ports import Delivered, Work
+from connector.delivery.ports import Delivered, Topics, Work
 from connector.delivery.retries import Retries
 from connector.protocol.pacing import EpochSize, Pace
 from connector.protocol.plan import next_epoch, within_bytes
@@ -172,7 +172,7 @@ class _Run:
             position,
             resumption,
             target,
-            max_records=_bound(work, self._size, resumption.offsets, target.ends),
+            max_records=bounded(self._size, work.max_bytes, work.topics, resumption.offsets, target.ends),
             now=datetime.now(timezone.utc),
         )
 
@@ -249,11 +249,11 @@ def _retired(work: Work, position: Position | None, held: TopicsHeld) -> Positio
     return committed.position
 
 
-def _bound(work: Work, size: EpochSize, offsets: Offsets, ends: Offsets) -> int:
-    if work.max_bytes is None:
+def bounded(size: EpochSize, max_bytes: int | None, topics: Topics, offsets: Offsets, ends: Offsets) -> int:
+    """The most records that the next epoch may have: by the size, and by ``max_bytes`` if there is such a limit."""
+    if max_bytes is None:
         return size.records
-    sizes = work.topics.record_bytes(offsets, ends)
-    return within_bytes(offsets, ends, size.records, work.max_bytes, sizes)
+    return within_bytes(offsets, ends, size.records, max_bytes, topics.record_bytes(offsets, ends))
 
 
 def publish(work: Work, epoch: Epoch, held: TopicsHeld, left: int) -> None:

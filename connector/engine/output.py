@@ -57,8 +57,11 @@ class Output(Protocol):
         """Its own rules in words."""
         ...
 
-    def made_by(self) -> str:
-        """The SQL that would make it, if its sink says how. Empty: it is there, or no table."""
+    def made_by(self, *, plain: bool = False) -> str:
+        """The SQL that would make it, if its sink says how. Empty: it is there, or no table.
+
+        ``plain``: also if its sink says nothing of its layout.
+        """
         ...
 
     def differs(self) -> Sequence[str]:
@@ -87,7 +90,7 @@ class NoTable:
         """There are none."""
         return ()
 
-    def made_by(self) -> str:
+    def made_by(self, *, plain: bool = False) -> str:  # noqa: ARG002
         """No SQL makes it."""
         return ""
 

@@ -149,9 +149,9 @@ class Table:
         parted = StructType([StructField(name, columns[name].dataType) for name in self.layout.partition_by])
         return limits.of_records(self.layout.detail(columns), parted, rows, self.derivation.of_records)
 
-    def made_by(self) -> str:
-        """The SQL that would make the table, if its sink says how. Empty: the table is there."""
-        if self.layout == NO_LAYOUT or self.table.detail() is not None:
+    def made_by(self, *, plain: bool = False) -> str:
+        """The SQL that would make the table, if its sink says how or ``plain``. Empty: the table is there."""
+        if (self.layout == NO_LAYOUT and not plain) or self.table.detail() is not None:
             return ""
         return self._whole_layout.create_sql(self.table.sql, self.derivation.columns)
 

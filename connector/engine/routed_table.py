@@ -103,9 +103,9 @@ class Split(NoTable):
         """Whether there is any table."""
         return self.begun()
 
-    def made_by(self) -> str:
+    def made_by(self, *, plain: bool = False) -> str:
         """The SQL that makes a table of any value, if the sink says how."""
-        return self.template.made_by()
+        return self.template.made_by(plain=plain)
 
     def unfit(self, _: DataFrame) -> Sequence[Limit]:
         """Nothing: the limits of each table are part of ``problem``."""

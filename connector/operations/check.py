@@ -12,7 +12,7 @@ from connector.operations.checked import Checked, CheckedSink
 from connector.operations.sample import sampled
 from connector.operations.status import stands
 from connector.protocol.plan import to_sample
-from connector.protocol.recover import TopicsHeld, behind, resumed
+from connector.protocol.recover import Resumption, TopicsHeld, behind, resumed
 from connector.protocol.recreated import recreated, retirement
 from connector.source.consumer_group import ConsumerGroup
 from sinks.contract import Position
@@ -22,8 +22,11 @@ from sinks.s3.hadoop import require_conditional_writes
 from sinks.spark.files import refuse_unwritable
 
 
-def checked(config: PipelineConfig, assembly: Assembly) -> Checked:
-    """See ``Pipeline.check``. ``assembly`` is that of the pipeline with bad records set aside. Raises LakelockError."""
+def checked(config: PipelineConfig, assembly: Assembly, *, plain: bool = False) -> Checked:
+    """See ``Pipeline.check``. ``assembly`` is that of the pipeline with bad records set aside. Raises LakelockError.
+
+    ``plain``: find the SQL that would make a table also if its sink says nothing of its layout.
+    """
     held = assembly.source.look()
     for location in assembly.locations:
         require_conditional_writes(assembly.spark, location)
@@ -34,7 +37,8 @@ def checked(config: PipelineConfig, assembly: Assembly) -> Checked:
     assembly.refuse_lost_deletes()
     # The tables of a route are one output.
     sinks = [
-        _checked_sink(output, sink) for output, sink in zip(assembly.outputs, config.sinks, strict=config.route is None)
+        _checked_sink(output, sink, plain=plain)
+        for output, sink in zip(assembly.outputs, config.sinks, strict=config.route is None)
     ]
     next_offsets, position = would_read(config, assembly, held)
     ranges = to_sample(next_offsets, held)
@@ -61,19 +65,27 @@ def checked(config: PipelineConfig, assembly: Assembly) -> Checked:
 
 def would_read(config: PipelineConfig, assembly: Assembly, held: TopicsHeld) -> tuple[Offsets, Position | None]:
     """Where a run would go on reading, and the position that it would go on from. Raises LakelockError."""
+    resumption, position = would_resume(config, assembly, held)
+    return resumption.offsets, position
+
+
+def would_resume(config: PipelineConfig, assembly: Assembly, held: TopicsHeld) -> tuple[Resumption, Position | None]:
+    """The same, and what it would leave out because Kafka has lost it."""
     position, offsets, _ = stands(assembly)
     if position and config.source.takes_recreated and (names := recreated(position, held)):
         starts = recreated_starts(config, position, held, names)
         position = retirement(config.name, assembly.run, position, held, names, starts).position()
         offsets = position.offsets
     stood, goes_on = position and position.moved_to(offsets), config.source.continue_on_data_loss
-    return resumed(stood, held, assembly.source, continue_on_data_loss=goes_on).offsets, position
+    return resumed(stood, held, assembly.source, continue_on_data_loss=goes_on), position
 
 
-def _checked_sink(output: Output, sink: SinkOptions) -> CheckedSink:
+def _checked_sink(output: Output, sink: SinkOptions, *, plain: bool) -> CheckedSink:
     kind, place = ("table", sink.address) if isinstance(sink, DeltaPlace) else ("sink", output.label)
     columns = output.derivation.columns.names
-    return CheckedSink(kind, place, output.check(), columns, output.rules(), output.made_by(), output.differs())
+    return CheckedSink(
+        kind, place, output.check(), columns, output.rules(), output.made_by(plain=plain), output.differs()
+    )
 
 
 def _log(config: PipelineConfig) -> str | None:

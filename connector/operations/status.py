@@ -88,15 +88,7 @@ class Status(Shown):
         lines = [Line("pipeline", self.pipeline), Line("delivery", self.delivery)]
         lines += [Line("table" if len(self.sinks) == 1 else "sink", sink) for sink in self.sinks]
         if self.in_doubt:
-            epoch, state = self.in_doubt.epoch, self.in_doubt.state.value
-            lines.append(
-                Line(
-                    "in doubt",
-                    f"epoch {epoch.number} was {state} by run {epoch.owner}. That run is at work, or was killed; the "
-                    "next run settles the epoch",
-                    "warning",
-                )
-            )
+            lines.append(doubt(self.in_doubt))
         if self.position is None:
             lines.append(Line("epoch", "none yet: the first run starts at source.start"))
         else:
@@ -179,6 +171,15 @@ def _next_of_run(position: Position | None, group: ConsumerGroup) -> Offsets:
     if position.delivery == "transactional":
         return position.offsets
     return position.offsets.join(group.committed())
+
+
+def doubt(row: Row) -> Line:
+    """What is known of an epoch in doubt."""
+    text = (
+        f"epoch {row.epoch.number} was {row.state.value} by run {row.epoch.owner}. That run is at work, or was killed; "
+        "the next run settles the epoch"
+    )
+    return Line("in doubt", text, "warning")
 
 
 def _position_lines(position: Position, unfolded: int | None) -> Iterator[Line]:
