@@ -71,15 +71,19 @@ def matrix(
     Takes five to fifteen minutes, depending on the machine. Writes matrix.html (one page with a picture of each run),
     matrix.json and the histories.
     """
-    from connector.lab.check.history import SINKS
-    from connector.lab.show.page import page
-    from connector.lab.trials.matrix import CRASH_POINTS, DELIVERIES, cells, run_matrix
-
     if importlib.util.find_spec("deltalake") is None:
         raise ConfigurationError(
             "The lab reads the tables with deltalake, another engine than the one that wrote them. It isn't installed.",
             hint='pip install "lakelock[demo]"',
         )
+    if importlib.util.find_spec("jinja2") is None:
+        raise ConfigurationError(
+            "The lab writes its page with jinja2. It isn't installed.", hint='pip install "lakelock[demo]"'
+        )
+    from connector.lab.check.history import SINKS
+    from connector.lab.show.page import page
+    from connector.lab.trials.matrix import CRASH_POINTS, DELIVERIES, cells, run_matrix
+
     chosen = cells(delivery or (), sink or (), crash or ())
     if not chosen:
         raise ConfigurationError(

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from connector.display.page import Bar, Cell, Grid, Line, Page, text_of
-
-_COLOURS = {"": "", "good": "#18794e", "warning": "#ad5700", "bad": "#cd2b31"}
-_BAR = "#8bb8e8"
+from connector.display.page import Bar, Cell, Grid, Line, Page, Tone, text_of
+from connector.display.style import colours
 
 
 def as_html(page: Page) -> str:
@@ -19,11 +17,18 @@ def as_html(page: Page) -> str:
 def _block(block: Line | Grid) -> str:
     if isinstance(block, Grid):
         return _table(block)
-    colour = f"color:{_COLOURS[block.tone]};" if block.tone else ""
     if not block.label:
-        return f'<div style="{colour}{"font-weight:bold" if colour else ""}">{escape(block.text)}</div>'
-    label = f'<span style="{colour}display:inline-block;min-width:7em">{escape(block.label)}</span>'
-    return f"<div>{label}{escape(block.text)}</div>"
+        style = f"font-weight:bold;{_badge(block.tone)}" if block.tone else ""
+        return f'<div><span style="{style}">{escape(block.text)}</span></div>'
+    label = f'<span style="{_badge(block.tone)}">{escape(block.label)}</span>'
+    return f'<div><span style="display:inline-block;min-width:7em">{label}</span>{escape(block.text)}</div>'
+
+
+def _badge(tone: Tone) -> str:
+    """The style of a word with this tone. It brings its background, as the notebook may be light or dark."""
+    if not tone:
+        return ""
+    return f"background:{colours()[tone]};color:{colours()[f'{tone}-ink']};padding:0 6px;border-radius:6px"
 
 
 def _table(grid: Grid) -> str:
@@ -42,8 +47,8 @@ def _cell(cell: Cell, align: str, element: str) -> str:
     text = escape(text_of(cell)).replace("\n", "<br>")
     if isinstance(cell, Bar):
         width = 100 * min(1.0, max(0.0, cell.share))
-        text += f'<div style="height:4px;min-width:5em"><div style="height:4px;width:{width:.0f}%;background:{_BAR}">'
-        text += "</div></div>"
+        bar = f'<div style="height:4px;width:{width:.0f}%;background:{colours()["part-a"]}"></div>'
+        text += f'<div style="height:4px;min-width:5em">{bar}</div>'
     return f'<{element} style="{align}">{text}</{element}>'
 
 

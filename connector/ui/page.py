@@ -10,15 +10,17 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from flask import Flask, Response, abort, render_template, request
+from flask import Blueprint, Flask, Response, abort, render_template, request
 
+from connector.display.chart import Chart
+from connector.display.style import STATIC, TEMPLATES
 from connector.operations.dead_letters import LetterGroup
-from connector.operations.history import PastEpoch, short
+from connector.operations.history import short
 from connector.operations.status import Status
 from connector.protocol.decided import State
 from connector.telemetry.progress import span
 from connector.ui.board import Board
-from connector.ui.charts import Chart, Sample, durations, lag, throughput
+from connector.ui.charts import Sample, durations, lag, offsets, throughput
 from connector.watch.at_work import at_work
 from connector.watch.poll import Look
 from connector.watch.state_words import count, of_look, ranges
@@ -33,10 +35,6 @@ _HEADERS = {
 _READS = ("GET", "HEAD")
 _STALE = 300.0
 """Seconds. An older look says nothing about now, so the page shows its age instead of "up to date"."""
-_BAR = 14
-"""Pixels from the left edge of a bar to that of the next one."""
-_HEIGHT = 64
-"""Pixels of the highest bar."""
 
 
 def is_loopback(host: str) -> bool:
@@ -54,6 +52,9 @@ def page(board: Board, *, host: str = "127.0.0.1", now: Callable[[], datetime] |
     refused. ``now``: the clock, for tests.
     """
     app = Flask(__name__)
+    app.register_blueprint(
+        Blueprint("shared", __name__, static_folder=STATIC, static_url_path="/shared", template_folder=TEMPLATES)
+    )
     clock = now or (lambda: datetime.now(timezone.utc))
     _guard(app, host)
     _add_filters(app, clock)
@@ -81,7 +82,7 @@ def page(board: Board, *, host: str = "127.0.0.1", now: Callable[[], datetime] |
             fault=seen.fault,
             charts=charts(look, seen.lags.get(file, ())) if look else [],
             work=at_work(look.status, look.past, look.report, clock()) if look else None,
-            bars=bars(look.past) if look else [],
+            passed=offsets(look.past) if look else None,
             reasons=reasons(look.letters or ()) if look else [],
             sinks=sinks(look) if look else [],
             partitions=partitions(look.status) if look and look.status else [],
@@ -162,29 +163,6 @@ def partitions(status: Status) -> list[PartitionLine]:
         for at, end in status.held.ends.items()
     ]
     return sorted(lines, key=lambda line: (-line.behind, line.topic, line.partition))
-
-
-@dataclass(frozen=True)
-class Bar:
-    """An epoch in the timeline; places and sizes in pixels."""
-
-    epoch: PastEpoch
-    x: int
-    y: float
-    height: float
-    kind: str
-
-
-def bars(epochs: Sequence[PastEpoch]) -> list[Bar]:
-    """The timeline's bars, oldest epoch first. A bar's height shows how many offsets its epoch passed."""
-    highest = max((epoch.records or 0 for epoch in epochs), default=0) or 1
-    timeline = []
-    for place, epoch in enumerate(reversed(epochs)):
-        height = max(4.0, round(_HEIGHT * (epoch.records or 0) / highest, 1))
-        taken_back = epoch.state in ("taken back", "aborted")
-        kind = "gone" if taken_back else "unusual" if epoch.notes or epoch.lost else "usual"
-        timeline.append(Bar(epoch, place * _BAR, round(_HEIGHT - height, 1), height, kind))
-    return timeline
 
 
 def reasons(groups: Sequence[LetterGroup]) -> list[tuple[str, int, list[LetterGroup]]]:

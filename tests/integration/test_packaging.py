@@ -73,7 +73,10 @@ def test_nothing_but_the_three_packages_lands_in_site_packages(built: Path) -> N
         "connector/spark/jars/kafka.sha256",
         "connector/spark/log4j2.properties",
         "connector/ui/templates/pipelines.html",
-        "connector/ui/static/style.css",
+        "connector/display/templates/base.html",
+        "connector/display/static/style.css",
+        "connector/lab/show/templates/matrix.html",
+        "connector/lab/show/templates/filter.js",
         "connector/ui/static/refresh.js",
     ):
         assert needed in names

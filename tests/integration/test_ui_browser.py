@@ -1,4 +1,4 @@
-"""The page in a real Chromium: `make test-ui`."""
+"""The page of pipelines and the lab's page in a real Chromium: `make test-ui`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from boards import NASTY, NOW, board, picture
+from unit.connector.lab.samples import every
 
 pytestmark = pytest.mark.browser
 if TYPE_CHECKING:
@@ -52,6 +53,25 @@ def chrome() -> Iterator[Chrome]:
     driver.quit()
 
 
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The URL of the lab's page, with runs of every delivery, all unfolded."""
+    from connector.lab.check.checker import judge, must_show
+    from connector.lab.show.page import page
+
+    cells = [
+        (cell, judge(cell, expects=must_show(cell.delivery, cell.sink, cell.crash_point))) for cell in every()[::4]
+    ]
+    file = tmp_path_factory.mktemp("lab") / "matrix.html"
+    file.write_text(page(cells, "The crash lab", {"runs": str(len(cells))}).replace("<details>", "<details open>"))
+    return file.as_uri()
+
+
+def window(chrome: Chrome, width: int, height: int = 900, *, mobile: bool = False) -> None:
+    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": mobile}
+    chrome.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+
 def theme(chrome: Chrome, name: str) -> None:
     chrome.execute_cdp_cmd(
         "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": name}]}
@@ -65,7 +85,7 @@ const behind = e => { const c = getComputedStyle(e).backgroundColor;
   return c !== 'rgba(0, 0, 0, 0)' || !e.parentElement ? c : behind(e.parentElement) };
 return [...document.querySelectorAll('main *, header *')]
   .filter(e => [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim()) && e.getClientRects().length
-    && !e.closest('svg'))
+    && !e.closest('svg') && getComputedStyle(e).clipPath === 'none')
   .map(e => { const [a, b] = [light(getComputedStyle(e).color), light(behind(e))];
     return [(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), e.outerHTML.slice(0, 80)] })
   .filter(([ratio]) => ratio < 4.5);
@@ -79,17 +99,20 @@ return [...document.querySelectorAll('.chart')].flatMap(chart => { const box = c
 """
 
 
-@pytest.mark.parametrize("path", ["/", "/p/1", "/p/2", "/p/3"])
-def test_both_themes_are_readable_and_fit_wide_and_narrow(chrome: Chrome, url: str, path: str) -> None:
+CUT_OFF = """
+return [...document.querySelectorAll('.cards')].filter(table => table.scrollWidth > table.parentElement.clientWidth)
+  .map(table => table.outerHTML.slice(0, 200))
+"""
+
+
+@pytest.mark.parametrize("path", ["/", "/p/1", "/p/2", "/p/3", "lab"])
+def test_both_themes_are_readable_and_fit_wide_and_narrow(chrome: Chrome, url: str, lab: str, path: str) -> None:
     backgrounds = set()
     for name in ("light", "dark"):
         theme(chrome, name)
         for width in (1280, 400):
-            chrome.execute_cdp_cmd(
-                "Emulation.setDeviceMetricsOverride",
-                {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False},
-            )
-            chrome.get(url + path)
+            window(chrome, width)
+            chrome.get(lab if path == "lab" else url + path)
             assert chrome.execute_script("return document.documentElement.scrollWidth") <= width
             assert chrome.execute_script(CONTRAST) == []
         backgrounds.add(chrome.execute_script("return getComputedStyle(document.body).backgroundColor"))
@@ -97,14 +120,11 @@ def test_both_themes_are_readable_and_fit_wide_and_narrow(chrome: Chrome, url: s
     assert chrome.get_log("browser") == []
 
 
-def test_a_chart_keeps_its_words_inside_and_a_phone_can_read_them(chrome: Chrome, url: str) -> None:
+def test_a_chart_keeps_its_words_inside_and_a_phone_can_read_them(chrome: Chrome, url: str, lab: str) -> None:
     for width, columns in ((1280, {2, 3}), (400, {1})):
-        chrome.execute_cdp_cmd(
-            "Emulation.setDeviceMetricsOverride",
-            {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": True},
-        )
-        for path in ("/p/1", "/p/2"):
-            chrome.get(url + path)
+        window(chrome, width, mobile=True)
+        for page in (f"{url}/p/1", f"{url}/p/2", lab):
+            chrome.get(page)
             assert chrome.execute_script(OUTSIDE) == []
             sizes = chrome.execute_script(
                 "return [...document.querySelectorAll('.chart')].map(e => [e.getBoundingClientRect().left, "
@@ -113,6 +133,18 @@ def test_a_chart_keeps_its_words_inside_and_a_phone_can_read_them(chrome: Chrome
             assert sizes
             assert all(size >= 9.5 for _, size in sizes), "letters of 11 pixels, drawn as large as the chart is"
             assert len({left for left, _ in sizes}) <= max(columns)
+
+
+@pytest.mark.parametrize("path", ["/", "/p/1", "/p/2", "lab"])
+def test_a_phone_shows_every_cell_with_its_heading_and_nothing_beside_the_screen(
+    chrome: Chrome, url: str, lab: str, path: str
+) -> None:
+    window(chrome, 360, mobile=True)
+    chrome.get(lab if path == "lab" else url + path)
+    assert chrome.execute_script(CUT_OFF) == []
+    assert chrome.execute_script("return document.querySelectorAll('.cards').length") > 0
+    label = "return getComputedStyle(document.querySelector('.cards [data-label]'), '::before').content"
+    assert chrome.execute_script(label) not in ("none", "normal")
 
 
 def test_the_file_unfolds_and_stays_open(chrome: Chrome, url: str) -> None:
@@ -136,8 +168,7 @@ def test_the_pictures_of_the_docs(chrome: Chrome, tmp_path: Path) -> None:
             theme(chrome, name)
             height = 900
             for _ in range(2):  # the second time as high as the page is
-                size = {"width": 1280, "height": height, "deviceScaleFactor": 1, "mobile": False}
-                chrome.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+                window(chrome, 1280, height)
                 chrome.get(f"{url}/p/1")
                 height = chrome.execute_script("return document.documentElement.scrollHeight")
             assert chrome.save_screenshot(str(folder / f"ui-{name}.png"))

@@ -108,6 +108,25 @@ def stored_at(at: TopicPartition, events: Sequence[Happened], lanes: Sequence[La
     return max((range_.end for range_ in ranges(at, events, words)), default=before)
 
 
+def behind(history: History) -> tuple[list[tuple[float, int]], list[float]]:
+    """How many of the topic's records the table didn't have yet, commit by commit, and when runs were killed.
+
+    All times are seconds since the first run began.
+    """
+    first = history.events[0].seconds if history.events else 0.0
+    reached: dict[TopicPartition, int] = {}
+    lacked, crashes = [(0.0, len(history.sent))], []
+    for event in history.events:
+        if event.what == "committed":
+            for range_ in event.ranges:
+                reached[range_.at] = max(reached.get(range_.at, 0), range_.end)
+            records = sum(sent.offset >= reached.get(sent.at, 0) for sent in history.sent)
+            lacked.append((event.seconds - first, records))
+        if event.what == "crashed":
+            crashes.append(event.seconds - first)
+    return lacked, crashes
+
+
 def started(at: TopicPartition, events: Sequence[Happened], stored: int) -> int:
     """The offset at which a run started: as the run announced, or that of its first read."""
     for words in (frozenset({"resumed"}), _READ[1]):

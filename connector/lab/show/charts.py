@@ -12,14 +12,15 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from connector.lab.check.fates import LEGEND, Fate, fates, lanes_of, ranges, stored_at
+from connector.display.style import colours
+from connector.lab.check.fates import LEGEND, Fate, behind, fates, lanes_of, ranges, stored_at
 from connector.lab.check.history import History
 from connector.lab.check.verdict import Report
 from sinks.offsets import TopicPartition
 
 _WIDTH = 10.0
 """The width of a chart in inches."""
-_KILL = "#c0261c"
+_KILL = colours()["lost"]
 
 
 @dataclass(frozen=True)
@@ -85,22 +86,13 @@ def lag_chart(history: History) -> Picture:
     """A chart of how many of the topic's records the table didn't have yet, over the seconds of the experiment."""
     figure = Figure(figsize=(_WIDTH, 2.8), layout="constrained")
     ax = figure.subplots()
-    first = history.events[0].seconds if history.events else 0.0
-    reached: dict[TopicPartition, int] = {}
-    seconds, behind = [0.0], [len(history.sent)]
-    for event in history.events:
-        if event.what == "committed":
-            for range_ in event.ranges:
-                reached[range_.at] = max(reached.get(range_.at, 0), range_.end)
-            seconds.append(event.seconds - first)
-            behind.append(sum(sent.offset >= reached.get(sent.at, 0) for sent in history.sent))
-        if event.what == "crashed":
-            ax.axvline(event.seconds - first, color=_KILL, linestyle="--", linewidth=1)
-            ax.annotate(
-                " kill -9", (event.seconds - first, 0.92), xycoords=("data", "axes fraction"), color=_KILL, fontsize=9
-            )
-    ax.step(seconds, behind, where="post", color="black", linewidth=1.5)
-    ax.plot(seconds, behind, "o", color="black", markersize=4)
+    lacked, crashes = behind(history)
+    for at in crashes:
+        ax.axvline(at, color=_KILL, linestyle="--", linewidth=1)
+        ax.annotate(" kill -9", (at, 0.92), xycoords=("data", "axes fraction"), color=_KILL, fontsize=9)
+    seconds, records = zip(*lacked, strict=True)
+    ax.step(seconds, records, where="post", color="black", linewidth=1.5)
+    ax.plot(seconds, records, "o", color="black", markersize=4)
     ax.set_xlabel("seconds since the first run began")
     ax.set_ylabel("records behind")
     ax.set_ylim(bottom=0)

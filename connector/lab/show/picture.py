@@ -107,7 +107,7 @@ def _partition(at: TopicPartition, history: History, known: Mapping[tuple[TopicP
     width = ceil(scale.width) + 4
     return (
         f'<div class="partition"><svg class="labels" width="{_LABELS}" height="{y}" aria-hidden="true">'
-        f'{"".join(labels)}</svg><div class="scroll" tabindex="0" data-at="{middle}">'
+        f'{"".join(labels)}</svg><div class="wide" tabindex="0" data-at="{middle}">'
         f'<svg width="{width}" height="{y}" role="img" aria-label="{escape(name)}">'
         f"{''.join(drawn)}{''.join(marks)}</svg></div></div>"
     )
@@ -159,7 +159,7 @@ def _shapes(word: str, x: float, y: float, width: float, times: int, again: bool
         case "again":
             shapes = f'<rect class="again" {box}/><text class="times" {middle}>{min(times, 9)}</text>'
         case "stale":
-            shapes = f'<rect class="frame stale" {box}/><path class="stale" d="{triangle}"/>'
+            shapes = f'<rect class="stale" {box}/><path class="stale" d="{triangle}"/>'
         case "blip":
             half = f"M{x:.1f} {y}H{end:.1f}L{x:.1f} {y + 12}Z"
             shapes = f'<rect class="once" {box}/><path class="stale edge" d="{half}"/>'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,11 +14,11 @@ from boards import NOW, past
 from hypothesis import given
 from hypothesis import strategies as st
 
+from connector.display.chart import Chart, brief, scale
+from connector.display.style import colours
 from connector.ui.board import SAMPLES, Board
-from connector.ui.charts import BOTTOM, LEFT, RIGHT, TOP, Chart, Sample, brief, durations, lag, scale, throughput
+from connector.ui.charts import Sample, durations, lag, offsets, throughput
 from connector.watch.poll import Look
-
-STYLE = (Path(__file__).parents[4] / "connector" / "ui" / "static" / "style.css").read_text(encoding="utf-8")
 
 
 @given(st.floats(min_value=1e-3, max_value=1e15))
@@ -48,7 +48,9 @@ def inside(chart: Chart | None) -> Chart:
     points = [tuple(map(float, point.split(","))) for line in chart.lines for point in line.split()]
     points += [(mark.x, mark.y) for mark in (*chart.dots, *chart.bars)]
     points += [(bar.x + bar.width, bar.y + bar.height) for bar in chart.bars]
-    assert all(LEFT - 0.2 <= x <= RIGHT + 0.2 and TOP - 0.2 <= y <= BOTTOM + 0.3 for x, y in points)
+    assert all(
+        Chart.LEFT - 0.2 <= x <= Chart.RIGHT + 0.2 and Chart.TOP - 0.2 <= y <= Chart.BOTTOM + 0.3 for x, y in points
+    )
     return chart
 
 
@@ -81,11 +83,41 @@ def test_an_epoch_that_was_taken_back_or_had_no_pause_is_in_no_chart() -> None:
 def test_phases_are_stacked_in_the_order_in_which_they_happen() -> None:
     epochs = [past(2, phases={"write": 6.0, "read": 2.0, "match": 2.0}), past(1, phases={"read": 5.0})]
     chart = inside(durations(epochs))
-    assert chart.keys == (("a", "read"), ("b", "match"), ("c", "write"))
+    assert chart.keys == [("part-a", "read"), ("part-b", "match"), ("part-c", "write")]
     of_second = [bar for bar in chart.bars if bar.title.startswith("epoch 2")]
     assert [bar.title for bar in of_second] == ["epoch 2: read 2.0 s", "epoch 2: match 2.0 s", "epoch 2: write 6.0 s"]
     assert of_second[0].y > of_second[1].y > of_second[2].y
-    assert sum(bar.height for bar in of_second) == pytest.approx(BOTTOM - TOP, abs=0.2)
+    assert sum(bar.height for bar in of_second) == pytest.approx(Chart.BOTTOM - Chart.TOP, abs=0.2)
+
+
+def test_every_epoch_has_a_bar_of_its_kind_as_high_as_the_offsets_that_it_passed() -> None:
+    lost = past(2).ranges or ()
+    epochs = [
+        past(5, ranges=()),
+        past(4, state="taken back"),
+        past(3, notes=("restored",)),
+        past(2, lost=lost),
+        past(1),
+    ]
+    chart = inside(offsets(epochs))
+    assert [bar.kind for bar in chart.bars] == ["usual", "unusual", "unusual", "gone", "usual"]
+    assert [kind for kind, _ in chart.keys] == ["usual", "unusual", "gone"]
+    passed = [epoch.records for epoch in reversed(epochs)]
+    highest = max(chart.bars, key=lambda bar: bar.height)
+    assert highest.title == f"epoch 4: {max(each or 0 for each in passed)} offsets, taken back"
+    assert chart.bars[-1].title == "epoch 5: 0 offsets, committed"
+    assert 0 < chart.bars[-1].height < min(bar.height for bar in chart.bars[:-1])
+    assert "offsets unknown" in inside(offsets([past(1, ranges=None)])).bars[0].title
+    assert offsets([]) is None
+
+
+def test_epochs_are_named_below_their_bars_and_of_many_the_first_and_the_last() -> None:
+    few = inside(offsets([past(2), past(1)]))
+    assert [(tick.label, tick.anchor) for tick in few.x] == [("epoch 1", "middle"), ("epoch 2", "middle")]
+    assert [tick.at for tick in few.x] == [bar.x + bar.width / 2 for bar in few.bars]
+    many = inside(offsets([past(number) for number in range(20, 0, -1)]))
+    assert [(tick.label, tick.anchor) for tick in many.x] == [("epoch 1", "begin"), ("epoch 20", "end")]
+    assert (many.x[0].at, many.x[1].at) == (many.bars[0].x, many.bars[-1].x + many.bars[-1].width)
 
 
 def test_the_board_keeps_the_lag_of_two_hours() -> None:
@@ -98,11 +130,7 @@ def test_the_board_keeps_the_lag_of_two_hours() -> None:
     assert [each.offsets for each in lags[-2:]] == [None, 3 * (SAMPLES + 19)]
 
 
-def colours(theme: str) -> dict[str, str]:
-    return dict(re.findall(r"--([\w-]+):(#[0-9a-f]+)", theme))
-
-
-LIGHT, DARK = map(colours, STYLE.split("@media (prefers-color-scheme:dark)")[:2])
+LIGHT, DARK = colours(), colours(dark=True)
 # How people see who lack one kind of cones: Machado, Oliveira and Fernandes (2009), severity 1, for linear RGB.
 SEEN = {
     "all": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
@@ -132,7 +160,7 @@ def seen(colour: str, by: str) -> tuple[float, float, float]:
 
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
-def test_colours_of_a_chart_differ_for_everybody_and_from_what_is_behind_them(theme: dict[str, str]) -> None:
+def test_colours_of_a_chart_differ_for_everybody_and_from_what_is_behind_them(theme: Mapping[str, str]) -> None:
     parts = [theme[name] for name in ("part-a", "part-b", "part-c")]
     for by in SEEN:
         for one, other in itertools.combinations(parts, 2):

@@ -17,7 +17,9 @@ from flask.testing import FlaskClient
 from typer.testing import CliRunner
 
 from connector.cli.app import app
+from connector.display.style import style
 from connector.fleet.files import Fault
+from connector.lab.show.page import page as page_of_the_lab
 from connector.operations.dead_letters import LetterGroup
 from connector.operations.newest_rows import SomeRows
 from connector.ui.board import Board, kept
@@ -25,6 +27,8 @@ from connector.ui.page import page
 from connector.watch.about import Goal, Lineage
 from connector.watch.poll import Look
 from connector.watch.reports import Report
+
+CONNECTOR = Path(__file__).parents[4] / "connector"
 
 
 def client(of: Board | None = None, host: str = "127.0.0.1") -> FlaskClient:
@@ -150,13 +154,22 @@ def test_a_page_needs_nothing_from_elsewhere() -> None:
         assert answer.headers["Content-Security-Policy"].startswith("default-src 'self';")
         assert re.findall(r'(?:src|href)="(?!/|#)', answer.text) == []
         assert " style=" not in answer.text
-        for asset in re.findall(r'(?:src|href)="(/static/[^"]+)"', answer.text):
+        for asset in re.findall(r'(?:src|href)="(/(?:static|shared)/[^"]+)"', answer.text):
             assert client().get(asset).status_code == 200
+
+
+def test_this_page_and_that_of_the_lab_have_the_only_style_sheet() -> None:
+    assert '<link rel="stylesheet" href="/shared/style.css">' in text("/")
+    assert client().get("/shared/style.css").text == style()
+    assert f"<style>{style()}</style>" in page_of_the_lab([], "The lab", {})
+    rule = re.compile(r"\{[^{}\n]*(?:margin|padding|font-size):[^{}\n]*\}")
+    sources = [file for file in CONNECTOR.rglob("*") if file.suffix in (".py", ".html", ".css", ".js")]
+    assert [file.name for file in sources if rule.search(file.read_text(encoding="utf-8"))] == ["style.css"]
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
 def test_the_page_is_read_only(method: str) -> None:
-    for path in ("/", "/p/1", "/static/style.css", "/nowhere"):
+    for path in ("/", "/p/1", "/shared/style.css", "/nowhere"):
         answer = client().open(path, method=method)
         assert (answer.status_code, answer.headers["Allow"]) == (405, "GET, HEAD")
 
