@@ -34,7 +34,9 @@ class Shown:
     def __repr__(self) -> str:
         width = shutil.get_terminal_size((_WIDTH, 0)).columns or _WIDTH
         text = io.StringIO()
-        print_page(self.page(), Console(file=text, width=width, color_system=None, highlight=False))
+        # By default, rich shows the text below a notebook's cell, beside the HTML, rather than write it.
+        console = Console(file=text, width=width, color_system=None, highlight=False, force_jupyter=False)
+        print_page(self.page(), console)
         return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
 
     def _repr_html_(self) -> str:

@@ -8,6 +8,9 @@ from html import escape
 from connector.display.page import Bar, Cell, Grid, Line, Page, Tone, text_of
 from connector.display.style import colours
 
+_WHOLE = 20
+"""The most characters of a cell that isn't broken into lines: a time, or the version of a commit."""
+
 
 def as_html(page: Page) -> str:
     """The page as one element."""
@@ -49,7 +52,8 @@ def _cell(cell: Cell, align: str, element: str) -> str:
         width = 100 * min(1.0, max(0.0, cell.share))
         bar = f'<div style="height:4px;width:{width:.0f}%;background:{colours()["part-a"]}"></div>'
         text += f'<div style="height:4px;min-width:5em">{bar}</div>'
-    return f'<{element} style="{align}">{text}</{element}>'
+    whole = ";white-space:nowrap" if len(text_of(cell)) <= _WHOLE else ""
+    return f'<{element} style="{align}{whole}">{text}</{element}>'
 
 
 def _align(heading: str, grid: Grid) -> str:

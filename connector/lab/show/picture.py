@@ -106,7 +106,7 @@ def _partition(at: TopicPartition, history: History, known: Mapping[tuple[TopicP
     # Leaves room for the last dot.
     width = ceil(scale.width) + 4
     return (
-        f'<div class="partition"><svg class="labels" width="{_LABELS}" height="{y}" aria-hidden="true">'
+        f'<div class="partition"><svg width="{_LABELS}" height="{y}" aria-hidden="true">'
         f'{"".join(labels)}</svg><div class="wide" tabindex="0" data-at="{middle}">'
         f'<svg width="{width}" height="{y}" role="img" aria-label="{escape(name)}">'
         f"{''.join(drawn)}{''.join(marks)}</svg></div></div>"

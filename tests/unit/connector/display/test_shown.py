@@ -104,6 +104,14 @@ def test_a_notebook_gets_the_text_of_a_result_and_never_its_markup(result: Shown
     assert all(word in tags.text for word in nasty)
 
 
+def test_in_a_notebook_the_text_of_a_result_is_its_text_and_is_not_shown_beside_the_html(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    assert repr(status("flights")).startswith("pipeline     flights")
+    assert capsys.readouterr().out == ""
+
+
 def test_every_answer_of_a_pipeline_shows_itself() -> None:
     def answer(name: str) -> type:
         hints: dict[str, type] = typing.get_type_hints(
