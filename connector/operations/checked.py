@@ -111,7 +111,9 @@ class Checked(Shown):
         lines.append(Line("behind", plural(self.behind, "offset")))
         if self.notifies:
             lines.append(Line("notify", f"{', '.join(self.notifies)}: nothing was sent"))
-        return Page([*lines, *_sample_lines(self.sample), *(Line("warning", warning) for warning in self.warnings)])
+        return Page(
+            [*lines, *_sample_lines(self.sample), *(Line("warning", warning, "warning") for warning in self.warnings)]
+        )
 
 
 def records_line(sample: Sample) -> Line:
@@ -123,9 +125,8 @@ def records_line(sample: Sample) -> Line:
 def _sample_lines(sample: Sample) -> Iterator[Line]:
     yield records_line(sample)
     for fault in sample.faults:
-        yield Line(
-            "bad", f"{fault.count:,}: {fault.detail} (first: {fault.topic}-{fault.partition}, offset {fault.offset})"
-        )
+        where = f"(first: {fault.topic}-{fault.partition}, offset {fault.offset})"
+        yield Line("bad", f"{fault.count:,}: {fault.detail} {where}", "bad")
     if sample.tables:
         yield Line("tables", ", ".join(f"{count:,} for {name}" for name, count in sample.tables.items()))
     for row in sample.rows:

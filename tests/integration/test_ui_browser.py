@@ -164,17 +164,17 @@ def test_the_pictures_of_the_docs(chrome: Chrome, tmp_path: Path) -> None:
     """With LAKELOCK_WRITE_PICTURES=1 they are written anew."""
     folder = Path(__file__).parents[2] / "docs" if os.environ.get("LAKELOCK_WRITE_PICTURES") else tmp_path
     with served(picture()) as url:
-        for name in ("light", "dark"):
-            theme(chrome, name)
+        for name, scheme, width in (("light", "light", 1280), ("dark", "dark", 1280), ("phone", "dark", 390)):
+            theme(chrome, scheme)
             height = 900
-            for _ in range(2):  # the second time as high as the page is
-                window(chrome, 1280, height)
+            for _ in range(2):  # the second time as high as the page is, but of a phone the first screens
+                window(chrome, width, height, mobile=width < 500)
                 chrome.get(f"{url}/p/1")
-                height = chrome.execute_script("return document.documentElement.scrollHeight")
+                height = min(chrome.execute_script("return document.documentElement.scrollHeight"), width * 3)
             assert chrome.save_screenshot(str(folder / f"ui-{name}.png"))
     assert chrome.get_log("browser") == []
     docs = Path(__file__).parents[2] / "docs"
-    assert all((docs / f"ui-{name}.png").read_bytes().startswith(b"\x89PNG") for name in ("light", "dark"))
+    assert all((docs / f"ui-{name}.png").read_bytes().startswith(b"\x89PNG") for name in ("light", "dark", "phone"))
 
 
 def test_names_with_html_do_nothing(chrome: Chrome, url: str) -> None:
