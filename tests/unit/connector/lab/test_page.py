@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 from unit.connector.lab.samples import every, simulate
 
+from connector.cli.app import app
 from connector.lab.check.checker import Report, Verdict, judge, must_show
 from connector.lab.check.fates import LEGEND, fates
 from connector.lab.check.history import Happened, History, Row, Sent, Version
@@ -140,6 +144,25 @@ def test_a_checker_that_failed_is_shown_with_its_reason() -> None:
     cell = simulate("transactional", "append", "mid_write")
     twice = replace(cell, sent=cell.sent + cell.sent)
     assert "The checker failed: ValueError" in Parsed(page(judged(twice), "The lab", {})).text
+
+
+def test_without_the_templates_the_matrix_says_what_to_install_before_it_runs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    result = CliRunner().invoke(app, ["lab", "matrix", "--out", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "writes its page with jinja2" in result.output
+    assert 'pip install "lakelock[demo]"' in result.output
+
+
+def test_the_lag_of_a_run_is_drawn_with_its_crash() -> None:
+    html = page(judged(simulate("transactional", "append", "after_write")), "The lab", {})
+    assert "Records that the table lacked: 40 at the start, 0 after" in html
+    assert html.count('<text class="rule ') == 1
+    assert 'id="chart-lag-run-1"' in html
+    nothing = History("auto_commit", "append", "mid_write", (Sent("t", 0, 5, "k", 1),), (), ())
+    assert 'id="chart-' not in page(judged(nothing), "The lab", {})
 
 
 def test_facts_are_shown() -> None:

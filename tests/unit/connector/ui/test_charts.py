@@ -161,11 +161,11 @@ def seen(colour: str, by: str) -> tuple[float, float, float]:
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
 def test_colours_of_a_chart_differ_for_everybody_and_from_what_is_behind_them(theme: Mapping[str, str]) -> None:
-    parts = [theme[name] for name in ("part-a", "part-b", "part-c")]
-    for by in SEEN:
-        for one, other in itertools.combinations(parts, 2):
-            assert math.dist(seen(one, by), seen(other, by)) > 20, (one, other, by)
+    for names in (("part-a", "part-b", "part-c"), ("usual", "unusual")):
+        for by in SEEN:
+            for one, other in itertools.combinations(names, 2):
+                assert math.dist(seen(theme[one], by), seen(theme[other], by)) > 20, (one, other, by)
     behind = sum(a * b for a, b in zip((0.2126, 0.7152, 0.0722), linear(theme["panel"]), strict=True))
-    for part in parts:
-        light = sum(a * b for a, b in zip((0.2126, 0.7152, 0.0722), linear(part), strict=True))
-        assert (max(light, behind) + 0.05) / (min(light, behind) + 0.05) >= 3, part
+    for name in ("part-a", "part-b", "part-c", "usual", "unusual", "gone", "lost", "stale", "link"):
+        light = sum(a * b for a, b in zip((0.2126, 0.7152, 0.0722), linear(theme[name]), strict=True))
+        assert (max(light, behind) + 0.05) / (min(light, behind) + 0.05) >= 3, name
