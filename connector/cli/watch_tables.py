@@ -30,7 +30,10 @@ def statuses_table(statuses: Sequence[tuple[PipelineFile, Status | Fault]], now:
     for pipeline, status in statuses:
         if isinstance(status, Fault):
             table.add_row(escape(pipeline.name), "[red]can't be read[/]", "", "", "", "")
-            faults.append(f"[red]{escape(pipeline.file)}[/]: {escape(status.message)}")
+            # The error of a file begins with its path.
+            told = status.message.removeprefix(f"{pipeline.file} ")
+            between = ": " if told == status.message else " "
+            faults.append(f"[red]{escape(pipeline.file)}[/]{between}{escape(told)}")
             if status.hint:
                 faults.append(f"[bold]what to do[/]: {escape(status.hint)}")
             continue

@@ -8,7 +8,7 @@ from html import escape
 from connector.display.page import Bar, Cell, Grid, Line, Page, Tone, text_of
 from connector.display.style import colours
 
-_WHOLE = 20
+_WHOLE = 24
 """The most characters of a cell that isn't broken into lines: a time, or the version of a commit."""
 
 
