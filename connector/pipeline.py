@@ -18,13 +18,13 @@ from connector.delivery import transactional
 from connector.delivery.limit import EpochLimit
 from connector.delivery.ports import Delivered
 from connector.engine.assembly import Assembly, assembled
-from connector.engine.dead_letters import letters_table
 from connector.engine.in_group import run_in_group
 from connector.operations.accept import accepted
 from connector.operations.check import checked
 from connector.operations.checked import Checked
-from connector.operations.dead_letters import LetterGroups, Retried, letter_groups, letters_place, refuse_unfit, retry
+from connector.operations.dead_letters import LetterGroups, Retried, letter_groups, letters_place, refuse_unfit, retried
 from connector.operations.dry_run import DryRun, dry_run
+from connector.operations.from_topic import for_topic
 from connector.operations.history import LAST, PastEpochs, past
 from connector.operations.maintain import Maintained, maintain
 from connector.operations.preview import ROWS, Preview, previewed
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from connector.audit.whole import Verification
-    from connector.config.options import PipelineOptions
+    from connector.config.options import PipelineOptions, TopicOptions
 
 log = logging.getLogger("lakelock.pipeline")
 _LOOK_SECONDS = 1.0
@@ -119,6 +119,17 @@ class Pipeline:
         directory. Raises ConfigurationError.
         """
         return cls(loads(text, folder=folder), debug=debug)
+
+    @classmethod
+    def from_topic(
+        cls, topic: str, kafka: Mapping[str, str] = {}, *, debug: bool = False, **options: Unpack[TopicOptions]
+    ) -> Pipeline:
+        """A pipeline that fits a topic: some of its records show the format, the columns and the key.
+
+        ``kafka``: options of Kafka's clients; by default bootstrap.servers is 127.0.0.1:9092. ``options``: what is to
+        be otherwise, as ``sinks=[...]``. Raises LakelockError, also if the topic has no record yet.
+        """
+        return cls(for_topic(topic, kafka, written(options)), debug=debug)
 
     def to_yaml(self) -> str:
         """The text of the pipeline file: the options as they were given, with relative paths and references as they
@@ -280,19 +291,7 @@ class Pipeline:
         """
         refuse_unfit(self.config)
         with self._assembled() as assembly:
-            assembly.make_ready()
-            letters = letters_table(self.config, assembly.spark)
-            assert letters is not None
-            assembly.look_back()
-            return retry(
-                self.config,
-                assembly.table,
-                letters,
-                assembly.reading({assembly.table.label: assembly.table}),
-                run=assembly.run,
-                held=assembly.source.look(),
-                observe=all_of(observers),
-            )
+            return retried(self.config, assembly, all_of(observers))
 
     def recover(self, *, observers: Sequence[Observer] = ()) -> Recovered:
         """Settle an epoch that is in doubt, and nothing else. Needs Kafka only if what was prepared is gone.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 
 from pydantic import SecretStr
@@ -116,3 +117,10 @@ def routed() -> Pipeline:
 
 def appended(path: str) -> Pipeline:
     return Pipeline(name="appended", source=Kafka(topics=("t",), kafka=BROKER), value=Text(), sinks=[Append(path=path)])
+
+
+def for_a_topic(topic: str, kafka: Mapping[str, str]) -> Pipeline:
+    """Of a topic that Kafka has: tests/integration/test_from_topic.py."""
+    return Pipeline.from_topic(
+        topic, kafka, name="mine", on_bad_record="dead_letter", dead_letters=DeadLetters(path="lake/mine_dead")
+    )

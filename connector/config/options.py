@@ -10,7 +10,7 @@ They are the models that check a pipeline file: same names, same defaults, same 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
+from typing import Literal, TypeAlias, TypedDict
 
 from connector.config.formats import (
     AvroFormat,
@@ -41,9 +41,6 @@ from connector.config.sinks import (
 )
 from connector.config.source import ContinueAhead, FromOffsets, FromTimestamp, Source, TopicPattern, Translated
 from sinks.spark.schema_changes import OnNewColumn
-
-if TYPE_CHECKING:
-    from typing_extensions import Required
 
 KAFKA_KEY = (KAFKAS_KEY,)
 """For ``key``: rows are identified by Kafka's key as a whole."""
@@ -90,6 +87,7 @@ __all__ = [
     "S3Objects",
     "Table",
     "Text",
+    "TopicOptions",
     "TopicPattern",
     "Translated",
     "Upsert",
@@ -175,14 +173,9 @@ class Custom(CustomSink):
     type: Literal["custom"] = "custom"
 
 
-class PipelineOptions(TypedDict, total=False):
-    """What ``Pipeline`` takes: every option of a pipeline file but ``spark``, which it also takes as a session."""
-
-    name: Required[str]
+class _Options(TypedDict, total=False):
     delivery: Delivery
     commit_every: Literal["batch", "record"] | EveryRecords
-    source: Required[Source]
-    value: Required[FormatOptions]
     key: FormatOptions
     headers: bool
     require: str
@@ -205,3 +198,18 @@ class PipelineOptions(TypedDict, total=False):
     maintain: Maintenance
     traces: bool
     lineage: bool
+
+
+class PipelineOptions(_Options):
+    """What ``Pipeline`` takes: every option of a pipeline file but ``spark``, which it also takes as a session."""
+
+    name: str
+    source: Source
+    value: FormatOptions
+
+
+class TopicOptions(_Options, total=False):
+    """What ``Pipeline.from_topic`` takes: all of them but the source, and none has to be given."""
+
+    name: str
+    value: FormatOptions

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from connector.display import Line, Page, Shown
 from sinks.contract import Position
@@ -99,7 +100,8 @@ class Checked(Shown):
             Line("kafka", f"ok: {', '.join(sorted(self.next_offsets.topics))}"),
         ]
         for sink in self.sinks:
-            lines.append(Line(sink.kind, f"ok: {sink.place} {'fits' if sink.exists else 'will be made'}"))
+            place = _from_here(sink.place)
+            lines.append(Line(sink.kind, f"ok: {place} {'fits' if sink.exists else 'will be made'}"))
             lines.append(Line("columns", ", ".join(sink.columns)))
             lines += [Line("rule", rule) for rule in sink.rules]
             lines += [Line(" " if number else "layout", line) for number, line in enumerate(sink.made_by.splitlines())]
@@ -114,6 +116,12 @@ class Checked(Shown):
         return Page(
             [*lines, *_sample_lines(self.sample), *(Line("warning", warning, "warning") for warning in self.warnings)]
         )
+
+
+def _from_here(place: str) -> str:
+    """A path in the working directory as it is reached from there. All else as it is."""
+    here = Path.cwd()
+    return str(Path(place).relative_to(here)) if Path(place).is_relative_to(here) else place
 
 
 def records_line(sample: Sample) -> Line:

@@ -28,7 +28,8 @@ from connector.config import (
     PipelineConfig,
 )
 from connector.display import Grid, Line, Page, Shown
-from connector.engine.dead_letters import Letters
+from connector.engine.assembly import Assembly
+from connector.engine.dead_letters import Letters, letters_table
 from connector.engine.epoch import Reading, run_epoch, these
 from connector.engine.outputs import Table
 from connector.protocol.recover import TopicsHeld, behind, refuse_replaced
@@ -118,6 +119,17 @@ def refuse_unfit(config: PipelineConfig) -> None:
     else:
         return
     raise ConfigurationError(f"Dead letters of pipeline {config.name!r} can't be sent through again: {why}.", hint=fix)
+
+
+def retried(config: PipelineConfig, assembly: Assembly, observe: Observer) -> Retried:
+    """See ``Pipeline.retry_dead_letters``. ``config``: one that `refuse_unfit` has let pass."""
+    assembly.make_ready()
+    letters = letters_table(config, assembly.spark)
+    assert letters is not None
+    assembly.look_back()
+    table, held = assembly.table, assembly.source.look()
+    reading = assembly.reading({table.label: table})
+    return retry(config, table, letters, reading, run=assembly.run, held=held, observe=observe)
 
 
 def retry(

@@ -6,7 +6,7 @@ import pytest
 from conftest import Lake, Send, Topic, lakelock
 from pages import Reader
 
-from connector.cli.from_topic import from_topic
+from connector.operations.from_topic import from_topic
 from connector.pipeline import Pipeline
 
 

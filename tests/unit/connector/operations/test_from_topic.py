@@ -1,4 +1,4 @@
-"""The pipeline file that ``lakelock init --from-topic`` writes from a look at records."""
+"""The pipeline file that a look at records makes."""
 
 import json
 from typing import NamedTuple
@@ -6,7 +6,6 @@ from typing import NamedTuple
 import pytest
 import yaml
 
-from connector.cli.from_topic import from_topic, written
 from connector.config import (
     AvroFormat,
     DebeziumFormat,
@@ -16,7 +15,7 @@ from connector.config import (
     PipelineConfig,
     parse,
 )
-from sinks.errors import ConfigurationError
+from connector.operations.from_topic import written
 
 KAFKA = {"bootstrap.servers": "127.0.0.1:9092"}
 
@@ -194,8 +193,3 @@ def test_names_and_options_are_quoted_as_they_need() -> None:
     assert yaml.safe_load(text)["source"]["kafka"] == kafka
     assert "```` BOOLEAN" in text
     assert yaml.safe_load(text)["name"] != "Odd.Topic-1"
-
-
-def test_an_option_without_a_value_is_told() -> None:
-    with pytest.raises(ConfigurationError, match="--kafka: write NAME=VALUE"):
-        from_topic("orders", ["bootstrap.servers"])

@@ -1,4 +1,4 @@
-"""``lakelock init --from-topic``: a pipeline file for a topic, written from a look at some of its records."""
+"""A pipeline for a topic, from a look at some of its records: the file of ``lakelock init --from-topic``."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 
 import yaml
 
-from connector.cli.topic_key import Record, as_json, key_of, schema_lines
-from connector.config import OWN_COLUMNS, parse
+from connector.config import OWN_COLUMNS, PipelineConfig, parse
 from connector.config.placeholders import safe
 from connector.decode.inferred import columns
 from connector.decode.registry.wire_format import ConfluentWire
+from connector.operations.topic_key import Record, as_json, key_of, schema_lines
 from connector.protocol.plan import to_sample
 from connector.source.topics import SAMPLED_RECORDS, KafkaSource
 from sinks.errors import BrokerUnreachable, ConfigurationError
@@ -40,20 +40,13 @@ class Draft:
     remarks: Sequence[str]
 
 
-def from_topic(topic: str, kafka: Sequence[str]) -> tuple[Draft, int]:
+def from_topic(topic: str, kafka: Mapping[str, str]) -> tuple[Draft, int]:
     """The pipeline file, and the number of records that were looked at.
 
-    ``kafka``: Kafka's options, as NAME=VALUE. Raises ConfigurationError (also if the topic has no record yet),
-    TopicMissing and BrokerUnreachable.
+    ``kafka``: Kafka's options; by default bootstrap.servers is 127.0.0.1:9092. Raises ConfigurationError (also if the
+    topic has no record yet), TopicMissing and BrokerUnreachable.
     """
-    options = {"bootstrap.servers": "127.0.0.1:9092"}
-    for each in kafka:
-        name, given, value = each.partition("=")
-        if not given:
-            raise ConfigurationError(
-                f"--kafka: write NAME=VALUE, as in bootstrap.servers=127.0.0.1:9092, not {each!r}."
-            )
-        options[name] = value
+    options = {"bootstrap.servers": "127.0.0.1:9092", **kafka}
     source = KafkaSource(parse(yaml.safe_load(written(topic, options, []).text)).source)
     try:
         held = source.look()
@@ -70,8 +63,8 @@ def from_topic(topic: str, kafka: Sequence[str]) -> tuple[Draft, int]:
         source.close()
     if not records:
         raise ConfigurationError(
-            f"--from-topic: {topic} has no record yet that could show its columns.",
-            hint="`lakelock init` without it writes a file with comments to start from.",
+            f"Topic {topic} has no record yet that could show its columns.",
+            hint="`lakelock init FILE`, without --from-topic, writes a file with comments to start from.",
         )
     draft = written(topic, options, records)
     parse(yaml.safe_load(draft.text))
@@ -83,6 +76,12 @@ def _newest(ranges: Sequence[OffsetRange]) -> Iterator[OffsetRange]:
     for each in ranges:
         if each.span > 2 * SAMPLED_RECORDS:
             yield replace(each, start=each.end - SAMPLED_RECORDS)
+
+
+def for_topic(topic: str, kafka: Mapping[str, str], changes: Mapping[str, object]) -> PipelineConfig:
+    """The pipeline of that file, where ``changes`` are options that are to be others. Raises what `from_topic` does."""
+    draft, _ = from_topic(topic, kafka)
+    return parse({**yaml.safe_load(draft.text), **changes}, origin=f"pipeline for topic {topic}")
 
 
 def written(topic: str, kafka: Mapping[str, str], records: Sequence[Record]) -> Draft:
