@@ -62,6 +62,7 @@ class Experiment:
         self.begun = time.time()
         self.broker = self._open.enter_context(Broker())
         self._topics: set[str] = set()
+        self._sent: list[tuple[str, float, int]] = []
 
     def close(self) -> None:
         """Stop Spark, the bucket's server and the broker. Remove a temporary folder."""
@@ -94,7 +95,13 @@ class Experiment:
             self.broker.create_topic(topic, partitions)
             self._topics.add(topic)
         records = ((str(row[key]).encode(), json.dumps(row).encode()) for row in rows)
-        return produce(self.broker.bootstrap, topic, records)
+        sent = produce(self.broker.bootstrap, topic, records)
+        self._sent.append((topic, time.time() - self.begun, sent))
+        return sent
+
+    def arrived(self, topics: Sequence[str]) -> Sequence[tuple[float, int]]:
+        """When `send` has sent records to these topics, in seconds since the lab began, and how many."""
+        return [(seconds, sent) for topic, seconds, sent in self._sent if topic in topics]
 
     def messages(self, topic: str) -> list[Any]:
         """The values of a topic's committed records, decoded from JSON."""
@@ -252,7 +259,7 @@ class Trial:
         """A chart of how far the table was behind the topic, over time."""
         from connector.lab.show.charts import lag_chart
 
-        return lag_chart(self.history())
+        return lag_chart(self.history(), self._lab.arrived(self._topics))
 
     @property
     def file(self) -> Path:

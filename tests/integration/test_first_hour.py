@@ -14,7 +14,7 @@ def test_a_look_at_a_topic_sees_its_newest_fields_and_deletes(topic: Topic) -> N
     for partition in (0, 1):
         topic.send(*((f"c-{number}", {"n": number}) for number in range(1000)), partition=partition)
     topic.send(("c-1", {"n": 1, "late": True}), ("c-2", None), partition=1)
-    draft, looked_at = from_topic(topic.name, [f"bootstrap.servers={topic.broker.bootstrap}"])
+    draft, looked_at = from_topic(topic.name, {"bootstrap.servers": topic.broker.bootstrap})
     assert looked_at > 500
     assert "`late` BOOLEAN" in draft.text
     assert "key: kafka_key" in draft.text

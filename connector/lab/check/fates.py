@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -108,23 +108,44 @@ def stored_at(at: TopicPartition, events: Sequence[Happened], lanes: Sequence[La
     return max((range_.end for range_ in ranges(at, events, words)), default=before)
 
 
-def behind(history: History) -> tuple[list[tuple[float, int]], list[float]]:
-    """How many of the topic's records the table didn't have yet, commit by commit, and when runs were killed.
+def behind(history: History, arrived: Sequence[tuple[float, int]] = ()) -> tuple[list[tuple[float, int]], list[float]]:
+    """How many of the topic's records the table didn't have yet, and when runs were killed.
 
-    All times are seconds since the first run began.
+    All times are seconds since the first run began. ``arrived``: when records were sent, in seconds since the lab
+    began, and how many; by default all of them before the first run.
     """
     first = history.events[0].seconds if history.events else 0.0
+    if sum(number for _, number in arrived) != len(history.sent):
+        arrived = [(first, len(history.sent))]  # somebody else has sent some
+    changes = [(max(at, first), number) for at, number in arrived]
+    changes += [(at, -number) for at, number in _taken_in(history)]
+    lacked = [(0.0, sum(number for at, number in changes if at <= first))]
+    for at, number in sorted(change for change in changes if change[0] > first):
+        lacked.append((at - first, lacked[-1][1] + number))
+    return lacked, [event.seconds - first for event in history.events if event.what == "crashed"]
+
+
+def _taken_in(history: History) -> Iterator[tuple[float, int]]:
+    """When records came into the table: the seconds, and how many were new.
+
+    A run that finishes an epoch of a killed one announces each sink, and no commit: the last sink counts, if the run
+    ended by itself.
+    """
+    ended = {event.run for event in history.events if event.what == "done"}
+    last = {(event.run, event.ranges): event for event in history.events if event.what == "sink_committed"}
+    finished = [event for event in last.values() if event.run in ended]
     reached: dict[TopicPartition, int] = {}
-    lacked, crashes = [(0.0, len(history.sent))], []
-    for event in history.events:
-        if event.what == "committed":
-            for range_ in event.ranges:
-                reached[range_.at] = max(reached.get(range_.at, 0), range_.end)
-            records = sum(sent.offset >= reached.get(sent.at, 0) for sent in history.sent)
-            lacked.append((event.seconds - first, records))
-        if event.what == "crashed":
-            crashes.append(event.seconds - first)
-    return lacked, crashes
+    offsets: dict[TopicPartition, list[int]] = {}
+    for sent in history.sent:
+        offsets.setdefault(sent.at, []).append(sent.offset)
+    commits = [event for event in history.events if event.what == "committed"]
+    for event in sorted([*commits, *finished], key=lambda event: event.seconds):
+        new = 0
+        for range_ in event.ranges:
+            before = reached.get(range_.at, 0)
+            new += sum(before <= offset < range_.end for offset in offsets.get(range_.at, ()))
+            reached[range_.at] = max(before, range_.end)
+        yield event.seconds, new
 
 
 def started(at: TopicPartition, events: Sequence[Happened], stored: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -10,7 +10,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from connector.display.style import colours
 from connector.lab.check.fates import LEGEND, Fate, behind, fates, lanes_of, ranges, stored_at
@@ -21,6 +21,22 @@ from sinks.offsets import TopicPartition
 _WIDTH = 10.0
 """The width of a chart in inches."""
 _KILL = colours()["lost"]
+_EDGE = "#636363"
+_THOUSANDS = FuncFormatter(lambda value, _: f"{value:,.0f}")
+
+
+@dataclass(frozen=True)
+class Series:
+    """How one of several series looks: as bars by colour and hatch, as a line by colour and marker."""
+
+    colour: str
+    hatch: str
+    marker: str
+
+
+SERIES = (Series("#08306b", "", "o"), Series("#2f8fbf", "....", "s"), Series("#f4a53a", "////", "v"))
+"""Three series. They differ in lightness, so that they do for every eye and on paper, and are blue and orange, which
+people with any colour blindness tell apart."""
 
 
 @dataclass(frozen=True)
@@ -82,22 +98,60 @@ def records_chart(history: History, report: Report) -> Picture:
     return Picture(figure)
 
 
-def lag_chart(history: History) -> Picture:
-    """A chart of how many of the topic's records the table didn't have yet, over the seconds of the experiment."""
+def lag_chart(history: History, arrived: Sequence[tuple[float, int]] = ()) -> Picture:
+    """A chart of how many of the topic's records the table didn't have yet, over the seconds of the experiment.
+
+    ``arrived``: when records were sent, in seconds since the lab began, and how many; by default all of them before the
+    first run.
+    """
     figure = Figure(figsize=(_WIDTH, 2.8), layout="constrained")
     ax = figure.subplots()
-    lacked, crashes = behind(history)
+    lacked, crashes = behind(history, arrived)
     for at in crashes:
         ax.axvline(at, color=_KILL, linestyle="--", linewidth=1)
         ax.annotate(" kill -9", (at, 0.92), xycoords=("data", "axes fraction"), color=_KILL, fontsize=9)
     seconds, records = zip(*lacked, strict=True)
-    ax.step(seconds, records, where="post", color="black", linewidth=1.5)
-    ax.plot(seconds, records, "o", color="black", markersize=4)
+    line = SERIES[0].colour
+    ax.fill_between(seconds, records, step="post", color=_LOOKS["once"].face, alpha=0.5, linewidth=0)
+    ax.step(seconds, records, where="post", color=line, linewidth=1.5)
+    ax.plot(seconds, records, SERIES[0].marker, color=line, markersize=4)
     ax.set_xlabel("seconds since the first run began")
     ax.set_ylabel("records behind")
-    ax.set_ylim(bottom=0)
+    ax.set_ylim(0, 1.2 * max(records) or 1)
     ax.yaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.yaxis.set_major_formatter(_THOUSANDS)
     ax.spines[["top", "right"]].set_visible(False)
+    return Picture(figure)
+
+
+def epochs_chart(runs: Mapping[int, Sequence[tuple[float, float]]], seconds: float) -> Picture:
+    """A chart of what runs did in their first seconds, a row of bars per run.
+
+    ``runs``: records per epoch -> the seconds at which each of its epochs began and was committed.
+    """
+    figure = Figure(figsize=(_WIDTH, 0.9 + 0.42 * len(runs)), layout="constrained")
+    ax = figure.subplots()
+    for row, (size, epochs) in enumerate(runs.items()):
+        for begun, committed in epochs:
+            ax.add_patch(
+                Rectangle(
+                    (begun, row - 0.3),
+                    committed - begun,
+                    0.6,
+                    facecolor=_LOOKS["once"].face,
+                    edgecolor=_EDGE,
+                    linewidth=0.8,
+                )
+            )
+        done = size * sum(committed <= seconds for _, committed in epochs)
+        ax.annotate(f" {done:,} records", (seconds, row), va="center", fontsize=9, annotation_clip=False)
+    ax.set_xlim(0, seconds)
+    ax.set_ylim(len(runs) - 0.4, -0.6)
+    ax.set_yticks(range(len(runs)), [f"{size:,} per epoch" for size in runs], fontsize=9)
+    ax.tick_params(axis="y", length=0)
+    ax.set_xlabel("seconds (a bar is an epoch, from its plan to its commit)")
+    ax.annotate(f" in {seconds:g} seconds:", (seconds, -0.75), va="center", fontsize=9, annotation_clip=False)
+    ax.spines[["top", "right", "left"]].set_visible(False)
     return Picture(figure)
 
 
@@ -119,7 +173,7 @@ def _partition(
             y -= 1
             labels[y] = f"run {run + 1}: {name}"
             for done in ranges(at, events, words):
-                ax.add_patch(Rectangle((done.start + 0.1, y - 0.2), done.span - 0.2, 0.4, facecolor="#636363"))
+                ax.add_patch(Rectangle((done.start + 0.1, y - 0.2), done.span - 0.2, 0.4, facecolor=_EDGE))
         before = stored_at(at, events, lanes, before)
         if any(event.what == "crashed" for event in events):
             ax.plot([before, before], [top - 0.5, y - 0.5], color=_KILL, linestyle="--", linewidth=1.2)
@@ -138,7 +192,7 @@ def _cell(ax: Axes, offset: int, fate: Fate) -> None:
     look = _LOOKS[fate.word]
     ax.add_patch(
         Rectangle(
-            (offset + 0.06, -0.45), 0.88, 0.9, facecolor=look.face, edgecolor="#636363", hatch=look.hatch, linewidth=0.6
+            (offset + 0.06, -0.45), 0.88, 0.9, facecolor=look.face, edgecolor=_EDGE, hatch=look.hatch, linewidth=0.6
         )
     )
     mark = str(fate.times) if fate.word == "again" else look.mark
@@ -151,4 +205,4 @@ def _patch(word: str) -> Patch:
     look = _LOOKS[word]
     mark = "2" if word == "again" else look.mark
     label = f"{LEGEND[word]} ({mark})" if mark else LEGEND[word]
-    return Patch(facecolor=look.face, edgecolor="#636363", hatch=look.hatch, label=label)
+    return Patch(facecolor=look.face, edgecolor=_EDGE, hatch=look.hatch, label=label)
