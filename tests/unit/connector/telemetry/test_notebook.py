@@ -1,4 +1,4 @@
-"""The line of a run in a notebook, in a real kernel; and that there is none elsewhere."""
+"""What a real kernel shows of a run: one line, and the result once. And that there is no line elsewhere."""
 
 from __future__ import annotations
 
@@ -33,12 +33,17 @@ with told_in_notebook("flights") as observers:
     observe(Event(Step.COMMITTED, epoch, Committed(position, 95), behind=7))
 """
 
+RESULT = """
+from connector.delivery.ports import Delivered
+Delivered(epochs=1, rows=95, behind=7)
+"""
+
 
 @pytest.fixture(scope="module")
 def cells() -> Any:
     """The cells of a notebook after its run."""
     book = nbformat.v4.new_notebook()
-    book.cells = [nbformat.v4.new_code_cell(RUN), nbformat.v4.new_code_cell("raise_it = True\n" + failing())]
+    book.cells = [nbformat.v4.new_code_cell(code) for code in (RUN, "raise_it = True\n" + failing(), RESULT)]
     NotebookClient(book, timeout=120, allow_errors=True, resources={"metadata": {"path": str(ROOT)}}).execute()
     return book.cells
 
@@ -50,6 +55,13 @@ def failing() -> str:
             raise RuntimeError("gone")
         """
     )
+
+
+def test_a_result_is_shown_once_as_html_and_as_text(cells: Any) -> None:
+    (shown,) = cells[2].outputs
+    assert shown.output_type == "execute_result"
+    assert shown.data["text/plain"] == "1 epoch, 95 rows written, 7 offsets behind."
+    assert "<div" in shown.data["text/html"]
 
 
 def test_a_notebook_has_one_line_which_ends_with_what_was_done(cells: Any) -> None:
