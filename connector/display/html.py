@@ -24,7 +24,9 @@ def _block(block: Line | Grid) -> str:
         style = f"font-weight:bold;{_badge(block.tone)}" if block.tone else ""
         return f'<div><span style="{style}">{escape(block.text)}</span></div>'
     label = f'<span style="{_badge(block.tone)}">{escape(block.label)}</span>'
-    return f'<div><span style="display:inline-block;min-width:7em">{label}</span>{escape(block.text)}</div>'
+    label = f'<span style="flex:none;min-width:7em;padding-right:.5em">{label}</span>'
+    text = f'<span style="overflow-wrap:anywhere">{escape(block.text)}</span>'
+    return f'<div style="display:flex">{label}{text}</div>'
 
 
 def _badge(tone: Tone) -> str:
