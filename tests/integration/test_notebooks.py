@@ -63,4 +63,4 @@ def test_a_notebook_is_kept_as_it_ran(file: Path) -> None:
 
 
 def test_there_are_notebooks() -> None:
-    assert len(NOTEBOOKS) == 9
+    assert len(NOTEBOOKS) == 10
