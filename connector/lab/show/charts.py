@@ -17,6 +17,7 @@ from connector.lab.check.fates import LEGEND, Fate, behind, fates, lanes_of, ran
 from connector.lab.check.history import History
 from connector.lab.check.verdict import Report
 from sinks.offsets import TopicPartition
+from sinks.plurals import plural
 
 _WIDTH = 10.0
 """The width of a chart in inches."""
@@ -144,13 +145,13 @@ def epochs_chart(runs: Mapping[int, Sequence[tuple[float, float]]], seconds: flo
                 )
             )
         done = size * sum(committed <= seconds for _, committed in epochs)
-        ax.annotate(f" {done:,} records", (seconds, row), va="center", fontsize=9, annotation_clip=False)
+        ax.annotate(f" {plural(done, 'record')}", (seconds, row), va="center", fontsize=9, annotation_clip=False)
     ax.set_xlim(0, seconds)
     ax.set_ylim(len(runs) - 0.4, -0.6)
     ax.set_yticks(range(len(runs)), [f"{size:,} per epoch" for size in runs], fontsize=9)
     ax.tick_params(axis="y", length=0)
     ax.set_xlabel("seconds (a bar is an epoch, from its plan to its commit)")
-    ax.annotate(f" in {seconds:g} seconds:", (seconds, -0.75), va="center", fontsize=9, annotation_clip=False)
+    ax.annotate(f" in {seconds:g} s:", (seconds, -0.75), va="center", fontsize=9, annotation_clip=False)
     ax.spines[["top", "right", "left"]].set_visible(False)
     return Picture(figure)
 
