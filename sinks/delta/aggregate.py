@@ -79,9 +79,10 @@ class Groups:
         return self.grown_together is not None
 
     @property
-    def of_records(self) -> Sequence[str]:
-        """The key without the window: a session that grows replaces others of its group, which began before it."""
-        return [name for name in self.key if name not in _WINDOW]
+    def touched(self) -> Sequence[str]:
+        """The columns of the key in whose range among an epoch's rows all rows lie that the MERGE is about. None with
+        sessions: the watermark closes those of any group."""
+        return [] if self.replaces else [name for name in self.key if name not in _WINDOW]
 
     def source(self, rows: DataFrame, epoch: Epoch) -> DataFrame:
         """The rows that the MERGE reads."""
@@ -124,7 +125,7 @@ class DeltaAggregate:
         ``within``: SQL that is true of every row ``t`` of the table that shares a key with the rows; empty: unknown.
         """
         proof = Proof(self._commits, epoch)
-        with pruning(self._table, self._groups.of_records, rows, within) as (groups, near):
+        with pruning(self._table, self._groups.touched, rows, within) as (groups, near):
             merge = replace(adding(self._groups, guarded=True), within=near)
             while proof.wanted():
                 with proof:

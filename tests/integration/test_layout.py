@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlparse
@@ -228,6 +229,18 @@ def test_a_merge_passes_over_files_that_no_key_is_in(lake: Lake, kind: str, how:
     value, now = "total" if kind == "sums" else "n", " AND __END_AT IS NULL" if kind == "history" else ""
     found = lake.sql(f"SELECT k, {value} FROM {{t}} WHERE day > '{FIRST}'{now} ORDER BY 1", kind)
     assert found == ([("a", 2), ("b", 7), ("c", 5)] if kind == "sums" else [("b", 4), ("c", 5)])
+
+
+def test_a_session_that_the_watermark_closes_is_found_in_whichever_file_it_is(lake: Lake) -> None:
+    """Its group need not be among those of the epoch, nor between them."""
+    sink = {"group_by": "k", "window": {"gap": "1 minute"}, "cluster_by": "k"}
+    options = laid_out(lake, "sums", sink=sink)
+    noon = datetime(2026, 11, 1, 12, tzinfo=timezone.utc)
+    for key, minutes in (("a", 0), ("m", 10), ("m", 20)):
+        lake.topic.send((key, {"k": key, "day": FIRST, "n": 1}), partition=0, at=noon + timedelta(minutes=minutes))
+        Pipeline.from_options(options).run()
+    rows = lake.sql("SELECT k, total, window_closed FROM {t} ORDER BY k, window_start", "sums")
+    assert rows == [("a", 1, True), ("m", 1, True), ("m", 1, False)]
 
 
 def test_without_a_key_column_in_the_layout_every_file_is_looked_into(lake: Lake) -> None:
