@@ -28,12 +28,17 @@ OTHER = "(other)"
 """Stands for the table of the records that ``by`` names no table for. As a value of ``by`` it names no table."""
 _EACH = "route"
 _UNSTEADY = re.compile(
-    r"\b(current_date|current_timestamp|current_time|localtimestamp|current_user|session_user)\b"
+    r"\b(current_date|current_timestamp|current_time|localtimestamp|current_user|session_user|select)\b"
     r"|\b(rand|random|randn|uniform|randstr|uuid|shuffle|curdate|now|monotonically_increasing_id|spark_partition_id"
-    r"|input_file_name|user|version)\s*\(",
+    r"|input_file_name|user|version|current_timezone|current_catalog|current_database|current_schema"
+    r"|reflect|try_reflect|java_method)\s*\("
+    r"|\b(unix_timestamp)\s*\(\s*\)",
     re.IGNORECASE,
 )
-"""Functions whose value doesn't depend on the record alone."""
+"""What doesn't depend on the record alone: functions, and queries of tables."""
+_OF_TODAY = re.compile(
+    r"\b((?:date|timestamp(?:_ntz|_ltz)?)\s*'\s*(?:now|today|tomorrow|yesterday)\s*')", re.IGNORECASE
+)
 _TABLES = {str(name): kind for name, kind in SINK_TYPES.items() if issubclass(kind, DeltaSink)}
 _NO_TABLE = "{} doesn't work with route, whose tables commit each for itself. Write a type that begins with delta_"
 
@@ -45,6 +50,13 @@ def _other(value: object) -> object:
     words = get_args(_Word)
     if value is not None and value not in words and not isinstance(value, Mapping):
         raise ValueError(f"is one of {', '.join(words)}, or the options of a sink, not {value!r}")
+    return value
+
+
+def _as_written(value: object) -> object:
+    """Refuse what YAML doesn't take for text. It turns NO into false and 010 into 8, which no record may have."""
+    if isinstance(value, int | float):
+        raise ValueError(f'write it in quotes, as in "NO" or "010": YAML takes it for {str(value).lower()}, not text')
     return value
 
 
@@ -78,8 +90,9 @@ class Route(Options):
     """What to do with a record for which ``by`` is null, empty or ``(other)``, or isn't one of ``values``: stop
     (``fail``), set it aside (``dead_letter``), ``ignore`` it, or write it to the sink with these options. By default it
     is a bad record, and ``on_bad_record`` decides."""
-    values: tuple[Text, ...] | None = None
-    """The only values that get a table. By default each value does."""
+    values: tuple[Annotated[str, BeforeValidator(_as_written)], ...] | None = None
+    """The only values that get a table, each a text: ["NO"] in quotes, as YAML takes NO for false. By default each
+    value does."""
     overrides: Mapping[str, RouteOverride] = Field(default_factory=dict)
     """What is different for a value: value -> options, such as {returns: {sink: {key: [id, line]}}}. With
     {returns: {value: {schema: ...}}} its records have a schema of their own."""
@@ -102,7 +115,11 @@ class Route(Options):
     @classmethod
     def _steady(cls, by: str) -> str:
         """An epoch in doubt is read again, maybe tomorrow: each record has to name the same table."""
-        unsteady = _UNSTEADY.search(QUOTED.sub(" ", by))
+        found = _UNSTEADY.search(QUOTED.sub(" ", by)) or _OF_TODAY.search(by)
+        if found is not None:
+            raise ValueError(
+                f"{next(filter(None, found.groups()))} may give another value each time, and a record has to name one "
+                "table. Use the record's own columns, such as _timestamp"
         if unsteady is not None:
             raise ValueError(
                 f"{unsteady[1] or unsteady[2]} may give another value each time, and a record has to name one table. "

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, SecretStr
 
 from connector.config.kinds import REFERENCE, duration_text
-from connector.config.sinks import KAFKA_KEY, KAFKAS_KEY
+from connector.config.sinks import KAFKA_KEY, KAFKAS_KEY, KeyedSink
 from connector.config.source import FromOffsets, TopicPattern
 
 
@@ -49,6 +49,6 @@ def _options(model: BaseModel) -> dict[str, Any]:
         given -= {"sinks"}  # they are made of the route's
     names = sorted((name for name in fields if name in given), key=lambda name: name != tag)
     found = {fields[name].alias or name: written(getattr(model, name)) for name in names}
-    if found.get("key") == [KAFKAS_KEY]:
+    if isinstance(model, KeyedSink) and found["key"] == [KAFKAS_KEY]:
         found["key"] = KAFKA_KEY
     return found

@@ -13,6 +13,8 @@ from connector.config.marks import Marks
 from sinks.errors import ConfigurationError
 from sinks.kafka import SECRET
 
+_NEXT_LINE = "\x85"
+
 
 def read_yaml(text: str, origin: str) -> tuple[object, Marks]:
     """The document of a text, and where its options stand. ``origin`` names it in errors. Raises ConfigurationError."""
@@ -83,7 +85,9 @@ class _Plain(yaml.SafeDumper):
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+    # PyYAML writes this line break as it is, except in quotes, and reads it as another one.
+    style = '"' if _NEXT_LINE in text else "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
 def _list(dumper: yaml.SafeDumper, items: list[Any]) -> yaml.SequenceNode:

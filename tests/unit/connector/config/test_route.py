@@ -99,6 +99,11 @@ def test_relative_places_belong_to_the_file(tmp_path: Any) -> None:
         ),
         ({"by": "if(rand() > 0.5, 'a', 'b')"}, {}, "rand may give another value each time"),
         ({"by": "date_format(current_date, 'yyyy')"}, {}, "current_date may give another value each time"),
+        ({"by": "IF(unix_timestamp( ) > id, 'a', 'b')"}, {}, "unix_timestamp may give another value each time"),
+        ({"by": "IF(day < DATE 'today', 'a', 'b')"}, {}, "DATE 'today' may give another value each time"),
+        ({"by": "(SELECT max(name) FROM kinds)"}, {}, "SELECT may give another value each time"),
+        ({"values": ["no", False]}, {}, 'route.values[1]: write it in quotes, as in "NO" or "010": YAML takes it for'),
+        ({"values": [8]}, {}, "route.values[0]: write it in quotes"),
         ({"bi": "kind"}, {}, "route.bi: unknown option, did you mean by?"),
         ({}, {"coordinator": None}, "coordinator: is missing: route needs a log"),
         ({}, {"sinks": [SINK]}, "give either sinks or route, not both"),
@@ -112,7 +117,13 @@ def test_a_wrong_route_is_explained(route: Any, changes: Any, said: str) -> None
     assert said in caught.value.message
 
 
-@pytest.mark.parametrize("by", ["version", "'rand()'", "user", "random_id", "now"])
+@pytest.mark.parametrize(
+    "by",
+    [
+        "version", "'rand()'", "user", "random_id", "now", "unix_timestamp(kind)", "concat(kind, 'today')",
+        "date_format(DATE '2026-01-01', kind)", "`select`",
+    ],
+)  # fmt: skip
 def test_names_of_columns_are_no_functions(by: str) -> None:
     routed({"by": by, "sink": {**SINK, "path": "lake/{route}"}})
 

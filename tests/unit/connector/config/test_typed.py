@@ -14,7 +14,9 @@ import yaml
 from pydantic import SecretStr, ValidationError
 
 from connector.config import DeltaPlace, PipelineConfig, load, load_any, loads, options, parse
+from connector.config.options import KAFKA_KEY, KafkaTopic, Table, Text
 from connector.config.sink_by_sink import SinkBySink
+from connector.config.yaml_text import read_yaml, write_yaml
 from lakelock import Json, Kafka, LakelockError, Pipeline, Upsert
 
 ROOT = Path(__file__).parents[4]
@@ -153,6 +155,23 @@ def test_a_secret_of_an_own_class_that_stands_in_the_file_is_not_written_again()
     config = parse({**given, "sinks": [own], "coordinator": {"path": "lake/log"}})
     with pytest.raises(LakelockError, match=re.escape("sinks[0].options.login[0].api_token: a secret")):
         Pipeline(config).to_yaml()
+
+
+def test_a_topic_has_kafkas_key_under_its_name_in_the_rows() -> None:
+    """Only a table's key has a word of its own for it."""
+    sinks = [KafkaTopic(topic="out", key=("_key",)), Upsert(path="lake/t", key=KAFKA_KEY)]
+    given = {"source": Kafka(topics=("t",), kafka=BROKER), "value": Json(schema="a INT"), "key": Text()}
+    made = Pipeline(name="p", sinks=sinks, coordinator=Table(path="lake/log"), **given)  # type: ignore[arg-type]
+    assert [sink.key for sink in made.config.sinks] == [("_key",), ("_key",)]  # type: ignore[union-attr]
+    assert same(Pipeline.from_yaml(made.to_yaml()).config, made.config)
+
+
+@pytest.mark.parametrize(
+    "text", ["no", "~", "1e3", "0x10", "010", "12:30", "2026-11-01", "=", "<<", "a\x85b", "\x85\n ", "\u2028\n"]
+)
+def test_a_text_stays_the_text_that_it_is(text: str) -> None:
+    document = {"text": text, "list": [text, ""], text: 1}
+    assert read_yaml(write_yaml(document), "pipeline")[0] == document
 
 
 def test_a_changed_copy_writes_what_it_is() -> None:
