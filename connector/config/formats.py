@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, Field, PrivateAttr
@@ -189,3 +191,13 @@ def unset_since(format: FormatOptions | None) -> set[str]:
     elif isinstance(format, DebeziumFormat):
         later = ("wire_format",)
     return {name for name in later if getattr(format, name) is None}
+
+
+def schema_files(*formats: FormatOptions | None) -> bytes:
+    """What the files hold that these formats name. Of one that can't be read whoever decodes will say so."""
+    content = b""
+    for format in formats:
+        if isinstance(format, AvroFormat) and format.schema_file is not None:
+            with suppress(OSError):
+                content += Path(format.schema_file).read_bytes() + b"\0"
+    return content

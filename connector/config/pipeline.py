@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, StrictBool, field_validator
 
-from connector.config.formats import FormatOptions, JsonFormat, RowsFormat, unset_since
+from connector.config.formats import FormatOptions, JsonFormat, RowsFormat, schema_files, unset_since
 from connector.config.kinds import (
     Options,
     OptionText,
@@ -314,7 +314,8 @@ class PipelineConfig(Options):
         }
         unset = {option: unset_since(getattr(self, option)) for option in ("value", "key")}
         shaping = self.model_dump_json(include=_SHAPING, exclude={"sinks": layout, **unset})
-        return hashlib.sha256(shaping.encode()).hexdigest()[:16]
+        files = schema_files(self.value, self.key) if self.route is not None else b""
+        return hashlib.sha256(shaping.encode() + files).hexdigest()[:16]
 
     def routed(self, value: str) -> PipelineConfig:
         """A copy with the table of one value of ``route.by`` as its only sink; of ``OTHER``, that of the other records.

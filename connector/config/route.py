@@ -115,15 +115,11 @@ class Route(Options):
     @classmethod
     def _steady(cls, by: str) -> str:
         """An epoch in doubt is read again, maybe tomorrow: each record has to name the same table."""
-        found = _UNSTEADY.search(QUOTED.sub(" ", by)) or _OF_TODAY.search(by)
-        if found is not None:
-            raise ValueError(
-                f"{next(filter(None, found.groups()))} may give another value each time, and a record has to name one "
-                "table. Use the record's own columns, such as _timestamp"
+        unsteady = _UNSTEADY.search(QUOTED.sub(" ", by)) or _OF_TODAY.search(by)
         if unsteady is not None:
             raise ValueError(
-                f"{unsteady[1] or unsteady[2]} may give another value each time, and a record has to name one table. "
-                "Use the record's own columns, such as _timestamp"
+                f"{next(filter(None, unsteady.groups()))} may give another value each time, and a record has to name "
+                "one table. Use the record's own columns, such as _timestamp"
             )
         return by
 
