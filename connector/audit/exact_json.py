@@ -142,11 +142,19 @@ def of_text(kind: DataType, text: str) -> str:
     """SQL of the value that a text without quotes stands for, as Kafka's key may be one. Null if it isn't exact."""
     from pyspark.sql import types as T
 
+    if isinstance(kind, T.BinaryType):
+        return f"try_cast({text} AS BINARY)"
+    # A key with a header, or in Avro, is no text. A cast would leave out what a number can't begin with.
+    no_text = r"[\x00-\x08\ufffd]" if isinstance(kind, T.StringType) else r"[\x00-\x08]"
+    return f"IF({text} RLIKE {literal(no_text)}, NULL, {_of_plain_text(kind, text)})"
+
+
+def _of_plain_text(kind: DataType, text: str) -> str:
+    from pyspark.sql import types as T
+
     if isinstance(kind, T.DecimalType | T.FloatType | T.DoubleType):
         return _number(kind, f"trim({text})", True)
     cast = f"try_cast({text} AS {sql_type(kind)})"
-    if isinstance(kind, T.StringType):  # of a key in Avro, say, it is no text
-        return f"IF(length(regexp_replace({text}, '[\\\\x00-\\\\x08\\\\ufffd]', '')) = length({text}), {cast}, NULL)"
     if isinstance(kind, T.DateType | T.TimestampType | T.TimestampNTZType):
         pattern = _DATE if isinstance(kind, T.DateType) else _TIME
         return f"IF({text} RLIKE {literal(pattern)}, {cast}, NULL)"

@@ -141,7 +141,8 @@ class Json:
         text, parsed, texts, odd = f"CAST({column} AS STRING)", f"_parsed{into}", f"_texts{into}", f"_odd{into}"
         ended = _ended(column)
         if how.decimals:
-            ended = f"CASE WHEN NOT ({decimals.huge(text, how.decimals)}) THEN {ended} END"
+            huge = decimals.huge(text, how.decimals, permissive=self._permissive)
+            ended = f"CASE WHEN NOT ({huge}) THEN {ended} END"
         whole = f"{parsed}.{_MALFORMED} IS NULL AND {parsed}.{_END}"
         unescaped = f"replace({text}, {literal(_ESCAPED_BACKSLASH)}, ' ')"
         half = f"contains({text}, {literal(_ESCAPED)}) AND {unescaped} RLIKE {literal(_HALF_CHARACTER)}"

@@ -93,6 +93,7 @@ class _Look:
             if how.decimals:
                 own = [(field.name if name == "" else name, digits) for name, digits in how.decimals]
                 lossy.append(f"({decimals.huge(text, own)} OR {decimals.rounded(text, own)})")
+            lossy += [f"NOT {decimals.is_number(there, digits)}" for name, digits in how.decimals if name == ""]
             whens += [
                 _when(
                     f"{there} IS NOT NULL AND {one}", f"field {at}: not {_article(named)} {named} without loss", shown

@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from connector.decode import json_decimals as decimals
 from connector.decode import json_numbers as numbers
 from sinks.spark.sql import identifier, literal
 from sinks.spark.types import sql_type
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import DataType
+    from pyspark.sql.types import DataType, DecimalType
 
 Sql = Callable[[str], str]
 SqlOfBoth = Callable[[str, str | None], str]
@@ -79,7 +80,7 @@ def exact(kind: DataType, *, permissive: bool = False, depth: int = 0) -> Exact:
     if isinstance(kind, T.DecimalType):
         # As many digits before the point, and all the remaining ones after it.
         wide = T.DecimalType(38, 38 - (kind.precision - kind.scale))
-        return Exact(wide, *_narrowed(kind, wide), frozenset({("", wide.scale)}))
+        return _decimal(kind, wide, permissive)
     if isinstance(kind, T.TimestampType):
         return Exact(T.StringType(), *_read_as(kind, _TIMESTAMP))
     if isinstance(kind, T.TimestampNTZType):
@@ -92,8 +93,7 @@ def exact(kind: DataType, *, permissive: bool = False, depth: int = 0) -> Exact:
         # The parser turns 128 into -128.
         return Exact(T.ShortType(), *_narrowed(kind, T.ShortType()))
     if permissive and isinstance(kind, T.IntegralType):
-        wide = T.DecimalType(38, 15)
-        return Exact(wide, *_narrowed(kind, wide), frozenset({("", wide.scale)}))
+        return _decimal(kind, T.DecimalType(38, 15), permissive)
     if permissive and isinstance(kind, T.BooleanType):
         return Exact(T.StringType(), *_read_as(kind, "^(?i:true|false)$"))
     if kind.typeName() == "variant":  # Spark 4's
@@ -109,6 +109,29 @@ def exact(kind: DataType, *, permissive: bool = False, depth: int = 0) -> Exact:
 
 def _text_or_parsed(parsed: str, text: str | None) -> str:
     return f"coalesce({numbers.without_marks(text)}, {parsed})" if text else parsed
+
+
+def _decimal(kind: DataType, wide: DecimalType, permissive: bool) -> Exact:
+    """A number that is parsed as ``wide``. A string that is a number counts, as JSON writes numbers."""
+    from pyspark.sql.types import StringType
+
+    value, narrowed = _narrowed(kind, wide)
+
+    def sound(parsed: str, text: str | None) -> str:
+        if text is None:
+            return narrowed(parsed, None)
+        written = decimals.is_number(numbers.without_marks(text), wide.scale)
+        return f"({narrowed(parsed, None)} AND coalesce({written}, true))"
+
+    doubt = decimals.may_be_no_number(numbers.TEXT, wide.scale, permissive=permissive)
+    return Exact(
+        wide,
+        value,
+        sound,
+        frozenset({("", wide.scale)}),
+        StringType(),
+        {doubt: lambda parsed: f"{parsed} IS NOT NULL"},
+    )
 
 
 def _narrowed(kind: DataType, wide: DataType) -> tuple[SqlOfBoth, SqlOfBoth]:

@@ -24,7 +24,7 @@ def of_kafkas_key(value: DataType, key: Sequence[str], kafkas: str = "key") -> d
 
     Kafka's key is a JSON object with these columns, or for one column its value as text or as a JSON string.
     """
-    from pyspark.sql.types import AtomicType, StructField, StructType
+    from pyspark.sql.types import AtomicType, BinaryType, StructField, StructType
 
     if not isinstance(value, StructType):
         return {}
@@ -36,7 +36,11 @@ def of_kafkas_key(value: DataType, key: Sequence[str], kafkas: str = "key") -> d
         if len(key) == 1 and isinstance(field.dataType, AtomicType):
             as_object = f"concat('{{\"v\":', {text}, '}}')"
             of_string = _of_json(as_object, StructType([StructField("v", field.dataType)]), "v")
-            sql += f"WHEN {text} LIKE '\"%\"' THEN {of_string} ELSE {_of_text(field.dataType, text)} "
+            sql += f"WHEN {text} LIKE '\"%\"' THEN {of_string} "
+            if not isinstance(field.dataType, BinaryType):
+                # A cast leaves out such characters at the beginning, and makes the ID of a header a part of a number.
+                sql += f"WHEN {text} RLIKE '{_NO_TEXT}' THEN NULL "
+            sql += f"ELSE {_of_text(field.dataType, text)} "
         found[field.name] = sql + "END"
     return found
 
@@ -67,7 +71,7 @@ def _of_text(kind: DataType, text: str) -> str:
 
     value, how = f"try_cast({text} AS {sql_type(kind)})", exact(kind)
     if isinstance(kind, T.StringType):
-        return f"IF({is_utf8(f'CAST({text} AS BINARY)')} AND NOT {text} RLIKE '{_NO_TEXT}', {text}, NULL)"
+        return f"IF({is_utf8(f'CAST({text} AS BINARY)')}, {text}, NULL)"
     if isinstance(kind, T.DecimalType):
         ((_, kept),) = how.decimals
         parsed = f"try_cast({text} AS {sql_type(how.parsed_as)})"

@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from connector.audit.decode import decoded
+from connector.audit.exact_json import of_text
 from connector.audit.formats import Form, Forms
 from connector.decode import json_decimals
 from connector.decode.json import Json
@@ -317,6 +318,47 @@ def test_permissive_json_keeps_the_text_of_a_number_too(spark: SparkSession) -> 
         assert [isinstance(row, str) for row in found[6:]] == [True, True, False]
 
 
+LONG = "1.25" + "0" * 40 + "1"
+IN_QUOTES = {
+    "1.5": "1.50", "+1.5": "1.50", "-.5": "-0.50", "5.": "5.00", "1e2": "100.00", "007": "7.00", "1.250000": "1.25",
+    **dict.fromkeys(("1,50", "1,5", ",5", "5,", "1,234.5", "1\\u002c5", "", " 1", "1 ", "\uff11", "\u0661.5"), BAD),
+    **dict.fromkeys((LONG, f"+{LONG}", "1.25" + "\\u0030" * 40 + "1"), BAD),
+    **dict.fromkeys(("+1e99999999", "1,0e99999999", "1\\u006599999999", "1e99999999"), BAD),
+}  # fmt: skip
+"""Strings -> the DECIMAL(5,2) that they are. Spark's parser reads "1,50" as 150, and takes minutes for a huge one."""
+DECIMALS = ["q DECIMAL(5,2)", "a ARRAY<DECIMAL(5,2)>", "m MAP<STRING, DECIMAL(5,2)>", "t STRUCT<q: DECIMAL(5,2)>"]
+DECIMALS_AT = ['{{"q": {0}}}', '{{"Q": {0}}}', '{{"a": [1, {0}]}}', '{{"m": {{"x": {0}}}}}', '{{"t": {{"q": {0}}}}}']
+
+
+@pytest.mark.parametrize("permissive", [False, True])
+def test_a_string_is_a_decimal_only_as_it_is_written(spark: SparkSession, permissive: bool) -> None:
+    cases = [(place.format(f'"{text}"').encode(), value) for place in DECIMALS_AT for text, value in IN_QUOTES.items()]
+    found = by_pipeline(spark, ", ".join(DECIMALS), [text for text, _ in cases], permissive)
+    wrong = [
+        (text, value, row)
+        for (text, value), row in zip(cases, found, strict=True)
+        if (BAD if isinstance(row, str) else str(row).count(f"Decimal('{value}')")) not in (value, 1)
+    ]
+    assert wrong == []
+    theirs = by_auditor(spark, ", ".join(DECIMALS), [text for text, _ in cases], permissive)
+    assert [text for (text, value), row in zip(cases, theirs, strict=True) if (row is BAD) != (value is BAD)] == []
+    ids = [
+        b'{"a": [1], "id": "Doe, John"}',
+        b'{"a": [1], "id": "1234567e-8901-4234"}',
+        b'{"a": [1], "id": "7e123456-89"}',
+    ]
+    assert [str(row) for row in by_pipeline(spark, ", ".join(DECIMALS), ids, permissive) if isinstance(row, str)] == []
+
+
+def test_permissive_json_rounds_no_number_without_quotes_around_its_name(spark: SparkSession) -> None:
+    texts = [f"{{q: {LONG}}}", f"{{'q': {LONG}}}", f"{{q /*,*/ : /*:*/ {LONG}}}", "{i: 5.0000000000000000001}"]
+    texts += ["{q: 1e99999999}", "{q /*,*/: /* */ 1e99999999}", "{i: 1e99999999}", "{i: '1,5'}"]
+    found = by_pipeline(spark, "q DECIMAL(5,2), i INT", [text.encode() for text in texts], permissive=True)
+    assert [isinstance(row, str) for row in found] == [True] * len(texts)
+    good = [b"{q: 1.250000, i: 5.0}", b'{"other": 0.12345678901234567, i: "5"}']
+    assert [row["i"] for row in by_pipeline(spark, "q DECIMAL(5,2), i INT", good, permissive=True)] == [5, 5]  # type: ignore[index]
+
+
 def test_a_field_in_another_case_keeps_its_number(lake: Lake, topic: Topic) -> None:
     topic.send(("k", b'{"S": 1.50, "D": 0.25}'), partition=0)
     lake.pipeline(schema="s STRING, d DECIMAL(9,4)", source={"reader": "spark"}).run()
@@ -340,6 +382,19 @@ def test_a_tombstones_key_is_exact_or_null(spark: SparkSession) -> None:
     records = keys.selectExpr(*kafka, "TIMESTAMP'2026-01-01' AS timestamp")
     theirs = decoded(records, Forms(Form(kind), None, False, None), ("id",), ruled=False).frame.orderBy("_offset")
     assert [row["id"] for row in theirs.collect()] == [*KEY_TEXTS.values()]
+
+
+@pytest.mark.parametrize("kind", ["BIGINT", "DOUBLE", "DECIMAL(9,0)", "STRING", "BOOLEAN"])
+def test_a_header_before_a_tombstones_key_is_no_part_of_it(spark: SparkSession, kind: str) -> None:
+    """The ID 49 is the digit 1 in ASCII, and zeros before a number don't count for a cast: 42 would be 142."""
+    texts = [b"\0\0\0\x00142", b"\0\0\0\x00" + b"5" + b"true", b"\0\0\0\x0542", b"\x0242", b"42", b"true"]
+    wanted = from_ddl(f"id {kind}")
+    assert isinstance(wanted, StructType)
+    keys = spark.createDataFrame([(key, n) for n, key in enumerate(texts)], "key BINARY, n INT").coalesce(1)
+    sql = of_kafkas_key(wanted, ["id"])["id"], of_text(wanted["id"].dataType, "CAST(key AS STRING)")
+    for found in ([row["id"] for row in keys.orderBy("n").selectExpr(f"{each} AS id").collect()] for each in sql):
+        assert found[:4] == [None] * 4
+        assert len([each for each in found[4:] if each is not None]) >= 1
 
 
 def test_verify_finds_a_decimal_that_an_older_version_has_rounded(
