@@ -12,6 +12,7 @@ from connector.spark.compat import is_connect
 from sinks.delta.detail import name_parts
 from sinks.delta.layout import COLUMN_MAPPING, Layout
 from sinks.errors import ConfigurationError
+from sinks.spark.limits import shows_an_hour_twice, told_of_hours
 from sinks.spark.types import names, needs_column_mapping, sql_type
 
 if TYPE_CHECKING:
@@ -34,18 +35,24 @@ _COUNTED = 32
 
 
 def laid_out(
-    sink: DeltaSink, schema: StructType, carried: Sequence[str], declared: Mapping[str, str] = MappingProxyType({})
+    sink: DeltaSink,
+    schema: StructType,
+    carried: Sequence[str],
+    declared: Mapping[str, str] = MappingProxyType({}),
+    *,
+    zone: str = "UTC",
 ) -> Layout:
     """The layout that the sink's options say.
 
     ``schema``: the table's; ``carried``: the columns that hold values of records as they are; ``declared``: column of
-    the records -> its comment in their schema. Raises ConfigurationError if the columns don't fit the options.
+    the records -> its comment in their schema; ``zone``: the session's time zone. Raises ConfigurationError if the
+    columns don't fit the options.
     """
     for option in ("partition_by", "cluster_by", "comments"):
         for column in getattr(sink, option):
             _check_column(sink.option(option), column, schema, may_be_internal=option == "comments")
     for column in sink.partition_by:
-        _check_partition(sink.option("partition_by"), schema[column], carried=column in carried)
+        _check_partition(sink.option("partition_by"), schema[column], carried=column in carried, zone=zone)
     with_statistics = _with_statistics(schema, sink.properties)
     for column in sink.cluster_by:
         _check_cluster(sink.option("cluster_by"), schema[column], with_statistics)
@@ -84,9 +91,9 @@ def _check_column(option: str, column: str, schema: StructType, *, may_be_intern
         )
 
 
-def _check_partition(option: str, field: StructField, *, carried: bool) -> None:
+def _check_partition(option: str, field: StructField, *, carried: bool, zone: str) -> None:
     """``carried``: whether the column holds values of records as they are."""
-    from pyspark.sql.types import BinaryType, StringType
+    from pyspark.sql.types import BinaryType, StringType, TimestampType
 
     kind = sql_type(field.dataType).upper()
     if not _is_atomic(field.dataType) or isinstance(field.dataType, BinaryType):
@@ -104,6 +111,11 @@ def _check_partition(option: str, field: StructField, *, carried: bool) -> None:
             f"{option}: {field.name!r} is a text that the pipeline works out. It may be the empty text, which Delta "
             "reads back as NULL from a partition column.",
             hint="Partition by a column of the records, or write cluster_by.",
+        )
+    if isinstance(field.dataType, TimestampType) and not carried and shows_an_hour_twice(zone):
+        raise ConfigurationError(
+            f"{option}: {field.name!r} is {told_of_hours(zone)}: Delta reads it back from the folder's name.",
+            hint="Write spark: {spark.sql.session.timeZone: UTC}, or cluster_by.",
         )
 
 

@@ -77,7 +77,7 @@ class Table:
         assert isinstance(sink, DeltaSink)
         refuse_of_databricks(sink, table.spark)
         carried, declared = derivation.of_records.carried, declared_comments(config, decode)
-        layout = laid_out(sink, derivation.columns, carried, declared)
+        layout = laid_out(sink, derivation.columns, carried, declared, zone=_zone(table))
         return cls(decode, derivation, table, commits, schema, layout)
 
     @property
@@ -127,7 +127,8 @@ class Table:
         added = made.check()
         if detail.append_only and not isinstance(made.sink, DeltaAppend):
             raise append_only(self.label, "the pipeline changes rows")
-        faults = limits.faults(detail, self._demanding, made.columns, made.of_records.carried)
+        zone, carried = _zone(self.table), made.of_records.carried
+        faults = limits.faults(detail, self._demanding, made.columns, carried, zone=zone)
         self.table.check(detail, made.columns, faults, required=made.required, added=added)
         return added
 
@@ -328,3 +329,7 @@ def custom_sink(sink: CustomSink, spark: SparkSession, staging: str) -> TwoPhase
             f"{sink.option('sink')}: {sink.sink} calls itself {found.name!r}: it has to keep the name that it is given."
         )
     return found
+
+
+def _zone(table: DeltaTable) -> str:
+    return str(table.spark.conf.get("spark.sql.session.timeZone"))

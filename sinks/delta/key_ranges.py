@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING
 from sinks.delta.table import DeltaTable
 from sinks.delta.values import digits_sql, value_sql
 from sinks.spark.cached import kept, stays
-from sinks.spark.sql import identifier
+from sinks.spark.sql import identifier, literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
+
+
+_BEYOND_ASCII = r"[^\x00-\x7F]"
 
 
 @contextmanager
@@ -36,7 +39,8 @@ def pruning(table: DeltaTable, key: Sequence[str], rows: DataFrame, within: str)
         return
     with kept(rows) as changes:
         # A query that computed the rows anew could find others: a key may be made of the time of day.
-        yield changes, range_of(changes, columns) if stays(changes) else ""
+        parts = detail.partitions if detail is not None else ()
+        yield changes, range_of(changes, columns, partitions=parts) if stays(changes) else ""
 
 
 def once_kept(rows: DataFrame, within: str) -> AbstractContextManager[DataFrame]:
@@ -44,12 +48,34 @@ def once_kept(rows: DataFrame, within: str) -> AbstractContextManager[DataFrame]
     return nullcontext(rows) if within else kept(rows)
 
 
-def range_of(changes: DataFrame, key: Sequence[str]) -> str:
-    """SQL of the range that the changes lie in, from one query on them. See ``within_sql``."""
+def range_of(changes: DataFrame, key: Sequence[str], *, partitions: Sequence[str] = ()) -> str:
+    """SQL of the range that the changes lie in, from one query on them. See ``within_sql``.
+
+    ``partitions``: the columns that the table is partitioned by.
+    """
+    of_folders = [name.lower() for name in partitions]
     kinds = {name: kind for name in key if _has_exact_text(kind := changes.schema[name].dataType)}
-    ends = [digits_sql(f"{end}({identifier(name)})", kind) for name, kind in kinds.items() for end in ("min", "max")]
+    ends = [
+        digits_sql(_end(of, name, kind, counted=name.lower() not in of_folders), kind)
+        for name, kind in kinds.items()
+        for of in ("min", "max")
+    ]
     digits = changes.selectExpr(*ends).first() if kinds else None
     return within_sql(kinds, digits or ())
+
+
+def _end(of: str, name: str, kind: DataType, *, counted: bool) -> str:
+    """SQL of the lowest or the highest value: ``of`` is min or max. NULL: by this column no file may be skipped.
+
+    ``counted``: Delta skips by its statistics, in which a replacement character stands for what isn't UTF-8, as a
+    transform may make it of bytes. Texts in ASCII are in order with it, as they are with such bytes. Others may not be.
+    """
+    from pyspark.sql.types import StringType
+
+    column = identifier(name)
+    if not (counted and isinstance(kind, StringType)):
+        return f"{of}({column})"
+    return f"IF(bool_or({column} RLIKE {literal(_BEYOND_ASCII)}), NULL, {of}({column}))"
 
 
 def within_sql(kinds: Mapping[str, DataType], ends: Sequence[str | None]) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from sinks.delta.detail import Detail
 from sinks.delta.table import DeltaTable
 from sinks.delta.upsert_rule import key_sql
-from sinks.spark.limits import Limit, of_length, of_partition
+from sinks.spark.limits import Limit, of_length, of_partition, shows_an_hour_twice, told_of_hours
 from sinks.spark.row_errors import raise_sql
 from sinks.spark.sql import identifier, literal
 from sinks.spark.types import needs_column_mapping, sql_type
@@ -43,17 +43,20 @@ class Records:
     """Of the carried columns, those in which a null keeps the value of an earlier record."""
 
 
-def faults(detail: Detail, table: StructType, rows: StructType, carried: Sequence[str]) -> list[str]:
+def faults(
+    detail: Detail, table: StructType, rows: StructType, carried: Sequence[str], *, zone: str = "UTC"
+) -> list[str]:
     """The reasons why the table can't hold some rows of the pipeline as they are.
 
     ``table``: the table's schema; ``rows``: the columns that the pipeline fills; ``carried``: those of them that hold
-    values of records.
+    values of records; ``zone``: the session's time zone.
     """
-    from pyspark.sql.types import BinaryType, StringType
+    from pyspark.sql.types import BinaryType, StringType, TimestampType
 
     reasons = []
     filled, as_they_are = _by_lower_case(rows.names), _by_lower_case(carried)
     there = _by_lower_case(table.names)
+    hours_come_twice = bool(detail.partitions) and shows_an_hour_twice(zone)
     for name in rows.names:
         if name.lower() not in there and needs_column_mapping(name) and detail.column_mapping == "none":
             reasons.append(f"column {name} has a name that needs delta.columnMapping.mode = 'name'")
@@ -72,6 +75,8 @@ def faults(detail: Detail, table: StructType, rows: StructType, carried: Sequenc
             reasons.append(f"it is partitioned by {field.name}, and a BINARY isn't the name of a folder")
         elif isinstance(field.dataType, StringType) and field.name.lower() not in as_they_are:
             reasons.append(f"it is partitioned by {field.name}, which the pipeline works out: it may be the empty text")
+        elif isinstance(field.dataType, TimestampType) and not as_they_are.get(field.name.lower()) and hours_come_twice:
+            reasons.append(f"it is partitioned by {field.name}, {told_of_hours(zone)}")
     return reasons
 
 

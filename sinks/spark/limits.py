@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from itertools import pairwise
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 from sinks.spark.sql import identifier, literal
 from sinks.spark.types import is_utf8
@@ -43,7 +46,12 @@ def of_partition(column: str, kind: DataType, *, folder: str | None = None) -> l
 
     value, its = identifier(column), f"its {column}"
     if isinstance(kind, TimestampType):
-        return [Limit(f"{value} < timestamp_micros({_YEAR_1}L)", f"{its} is before the year 1, {_BY}")]
+        read_back = f"try_cast(CAST({value} AS STRING) AS TIMESTAMP)"
+        return [
+            Limit(f"{value} < timestamp_micros({_YEAR_1}L)", f"{its} is before the year 1, {_BY}"),
+            # Delta takes it from the folder's name, which is the time in the session's zone.
+            Limit(f"NOT ({read_back} <=> {value})", f"{its} is in an hour that the clocks show twice, {_BY}"),
+        ]
     if not isinstance(kind, StringType):
         return []
     room = _NAME_BYTES - len((folder or column).encode()) - 1
@@ -58,6 +66,26 @@ def of_partition(column: str, kind: DataType, *, folder: str | None = None) -> l
 
 
 _BY = "and can't be stored in a column that the table is partitioned by"
+
+
+def shows_an_hour_twice(zone: str) -> bool:
+    """Whether clocks are turned back in a time zone, by its name in Spark: a time without its offset is then two."""
+    if re.fullmatch(r"(?i)z|(?:(?:utc|gmt|ut)?[+-]\d{1,2}(?::?\d{2}){0,2})|utc|gmt|ut|etc/[\w+-]+", zone):
+        return False
+    try:
+        place = ZoneInfo(zone)
+    except (ValueError, OSError, KeyError):  # of a name that only Java knows, or without its data
+        return True
+    days = (datetime(1990, 1, 1, tzinfo=timezone.utc) + timedelta(days=10 * count) for count in range(1_900))
+    offsets = [day.astimezone(place).utcoffset() or timedelta(0) for day in days]
+    return any(later < before for before, later in pairwise(offsets))
+
+
+def told_of_hours(zone: str) -> str:
+    """Says for messages why no time that isn't checked record by record can be in a folder's name."""
+    return (
+        f"a time that the pipeline works out, and the session's time zone, {zone}, has an hour that comes twice a year"
+    )
 
 
 def of_length(column: str, written: str) -> list[Limit]:

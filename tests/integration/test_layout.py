@@ -21,6 +21,7 @@ from connector.cli.app import app
 from sinks.delta.detail import Detail
 from sinks.delta.table import DeltaTable
 from sinks.errors import BadRecord, ConfigurationError
+from sinks.spark.settings import with_settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -241,6 +242,31 @@ def test_a_session_that_the_watermark_closes_is_found_in_whichever_file_it_is(la
         Pipeline.from_options(options).run()
     rows = lake.sql("SELECT k, total, window_closed FROM {t} ORDER BY k, window_start", "sums")
     assert rows == [("a", 1, True), ("m", 1, True), ("m", 1, False)]
+
+
+@pytest.mark.parametrize("how", [{"cluster_by": "k"}, {"merge": "on_read", "fold": {"epochs": 1}}])
+def test_a_key_that_is_not_utf8_is_found_though_the_statistics_lack_it(lake: Lake, how: dict[str, Any]) -> None:
+    options = laid_out(lake, "upsert", sink=how, transform="SELECT CAST(value AS STRING) AS k FROM records")
+    options["value"] = {"format": "bytes"}
+    for values in ([b"\xff\x01", b"a", "\u00e9".encode()], [b"\xff\x01"], ["\u00e9".encode()], [b"a"]):
+        lake.topic.send(*((None, value) for value in values), partition=0)
+        Pipeline.from_options(options).run()
+    assert lake.sql("SELECT hex(k) FROM {t} ORDER BY k", "upsert") == [("61",), ("C3A9",), ("FF01",)]
+
+
+def test_a_time_in_an_hour_that_comes_twice_is_no_folder(lake: Lake) -> None:
+    """Delta would read it back as the first of the two, and a key would never be found again."""
+    assert lake.spark is not None
+    sink = {"key": "at", "partition_by": "at"}
+    options = {**laid_out(lake, "upsert", sink=sink), "value": {"format": "json", "schema": "at TIMESTAMP"}}
+    first, second = "2026-11-01T05:30:00.123456Z", "2026-11-01T06:30:00.123456Z"
+    with with_settings(lake.spark, {"spark.sql.session.timeZone": "America/New_York"}):
+        lake.topic.send((None, {"at": first}), (None, {"at": "2026-03-08T07:30:00Z"}), partition=0)
+        Pipeline.from_options(options).run()
+        lake.topic.send((None, {"at": first}), (None, {"at": second}), partition=0)
+        with pytest.raises(BadRecord, match=r"offset 3 .*its at is in an hour that the clocks show twice"):
+            Pipeline.from_options(options).run()
+    assert lake.sql("SELECT count(*) FROM {t}", "upsert") == [(2,)]
 
 
 def test_without_a_key_column_in_the_layout_every_file_is_looked_into(lake: Lake) -> None:

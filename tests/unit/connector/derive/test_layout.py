@@ -1,5 +1,6 @@
 """A layout that doesn't fit the table's columns is refused, with its option."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -17,6 +18,8 @@ from pyspark.sql.types import (
 
 from connector.config import DeltaAppendSink
 from connector.derive.layout import laid_out
+from sinks.delta.detail import Detail
+from sinks.delta.limits import faults
 from sinks.errors import ConfigurationError
 
 COLUMNS = StructType(
@@ -95,3 +98,20 @@ def test_it_fits(options: dict[str, Any]) -> None:
         wanted = options.get(name, ())
         assert list(getattr(made, name)) == ([wanted] if isinstance(wanted, str) else list(wanted))
     assert made.declared == {"id": "declared"}
+
+
+@pytest.mark.parametrize(
+    ("zone", "twice"),
+    [
+        ("UTC", False), ("+05:30", False), ("GMT-3", False), ("Asia/Tokyo", False), ("Etc/UTC", False),
+        ("America/New_York", True), ("Europe/Berlin", True), ("no zone of Python's", True),
+    ],
+)  # fmt: skip
+def test_a_time_that_is_worked_out_is_a_folder_only_where_no_hour_comes_twice(zone: str, twice: bool) -> None:
+    """Such as the start of a window: Delta reads it back from the folder's name, as the first of the two."""
+    with pytest.raises(ConfigurationError, match="hour that comes twice") if twice else nullcontext():
+        laid_out(sink(partition_by="late"), COLUMNS, CARRIED, zone=zone)
+    laid_out(sink(partition_by="late"), COLUMNS, (*CARRIED, "late"), zone=zone)
+    laid_out(sink(cluster_by="late"), COLUMNS, CARRIED, zone=zone)
+    made_by_hand = faults(Detail("t", {}, partitions=["late"]), COLUMNS, COLUMNS, CARRIED, zone=zone)
+    assert len(made_by_hand) == (1 if twice else 0)
