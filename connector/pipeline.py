@@ -26,6 +26,7 @@ from connector.operations.dead_letters import LetterGroups, Retried, letter_grou
 from connector.operations.dry_run import DryRun, dry_run
 from connector.operations.from_topic import for_topic
 from connector.operations.history import LAST, PastEpochs, past
+from connector.operations.lineage import lineage_of
 from connector.operations.maintain import Maintained, maintain
 from connector.operations.preview import ROWS, Preview, previewed
 from connector.operations.rewind import Rewind, rewound
@@ -62,8 +63,10 @@ class Pipeline:
     """
 
     def __repr__(self) -> str:
-        reads, writes = self.config.source.topics, ", ".join(sink.place for sink in self.config.sinks)
-        return f"<Pipeline {self.config.name}: {', '.join(reads) if isinstance(reads, tuple) else reads} -> {writes}>"
+        return f"<Pipeline {lineage_of(self.config).line}>"
+
+    def _repr_html_(self) -> str:
+        return lineage_of(self.config)._repr_html_()
 
     @overload
     def __init__(self, config: PipelineConfig, *, debug: bool = ..., spark: SparkSession | None = ...) -> None: ...
@@ -246,10 +249,7 @@ class Pipeline:
         self, stop: threading.Event, observers: Sequence[Observer], *, until: datetime | None, publish: bool
     ) -> Delivered:
         stage = stages(all_of(observers), self.config.name)
-        with (
-            monitored(self.config) as told,
-            self._assembled(short=None if publish else False, stage=stage) as made,
-        ):
+        with monitored(self.config) as told, self._assembled(short=None if publish else False, stage=stage) as made:
             assembly = replace(made, stopped=stop.is_set)
             stage("opening the tables")
             assembly.make_ready()

@@ -14,7 +14,7 @@ from connector.operations.status import Status
 from connector.protocol.decided import Row, State
 from connector.protocol.recover import TopicsHeld
 from connector.ui.board import Board
-from connector.watch.about import Goal, Lineage
+from connector.operations.lineage import Goal, Lineage
 from connector.watch.poll import Look
 from connector.watch.reports import Report
 from sinks.contract import Epoch, Position, Prepared
@@ -63,7 +63,7 @@ def board() -> Board:
         LetterGroup("late", "came after its window was closed", "lake/flights", 3, 4, 4, "flights", 0, 3, NOW),
     ]
     report = Report("flights", "failed", NOW - timedelta(minutes=9), 30, "run", "BadRecord", NASTY, f"Mend {NASTY}.")
-    lineage = Lineage("b:9092", ["flights", NASTY], [NASTY], [Goal("delta_append", NASTY)], NASTY)
+    lineage = Lineage("flights", "b:9092", ["flights", NASTY], [NASTY], [Goal("delta_append", NASTY)], NASTY)
     rows = [SomeRows(NASTY, ["k", NASTY], [["a", NASTY]], newest=True), SomeRows("lake/dead", letters=True)]
     text = f"name: flights\ntransform: {NASTY}\n"
     seen = status("flights", behind=120)
@@ -136,7 +136,7 @@ def picture() -> Board:
             replace(stands, sinks=["lake/latest_flights"], position=position, next_times=waits), epochs,
             [LetterGroup("value", detail, None, 4, 7, 18, "flights", 1, 217, NOW - timedelta(minutes=3))], (),
             Lineage(
-                "kafka:9092", ["flights"], ["decoded as json"], [Goal("delta_upsert", "/data/lake/latest_flights")],
+                "flights", "kafka:9092", ["flights"], ["decoded as json"], [Goal("delta_upsert", "/data/lake/latest_flights")],
                 "/data/lake/flights_dead",
             ),
             FILE,

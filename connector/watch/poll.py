@@ -13,7 +13,8 @@ from connector.operations.history import LAST, PastEpoch, past
 from connector.operations.newest_rows import SomeRows, newest_rows
 from connector.operations.status import Status
 from connector.pipeline import Pipeline
-from connector.watch.about import Lineage, lineage_of, text_of
+from connector.operations.lineage import Lineage, lineage_of
+from connector.watch.about import text_of
 from connector.watch.reports import Report
 
 if TYPE_CHECKING:

@@ -210,3 +210,17 @@ def test_a_table_with_too_many_columns_is_shown_row_by_row() -> None:
 def test_a_value_can_neither_begin_a_line_nor_steer_the_terminal() -> None:
     shown = Preview("p", [PreviewedTable("lake/t", ["a", "b"], [["1\x1b[2J\n2", None]])], Sample({"flights": 1}))
     assert repr(shown).splitlines()[-1].split() == ["1\\x1b[2J\\n2", "NULL"]
+
+
+def test_a_pipeline_shows_where_its_records_come_from_and_go_to() -> None:
+    options = {
+        "name": "orders",
+        "source": {"topics": ["shop.<orders>"], "kafka": {"bootstrap.servers": "kafka:9092"}},
+        "value": {"format": "json", "schema": "id INT"},
+        "sinks": [{"type": "delta_append", "path": "/lake/orders"}],
+    }
+    pipeline = Pipeline.from_options(options)
+    assert repr(pipeline) == "<Pipeline orders: shop.<orders> -> /lake/orders>"
+    html = pipeline._repr_html_()
+    for text in ("shop.&lt;orders&gt; from kafka:9092", "decoded as json", "delta_append /lake/orders"):
+        assert text in html

@@ -24,7 +24,7 @@ from connector.operations.dead_letters import LetterGroup
 from connector.operations.newest_rows import SomeRows
 from connector.ui.board import Board, kept
 from connector.ui.page import page
-from connector.watch.about import Goal, Lineage
+from connector.operations.lineage import Goal, Lineage
 from connector.watch.poll import Look
 from connector.watch.reports import Report
 
@@ -131,7 +131,10 @@ def everywhere(text: str) -> Board:
         boards.past(number, owner=text, commits={text: text}, notes=(text,), phases={text: 1.0}) for number in (2, 1)
     ]
     report = Report(text, "failed", NOW, 1, text, text, text, text)
-    way, rows = Lineage(text, [text], [text], [Goal(text, text)], text), [SomeRows(text, [text], [[text]], True, True)]
+    way, rows = (
+        Lineage(text, text, [text], [text], [Goal(text, text)], text),
+        [SomeRows(text, [text], [[text]], True, True)],
+    )
     stands, fault = replace(boards.status("p"), sinks=[text]), [Fault(text, text)]
     for _ in range(2):
         of.saw(Look("flights.yaml", text, NOW, stands, past, letters, (), way, text, report, rows))

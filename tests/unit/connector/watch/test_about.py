@@ -9,7 +9,8 @@ import yaml
 
 from connector.config import load
 from connector.config.masked import HIDDEN, hidden_login, without_secrets
-from connector.watch.about import Goal, lineage_of, text_of
+from connector.operations.lineage import Goal, lineage_of
+from connector.watch.about import text_of
 
 SECRET = "hunter2"
 FILE = f"""
