@@ -40,7 +40,7 @@ from sinks.errors import ConfigurationError, LakelockError
 from sinks.offsets import OffsetRange
 from sinks.plurals import plural
 from sinks.s3.hadoop import require_conditional_writes
-from sinks.spark.files import refuse_unwritable
+from sinks.spark.files import folder_made
 from sinks.spark.settings import with_settings
 
 if TYPE_CHECKING:
@@ -123,8 +123,6 @@ class Assembly:
                 )
 
     def _make_ready(self) -> None:
-        for location in () if is_connect(self.spark) else self.locations:  # a server has folders of its own
-            refuse_unwritable(location)
         self.refuse_lost_deletes()
         if self.field_check.declared and not all(output.exists for output in self.outputs):
             self._refuse_unmatched()
@@ -133,7 +131,8 @@ class Assembly:
             require_conditional_writes(self.spark, self.log.location)
             self._refuse_what_it_has()
         for output in self.outputs:
-            output.ready()
+            with folder_made(output.location):
+                output.ready()
             require_conditional_writes(self.spark, output.location)
         topic = letters_topic(self.config)
         if topic is not None:

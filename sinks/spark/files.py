@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Result = TypeVar("Result")
+_NOT_MADE = (
+    "DELTA_CANNOT_CREATE_LOG_PATH",
+    "ParentNotDirectory",
+    "Parent path is not a directory",
+    "Permission denied",
+)
 
 
 def absolute(path: str, folder: str = "") -> str:
@@ -73,6 +80,23 @@ def refuse_unwritable(folder: str) -> None:
             f"{folder!r} can't be written: no permission to make files in {str(there)!r}.",
             hint="Give this user the permission, or choose another path.",
         )
+
+
+@contextmanager
+def folder_made(folder: str) -> Iterator[None]:
+    """Where Spark can't make the folder, say what is in the way. Raises ConfigurationError, or what Spark raises.
+
+    Only afterwards: a path without a scheme may be one of a cluster's file system, which this process doesn't see.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not folder or _local(folder) is None or not any(sign in str(error) for sign in _NOT_MADE):
+            raise
+        refuse_unwritable(folder)
+        raise ConfigurationError(
+            f"Spark can't make the folder {folder!r}.", hint="Choose another path, or a user who may write there."
+        ) from error
 
 
 def _may(folder: Path, what: int) -> bool:

@@ -66,5 +66,6 @@ def test_a_path_that_can_not_be_written_is_found(lake: Lake, option: str) -> Non
     with pytest.raises(ConfigurationError) as caught:
         lake.pipeline(**letters).check()
     assert_told(f"check_an_unwritable_{option}", caught.value, folder=lake.folder)
-    with pytest.raises(ConfigurationError, match="can't be a folder"):
-        lake.pipeline(**letters).run()
+    if option == "sink":
+        with pytest.raises(ConfigurationError, match="can't be a folder"):
+            lake.pipeline(**letters).run()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sinks.errors import ConfigurationError
-from sinks.spark.files import refuse_unwritable
+from sinks.spark.files import folder_made, refuse_unwritable
 
 
 @pytest.fixture
@@ -38,3 +38,18 @@ def test_a_folder_without_permission_is_named(tmp_path: Path, nobody: None) -> N
     locked = tmp_path / "locked"
     with pytest.raises(ConfigurationError, match="no permission"):
         refuse_unwritable(str(locked / "t"))
+
+
+def test_what_spark_could_not_make_is_told_with_what_is_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    text = "[DELTA_CANNOT_CREATE_LOG_PATH] Cannot create file:/there/_delta_log"
+    for folder, said in (
+        (tmp_path / "file" / "t", "/file' is a file"),
+        (tmp_path / "t", "Spark can't make the folder"),
+    ):
+        with pytest.raises(ConfigurationError, match=said), folder_made(str(folder)):
+            raise RuntimeError(text)
+    # Elsewhere it may pass, and so may other failures.
+    for folder, other in (("s3a://bucket/t", text), (str(tmp_path / "file" / "t"), "the store is slow")):
+        with pytest.raises(RuntimeError), folder_made(folder):
+            raise RuntimeError(other)
