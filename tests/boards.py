@@ -9,12 +9,12 @@ from pathlib import Path
 from connector.fleet.files import Fault
 from connector.operations.dead_letters import LetterGroup
 from connector.operations.history import PastEpoch
+from connector.operations.lineage import Goal, Lineage
 from connector.operations.newest_rows import SomeRows
 from connector.operations.status import Status
 from connector.protocol.decided import Row, State
 from connector.protocol.recover import TopicsHeld
 from connector.ui.board import Board
-from connector.operations.lineage import Goal, Lineage
 from connector.watch.poll import Look
 from connector.watch.reports import Report
 from sinks.contract import Epoch, Position, Prepared
@@ -136,8 +136,8 @@ def picture() -> Board:
             replace(stands, sinks=["lake/latest_flights"], position=position, next_times=waits), epochs,
             [LetterGroup("value", detail, None, 4, 7, 18, "flights", 1, 217, NOW - timedelta(minutes=3))], (),
             Lineage(
-                "flights", "kafka:9092", ["flights"], ["decoded as json"], [Goal("delta_upsert", "/data/lake/latest_flights")],
-                "/data/lake/flights_dead",
+                "flights", "kafka:9092", ["flights"], ["decoded as json"],
+                [Goal("delta_upsert", "/data/lake/latest_flights")], "/data/lake/flights_dead",
             ),
             FILE,
             Report(

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, TypeVar
 from connector.fleet.files import Fault, PipelineFile, fault_of
 from connector.operations.dead_letters import LetterGroup, letter_groups
 from connector.operations.history import LAST, PastEpoch, past
+from connector.operations.lineage import Lineage, lineage_of
 from connector.operations.newest_rows import SomeRows, newest_rows
 from connector.operations.status import Status
 from connector.pipeline import Pipeline
-from connector.operations.lineage import Lineage, lineage_of
 from connector.watch.about import text_of
 from connector.watch.reports import Report
 

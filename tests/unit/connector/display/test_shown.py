@@ -215,12 +215,12 @@ def test_a_value_can_neither_begin_a_line_nor_steer_the_terminal() -> None:
 def test_a_pipeline_shows_where_its_records_come_from_and_go_to() -> None:
     options = {
         "name": "orders",
-        "source": {"topics": ["shop.<orders>"], "kafka": {"bootstrap.servers": "kafka:9092"}},
+        "source": {"topics": ["orders"], "kafka": {"bootstrap.servers": "kafka:9092"}},
         "value": {"format": "json", "schema": "id INT"},
-        "sinks": [{"type": "delta_append", "path": "/lake/orders"}],
+        "sinks": [{"type": "delta_append", "path": "/lake/<orders>"}],
     }
     pipeline = Pipeline.from_options(options)
-    assert repr(pipeline) == "<Pipeline orders: shop.<orders> -> /lake/orders>"
+    assert repr(pipeline) == "<Pipeline orders: orders -> /lake/<orders>>"
     html = pipeline._repr_html_()
-    for text in ("shop.&lt;orders&gt; from kafka:9092", "decoded as json", "delta_append /lake/orders"):
+    for text in ("orders from kafka:9092", "decoded as json", "delta_append /lake/&lt;orders&gt;"):
         assert text in html

@@ -21,10 +21,10 @@ from connector.display.style import style
 from connector.fleet.files import Fault
 from connector.lab.show.page import page as page_of_the_lab
 from connector.operations.dead_letters import LetterGroup
+from connector.operations.lineage import Goal, Lineage
 from connector.operations.newest_rows import SomeRows
 from connector.ui.board import Board, kept
 from connector.ui.page import page
-from connector.operations.lineage import Goal, Lineage
 from connector.watch.poll import Look
 from connector.watch.reports import Report
 
