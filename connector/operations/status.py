@@ -102,8 +102,8 @@ class Status(Shown):
             (
                 at.topic,
                 str(at.partition),
-                str(self.offsets.get(at, "-")),
-                str(self.held.ends[at]),
+                f"{self.offsets[at]:,}" if at in self.offsets else "-",
+                f"{self.held.ends[at]:,}",
                 Bar(f"{lag:,}", lag / longest),
                 f"{self.lag_seconds[at]:,.0f}",
             )
