@@ -93,7 +93,8 @@ class Layout:
         given = bool(self.partition_by or self.cluster_by or self.comment or self.properties)
         # Delta has no error classes for wrong values of properties.
         of_value = bool(self.properties) and type(error).__name__ == "IllegalArgumentException"
-        if not given or not ("DELTA_" in str(error) or of_value):
+        of_folder = "DELTA_CANNOT_CREATE_LOG_PATH" in str(error)
+        if not given or of_folder or not ("DELTA_" in str(error) or of_value):
             return None
         return ConfigurationError(
             f"Delta doesn't make the table {label!r} as its sink says: {problem(error)}",

@@ -89,3 +89,9 @@ def test_only_what_delta_says_of_the_layout_is_a_fault_of_the_file() -> None:
     assert Layout(["day"]).refused("t", IllegalArgumentException("another")) is None
     assert WHOLE.refused("t", RuntimeError("Connection refused")) is None
     assert NO_LAYOUT.refused("t", RuntimeError("[DELTA_X] no")) is None
+
+
+def test_a_folder_that_can_not_be_made_is_no_fault_of_the_layout() -> None:
+    layout = Layout(properties={"delta.appendOnly": "false"})
+    assert layout.refused("t", RuntimeError("[DELTA_CANNOT_CREATE_LOG_PATH] Cannot create file:/t/_delta_log")) is None
+    assert layout.refused("t", RuntimeError("[DELTA_UNKNOWN_CONFIGURATION] delta.x")) is not None
