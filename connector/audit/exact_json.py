@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING
 
-from sinks.spark.sql import identifier, literal
+from sinks.spark.sql import identifier, let, literal
 from sinks.spark.types import sql_type
 
 if TYPE_CHECKING:
@@ -179,10 +179,15 @@ def _sent(found: str) -> str:
 
 
 def _number(kind: DataType, found: str, permissive: bool) -> str:
+    is_number = f"startswith({found}, {literal(_MARK)})"
+    return let("_sent", _sent(found), _number_of(kind, "_sent", is_number, permissive))
+
+
+def _number_of(kind: DataType, sent: str, is_number: str, permissive: bool) -> str:
+    """``sent``: SQL of the number's text, a name; ``is_number``: whether it stood there without quotes."""
     from pyspark.sql import types as T
 
-    sent, cast = _sent(found), f"try_cast({_sent(found)} AS {sql_type(kind)})"
-    is_number = f"startswith({found}, {literal(_MARK)})"
+    cast = f"try_cast({sent} AS {sql_type(kind)})"
     if isinstance(kind, T.DecimalType):  # a string that is a number is one
         zero = f"{sent} RLIKE '^[+-]?[0.]+([eE]|$)'"
         return f"IF({_fits(sent, kind.scale)}, IF({zero}, CAST(0 AS {sql_type(kind)}), {cast}), NULL)"
@@ -201,8 +206,9 @@ def _fits(number: str, scale: int) -> str:
     """SQL: whether a number has at most so many digits after the point, without zeros at its end."""
     fraction = f"regexp_extract({number}, {literal(_FRACTION)}, 1)"
     digits = f"replace(regexp_extract({number}, {literal(_DIGITS_AND_POINT)}, 1), '.', '')"
-    stripped = f"trim(TRAILING '0' FROM {digits})"
-    zeros = f"(length({digits}) - length({stripped}))"
+    stripped = "trim(TRAILING '0' FROM _digits)"
+    zeros = f"(length(_digits) - length({stripped}))"
     exponent = f"coalesce(try_cast(regexp_extract({number}, {literal(_EXPONENT)}, 1) AS INT), 0)"
     is_decimal = f"{number} RLIKE {literal(_LIKE_A_DECIMAL)}"
-    return f"({is_decimal} AND ({stripped} = '' OR length({fraction}) - {exponent} - {zeros} <= {scale}))"
+    few = f"({stripped} = '' OR length({fraction}) - {exponent} - {zeros} <= {scale})"
+    return f"({is_decimal} AND {let('_digits', digits, few)})"
