@@ -136,6 +136,7 @@ def test_with_a_cleaned_log_the_rows_and_the_checkpoint_say_where_it_stands(
     assert lake.metadata(kind)[-1]["epoch"] == 4
 
 
+@pytest.mark.breadth
 def test_a_topic_without_rows_stands_at_zero_where_only_rows_tell(lake: Lake, topic: Topic) -> None:
     """Not where `start` would begin today: its records came after the pipeline had begun."""
     other = Topic(topic.broker, f"{topic.name}.other")
