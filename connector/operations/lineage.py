@@ -24,7 +24,6 @@ class Lineage(Shown):
     """From topics to tables."""
 
     name: str
-
     brokers: str
     topics: Sequence[str]
     steps: Sequence[str]
