@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from connector.audit import exact_json
 from connector.config import DebeziumFormat, DeltaUpsertSink, KeyedSink, PipelineConfig
 from connector.spark.compat import from_ddl
-from sinks.spark.sql import identifier, literal
+from sinks.spark.sql import identifier, let, literal
 from sinks.spark.types import sql_type
 
 if TYPE_CHECKING:
@@ -95,8 +95,7 @@ class Events:
         absent = self._absent(kind, "sent") if self.as_null else None
         if absent is None:
             return value
-        # A value that is named twice would be read twice.
-        return f"element_at(transform(array({value}), sent -> IF({absent}, NULL, sent)), 1)"
+        return let("sent", value, f"IF({absent}, NULL, sent)")
 
     def sound(self, event: str) -> str:
         """SQL: whether an event is the change of a row, or a truncate, and all its values were sent."""
@@ -194,4 +193,4 @@ def _position(source: str, fields: Sequence[str]) -> str:
     whens = " ".join(f"WHEN at.{known} IS NOT NULL THEN {sql}" for known, needs, sql in ways if needs <= set(fields))
     if not whens:
         return "CAST(NULL AS STRING)"
-    return f"element_at(transform(array({source}), at -> CASE {whens} END), 1)"
+    return let("at", source, f"CASE {whens} END")
