@@ -65,13 +65,16 @@ def checked(config: PipelineConfig, assembly: Assembly, *, plain: bool = False) 
 
 def would_read(config: PipelineConfig, assembly: Assembly, held: TopicsHeld) -> tuple[Offsets, Position | None]:
     """Where a run would go on reading, and the position that it would go on from. Raises LakelockError."""
-    resumption, position = would_resume(config, assembly, held)
+    position, offsets, _ = stands(assembly)
+    resumption, position = would_resume(config, assembly, held, position, offsets)
     return resumption.offsets, position
 
 
-def would_resume(config: PipelineConfig, assembly: Assembly, held: TopicsHeld) -> tuple[Resumption, Position | None]:
-    """The same, and what it would leave out because Kafka has lost it."""
-    position, offsets, _ = stands(assembly)
+def would_resume(
+    config: PipelineConfig, assembly: Assembly, held: TopicsHeld, position: Position | None, offsets: Offsets
+) -> tuple[Resumption, Position | None]:
+    """The same, and what it would leave out because Kafka has lost it. ``position`` and ``offsets``: where the pipeline
+    `stands`."""
     if position and config.source.takes_recreated and (names := recreated(position, held)):
         starts = recreated_starts(config, position, held, names)
         position = retirement(config.name, assembly.run, position, held, names, starts).position()

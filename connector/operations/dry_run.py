@@ -96,9 +96,9 @@ def dry_run(config: PipelineConfig, assembly: Assembly) -> DryRun:
 
 
 def _planned(config: PipelineConfig, assembly: Assembly, held: TopicsHeld) -> Planned:
-    stood, _, in_doubt = stands(assembly)
+    stood, next_offsets, in_doubt = stands(assembly)
     moves_from = stood.delivery if stood is not None and stood.delivery != config.delivery else ""
-    resumption, position = would_resume(config, assembly, held)
+    resumption, position = would_resume(config, assembly, held, stood, next_offsets)
     offsets = resumption.offsets
     if config.delivery != "transactional" or moves_from:
         waiting = behind(offsets, held)
