@@ -184,7 +184,7 @@ class PipelineConfig(Options):
     def _move_together(self) -> Iterator[str]:
         """Require a coordinator and transactional delivery for sinks that don't fit into one commit."""
         if any(isinstance(sink, KafkaTopicSink) and sink.topic in self.source.topics for sink in self.sinks):
-            yield ("sinks: a kafka_topic must not be one of source.topics: the pipeline would read its own rows")
+            yield "sinks: a kafka_topic must not be one of source.topics: the pipeline would read its own rows"
         places = [sink.place for sink in self.sinks] + ([self.dead_letters.place] if self.dead_letters else [])
         if self.coordinator is not None and self.coordinator.place in places:
             yield "coordinator: this table is already in use by the pipeline; give the log another path"

@@ -122,7 +122,7 @@ class DeltaUpsertSink(KeyedSink, MergedSink):
     @fits
     def _truncates_on_write(self) -> Iterator[str]:
         if self.merge == "on_read" and self.apply_as_truncates not in (None, "false"):
-            yield ("apply_as_truncates needs merge: on_write, because a truncate affects every row of the table")
+            yield "apply_as_truncates needs merge: on_write, because a truncate affects every row of the table"
 
     @fits
     def _soft_rows(self) -> Iterator[str]:

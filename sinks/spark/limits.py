@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
@@ -68,6 +69,7 @@ def of_partition(column: str, kind: DataType, *, folder: str | None = None) -> l
 _BY = "and can't be stored in a column that the table is partitioned by"
 
 
+@cache
 def shows_an_hour_twice(zone: str) -> bool:
     """Whether clocks are turned back in a time zone, by its name in Spark: a time without its offset is then two."""
     if re.fullmatch(r"(?i)z|(?:(?:utc|gmt|ut)?[+-]\d{1,2}(?::?\d{2}){0,2})|utc|gmt|ut|etc/[\w+-]+", zone):
