@@ -77,6 +77,7 @@ def test_records_of_several_schemas_are_compared_value_by_value(
     assert counts(damaged)["altered"] >= 1
 
 
+@pytest.mark.breadth
 def test_events_in_avro_are_compared(lake: Lake, topic: Topic, registry: RegistryServer) -> None:
     row = {"type": "record", "name": "Row", "fields": [{"name": "k", "type": "string"}, {"name": "n", "type": "int"}]}
     source = {"type": "record", "name": "S", "fields": [{"name": "lsn", "type": ["null", "long"]}]}

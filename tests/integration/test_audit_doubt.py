@@ -40,7 +40,7 @@ TABLES: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("kind", "why"),
     [
-        ("aggregate", "expired"),
+        pytest.param("aggregate", "expired", marks=BREADTH),
         ("upsert", "compacted"),
         pytest.param("aggregate", "compacted", marks=BREADTH),
         pytest.param("upsert", "expired", marks=BREADTH),

@@ -180,7 +180,7 @@ breadth = pytest.mark.breadth
         pytest.param(UPSERT, SMALL, change("a", n=1000), 0, BadRecord, OFFSET_2, id="upsert"),
         pytest.param(HISTORY, SMALL, change("a", n=1000), 0, BadRecord, OFFSET_2, id="history", marks=breadth),
         pytest.param(SUM, SMALL, change("a", n=1000), 0, BadRecord, BROKEN, id="sum", marks=breadth),
-        pytest.param(SUM, "", change("a", n=MOST), 0, BadRecord, "it overflows", id="overflow"),
+        pytest.param(SUM, "", change("a", n=MOST), 0, BadRecord, "it overflows", id="overflow", marks=breadth),
         pytest.param(INVERSE, "", change("b", n=0), 0, ArithmeticException, "BY_ZERO", id="state", marks=breadth),
         pytest.param({**HISTORY, **DELETES}, "", change("gone"), 1, KeyMoved, "gone", id="moved", marks=breadth),
         pytest.param(

@@ -20,6 +20,7 @@ def test_a_look_at_a_topic_sees_its_newest_fields_and_deletes(topic: Topic) -> N
     assert "key: kafka_key" in draft.text
 
 
+@pytest.mark.breadth
 def test_what_is_shown_of_many_long_records_has_no_stack_trace_beside_it(lake: Lake) -> None:
     """A Python process of Spark's that was left in mid-sentence wrote one to the terminal."""
     lake.topic.send(*((f"k{number}", {"k": f"k{number}", "n": 1, "text": "x" * 900}) for number in range(400)))

@@ -106,6 +106,7 @@ def test_jobs_killed_between_our_commit_and_sparks_are_exact_and_bare_ones_are_n
         assert str(audit(parse(pipelines["both"]).alone(sink))).startswith("exact")
 
 
+@pytest.mark.breadth
 def test_a_query_without_its_checkpoint_goes_on_from_the_table_and_so_does_a_run(lake: Lake, topic: Topic) -> None:
     topic.send_rows(numbered(60))
     stream(lake, lakes(lake), maxOffsetsPerTrigger=40)

@@ -79,8 +79,11 @@ def letters(lake: Lake) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("kind", "reader"),
     [
-        ("upsert", "auto"), ("append", "spark"),
-        *(pytest.param(*variant, marks=pytest.mark.breadth) for variant in (("append", "auto"), ("upsert", "spark"))),
+        ("upsert", "auto"),
+        *(
+            pytest.param(*variant, marks=pytest.mark.breadth)
+            for variant in (("append", "spark"), ("append", "auto"), ("upsert", "spark"))
+        ),
     ],
 )  # fmt: skip
 def test_the_registrys_newest_schema_gives_the_columns(
@@ -214,6 +217,7 @@ def test_ids_that_the_registry_lacks_or_has_for_avro_are_bad_records(
     assert "letters_unconfirmed" not in counts(exact)
 
 
+@pytest.mark.breadth
 def test_a_version_that_is_registered_during_a_run(lake: Lake, topic: Topic, registry: RegistryServer) -> None:
     topic.send(row("a", 1), partition=0)
     given = {"value": of_registry(registry)}

@@ -21,6 +21,7 @@ def pipeline(lake: Lake, kind: str = "append", *, sink: Any = None, **changes: A
     return lake.pipeline(kind, schema="inferred", sink=sink or {}, **changes)
 
 
+@pytest.mark.breadth
 def test_the_table_keeps_the_schema_of_the_first_records(lake: Lake) -> None:
     assert pipeline(lake).run().epochs == 0
     with pytest.raises(NoRecordYet, match="has no record yet that could show the schema"):

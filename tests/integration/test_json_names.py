@@ -112,6 +112,7 @@ def test_permissive_names_need_no_quotes(spark: SparkSession) -> None:
         assert rows == [EMPTY | {"n": 5, "k": "n"}, EMPTY | {"at": ("Zug", None)}]
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize(
     "wrap",
     [

@@ -244,7 +244,9 @@ def test_a_session_that_the_watermark_closes_is_found_in_whichever_file_it_is(la
     assert rows == [("a", 1, True), ("m", 1, False)]
 
 
-@pytest.mark.parametrize("how", [{"cluster_by": "k"}, {"merge": "on_read", "fold": {"epochs": 1}}])
+@pytest.mark.parametrize(
+    "how", [{"cluster_by": "k"}, pytest.param({"merge": "on_read", "fold": {"epochs": 1}}, marks=pytest.mark.breadth)]
+)
 def test_a_key_that_is_not_utf8_is_found_though_the_statistics_lack_it(lake: Lake, how: dict[str, Any]) -> None:
     options = laid_out(lake, "upsert", sink=how, transform="SELECT CAST(value AS STRING) AS k FROM records")
     options["value"] = {"format": "bytes"}

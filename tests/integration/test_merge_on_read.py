@@ -493,6 +493,7 @@ def test_verify_audits_the_table_as_of_its_last_fold(lake: Lake, topic: Topic) -
     assert not verify(lake, "upsert", **changes).ok
 
 
+@pytest.mark.breadth
 def test_a_rewind_plans_and_history_tells_what_is_not_folded(lake: Lake, topic: Topic) -> None:
     """A RESTORE of the table throws it away, also one to the table's newest version."""
     for number in range(4):

@@ -98,6 +98,7 @@ def test_a_streaming_query_tells_what_stops_it(lake: Lake, topic: Topic, hook: S
     assert [(body["event"], body["error"]["type"]) for body in heard(hook)] == [("failed", "BadRecord")]
 
 
+@pytest.mark.breadth
 @pytest.mark.classic("the command is a process of its own")
 def test_a_webhook_that_is_away_changes_nothing_but_the_log_and_shows_no_secret(
     lake: Lake, topic: Topic, hook: Sent

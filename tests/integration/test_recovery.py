@@ -18,6 +18,7 @@ from connector.protocol.steps import Event, Step
 from sinks.errors import CommitSkipped, PositionMismatch, SchemaMismatch, TopicRecreated, UnsupportedFormat
 
 KINDS = ("append", "upsert")
+IN_BREADTH = [pytest.param("append", marks=pytest.mark.breadth), "upsert"]
 
 
 def some(first: int, count: int) -> list[tuple[str, int]]:
@@ -63,6 +64,7 @@ def test_the_status_after_a_restore_says_so(lake: Lake, topic: Topic) -> None:
     assert (status.position.source, status.position.epoch, sum(status.lag.values())) == ("restored", 3, 10)
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize("kind", ["upsert"])
 def test_a_shallow_clone_goes_on_from_where_its_source_stood(kind: str, lake: Lake, topic: Topic) -> None:
     three_epochs(lake, topic, kind)
@@ -156,6 +158,7 @@ def test_a_topic_without_rows_stands_at_zero_where_only_rows_tell(lake: Lake, to
     assert (found := verify(lake, **changes)).verdict is Verdict.EXACT, str(found)
 
 
+@pytest.mark.breadth
 def test_verify_doesnt_know_of_a_table_that_another_pipeline_has_written(lake: Lake, topic: Topic) -> None:
     topic.send_rows(some(0, 3))
     lake.pipeline().run()
@@ -165,6 +168,7 @@ def test_verify_doesnt_know_of_a_table_that_another_pipeline_has_written(lake: L
     assert "has commits of pipeline" in str(renamed)
 
 
+@pytest.mark.breadth
 def test_an_idle_pipeline_writes_its_position_again_before_the_log_is_cleaned(lake: Lake, topic: Topic) -> None:
     three_epochs(lake, topic)
     lake.sql("ALTER TABLE {t} SET TBLPROPERTIES ('delta.logRetentionDuration' = 'interval 10 days')")
@@ -223,7 +227,7 @@ class At:
             self.act()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", IN_BREADTH)
 def test_of_two_runs_one_wins_and_the_other_is_told_who(kind: str, lake: Lake, topic: Topic) -> None:
     topic.send_rows(some(0, 20))
     loser = lake.pipeline(kind, epoch={"max_records": 10})
@@ -236,7 +240,7 @@ def test_of_two_runs_one_wins_and_the_other_is_told_who(kind: str, lake: Lake, t
     assert lake.rows(kind) == sorted(some(0, 20))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", IN_BREADTH)
 def test_a_write_that_delta_skips_in_silence_is_an_error(kind: str, lake: Lake, topic: Topic) -> None:
     """Somebody has used the pipeline's name as txnAppId with a higher number: Delta says OK, and writes nothing."""
     assert lake.spark is not None

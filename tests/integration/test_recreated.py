@@ -149,6 +149,7 @@ def made_again_at_the_write(topic: Topic, rows: list[tuple[str, int]]) -> Observ
     return observe
 
 
+@pytest.mark.breadth
 def test_what_was_read_of_it_as_if_it_were_the_old_one_is_taken_back(lake: Lake, topic: Topic) -> None:
     topic.send_rows([("a", 1), ("b", 2)], partition=0)
     lake.pipeline().run()

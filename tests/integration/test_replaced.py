@@ -75,6 +75,7 @@ def test_a_part_that_is_overwritten_and_a_table_of_old_that_is_filled_are_no_rep
     assert lake.rows() == sorted([("old", 1), ("mine", 0), *some(1, 3)])
 
 
+@pytest.mark.breadth
 def test_an_overwrite_while_an_epoch_is_being_written_stops_the_run_and_the_next(
     lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,7 +44,7 @@ def test_it_goes_on_a_stated_time_ahead_of_the_oldest_record(lake: Lake, topic: 
     assert lake.metadata()[-1]["lost"] == [[topic.name, 0, 2, 7]]
 
 
-@pytest.mark.parametrize("start", ["earliest", "latest"])
+@pytest.mark.parametrize("start", ["earliest", pytest.param("latest", marks=pytest.mark.breadth)])
 def test_what_expires_before_the_first_look_is_lost_like_any_record(start: str, lake: Lake, topic: Topic) -> None:
     """Of a partition that was added, and of a topic that appears under a pattern."""
     appears = Topic(topic.broker, f"{topic.name}.b")

@@ -114,7 +114,14 @@ def test_a_sigkill_between_two_tables_is_rolled_forward(routed: Routed, tmp_path
 
 @pytest.mark.parametrize(
     ("other", "expected"),
-    [("ignore", "ignored"), ("dead_letter", "letters"), ("sink", "rows"), ("fail", "stops"), (None, "stops")],
+    [
+        ("dead_letter", "letters"),
+        (None, "stops"),
+        *(
+            pytest.param(*variant, marks=pytest.mark.breadth)
+            for variant in (("ignore", "ignored"), ("sink", "rows"), ("fail", "stops"))
+        ),
+    ],
 )
 def test_a_record_that_names_no_table(routed: Routed, other: Any, expected: str) -> None:
     routed.send(("a", "x", 1), (None, "y", 2), ("", "z", 3))
@@ -141,6 +148,7 @@ def test_a_record_that_names_no_table(routed: Routed, other: Any, expected: str)
 ODD = ["A", "a", "x/y", "..", "_delta_log", "é🙂", "w" * 300, "`;--\n"]
 
 
+@pytest.mark.breadth
 def test_odd_values_have_tables_of_their_own(routed: Routed) -> None:
     routed.send(*((kind, f"k{number}", number) for number, kind in enumerate(ODD)))
     done = routed.run()
@@ -224,6 +232,7 @@ def test_bad_records_are_set_aside_before_the_epoch_is_decided(routed: Routed) -
     assert found == [("value", 2), ("no_key", 3)]
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize("letters", [False, True])
 def test_the_rules_of_a_table_that_was_there_count(routed: Routed, letters: bool) -> None:
     assert routed.lake.spark is not None
@@ -244,6 +253,7 @@ def test_the_rules_of_a_table_that_was_there_count(routed: Routed, letters: bool
     assert routed.rows("a") == []
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize("known", [pytest.param(False, marks=BREADTH), True])
 def test_what_a_table_cannot_take_is_found_before_the_epoch_is_decided(routed: Routed, known: bool) -> None:
     """Once it is decided, it would have to be committed, and nothing could mend it."""
@@ -273,6 +283,7 @@ def test_a_sum_that_is_too_large_is_found_before_the_epoch_is_decided(routed: Ro
     assert "nothing in doubt" in Pipeline.from_options(routed.options(sink=sums)).recover().found.value
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize("change", ["order", *(pytest.param(change, marks=BREADTH) for change in ("type", "column"))])
 def test_a_file_that_no_longer_fits_its_tables_stops_the_run(routed: Routed, change: str) -> None:
     ordered = {**UPSERT, "sequence_by": "n"}
@@ -301,6 +312,7 @@ def _dropped(routed: Routed) -> None:
     shutil.rmtree(routed.lake.path("a"))
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize("harm", [pytest.param(_restored, marks=BREADTH), _dropped])
 def test_a_table_that_somebody_took_back_or_dropped_stops_the_run(routed: Routed, harm: Any) -> None:
     for number in range(2):
@@ -328,6 +340,7 @@ def test_a_changed_route_never_takes_part_in_an_epoch_in_doubt(routed: Routed) -
     assert (routed.rows("a"), routed.rows("c")) == ([("x", 1)], [("z", 3)])
 
 
+@pytest.mark.breadth
 def test_another_time_zone_never_takes_part_in_an_epoch_in_doubt(routed: Routed) -> None:
     """It may name another table: `by` may be the day of a time."""
     assert routed.lake.spark is not None

@@ -114,6 +114,7 @@ def test_fields_inside_of_columns_are_bad_records_with_fail(lake: Lake, topic: T
         lake.pipeline(**options).run()
 
 
+@pytest.mark.breadth
 @learns
 def test_new_fields_inside_of_columns_are_added(lake: Lake, topic: Topic) -> None:
     topic.send(("a", {"k": "a", "at": {"city": "x"}, "stops": [], "by_name": {}}), partition=0)
@@ -142,6 +143,7 @@ def event(row: dict[str, Any]) -> dict[str, Any]:
 DEBEZIUM = {"value": {"format": "debezium", "schema": "k STRING, at STRUCT<city: STRING>"}}
 
 
+@pytest.mark.breadth
 def test_the_columns_of_a_database_that_the_schema_lacks_are_bad_records_with_fail(lake: Lake, topic: Topic) -> None:
     options: dict[str, Any] = DEBEZIUM | {"on_new_column": "fail"}
     topic.send(("a", event({"k": "a", "at": {"city": "x"}})), partition=0)
@@ -151,6 +153,7 @@ def test_the_columns_of_a_database_that_the_schema_lacks_are_bad_records_with_fa
         lake.pipeline(**options).run()
 
 
+@pytest.mark.breadth
 @learns
 def test_new_columns_of_a_database_are_added(lake: Lake, topic: Topic) -> None:
     pipeline = lake.pipeline(on_new_column="add", **DEBEZIUM)

@@ -55,6 +55,7 @@ def test_one_that_fails_stops_no_other(lake: Lake, made: Callable[..., dict[str,
     assert not lake.path("bad").exists()
 
 
+@pytest.mark.breadth
 def test_each_has_a_session_of_its_own(lake: Lake, made: Callable[..., dict[str, Any]]) -> None:
     """A MERGE takes its epoch and its offsets from the session's settings: in one session they would mix."""
     pipelines = [
@@ -254,6 +255,7 @@ def both(lake: Lake, **changes: Any) -> dict[str, Any]:
     return {**lake.options(), "name": "shop", "sinks": sinks, "coordinator": log, **changes}
 
 
+@pytest.mark.breadth
 def test_a_sink_that_does_not_say_where_it_stands_is_not_written_again(lake: Lake, topic: Topic) -> None:
     topic.broker.create_topic(f"{topic.name}-booked", 1)
     options = both(lake)

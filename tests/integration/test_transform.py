@@ -21,9 +21,13 @@ def test_several_rows_of_a_record_keep_its_coordinates(lake: Lake, topic: Topic)
 @pytest.mark.parametrize(
     ("sql", "columns"),
     [
-        ("SELECT * FROM records", ["k", "n"]),
+        pytest.param("SELECT * FROM records", ["k", "n"], marks=pytest.mark.breadth),
         ("-- SELECT it\n select /*+ COALESCE(1) */ n + _partition AS n2, * FROM records", ["n2", "k", "n"]),
-        ("SELECT r.k, 'LIMIT' AS `group` FROM (SELECT * FROM records) AS r", ["k", "group"]),
+        pytest.param(
+            "SELECT r.k, 'LIMIT' AS `group` FROM (SELECT * FROM records) AS r",
+            ["k", "group"],
+            marks=pytest.mark.breadth,
+        ),
     ],
 )
 def test_columns_of_a_transform(sql: str, columns: list[str], lake: Lake, topic: Topic) -> None:
@@ -58,7 +62,7 @@ def test_what_does_not_work_row_by_row_is_refused(sql: str, said: str, lake: Lak
 @pytest.mark.parametrize(
     ("kind", "where"),
     [
-        ("upsert", "n > 0"),
+        pytest.param("upsert", "n > 0", marks=pytest.mark.breadth),
         pytest.param("history", "n IS NOT NULL", marks=pytest.mark.breadth),
         ("upsert", "k <> 'b' AND n + 1 > 0"),
     ],
@@ -85,10 +89,15 @@ def test_a_filter_by_the_key_takes_deletes_as_it_takes_rows(lake: Lake, topic: T
 @pytest.mark.parametrize(
     ("transform", "deletes", "said"),
     [
-        ("SELECT id, name FROM records", None, "leaves out _op"),
-        ("SELECT id, name, _op FROM records WHERE name <> 'test'", None, "leaves out tombstones"),
         ("SELECT id, name, _op FROM records WHERE _tombstone OR name <> 'test'", None, "leaves out events"),
-        (None, "name = 'gone'", "doesn't say what becomes of the rows that the database deletes"),
+        *(
+            pytest.param(*variant, marks=pytest.mark.breadth)
+            for variant in (
+                ("SELECT id, name FROM records", None, "leaves out _op"),
+                ("SELECT id, name, _op FROM records WHERE name <> 'test'", None, "leaves out tombstones"),
+                (None, "name = 'gone'", "doesn't say what becomes of the rows that the database deletes"),
+            )
+        ),
     ],
 )
 def test_what_the_database_deletes_is_deleted(

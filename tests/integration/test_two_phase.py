@@ -388,6 +388,7 @@ def test_verify_holds_every_table_to_the_coordinator_log(lake: Lake) -> None:
     assert verdicts(1) == ["not exact", "exact"]
 
 
+@pytest.mark.breadth
 def test_a_table_that_is_added_catches_up_and_then_moves_with_the_others(lake: Lake) -> None:
     """Also if it is killed on its way."""
     for number in range(4):

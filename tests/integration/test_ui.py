@@ -55,6 +55,7 @@ def test_the_page_shows_a_pipeline_and_what_arrives_meanwhile(lake: Lake) -> Non
     assert serving.returncode == 0
 
 
+@pytest.mark.breadth
 def test_rows_and_letters_are_looked_at_only_if_asked_for_and_again_only_after_a_commit(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
