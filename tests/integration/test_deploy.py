@@ -60,6 +60,33 @@ def test_the_pipelines_are_right(file: str, monkeypatch: pytest.MonkeyPatch) -> 
     assert load(DEPLOY / file).name == "flights"
 
 
+def test_the_cron_job_finds_its_pipeline_and_its_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    objects = list(yaml.safe_load_all((DEPLOY / "kubernetes/cronjob.yaml").read_text(encoding="utf-8")))
+    by_kind = {each["kind"]: each for each in objects}
+    job = by_kind["CronJob"]["spec"]["jobTemplate"]["spec"]
+    pod = job["template"]["spec"]
+    (container,) = pod["containers"]
+    assert pod["serviceAccountName"] == by_kind["ServiceAccount"]["metadata"]["name"]
+    assert job["podFailurePolicy"]["rules"][0]["onExitCodes"]["containerName"] == container["name"]
+    volumes = {each["name"]: each for each in pod["volumes"]}
+    mounted = {each["mountPath"]: volumes[each["name"]] for each in container["volumeMounts"]}
+    assert mounted[container["workingDir"]]["emptyDir"], "the rest of the file system is read-only"
+    command, path = container["args"]
+    assert command == "run"
+    folder, name = path.rsplit("/", 1)
+    config = by_kind["ConfigMap"]
+    assert mounted[folder]["configMap"]["name"] == config["metadata"]["name"]
+    text = config["data"][name]
+    for secret in re.findall(r"\$\{file:(.+?)\}", text):
+        assert mounted[secret.rsplit("/", 1)[0]]["secret"]["secretName"]
+        text = text.replace(secret, str(tmp_path / "secret"))
+    (tmp_path / "secret").write_text("hidden")
+    for variable in container["env"]:
+        monkeypatch.setenv(variable["name"], variable["value"])
+    (tmp_path / name).write_text(text)
+    assert load(tmp_path / name).name == "flights"
+
+
 def test_emr_serverless_takes_the_job(s3: Store) -> None:
     job = read("emr/job-run.json")
     client = aws("emr-serverless", s3.endpoint)
@@ -84,7 +111,7 @@ WITHOUT_RESOURCE = {"glue:GetSchemaVersion"}
 """A record names a version of a schema by its id alone: AWS checks that against no registry."""
 
 
-@pytest.mark.parametrize("name", ["emr/iam/job", "emr/iam/glue", "emr/iam/submitter", "eventbridge/role"])
+@pytest.mark.parametrize("name", ["emr/iam/job", "emr/iam/glue", "emr/iam/msk", "emr/iam/submitter", "eventbridge/role"])
 def test_policies_are_accepted_and_give_no_more_than_is_named(name: str, s3: Store) -> None:
     iam = aws("iam", s3.endpoint)
     policy = read(f"{name}.json")
