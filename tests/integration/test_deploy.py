@@ -61,8 +61,9 @@ def test_the_pipelines_are_right(file: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_the_cron_job_finds_its_pipeline_and_its_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    objects = list(yaml.safe_load_all((DEPLOY / "kubernetes/cronjob.yaml").read_text(encoding="utf-8")))
-    by_kind = {each["kind"]: each for each in objects}
+    made = read("kubernetes/kustomization.yaml")
+    by_kind = {each["kind"]: each for each in (read(f"kubernetes/{name}") for name in made["resources"])}
+    (config,) = made["configMapGenerator"]
     job = by_kind["CronJob"]["spec"]["jobTemplate"]["spec"]
     pod = job["template"]["spec"]
     (container,) = pod["containers"]
@@ -74,9 +75,9 @@ def test_the_cron_job_finds_its_pipeline_and_its_secrets(tmp_path: Path, monkeyp
     command, path = container["args"]
     assert command == "run"
     folder, name = path.rsplit("/", 1)
-    config = by_kind["ConfigMap"]
-    assert mounted[folder]["configMap"]["name"] == config["metadata"]["name"]
-    text = config["data"][name]
+    assert mounted[folder]["configMap"]["name"] == config["name"]
+    assert config["files"] == [name]
+    text = (DEPLOY / "kubernetes" / name).read_text(encoding="utf-8")
     for secret in re.findall(r"\$\{file:(.+?)\}", text):
         assert mounted[secret.rsplit("/", 1)[0]]["secret"]["secretName"]
         text = text.replace(secret, str(tmp_path / "secret"))
@@ -111,7 +112,9 @@ WITHOUT_RESOURCE = {"glue:GetSchemaVersion"}
 """A record names a version of a schema by its id alone: AWS checks that against no registry."""
 
 
-@pytest.mark.parametrize("name", ["emr/iam/job", "emr/iam/glue", "emr/iam/msk", "emr/iam/submitter", "eventbridge/role"])
+@pytest.mark.parametrize(
+    "name", ["emr/iam/job", "emr/iam/glue", "emr/iam/msk", "emr/iam/submitter", "eventbridge/role"]
+)
 def test_policies_are_accepted_and_give_no_more_than_is_named(name: str, s3: Store) -> None:
     iam = aws("iam", s3.endpoint)
     policy = read(f"{name}.json")

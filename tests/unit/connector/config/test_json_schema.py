@@ -23,7 +23,7 @@ SCHEMA = json_schema()
 VALIDATOR = Draft7Validator(SCHEMA)
 FILES = [
     *sorted((ROOT / "connector").rglob("*.yaml")), ROOT / "deploy/databricks/flights.yaml",
-    ROOT / "deploy/emr/pipeline.yaml", ROOT / "docker/pipeline.yaml",
+    ROOT / "deploy/emr/pipeline.yaml", ROOT / "deploy/kubernetes/flights.yaml", ROOT / "docker/pipeline.yaml",
 ]  # fmt: skip
 FREE = {
     "kafka",
