@@ -29,6 +29,8 @@ NAMED = "lakelock_named"
 _AT = "lakelock at"
 _FOUND = "lakelock_problem"
 """What is wrong with a record, while its columns are made."""
+_TEXT = "lakelock_text_"
+"""The texts in Kafka's key that stand for numbers and the like."""
 _WHOLE, _FIRST = "lakelock_record", "lakelock_first"
 
 
@@ -89,10 +91,16 @@ def decoded(records: DataFrame, forms: Forms, key: Sequence[str], *, ruled: bool
 
     frame = frame.withColumn(_FOUND, _once(problem))
     problem = F.col(_FOUND)
+    texts = [part for part in forms.value.columns if forms.key is not None and _text_for(part, key, forms.key)]
+    for part in texts:
+        frame = frame.withColumn(_TEXT + part.name, _of_tombstone(part, key, forms.key, of_key))
 
     def field(part: StructField) -> Column:
         content = F.when(~tombstone, value.field(part))
-        if part.name in key:
+        if part in texts:
+            text = exact_json.of_text(part.dataType, identifier(_TEXT + part.name))
+            content = F.when(tombstone, F.expr(text)).otherwise(content)
+        elif part.name in key:
             content = F.when(tombstone, _of_tombstone(part, key, forms.key, of_key)).otherwise(content)
         # Spark keeps what it could read of a record that is no JSON. A filter would make it parse everything twice.
         return F.when(problem.isNull(), content).alias(part.name)
@@ -273,6 +281,21 @@ def _of_tombstone(part: StructField, key: Sequence[str], form: Form | None, read
     if isinstance(form.type, StructType):
         return read.field(form.type[part.name]) if part.name in form.type.names else F.lit(None)
     return read.value if len(key) == 1 else F.lit(None)
+
+
+def _text_for(part: StructField, key: Sequence[str], form: Form) -> bool:
+    """Whether Kafka's key holds a text for a column of another type, as ``"142"`` for a BIGINT."""
+    from pyspark.sql.types import AtomicType, StringType, StructType
+
+    kind = form.type
+    if isinstance(kind, StructType):
+        if part.name not in kind.names:
+            return False
+        kind = kind[part.name].dataType
+    elif len(key) > 1:
+        return False
+    other = isinstance(part.dataType, AtomicType) and not isinstance(part.dataType, StringType)
+    return part.name in key and other and isinstance(kind, StringType)
 
 
 def transformed(every: Records, sql: str | None, *, strict: bool = False) -> Records:

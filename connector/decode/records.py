@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from connector.decode.format import UNKNOWN, Format, problem_of
-from connector.decode.tombstone_key import of_kafkas_key
+from connector.decode.tombstone_key import of_kafkas_key, of_text
 from connector.source.columnar import ODD, PLAIN, PlainValues
 from connector.source.records import HEADER_TYPE
 from sinks.delta.table import COORDINATES
@@ -239,9 +239,23 @@ def of_tombstone(
     """
     if key is None:
         return of_kafkas_key(value.type, columns, kafkas)
-    if len(columns) == 1 and not hasattr(key.type, "fields"):
-        return {columns[0]: decoded}
-    return {name: f"{decoded}.{identifier(name)}" for name in columns if name in fields_of(key)}
+    from pyspark.sql.types import StructType
+
+    if len(columns) == 1 and not isinstance(key.type, StructType):
+        return {columns[0]: _as_column(value, columns[0], key.type, decoded)}
+    of_key = key.type if isinstance(key.type, StructType) else StructType()
+    kinds = {name: of_key[name].dataType for name in columns if name in of_key.names}
+    return {name: _as_column(value, name, kind, f"{decoded}.{identifier(name)}") for name, kind in kinds.items()}
+
+
+def _as_column(value: Format, name: str, kind: DataType, found: str) -> str:
+    """SQL of a key column whose type in Kafka's key is ``kind``. Spark's own cast of a text would lose what is around
+    a number."""
+    from pyspark.sql.types import AtomicType, StringType, StructType
+
+    wanted = value.type[name].dataType if isinstance(value.type, StructType) and name in value.type.names else kind
+    is_text = isinstance(kind, StringType) and not isinstance(wanted, StringType) and isinstance(wanted, AtomicType)
+    return of_text(wanted, found) if is_text else found
 
 
 def problem_with(part: str, wrong: str, sent: str, *, asks_for: str) -> str:

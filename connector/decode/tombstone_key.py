@@ -24,7 +24,7 @@ def of_kafkas_key(value: DataType, key: Sequence[str], kafkas: str = "key") -> d
 
     Kafka's key is a JSON object with these columns, or for one column its value as text or as a JSON string.
     """
-    from pyspark.sql.types import AtomicType, BinaryType, StructField, StructType
+    from pyspark.sql.types import AtomicType, StructField, StructType
 
     if not isinstance(value, StructType):
         return {}
@@ -37,12 +37,18 @@ def of_kafkas_key(value: DataType, key: Sequence[str], kafkas: str = "key") -> d
             as_object = f"concat('{{\"v\":', {text}, '}}')"
             of_string = _of_json(as_object, StructType([StructField("v", field.dataType)]), "v")
             sql += f"WHEN {text} LIKE '\"%\"' THEN {of_string} "
-            if not isinstance(field.dataType, BinaryType):
-                # A cast leaves out such characters at the beginning, and makes the ID of a header a part of a number.
-                sql += f"WHEN {text} RLIKE '{_NO_TEXT}' THEN NULL "
-            sql += f"ELSE {_of_text(field.dataType, text)} "
+            sql += f"ELSE {of_text(field.dataType, text)} "
         found[field.name] = sql + "END"
     return found
+
+
+def of_text(kind: DataType, text: str) -> str:
+    """SQL of the value of a key column that ``text``, SQL of a STRING, stands for. Null if it would lose something."""
+    from pyspark.sql.types import BinaryType
+
+    value = _of_text(kind, text)
+    # A cast leaves out such characters at the beginning, and makes the ID of a header a part of a number.
+    return value if isinstance(kind, BinaryType) else f"CASE WHEN {text} NOT RLIKE '{_NO_TEXT}' THEN {value} END"
 
 
 def _of_json(text: str, wanted: StructType, name: str) -> str:

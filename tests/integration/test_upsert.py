@@ -63,6 +63,7 @@ def test_nulls_leave_older_values_in_the_order_of_offsets(
         assert table.rows() == Model(False, True, records[:end]).rows()
 
 
+@pytest.mark.breadth
 @pytest.mark.law
 @pytest.mark.parametrize("delivery", ["transactional", pytest.param("manual_commit", marks=pytest.mark.draws)])
 @draws()
@@ -130,7 +131,8 @@ def test_a_key_is_deleted_by_a_tombstone_with_its_text_or_its_json_for_a_key(lak
     assert not (lake.path("upsert") / FOLDER).exists()
 
 
-@pytest.mark.parametrize("key", [b"\0\0\0\0\1\x06abc", pytest.param(b"\xff\xfe", marks=pytest.mark.breadth)])
+@pytest.mark.breadth
+@pytest.mark.parametrize("key", [b"\0\0\0\0\1\x06abc", b"\xff\xfe"])
 def test_a_key_that_is_no_text_names_no_row(key: bytes, lake: Lake, topic: Topic) -> None:
     """As a key in Avro, if the file doesn't say its format: read as text it would delete nothing."""
     topic.send(("abc", {"k": "abc", "n": 1}), (key, None), partition=0)
@@ -139,6 +141,22 @@ def test_a_key_that_is_no_text_names_no_row(key: bytes, lake: Lake, topic: Topic
     letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.path("dead"))}}
     lake.pipeline("upsert", **letters).run()
     assert verify(lake, "upsert", **letters).ok
+
+
+@pytest.mark.parametrize(
+    "key", [{"format": "string"}, pytest.param({"format": "json", "schema": "k STRING"}, marks=pytest.mark.breadth)]
+)
+def test_a_text_in_kafkas_key_names_a_number_only_if_it_is_one(key: dict[str, str], lake: Lake, topic: Topic) -> None:
+    """A cast would leave out the bytes of a header, and delete another row."""
+    text = "{}" if key["format"] == "string" else '{{"k": "{}"}}'
+    letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.path("dead"))}}
+    options: dict[str, Any] = {"schema": "k BIGINT, n INT", "key": key, **letters}
+    header = "\0\0\0\0\1" if key["format"] == "string" else "\\u0000\\u0001"
+    topic.send(*((text.format(number), {"k": number, "n": 1}) for number in (42, 142, 7)), partition=0)
+    topic.send((text.format(f"{header}42"), None), (text.format("142"), None), (text.format("7.5"), None), partition=0)
+    lake.pipeline("upsert", **options).run()
+    assert sorted(lake.rows("upsert")) == [(7, 1), (42, 1)]
+    assert verify(lake, "upsert", **options).ok
 
 
 @pytest.mark.breadth
@@ -412,6 +430,7 @@ def test_the_first_epoch_of_a_new_table_is_inserted_and_reads_the_table_as_a_mer
     assert lake.rows(kind) == [("a", 8 if kind == "aggregate" else 4), ("b", 2)]
 
 
+@pytest.mark.breadth
 def test_a_table_that_gets_rows_just_before_the_first_epoch_is_merged_into(
     lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
