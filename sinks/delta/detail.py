@@ -16,6 +16,7 @@ _SECONDS = {
     "microsecond": 1e-6,
 }  # fmt: skip
 _PART = rf"(\d+)\s*({'|'.join(_SECONDS)})s?\b"
+_OF_CATALOGS = r"delta\.feature\.(catalogManaged|catalogOwned|coordinatedCommits)\b.*"
 _GENERATED = "delta.generationExpression"
 _IDENTITY, _TAKES_VALUES = "delta.identity.start", "delta.identity.allowExplicitInsert"
 """Metadata of columns, of which only the log tells."""
@@ -43,6 +44,11 @@ class Detail:
     def append_only(self) -> bool:
         """Whether Delta refuses every commit that changes or removes rows."""
         return self.properties.get("delta.appendOnly", "false").lower() == "true"
+
+    @property
+    def managed_by(self) -> str:
+        """Delta's feature by which another service holds the table's newest commits. Empty: its log has them all."""
+        return next((name for name in self.properties if re.fullmatch(_OF_CATALOGS, name)), "")
 
     @property
     def column_mapping(self) -> str:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from sinks.errors import BadRecord, LakelockError, SchemaMismatch
+from sinks.errors import BadRecord, ConfigurationError, LakelockError, SchemaMismatch
 
 HINT = (
     "Have the producer or `transform:` give another value, or take the rule from the table: ALTER TABLE ... DROP "
@@ -64,6 +64,15 @@ def append_only(table: str, why: str) -> SchemaMismatch:
     return SchemaMismatch(
         f"The table {table!r} has delta.appendOnly = true, and {why}. Nothing was written.",
         hint="ALTER TABLE ... SET TBLPROPERTIES ('delta.appendOnly' = 'false'), or write to another table.",
+    )
+
+
+def managed_by_catalog(table: str, feature: str) -> ConfigurationError:
+    """The error of a table whose newest commits aren't in its log. ``feature``: Delta's name for that."""
+    return ConfigurationError(
+        f"The table {table!r} has {feature}: another service holds its newest commits, and Lakelock looks for them in "
+        "the table's log. Nothing was written.",
+        hint="Write to a table without this feature, as on Databricks one at an external LOCATION.",
     )
 
 

@@ -9,6 +9,7 @@ from sinks.delta.delta_log import DeltaLog, utc, written
 from sinks.delta.detail import Detail, name_parts, partitions, with_generated
 from sinks.delta.layout import NO_LAYOUT, Layout
 from sinks.delta.position import Commit
+from sinks.delta.refusals import managed_by_catalog
 from sinks.errors import NotADeltaTable, SchemaMismatch
 from sinks.offsets import Offsets, TopicPartition
 from sinks.recreated import topic_of
@@ -122,22 +123,26 @@ class DeltaTable:
             if "TABLE_OR_VIEW_NOT_FOUND" in str(error) or "PATH_NOT_FOUND" in str(error):
                 return None
             raise
+        except Exception as error:
+            if "DELTA_PATH_BASED_ACCESS_TO_CATALOG_MANAGED_TABLE_BLOCKED" not in str(error):
+                raise
+            raise managed_by_catalog(self.label, "delta.feature.catalogManaged") from None
         # The columns come first and may have any name. Later entries replace them in the dictionary.
         information = {row["col_name"]: row["data_type"] for row in described}
         if information.get("Provider", "").lower() != "delta":
             raise self._not_delta()
         detail = row.asDict() if row is not None and row["format"] == "delta" else {}
-        return with_generated(
-            Detail(
-                information["Location"],
-                {row["key"]: row["value"] for row in properties},
-                detail.get("id") or "",
-                partitions([(row["col_name"], row["data_type"]) for row in described]),
-                clusters=[".".join(name_parts(name)) for name in detail.get("clusteringColumns") or ()],
-                comment=detail.get("description") or "",
-            ),
-            lambda: DeltaLog(self.spark, information["Location"]).columns(),
+        found = Detail(
+            information["Location"],
+            {row["key"]: row["value"] for row in properties},
+            detail.get("id") or "",
+            partitions([(row["col_name"], row["data_type"]) for row in described]),
+            clusters=[".".join(name_parts(name)) for name in detail.get("clusteringColumns") or ()],
+            comment=detail.get("description") or "",
         )
+        if found.managed_by:
+            raise managed_by_catalog(self.label, found.managed_by)
+        return with_generated(found, lambda: DeltaLog(self.spark, information["Location"]).columns())
 
     def _holds_files(self) -> bool:
         files = self.spark.read.format("binaryFile").option("recursiveFileLookup", "true")

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from another_engine import query
 from audits import counts, verify
-from conftest import Lake
+from conftest import Lake, Topic
 from golden_files import assert_told
 from typer.testing import CliRunner
 
 from connector import Pipeline
 from connector.cli.app import app
 from connector.protocol.steps import Event, Step
+from connector.spark.compat import from_ddl
 from sinks.errors import BadRecord, ConfigurationError, KeyMoved, SchemaMismatch
 
 if TYPE_CHECKING:
@@ -376,3 +378,44 @@ def test_an_empty_text_in_a_partition_column_is_no_silent_null(lake: Lake, kind:
         (0, "unfit", "its p is the empty text, and can't be stored in a column that the table is partitioned by")
     ]
     assert lake.sql("SELECT k, p FROM {t}", kind) == [("b", None)]
+
+
+FEATURES = {  # of readers and writers, and of writers alone
+    "catalogManaged": (["catalogManaged", "vacuumProtocolCheck"], ["inCommitTimestamp"]),
+    "coordinatedCommits-preview": (["vacuumProtocolCheck"], ["coordinatedCommits-preview", "inCommitTimestamp"]),
+}
+
+
+@pytest.mark.spark4("knows the features")
+@pytest.mark.parametrize(
+    "feature", ["catalogManaged", pytest.param("coordinatedCommits-preview", marks=pytest.mark.breadth)]
+)
+def test_a_table_whose_commits_a_catalog_holds_is_refused(feature: str, lake: Lake, topic: Topic) -> None:
+    """What is read of its log would be older than the table."""
+    topic.send_rows([("a", 1)])
+    log = lake.path() / "_delta_log"
+    log.mkdir(parents=True)
+    both, writers = FEATURES[feature]
+    protocol = {
+        "minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": both, "writerFeatures": [*both, *writers],
+    }  # fmt: skip
+    timed = {"delta.enableInCommitTimestamps": "true"}
+    metadata = {"id": "1", "format": {"provider": "parquet", "options": {}}, "schemaString": from_ddl(SCHEMA).json()}
+    actions = [
+        {
+            "commitInfo": {
+                "timestamp": 1,
+                "inCommitTimestamp": 1,
+                "operation": "CREATE TABLE",
+                "operationParameters": {},
+            }
+        },
+        {"protocol": protocol},
+        {"metaData": {**metadata, "partitionColumns": [], "configuration": timed, "createdTime": 1}},
+    ]
+    (log / f"{0:020}.json").write_text("\n".join(map(json.dumps, actions)))
+    for call in (lake.pipeline().check, lake.pipeline().run):
+        with pytest.raises(ConfigurationError, match=feature) as caught:
+            call()
+        assert "without this feature" in caught.value.hint
+    assert [file.name for file in log.iterdir()] == [f"{0:020}.json"]
