@@ -22,6 +22,10 @@ _NO_RECORDS = {
     "key": "binary", "value": "binary", "topic": "string", "partition": "int", "offset": "bigint",
     "timestamp": "timestamp", "headers": "array<struct<key: string, value: binary>>",
 }  # fmt: skip
+_WITH_MICROSECONDS = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
 PLACE = COORDINATES[:3]
 """The columns that say which record a row is of."""
 TOMBSTONE = "_tombstone"
@@ -141,7 +145,7 @@ def changes(records: Records, sink: KeyedSink, cut: Sequence[Bounds]) -> DataFra
             f"CASE WHEN {truncates(sink)} THEN 'truncate' WHEN {TOMBSTONE} OR {deletes} THEN 'delete' ELSE 'update' END"
         ).alias("e_change"),
         comparable_values(columns, lambda name: F.col(identifier(name)), F.col("_timestamp")).alias("e_values"),
-        F.to_json(F.struct(*(F.col(identifier(name)) for name in columns.names))).alias("e_json"),
+        F.to_json(F.struct(*(F.col(identifier(name)) for name in columns.names)), _WITH_MICROSECONDS).alias("e_json"),
     )
     return marked.withColumns(
         {

@@ -8,7 +8,7 @@ from connector.config import COORDINATES
 from connector.derive.reduction import Reduction
 from sinks.delta.moved import raise_moved
 from sinks.delta.upsert_rule import COLUMNS, DELETED_BY, UpsertRule
-from sinks.spark.sql import identifier, struct_sql
+from sinks.spark.sql import MICROSECONDS, identifier, struct_sql, to_json
 
 
 def net_of(columns: Sequence[str], rule: UpsertRule, *, truncates: bool = False, ties: bool = False) -> Reduction:
@@ -30,7 +30,7 @@ def net_of(columns: Sequence[str], rule: UpsertRule, *, truncates: bool = False,
     order = struct_sql(named)
     rank = order if rule.sequenced else "_offset"
     if ties:
-        rank = f"struct({rank}, to_json(struct({_list(own)})))"
+        rank = f"struct({rank}, {to_json(f'struct({_list(own)})', MICROSECONDS)})"
     # The groups get names of their own: a key column may be called `latest`.
     groups = [f"key {index}" for index in range(len(rule.key))]
     keys = [identifier(column) for column in rule.key]

@@ -21,19 +21,12 @@ from sinks.objects.upload import RECEIPTS, Format, Receipt, Target, on_executor
 from sinks.plurals import plural
 from sinks.spark.checksum import Fingerprint, fingerprinted
 from sinks.spark.row_errors import raised
-from sinks.spark.sql import identifier
+from sinks.spark.sql import AS_JSON, identifier
 from sinks.spark.worker_code import ship
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType, StructType
-
-_JSON = {
-    "ignoreNullFields": "false",
-    "timeZone": "UTC",
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
-    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
-}
 
 _ODD = ("DayTimeIntervalType", "YearMonthIntervalType", "CalendarIntervalType", "VariantType", "NullType")
 """Types by name, because not every Spark version has all of them."""
@@ -60,7 +53,7 @@ def upload(rows: DataFrame, target: Target, *, url: str) -> tuple[list[Receipt],
     row = F.struct(*[F.col(identifier(name)) for name in rows.columns if name not in parts])
     values = F.array(*[F.col(identifier(name)).cast("string") for name in parts]).cast("array<string>")
     shaped = observed.select(
-        (F.to_json(row, _JSON) if target.format == "json_lines" else row).alias("row"),
+        (F.to_json(row, AS_JSON) if target.format == "json_lines" else row).alias("row"),
         *([F.to_json(values).alias("at")] if parts else []),
     )
     ship(rows.sparkSession)

@@ -35,6 +35,20 @@ def _escaped(char: str) -> str:
     return f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}"
 
 
+MICROSECONDS = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+"""Options of ``to_json``: times are whole. By itself Spark writes milliseconds."""
+AS_JSON = {"ignoreNullFields": "false", "timeZone": "UTC", **MICROSECONDS}
+"""Options of ``to_json``: the same row gives the same text whatever the session's settings are, and shows nulls."""
+
+
+def to_json(value: str, options: Mapping[str, str] = AS_JSON) -> str:
+    """SQL of the JSON text of a struct, an array or a map."""
+    return f"to_json({value}, map({', '.join(literal(text) for option in options.items() for text in option)}))"
+
+
 def struct_sql(fields: Mapping[str, str]) -> str:
     """SQL of a struct. ``fields`` maps field names to the SQL of their values."""
     return f"named_struct({', '.join(f'{literal(name)}, {sql}' for name, sql in fields.items())})"

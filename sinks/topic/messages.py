@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sinks.delta.table import COORDINATES
 from sinks.errors import SchemaMismatch
 from sinks.spark.row_errors import raise_sql
-from sinks.spark.sql import identifier, literal
+from sinks.spark.sql import identifier, literal, to_json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -20,9 +20,6 @@ ORDER = COORDINATES[:3]
 TOO_LARGE = "message too large"
 OVERHEAD = 192
 """Upper limit of a message's bytes in a batch of its own, beyond key, value and the source topic's name."""
-
-_JSON = "map('timeZone', 'UTC', 'ignoreNullFields', 'false')"
-"""The same row gives the same text whatever the session's settings are, and shows nulls."""
 
 
 def messages(rows: DataFrame, key: Sequence[str], largest: int) -> tuple[DataFrame, Callable[[], int]]:
@@ -76,7 +73,7 @@ def _key(rows: DataFrame, key: Sequence[str]) -> str:
         return f"CAST({_object(key)} AS BINARY)"
     name, kind = identifier(key[0]), rows.schema[key[0]].dataType
     # A cast would give Spark's own notation of a struct. Readers of the topic expect JSON.
-    text = f"to_json({name}, {_JSON})" if _nested(kind) else f"CAST({name} AS STRING)"
+    text = to_json(name) if _nested(kind) else f"CAST({name} AS STRING)"
     return name if kind.typeName() == "binary" else f"CAST({text} AS BINARY)"
 
 
@@ -86,4 +83,4 @@ def _nested(kind: DataType) -> bool:
 
 def _object(columns: Sequence[str]) -> str:
     fields = ", ".join(f"{literal(name)}, {identifier(name)}" for name in columns)
-    return f"to_json(named_struct({fields}), {_JSON})"
+    return to_json(f"named_struct({fields})")

@@ -183,7 +183,7 @@ def test_a_message_has_the_rows_key_its_columns_and_where_it_came_from(place: Pl
     found = {each.key: (json.loads(each.value), each.headers) for each in place.read()}
     assert found == {
         b"a": ({"k": "a", "n": 1.5, "at": None}, [("lakelock", b"t-1@7")]),
-        None: ({"k": None, "n": 2.0, "at": "2026-01-01T00:00:00.000Z"}, [("lakelock", b"t-0@8")]),
+        None: ({"k": None, "n": 2.0, "at": "2026-01-01T00:00:00.000000Z"}, [("lakelock", b"t-0@8")]),
     }
 
 
