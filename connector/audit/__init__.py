@@ -197,7 +197,7 @@ def _compared(
             committed_later=claim.commits_later,
             leave_out=sorted(pinned.others),
             letters=open_letters,
-            late=letters.late(config.name) if letters and _keeps_late(config) else None,
+            late=letters.late(config.name, pinned.epoch) if letters and _keeps_late(config) else None,
             earlier=pinned.earlier,
         )
 

@@ -224,11 +224,11 @@ class AuditedTable:
         retried = "_retried_epoch" in letters.columns
         return letters.where(f"coalesce(_retried_epoch > {epoch}, true)") if retried else letters
 
-    def late(self, pipeline: str) -> DataFrame:
-        """The dead letters of rows that arrived after their window was closed."""
+    def late(self, pipeline: str, epoch: int) -> DataFrame:
+        """The open dead letters of rows that arrived after their window was closed: see ``open_letters``."""
         from pyspark.sql import functions as F
 
-        return self.rows(self.newest).where((F.col("pipeline") == pipeline) & (F.col("reason") == "late"))
+        return self.open_letters(epoch).where((F.col("pipeline") == pipeline) & (F.col("reason") == "late"))
 
     def extents(self, version: int, topics: Sequence[str]) -> Mapping[At, Extent]:
         """The extent of the rows' coordinates, per partition. Empty for an aggregate, whose groups have none."""
