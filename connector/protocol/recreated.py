@@ -58,7 +58,11 @@ def retirement(
         since=moved(position.since),
         lost=tuple(replace(gap, topic=names.get(gap.topic, gap.topic)) for gap in position.lost),
         delivery=position.delivery,
-        leaders={**{at: epoch for at, epoch in position.leaders.items() if at.topic not in names}, **held.leaders},
+        # Those of other topics stay: they tell whether a log was cut.
+        leaders={
+            **{at: epoch for at, epoch in position.leaders.items() if at.topic not in names},
+            **{at: epoch for at, epoch in held.leaders.items() if at.topic in names},
+        },
         # The old topic brings no more records, so it must not hold the watermark back.
         clock=replace(
             epoch.clock, so_far={at: seen for at, seen in epoch.clock.so_far.items() if at.topic not in names}

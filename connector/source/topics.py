@@ -199,11 +199,14 @@ class KafkaSource:
         def remaining(partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Remains]:
             oldest = self._first(dict.fromkeys(partitions, 0))
             ahead = int(self._options.ahead.total_seconds() * 1000)
-            start = self._first({at: found.timestamp + ahead for at, found in oldest.items()}) if ahead else {}
+            now = held.asked_at.timestamp() * 1000
+            # What is younger isn't about to go. A clock that is wrong makes a record look younger than now.
+            skipped = {at: found.timestamp + ahead for at, found in oldest.items() if found.timestamp + ahead <= now}
+            start = self._first(skipped) if ahead else {}
             return {
                 at: Remains(
                     # Without a record that is so much younger, retention may remove all of them before they are read.
-                    (start[at].offset if at in start else held.ends[at]) if ahead and at in oldest
+                    (start[at].offset if at in start else held.ends[at]) if ahead and at in skipped
                     else held.beginnings[at],
                     datetime.fromtimestamp(oldest[at].timestamp / 1000, timezone.utc) if at in oldest else None,
                 )

@@ -43,6 +43,15 @@ def test_what_is_stored_of_the_old_one_gets_its_name_and_the_new_one_stands_at_z
     assert epoch.clock.so_far.keys() == {TopicPartition("u", 0)}
 
 
+def test_the_leaders_of_other_topics_stay_for_they_tell_of_a_cut() -> None:
+    leaders = {TopicPartition("t", 0): 1, TopicPartition("u", 0): 3}
+    now = {TopicPartition("t", 0): 0, TopicPartition("u", 0): 4}
+    epoch = retirement(
+        "p", "run", replace(POSITION, leaders=leaders), replace(HELD, leaders=now), {"t": OLD}, Offsets()
+    )
+    assert epoch.leaders == {TopicPartition("t", 0): 0, TopicPartition("u", 0): 3}
+
+
 def test_a_topic_made_again_twice_keeps_both_names() -> None:
     once = retirement("p", "run", POSITION, HELD, {"t": OLD}, Offsets()).position()
     again = replace(HELD, ids={"t": "newest", "u": "same"})
