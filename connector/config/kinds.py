@@ -101,6 +101,14 @@ Text: TypeAlias = Annotated[str, BeforeValidator(_text), WithJsonSchema(ANY_TEXT
 OptionText: TypeAlias = Annotated[str | SecretStr, BeforeValidator(_text), WithJsonSchema(ANY_TEXT)]
 
 
+def as_written(value: object) -> object:
+    """Refuse what YAML doesn't take for text, where another text would be another thing. It turns NO into false and 010
+    into 8."""
+    if isinstance(value, int | float):
+        raise ValueError(f'write it in quotes, as in "NO" or "010": YAML takes it for {str(value).lower()}, not text')
+    return value
+
+
 class AlsoWritten:
     """Says in the JSON schema how else an option may be written than as its type."""
 

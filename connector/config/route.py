@@ -12,7 +12,7 @@ from connector.config.all_faults import checked
 from connector.config.fault_texts import found, one_of
 from connector.config.faults import Fault
 from connector.config.formats import FormatOptions, JsonFormat
-from connector.config.kinds import Options, Text, dotted, fits
+from connector.config.kinds import Options, Text, as_written, dotted, fits
 from connector.config.marks import Path
 from connector.config.placeholders import merged, misplaced, placed, placeholders
 from connector.config.places import DeltaSink
@@ -53,13 +53,6 @@ def _other(value: object) -> object:
     return value
 
 
-def _as_written(value: object) -> object:
-    """Refuse what YAML doesn't take for text. It turns NO into false and 010 into 8, which no record may have."""
-    if isinstance(value, int | float):
-        raise ValueError(f'write it in quotes, as in "NO" or "010": YAML takes it for {str(value).lower()}, not text')
-    return value
-
-
 class OwnSchema(Options):
     """How the records of one value are read."""
 
@@ -90,7 +83,7 @@ class Route(Options):
     """What to do with a record for which ``by`` is null, empty or ``(other)``, or isn't one of ``values``: stop
     (``fail``), set it aside (``dead_letter``), ``ignore`` it, or write it to the sink with these options. By default it
     is a bad record, and ``on_bad_record`` decides."""
-    values: tuple[Annotated[str, BeforeValidator(_as_written)], ...] | None = None
+    values: tuple[Annotated[str, BeforeValidator(as_written)], ...] | None = None
     """The only values that get a table, each a text: ["NO"] in quotes, as YAML takes NO for false. By default each
     value does."""
     overrides: Mapping[str, RouteOverride] = Field(default_factory=dict)

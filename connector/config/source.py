@@ -17,6 +17,7 @@ from connector.config.kinds import (
     OptionText,
     Text,
     as_model,
+    as_written,
     in_clear,
     literal_secrets,
     refuse,
@@ -130,7 +131,7 @@ def _topics(value: object) -> object:
         raise ValueError(f'write a list of topics, [orders, returns], or a pattern, "orders-.*", not {value!r}')
     if not value:
         raise ValueError("is empty")
-    return value
+    return [as_written(name) for name in value]
 
 
 class ContinueAhead(Options):

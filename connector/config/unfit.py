@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from connector.config.formats import INFERRED, JsonFormat, RowsFormat
 from connector.config.places import DeltaSink
-from connector.config.sinks import DeltaHistorySink, KafkaTopicSink
+from connector.config.sinks import DeltaHistorySink, KafkaTopicSink, S3ObjectsSink
 from connector.config.source import TopicPattern
 
 if TYPE_CHECKING:
@@ -122,7 +123,29 @@ def _bound_of_lag(config: PipelineConfig) -> Iterator[str]:
             yield f"notify.behind: has to be longer than trigger.{option}, or every wait would be told"
 
 
+def _places_apart(config: PipelineConfig) -> Iterator[str]:
+    """No table or object lies in the folder of a table, whose VACUUM removes what it doesn't know."""
+    tables = {sink.option("path"): sink.folder for sink in config.sinks if isinstance(sink, DeltaSink)}
+    others = {sink.option("url"): sink.place for sink in config.sinks if isinstance(sink, S3ObjectsSink)}
+    own = {"dead_letters.path": config.dead_letters, "coordinator.path": config.coordinator}
+    tables |= {option: place.folder for option, place in own.items() if place is not None}
+    folders = {
+        option: re.sub("^s3a://", "s3://", folder).rstrip("/") + "/"
+        for option, folder in {**others, **tables}.items()
+        if folder is not None
+    }
+    for inner, folder in folders.items():
+        for outer in tables.keys() & folders.keys() - {inner}:
+            below = folder.removeprefix(folders[outer])
+            # VACUUM passes over folders with such names.
+            if below and below != folder and not re.search(r"(^|/)[_.]", below):
+                yield (
+                    f"{inner}: lies in the folder of {outer}, and VACUUM removes from a table's folder what isn't the "
+                    "table's. Give it a folder beside that one"
+                )
+
+
 UNFIT: Sequence[Callable[[PipelineConfig], Iterator[str]]] = (
     _merges_on_read, _source_fits, _rows_have_no_bytes, _inferred_schema, _bound_of_lag,
-    _layout_fits,
+    _layout_fits, _places_apart,
 )  # fmt: skip

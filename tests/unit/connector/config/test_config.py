@@ -245,6 +245,33 @@ def test_topics_by_a_pattern() -> None:
     assert "__consumer_offsets" not in parse(options(source=source(topics=".*"))).source.topics
 
 
+def test_a_topic_that_yaml_takes_for_a_number_needs_quotes() -> None:
+    said = fault(source=source(topics=yaml.safe_load("[010]")))
+    assert "YAML takes it for 8, not text" in said
+    assert parse(options(source=source(topics=["010"]))).source.topics == ("010",)
+
+
+@pytest.mark.parametrize(
+    ("table", "other", "is_fault"),
+    [
+        ("lake/orders", "lake/orders/dead", True),
+        ("lake/orders", "lake/orders_dead", False),
+        ("lake/orders", "lake/orders/_lakelock/dead", False),
+        ("lake/orders/eu", "lake/orders", True),
+        ("s3a://b/orders", "s3://b/orders/dead", True),
+    ],
+)
+def test_no_table_lies_in_the_folder_of_another(table: str, other: str, is_fault: bool) -> None:
+    """VACUUM would remove the files of the inner one."""
+    letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": other}}
+    made = options(sinks=[{"type": "delta_append", "path": table}], **letters)
+    if not is_fault:
+        assert parse(made).dead_letters is not None
+        return
+    with pytest.raises(ConfigurationError, match="VACUUM removes from a table's folder"):
+        parse(made)
+
+
 @pytest.mark.parametrize(
     ("changed", "what"),
     [
