@@ -77,6 +77,10 @@ class Destination(Protocol):
         """Fold the change log into the table, if a fold is due. Called after an epoch, and after a round."""
         return
 
+    def finish(self) -> None:
+        """Wait for what still goes on beside the epochs. Called at the end of the run."""
+        return
+
     def settle(self) -> None:
         """Leave nothing open until the next round. Called after the last epoch of a round."""
         return

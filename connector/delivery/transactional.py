@@ -62,6 +62,7 @@ def deliver(work: Work, *, interval: timedelta | None, stop: threading.Event) ->
         run.announce(Step.WAITING)
         took = time.monotonic() - started
         if interval is None or stop.wait(_pause(interval.total_seconds(), took, idle=run.epochs == before)):
+            work.destination.finish()
             return Delivered(run.epochs, run.rows, run.last, run.behind)
 
 

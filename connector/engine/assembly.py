@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from connector.engine.dead_letters import letters, letters_topic
 from connector.engine.epoch import Read, Reading, prepare_epoch
 from connector.engine.field_check import FieldCheck
 from connector.engine.fold import Folding
+from connector.engine.fold_beside import Beside, beside
 from connector.engine.inferred import with_schema
 from connector.engine.joining import Joining
 from connector.engine.one_table import OneTable, look_back
@@ -77,6 +78,8 @@ class Assembly:
     """Whether the run is to end."""
     small: bool = False
     """Whether the topics have had few records so far: then the tables are small, and so are their logs."""
+    beside: Beside | None = None
+    """Where folds go on. None: they come between two epochs."""
 
     @property
     def table(self) -> Table:
@@ -234,7 +237,7 @@ class Assembly:
         log = self.table.derivation.log if sink is not None else None
         if sink is None or log is None:
             return None
-        return Folding(log, sink.fold or Fold(), self.config.name, self.run, observe)
+        return Folding(log, sink.fold or Fold(), self.config.name, self.run, observe, self.beside)
 
     def coordinator(self, observe: Observer) -> Coordinator:
         """The destination of a pipeline with several sinks, or with a route. Needs the coordinator log."""
@@ -360,7 +363,8 @@ def assembled(
             else:
                 made = stack.enter_context(outputs(config, spark, none, log.staging if log else ""))
             of_kafka = partial(Reader(config.source).read, spark, headers=config.reads_headers)
-            yield Assembly(config, run, spark, source, of_kafka, group, made, log, routes, small=small)
+            folds = stack.enter_context(beside(config, spark, run))
+            yield Assembly(config, run, spark, source, of_kafka, group, made, log, routes, small=small, beside=folds)
     finally:
         group.close()
         source.close()
@@ -368,13 +372,9 @@ def assembled(
 
 @contextmanager
 def _of_few(spark: SparkSession, config: PipelineConfig) -> Iterator[SparkSession]:
-    """A session of its own for the coordinator log, if it may be tuned: an entry is a few rows, and is appended while
-    many others are being read."""
+    """A session of its own for the coordinator log, if it may be tuned: an entry is a few rows."""
     settings = settings_for_few(spark, config.spark_options)
-    if not settings:
-        yield spark
-        return
-    with isolated(spark) as own, with_settings(own, settings):
+    with isolated(spark) if settings else nullcontext(spark) as own, with_settings(own, settings):
         yield own
 
 
@@ -385,8 +385,7 @@ def _has_begun(log: Log) -> bool:
 def _is_short(config: PipelineConfig, held: TopicsHeld, group: ConsumerGroup) -> bool:
     """Whether the run has little to read, and merges it into small tables if at all.
 
-    The answer is a guess from offsets, before there is a Spark to ask a table: a table has hardly more rows than the
-    topics have had records. It decides only how the JVM is started.
+    A guess from offsets, to start a JVM: a table has hardly more rows than the topics have had records.
     """
     if config.interval is not None or not all(isinstance(sink, DeltaSink) for sink in config.sinks):
         return False

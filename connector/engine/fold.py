@@ -2,32 +2,57 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
 from connector.config import Fold
+from connector.engine.fold_beside import Beside, Folded
 from connector.protocol.steps import Event, Observer, Step
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta.merge_on_read import MergeOnRead
 
 
-@dataclass(frozen=True)
+@dataclass
 class Folding:
-    """The folds of one run, between its epochs. ``owner`` is the run's id, ``when`` the options ``fold:``."""
+    """The folds of one run, between its epochs or beside them. ``owner`` is the run's id, ``when`` the options
+    ``fold:``."""
 
     log: MergeOnRead
     when: Fold
     pipeline: str
     owner: str
     observe: Observer
+    beside: Beside | None = None
+    """None: a fold comes between two epochs."""
+    _going_on: Future[Folded] | None = field(default=None, init=False)
+    _last: Position | None = field(default=None, init=False)
+    """The table's position after the last fold that went on beside the epochs."""
 
     def after(self, position: Position) -> None:
-        """Fold if a fold is due.
+        """Fold if a fold is due, or begin one that goes on beside the epochs. Raises what the last of these has raised.
 
         Called after an epoch, or at the end of a round without any, with the pipeline's position.
         """
-        if self._due(position):
+        if self._going_on is not None and not self._going_on.done():
+            return
+        self.finish()
+        if not self._due(position):
+            return
+        if self.beside is None:
             self.now(position)
+        else:
+            self._going_on = self.beside.start()
+
+    def finish(self) -> None:
+        """Wait for a fold that goes on beside the epochs. Raises what it raises."""
+        if self._going_on is None:
+            return
+        going_on, self._going_on = self._going_on, None
+        folded = going_on.result()
+        if folded.committed is not None:
+            self._last = folded.committed.position
+            self.observe(Event(Step.FOLDED, self._epoch(self._last), folded.committed, took=folded.seconds))
 
     def now(self, position: Position) -> Committed | None:
         """Fold what isn't folded yet. Returns the commit, or None if there was nothing to fold.
@@ -46,16 +71,22 @@ class Folding:
 
         Raises what ``MergeOnRead.fold`` raises.
         """
-        epoch = replace(Epoch.that_left(position, pipeline=self.pipeline), owner=self.owner)
+        epoch = self._epoch(position)
         self.observe(Event(Step.FOLDING, epoch))
         committed = self.log.fold(self.owner)
         if committed is not None:
             self.observe(Event(Step.FOLDED, epoch, committed))
         return committed
 
+    def _epoch(self, position: Position) -> Epoch:
+        return replace(Epoch.that_left(position, pipeline=self.pipeline), owner=self.owner)
+
     def _due(self, position: Position) -> bool:
         """Whether one of the bounds is reached: epochs, records, time, or Delta's retention of the table's history."""
         folded = self.log.folded
+        # The sink of the epochs looks at the table again only before its next append.
+        if folded is not None and self._last is not None and self._last.epoch > folded.epoch:
+            folded = self._last
         if folded is None or position.epoch <= folded.epoch:
             return False
         if position.epoch - folded.epoch >= self.when.epochs:

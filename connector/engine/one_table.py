@@ -98,6 +98,11 @@ class OneTable(Destination):
         if self.folding is not None:
             self.folding.after(position)
 
+    def finish(self) -> None:
+        """Wait for a fold that goes on beside the epochs."""
+        if self.folding is not None:
+            self.folding.finish()
+
     def starts(self, position: Position, held: TopicsHeld, names: Mapping[str, str]) -> Offsets:
         """Where recreated topics begin if their offsets were translated (`lakelock translate`)."""
         return recreated_starts(self.config, position, held, names)

@@ -84,6 +84,8 @@ class Event:
     """With ``Step.SINK_COMMITTED`` only."""
     error: BaseException | None = None
     """With ``Step.RETRYING`` only."""
+    took: float | None = None
+    """With ``Step.FOLDED`` only: the seconds of a fold that went on beside the epochs. No ``FOLDING`` came before."""
 
     @property
     def counts(self) -> bool:

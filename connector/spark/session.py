@@ -238,6 +238,8 @@ def _defaults(options: Mapping[str, str], s3: bool, short: Callable[[], bool]) -
             # Otherwise VACUUM lists a table's folder with 10,000 tasks.
             "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(4 * (os.cpu_count() or 2)),
             "spark.ui.enabled": "false",
+            # A fold beside the epochs shares the cores with them. With FIFO it would come first.
+            "spark.scheduler.mode": "FAIR",
             TUNING: "true",
         }
         if _JAVA not in options and not java.chosen_outside():

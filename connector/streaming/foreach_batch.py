@@ -131,9 +131,9 @@ class _Query:
             assembly.look_back()
             self.run = assembly.run
             self._assembly = assembly
-            self._work = replace(assembly, read=partial(self._read, assembly)).work(
-                self._observe, topics=assembly.source
-            )
+            # Nothing says when the query has ended, so nothing goes on beside its batches.
+            of_query = replace(assembly, read=partial(self._read, assembly), beside=None)
+            self._work = of_query.work(self._observe, topics=assembly.source)
             self.close = stack.pop_all().close
 
     def commit(self, rows: DataFrame, batch: Batch) -> None:

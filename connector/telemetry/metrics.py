@@ -105,7 +105,7 @@ class Metrics:
             self._sink_seconds.labels(self._pipeline, event.sink).observe(now - self._decided)
         elif step is Step.FOLDED:
             self._folds.inc()
-            self._fold_seconds.observe(now - self._folding)
+            self._fold_seconds.observe(now - self._folding if event.took is None else event.took)
         elif step is Step.COMMITTED:
             self._count(event, now)
         elif step is Step.RETRYING and event.error is not None:

@@ -94,9 +94,9 @@ class Traces:
     def __call__(self, event: Event) -> None:
         """Take a step of the run."""
         now, step = time.time_ns(), event.step
-        if step in (Step.PLANNED, Step.FOLDING):
+        if step in (Step.PLANNED, Step.FOLDING) or event.took is not None:
+            self._reached = now - int((event.took or 0) * 1e9)
             self._root = self._begun("epoch" if step is Step.PLANNED else "folding", event.epoch)
-            self._reached = now
         elif step is Step.RETRYING:
             self.ended(event.error)
         if self._root is None or step not in _SPANS:
@@ -133,7 +133,7 @@ class Traces:
             "lakelock.epoch": epoch.number,
             "lakelock.offsets": json.dumps(ranges),
         }
-        return self._tracer.start_span(name, attributes=attributes)
+        return self._tracer.start_span(name, attributes=attributes, start_time=self._reached)
 
     def _part(self, name: str, event: Event, now: int) -> None:
         from opentelemetry.trace import set_span_in_context

@@ -97,8 +97,9 @@ class Observed:
             return
         now = self._clock()
         self.epoch = event.epoch
-        if event.step in (Step.PLANNED, Step.FOLDING):
-            self._began = self._reached = now
+        beside = event.step is Step.FOLDED and event.took is not None
+        if beside or event.step in (Step.PLANNED, Step.FOLDING):
+            self._began = self._reached = now - (event.took or 0)
             self._phases, self._letters = {}, 0
         if event.step is Step.READ:
             self._letters = event.letters

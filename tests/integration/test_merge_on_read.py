@@ -7,12 +7,15 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from audits import verify
-from conftest import Lake, Topic, forget_history, own_session
+from conftest import Lake, Topic, forget_history, own_session, wait_until
 from hypothesis import given
 from hypothesis import strategies as st
 from suites import draws
@@ -22,7 +25,7 @@ from connector import Pipeline, read
 from connector.lab.bench.faults import Moment, wait_for
 from connector.operations.history import past
 from connector.protocol.steps import Event, Step
-from sinks.contract import Epoch
+from sinks.contract import Committed, Epoch
 from sinks.delta import merge_on_read as on_read
 from sinks.delta.change_log import FOLDER, ChangeLog
 from sinks.delta.merge_on_read import MergeOnRead
@@ -174,13 +177,19 @@ def start(*arguments: object) -> subprocess.Popen[str]:
 
 @pytest.mark.classic("its runs are processes of their own")
 @pytest.mark.kills
-@pytest.mark.parametrize("kill", [Step.COMMITTED, Step.FOLDING, Moment.MID_WRITE, Moment.BEFORE_COMMIT, Step.FOLDED])
-def test_killed_around_a_fold(kill: Step | Moment, lake: Lake, topic: Topic) -> None:
+@pytest.mark.parametrize(
+    ("kill", "trigger"),
+    [
+        *((each, None) for each in (Step.COMMITTED, Step.FOLDING, Moment.MID_WRITE, Moment.BEFORE_COMMIT, Step.FOLDED)),
+        *((each, {"interval": 0}) for each in (Moment.MID_WRITE, Moment.BEFORE_COMMIT, Step.FOLDED)),
+    ],
+)
+def test_killed_around_a_fold(kill: Step | Moment, trigger: dict[str, Any] | None, lake: Lake, topic: Topic) -> None:
     topic.send_rows([("a", 0), ("b", 0)])
     lake.pipeline("upsert", **ON_READ).run()
     topic.send_rows([("a", 1), ("c", 1)])
     topic.send(("b", None))
-    file = lake.file("upsert", **options(fold={"epochs": 1}))
+    file = lake.file("upsert", **options(fold={"epochs": 1}), **({"trigger": trigger} if trigger else {}))
     if isinstance(kill, Step):
         run = start("connector.lab.bench.faults", file, kill.value, 2, "SIGKILL")
     else:
@@ -270,6 +279,54 @@ def test_a_run_that_appends_is_fenced_by_one_that_merges_on_write_and_the_other_
     topic.send_rows([("b", 4)])
     appends.run()
     assert current(lake) == [("a", 2), ("b", 4)]
+
+
+@contextmanager
+def ending(*events: threading.Event) -> Iterator[None]:
+    """Lets the threads that wait for these end, whatever happens in the block."""
+    try:
+        yield
+    finally:
+        for event in events:
+            event.set()
+
+
+@pytest.mark.classic("with Spark Connect a fold comes between two epochs")
+def test_epochs_go_on_beside_a_fold(lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    going_on, may_end, stop = threading.Event(), threading.Event(), threading.Event()
+    fold = MergeOnRead._fold
+
+    def slowly(log: MergeOnRead, *of: Any) -> Committed:
+        going_on.set()
+        assert may_end.wait(60)
+        return fold(log, *of)
+
+    seen: list[tuple[Step, int]] = []
+
+    def observe(event: Event) -> None:
+        if event.step in (Step.COMMITTED, Step.FOLDED):
+            seen.append((event.step, event.epoch.number))
+
+    monkeypatch.setattr(MergeOnRead, "_fold", slowly)
+    topic.send_rows([("a", 0), ("b", 0)])
+    run = lake.pipeline("upsert", **options(fold={"epochs": 1}), trigger={"interval": 0})
+    with ThreadPoolExecutor(1) as pool, ending(stop, may_end):
+        ended = pool.submit(run.run, stop=stop, observers=[observe])
+        for number in (1, 2, 3, 4):
+            wait_until(lambda number=number: (Step.COMMITTED, number) in seen or ended.done(), 90, "an epoch")
+            if number < 4:
+                topic.send_rows([("a", number)])
+        assert going_on.wait(90)
+        assert current(lake) == [("a", 3), ("b", 0)]
+        assert Step.FOLDED not in {step for step, _ in seen}
+        may_end.set()
+        wait_until(lambda: (Step.FOLDED, 4) in seen or ended.done(), 90, "the second fold")
+        stop.set()
+        ended.result(90)
+    assert seen[:4] == [(Step.COMMITTED, number) for number in (1, 2, 3, 4)]
+    assert [number for step, number in seen if step is Step.FOLDED][-1] == 4
+    assert lake.rows("upsert") == current(lake) == [("a", 3), ("b", 0)]
+    assert verify(lake, "upsert", **ON_READ).ok
 
 
 def test_two_that_fold_at_once_fold_once(lake: Lake, topic: Topic) -> None:
