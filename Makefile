@@ -29,7 +29,7 @@ help:
 	@echo "make docs           writes docs/options.md from the code"
 	@echo "make notebooks      runs all notebooks, and keeps their outputs"
 	@echo "make bench          measures Lakelock against Structured Streaming, bare Spark and delta-rs; SCALE=0.05 tries it"
-	@echo "make jars           builds the jars of the S3 log store and of the columnar reader from their Java sources"
+	@echo "make jars           builds the jars of the S3 log store, the columnar reader and Protobuf from their Java sources"
 	@echo "make locks          pins what the images hold, after a change of pyproject.toml or of the jars: docker/locks, *.sha256"
 	@echo "make clean          removes the environments, ./lake, dist and caches"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -51,11 +51,15 @@ class RegistryServer:
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}"
 
-    def register(self, subject: str, schema_id: int, schema: object, kind: str = "AVRO") -> None:
-        """The next version of the subject. ``kind``: of the schema, as AVRO or JSON."""
+    def register(
+        self, subject: str, schema_id: int, schema: object, kind: str = "AVRO", references: Sequence[object] = ()
+    ) -> None:
+        """The next version of the subject. ``kind``: of the schema, as AVRO, JSON or PROTOBUF."""
         versions = self.answers.setdefault(f"/subjects/{subject}/versions", [])
         versions.append(len(versions) + 1)
-        answer = {"id": schema_id, "schema": json.dumps(schema)}
+        answer = {"id": schema_id, "schema": schema if kind == "PROTOBUF" else json.dumps(schema)}
+        if references:
+            answer["references"] = references
         if kind != "AVRO":  # which Confluent's leaves out
             answer["schemaType"] = kind
         for path in (

@@ -155,7 +155,7 @@ def arrow_type(kind: DataType) -> Any:
     if isinstance(kind, T.ArrayType):
         return pa.list_(arrow_type(kind.elementType))
     if isinstance(kind, T.MapType):
-        return pa.map_(pa.string(), arrow_type(kind.valueType))
+        return pa.map_(arrow_type(kind.keyType), arrow_type(kind.valueType))
     if isinstance(kind, T.DecimalType):
         return pa.decimal128(kind.precision, kind.scale)
     plain = {

@@ -149,12 +149,12 @@ def _in_both(
 
     notes: list[str] = []
     there = {name.lower() for name in rows.columns}
-    if forms.value.avro is not None:
+    if forms.value.binary is not None:
         wanted = table_columns(made.columns, sink) if isinstance(sink, KeyedSink) else made.columns
         absent = [part.name for part in wanted if part.name.lower() not in there]
         if absent:
             notes.append(f"The table has no column for these fields, which aren't compared: {', '.join(absent)}.")
-        fill = {name: text for name, text in forms.value.avro.defaults.items() if name.lower() in there}
+        fill = {name: text for name, text in forms.value.binary.defaults.items() if name.lower() in there}
         if fill:
             notes.append(f"A null and the default of its field count as the same in: {', '.join(fill)}.")
             rows = _filled(rows, fill)

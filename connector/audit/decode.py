@@ -13,6 +13,7 @@ from connector.audit.debezium import Events
 from connector.audit.formats import Form, Forms
 from connector.audit.framed import Framed
 from connector.audit.names import respelled
+from connector.audit.protobuf import Protobuf
 from connector.audit.records import PROBLEM, TOMBSTONE, Records
 from connector.config import COORDINATES
 from sinks.errors import ConfigurationError
@@ -167,9 +168,11 @@ def _read_events(records: DataFrame, column: str, form: Form, events: Events) ->
     """Debezium's events: the columns are those of their rows, and of the events themselves."""
     from pyspark.sql import functions as F
 
-    frame, whole = _read(records, column, Form(events.envelope, form.permissive, avro=form.avro, framed=form.framed))
+    frame, whole = _read(
+        records, column, Form(events.envelope, form.permissive, binary=form.binary, framed=form.framed)
+    )
     text = _body(column) if form.framed is not None else column
-    event, sent = f"event_{column}", f"avro_{column}.value" if form.avro is not None else f"parsed_{text}"
+    event, sent = f"event_{column}", f"binary_{column}.value" if form.binary is not None else f"parsed_{text}"
     frame = frame.withColumn(event, F.expr(events.event(sent)))
     sound = F.expr(events.sound(event))
 
@@ -180,14 +183,14 @@ def _read_events(records: DataFrame, column: str, form: Form, events: Events) ->
     return frame, _Read(value, field, whole.readable & sound, whole.exact & sound)
 
 
-def _read_avro(records: DataFrame, column: str, avro: Avro) -> tuple[DataFrame, _Read]:
+def _read_binary(records: DataFrame, column: str, binary: Avro | Protobuf) -> tuple[DataFrame, _Read]:
     from pyspark.sql import functions as F
     from pyspark.sql.types import StructType
 
-    into = f"avro_{column}"
+    into = f"binary_{column}"
     value, readable = F.col(f"{into}.value"), F.col(into).isNotNull()
-    of_fields = isinstance(avro.type, StructType)
-    return avro.read(records, column, into), _Read(
+    of_fields = isinstance(binary.type, StructType)
+    return binary.read(records, column, into), _Read(
         value, lambda part: value[part.name] if of_fields else value, readable, readable
     )
 
@@ -209,8 +212,8 @@ def _read_framed(records: DataFrame, column: str, form: Form, framed: Framed) ->
 def _read(records: DataFrame, column: str, form: Form) -> tuple[DataFrame, _Read]:
     if form.events is not None:
         return _read_events(records, column, form, form.events)
-    if form.avro is not None:
-        return _read_avro(records, column, form.avro)
+    if form.binary is not None:
+        return _read_binary(records, column, form.binary)
     if form.framed is not None:
         return _read_framed(records, column, form, form.framed)
     from pyspark.sql import functions as F

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from connector.audit import json_schema
+from connector.audit import json_schema, protobuf_schema
 from connector.audit.avro import Avro
 from connector.audit.avro_schema import Schema, field_names, grown
 from connector.audit.debezium import Events, events
 from connector.audit.framed import Framed
+from connector.audit.protobuf import Protobuf
+from connector.audit.protobuf_schema import OfProtobuf
 from connector.audit.registries import OfConfluent, OfFile, Schemas, Texts, schemas_of
 from connector.config import (
     OTHER,
@@ -22,6 +24,7 @@ from connector.config import (
     FormatOptions,
     JsonFormat,
     PipelineConfig,
+    ProtobufFormat,
     RegistryOptions,
     Route,
     StringFormat,
@@ -43,8 +46,8 @@ class Form:
     permissive: bool = False
     events: Events | None = None
     """How Debezium's events are read. None: the values aren't events."""
-    avro: Avro | None = None
-    """How Avro is read. None: the values aren't in Avro."""
+    binary: Avro | Protobuf | None = None
+    """How Avro or Protobuf is read. None: the values are in neither."""
     framed: Framed | None = None
     """How the header before JSON is read. None: there is none."""
 
@@ -123,7 +126,7 @@ def _form(option: str, format: FormatOptions, topics: Sequence[str], *, grows: b
     if isinstance(format, DebeziumFormat) and format.registry is not None:
         avro = _of_registry(option, format.registry, topics, None, grows=grows)
         found = events(format, *_event(option, avro.type))
-        return Form(found.columns, events=found, avro=avro)
+        return Form(found.columns, events=found, binary=avro)
     if isinstance(format, DebeziumFormat) and format.schema_ is not None:
         found = events(format, _columns(option, format.schema_))
         return Form(found.columns, found.permissive, found, framed=Framed() if format.framed else None)
@@ -134,7 +137,10 @@ def _form(option: str, format: FormatOptions, topics: Sequence[str], *, grows: b
         else:
             assert given is not None
             avro = Avro(OfFile(given), Schema.of(given))
-        return Form(avro.type, avro=avro)
+        return Form(avro.type, binary=avro)
+    if isinstance(format, ProtobufFormat):
+        protobuf = _protobuf(option, format, topics, grows=grows)
+        return Form(protobuf.type, binary=protobuf)
     if isinstance(format, StringFormat):
         return Form(StringType())
     if isinstance(format, BytesFormat):
@@ -157,6 +163,40 @@ def _json(option: str, format: JsonFormat, topics: Sequence[str], *, grows: bool
             hint="Check registry.subject, or write the columns: schema.",
         )
     return Form(json_schema.grown(versions if grows else versions[-1:]), permissive, framed=framed)
+
+
+def _protobuf(option: str, format: ProtobufFormat, topics: Sequence[str], *, grows: bool) -> Protobuf:
+    declared = _columns(option, format.schema_) if format.schema_ is not None else None
+    if format.descriptor_file is not None:
+        content, name = _descriptors(option, format.descriptor_file), format.message or ""
+        try:
+            message = protobuf_schema.pool_of(content).FindMessageTypeByName(name)
+        except KeyError:
+            raise ConfigurationError(f"{option}.message: {name!r} isn't in the descriptor file.") from None
+        return Protobuf(declared or protobuf_schema.columns(message), name, content)
+    assert isinstance(format.registry, ConfluentRegistry)
+    schemas = OfProtobuf(format.registry, "key" if option == "key" else "value")
+    texts = [version for topic in topics for version in schemas.versions(topic)]
+    compiled = [made for each in texts if (made := protobuf_schema.descriptors(each)) is not None]
+    pools = map(protobuf_schema.pool_of, compiled)
+    own = [[message for _, message in protobuf_schema.own_messages(pool)] for pool in pools]
+    name = format.message or (own[-1][0].full_name if own and own[-1] else "")
+    messages = [message for version in own for message in version if message.full_name == name]
+    if not messages:
+        raise UnusableSchema(
+            f"{option}.registry: the registry has no Protobuf schema for {' and '.join(topics)}"
+            + (f" with the message {name}." if name else "."),
+            hint="Check registry.subject, and message.",
+        )
+    counted = messages if grows else messages[-1:]
+    return Protobuf(declared or protobuf_schema.columns_of_all(counted), name, schemas=schemas)
+
+
+def _descriptors(option: str, path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"{option}.descriptor_file: {path!r} can't be read: {error}.") from None
 
 
 def _of_registry(

@@ -30,6 +30,7 @@ emr = typer.Typer(
     rich_markup_mode=None,
 )
 
+_OWN_JARS = (jars.LOG_STORE_JAR, jars.READER_JAR, jars.PROTOBUF_JAR)
 _LOG_WITHIN = {"serverless": 120.0, "step": 600.0}
 """Seconds to wait for a log. EMR Serverless copies logs to S3 when a job ends, a cluster every five minutes."""
 
@@ -127,7 +128,7 @@ def submit(
                     name=name or f"lakelock-{pipeline}",
                     entry_point=_put(s3, folder, Path(__file__).with_name("emr_driver.py")),
                     arguments=["run", _put(s3, folder, file), *overrides],
-                    jars=[*(_put(s3, folder, jar) for jar in (jars.LOG_STORE_JAR, jars.READER_JAR)), *more_jars],
+                    jars=[*(_put(s3, folder, jar) for jar in _OWN_JARS), *more_jars],
                     archive=_s3(archives, "--archives").removesuffix(f"#{ENVIRONMENT}") if archives else None,
                     conf=settings,
                 )

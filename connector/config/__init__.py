@@ -21,6 +21,7 @@ from connector.config.formats import (
     DebeziumFormat,
     FormatOptions,
     JsonFormat,
+    ProtobufFormat,
     RowsFormat,
     StringFormat,
 )
@@ -87,6 +88,7 @@ __all__ = [
     "MetricsOptions",
     "NotifyOptions",
     "PipelineConfig",
+    "ProtobufFormat",
     "Pushgateway",
     "RegistryOptions",
     "Route",

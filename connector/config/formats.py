@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, Field, PrivateAttr
+from pydantic import BaseModel, Field, PrivateAttr
 
 from connector.config.kinds import Options, Text, fits
 from connector.config.registry import GlueRegistry, RegistryOptions
@@ -117,6 +117,38 @@ class AvroFormat(Options):
             raise ValueError("give schema_file, a file with an Avro schema, or registry: {url: ...}")
 
 
+class ProtobufFormat(Options):
+    """Protobuf messages: bare ones of a descriptor file, or with Confluent's header, with a schema per record from a
+    registry. See docs/sources.md."""
+
+    format: Literal["protobuf"]
+    """Each record is one Protobuf message."""
+    descriptor_file: Text | None = None
+    """The path of a file with compiled schemas, as ``protoc --include_imports --descriptor_set_out`` writes it, for
+    messages without a header."""
+    message: Text | None = None
+    """The message's full name, as in ``shop.Order``. With a ``registry`` by default the first message of the newest
+    schema."""
+    schema_: str | None = Field(default=None, alias="schema", min_length=1)
+    """The columns, as Spark DDL, of the fields with these names. By default every field is a column."""
+    registry: RegistryOptions | None = None
+    """The schema registry that has the schema of each record. A registry with Confluent's API only. See below."""
+
+    @fits
+    def _schema_is_somewhere(self) -> Iterator[str]:
+        if (self.descriptor_file is None) == (self.registry is None):
+            yield "give either descriptor_file, a file that protoc has made, or registry: {url: ...}"
+        if self.descriptor_file is not None and self.message is None:
+            yield "message: is missing: write the full name of the records' message, as in shop.Order"
+        if isinstance(self.registry, GlueRegistry):
+            yield (
+                "registry: Protobuf is read with a registry with Confluent's API only, not with AWS Glue's: write "
+                "registry: {url: ...}"
+            )
+        if self.schema_ == INFERRED:
+            yield "schema: inferred is for JSON. Leave schema out, and the columns are those of the message"
+
+
 class DebeziumFormat(Options):
     """Debezium change events, in JSON (with or without an embedded schema) or in Avro.
 
@@ -162,24 +194,13 @@ class RowsFormat(Options):
     """The columns of the rows as Spark DDL, without the four coordinates (``_topic`` and so on)."""
 
 
-def _there_already(value: object) -> object:
-    if isinstance(value, Mapping) and value.get("format") == "protobuf":
-        raise ValueError(
-            "protobuf isn't supported yet; read it as format: bytes and decode it downstream, or have it sent as json"
-        )
-    return value
-
-
 FormatOptions: TypeAlias = Annotated[
-    Annotated[
-        JsonFormat | StringFormat | BytesFormat | AvroFormat | DebeziumFormat | RowsFormat,
-        Field(discriminator="format"),
-    ],
-    BeforeValidator(_there_already),
+    JsonFormat | StringFormat | BytesFormat | AvroFormat | ProtobufFormat | DebeziumFormat | RowsFormat,
+    Field(discriminator="format"),
 ]
 FORMATS: Mapping[object, type[BaseModel]] = {
     "json": JsonFormat, "string": StringFormat, "bytes": BytesFormat, "avro": AvroFormat,
-    "debezium": DebeziumFormat, "rows": RowsFormat,
+    "protobuf": ProtobufFormat, "debezium": DebeziumFormat, "rows": RowsFormat,
 }  # fmt: skip
 
 
@@ -197,7 +218,9 @@ def schema_files(*formats: FormatOptions | None) -> bytes:
     """What the files hold that these formats name. Of one that can't be read whoever decodes will say so."""
     content = b""
     for format in formats:
-        if isinstance(format, AvroFormat) and format.schema_file is not None:
+        file = format.schema_file if isinstance(format, AvroFormat) else None
+        file = format.descriptor_file if isinstance(format, ProtobufFormat) else file
+        if file is not None:
             with suppress(OSError):
-                content += Path(format.schema_file).read_bytes() + b"\0"
+                content += Path(file).read_bytes() + b"\0"
     return content

@@ -18,6 +18,7 @@ from connector.config.formats import (
     DebeziumFormat,
     FormatOptions,
     JsonFormat,
+    ProtobufFormat,
     RowsFormat,
     StringFormat,
 )
@@ -80,6 +81,7 @@ __all__ = [
     "Metrics",
     "Notify",
     "PipelineOptions",
+    "Protobuf",
     "Pushgateway",
     "Retry",
     "Route",
@@ -117,6 +119,12 @@ class Avro(AvroFormat):
     """``format: avro``."""
 
     format: Literal["avro"] = "avro"
+
+
+class Protobuf(ProtobufFormat):
+    """``format: protobuf``."""
+
+    format: Literal["protobuf"] = "protobuf"
 
 
 class Debezium(DebeziumFormat):

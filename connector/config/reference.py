@@ -35,6 +35,7 @@ SECTIONS: Mapping[str, type[BaseModel]] = {
     "`source`": source.Source,
     "`value` and `key`: `format: json`": formats.JsonFormat,
     "`format: avro`": formats.AvroFormat,
+    "`format: protobuf`": formats.ProtobufFormat,
     "`format: debezium`": formats.DebeziumFormat,
     "`format: string`": formats.StringFormat,
     "`format: bytes`": formats.BytesFormat,

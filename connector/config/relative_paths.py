@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 _FILES = (
     ("value", "schema_file"),
+    ("value", "descriptor_file"),
     ("value", "registry", "ca"),
     ("key", "schema_file"),
+    ("key", "descriptor_file"),
     ("key", "registry", "ca"),
     ("source", "on_recreated_topic", "translated"),
 )

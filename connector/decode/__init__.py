@@ -13,6 +13,7 @@ from connector.config import (
     DebeziumFormat,
     FormatOptions,
     JsonFormat,
+    ProtobufFormat,
     RowsFormat,
     StringFormat,
 )
@@ -22,7 +23,9 @@ from connector.decode.format import Format
 from connector.decode.framed import Framed, FramedOfRegistry, newest
 from connector.decode.json import Json
 from connector.decode.json_lossless import unreadable
-from connector.decode.registry import opened, opened_json
+from connector.decode.protobuf import ProtobufFile, ProtobufOfRegistry
+from connector.decode.protobuf_schema import of_file
+from connector.decode.registry import opened, opened_json, opened_protobuf
 from connector.decode.rows import Rows
 from connector.decode.text import Bytes, Text
 from connector.spark.compat import from_ddl, needs
@@ -66,6 +69,8 @@ def record_format(
         if options.registry is not None:
             return AvroOfRegistry(spark, opened(options.registry), topics, option, reader, on_new_column)
         return AvroFile(spark, reader or "")
+    if isinstance(options, ProtobufFormat):
+        return _protobuf(option, options, topics, on_new_column)
     if isinstance(options, DebeziumFormat):
         events: Format
         if options.registry is not None:
@@ -79,6 +84,18 @@ def record_format(
     if isinstance(options, RowsFormat):
         return Rows(_schema(f"{option}.schema", options.schema_))
     return Text() if isinstance(options, StringFormat) else Bytes()
+
+
+def _protobuf(
+    option: Literal["key", "value"], options: ProtobufFormat, topics: Sequence[str], on_new_column: OnNewColumn | None
+) -> Format:
+    declared = _schema(f"{option}.schema", options.schema_) if options.schema_ is not None else None
+    if isinstance(options.registry, ConfluentRegistry):
+        registry = opened_protobuf(options.registry)
+        return ProtobufOfRegistry(registry, topics, option, options.message, declared, on_new_column)
+    assert options.descriptor_file is not None
+    assert options.message is not None
+    return ProtobufFile(of_file(option, options.descriptor_file), options.message, declared, option=option)
 
 
 def own_format(value: JsonFormat, schema: str, option: str) -> Format:

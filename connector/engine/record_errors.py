@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from connector.decode.json_faults import malformed_at
+from connector.decode.protobuf import PACKAGE as PROTOBUF
 from connector.source.columnar import FOUND_ODD, PACKAGE
-from connector.spark.jars import READER_JAR
+from connector.spark.jars import PROTOBUF_JAR, READER_JAR
 from sinks.delta.refusals import HINT
 from sinks.errors import BadRecord, ConfigurationError, LakelockError, OffsetsLost, PositionMismatch
 from sinks.kafka import reader_refused
@@ -79,6 +80,11 @@ def _explained(error: Exception) -> Exception | None:
         return ConfigurationError(
             f"The driver has {READER_JAR.name}, and the executors lack it. {_NOTHING}",
             hint="Submit it with --jars (spark.jars): Spark sends it to them. Or write source: {reader: spark}.",
+        )
+    if f"ClassNotFoundException: {PROTOBUF}" in said:
+        return ConfigurationError(
+            f"The driver has {PROTOBUF_JAR.name}, and the executors lack it. {_NOTHING}",
+            hint="Submit it with --jars (spark.jars): Spark sends it to them.",
         )
     return reader_refused(error)
 

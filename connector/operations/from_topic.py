@@ -26,7 +26,7 @@ _SOME_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d.*")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _NUMBER = re.compile(r"-?\d{1,30}\.\d{1,8}")
 
-_HEADER = "  # They begin as Confluent's JSON Schema serializer has it: a zero byte, and the schema's number in four.\n"
+_HEADER = "  # They begin as Confluent's JSON Schema serializer has it: a zero byte, and the schema's id in four.\n"
 _OF_REGISTRY = (
     "  # With registry: {url: ...} in place of schema, the newest schema in the registry gives the columns.\n"
 )
@@ -144,8 +144,8 @@ def _value(values: Sequence[bytes]) -> tuple[str, Mapping[str, str]]:
     """The lines of ``value``, and the columns with their types."""
     if values and all(each[:1] == b"\0" and len(each) > 5 for each in values):
         lines = (
-            "  # They begin as Avro with a schema registry does: a zero byte, and the schema's number in four.\n"
-            '  format: avro\n  registry: {url: "http://127.0.0.1:8081"}    # the registry\'s URL\n'
+            "  # They begin as Avro and Protobuf with a schema registry do: a zero byte, and the schema's id in four.\n"
+            '  format: avro    # or protobuf\n  registry: {url: "http://127.0.0.1:8081"}    # the registry\'s URL\n'
         )
         return lines, {}
     objects = [value for value in values if _is_object(value)]

@@ -136,7 +136,9 @@ def test_a_run_is_started_followed_and_ends_with_its_last_lines(emr: Emr) -> Non
     (spark,) = job.configuration_overrides["applicationConfiguration"]
     properties = spark["properties"]
     assert properties["spark.jars"].split(",")[-1] == kafka
-    assert all(jar in properties["spark.jars"] for jar in ("lakelock-s3.jar", "lakelock-kafka.jar"))
+    assert all(
+        jar in properties["spark.jars"] for jar in (f"lakelock-{name}.jar" for name in ("s3", "kafka", "protobuf"))
+    )
     assert properties["spark.archives"] == f"{archive}#environment"
     assert properties["spark.executorEnv.PYSPARK_PYTHON"] == "./environment/bin/python"
     assert properties["spark.executor.memory"] == "4g"

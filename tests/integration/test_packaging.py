@@ -113,7 +113,7 @@ def test_the_metadata_names_pythons_and_extras(python: Path) -> None:
     program += "print(d['Requires-Python'], *d.get_all('Provides-Extra'), *d.get_all('Classifier'))"
     said = told(python, "python", "-c", program)
     assert said.startswith(">=3.10")
-    extras = ("s3", "avro", "telemetry", "ui", "notebooks", "dev")
+    extras = ("s3", "avro", "protobuf", "telemetry", "ui", "notebooks", "dev")
     for named in (*extras, *(f"Python :: 3.{minor}" for minor in range(10, 14))):
         assert named in said
 

@@ -6,11 +6,18 @@ from connector.config.registry import ConfluentRegistry, GlueRegistry, RegistryO
 from connector.decode.avro_schema import AvroSchema, parse
 from connector.decode.json_schema import JsonSchema
 from connector.decode.json_schema import parse as json_schema
+from connector.decode.protobuf_schema import ProtobufSchema
+from connector.decode.protobuf_schema import parse as protobuf_schema
 from connector.decode.registry.registry import Language, Registry
 
-AVRO = Language("AVRO", lambda text, references, of: parse(text, references, of=f"The Avro schema in {of}"))
+AVRO = Language(
+    "AVRO",
+    lambda text, references, of: parse(text, [each.schema for each in references], of=f"The Avro schema in {of}"),
+)
 
-JSON = Language("JSON", json_schema, follows_references=False)
+JSON = Language("JSON", lambda text, _, of: json_schema(text, (), of), follows_references=False)
+
+PROTOBUF = Language("PROTOBUF", protobuf_schema)
 
 
 def opened_json(options: ConfluentRegistry) -> Registry[JsonSchema]:
@@ -18,6 +25,13 @@ def opened_json(options: ConfluentRegistry) -> Registry[JsonSchema]:
     from connector.decode.registry.confluent import Confluent
 
     return Confluent(options, JSON)
+
+
+def opened_protobuf(options: ConfluentRegistry) -> Registry[ProtobufSchema]:
+    """A registry for these options, with .proto sources. It sends no request yet."""
+    from connector.decode.registry.confluent import Confluent
+
+    return Confluent(options, PROTOBUF)
 
 
 def opened(options: RegistryOptions) -> Registry[AvroSchema]:

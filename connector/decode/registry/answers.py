@@ -60,11 +60,14 @@ class Answer:
 
     def of_another_language(self, schema_id: str, kind: str, wanted: str) -> UnusableSchema:
         """The error that says of which type the schema in the answer is. ``kind``, ``wanted``: as registries say."""
-        name = {"AVRO": "Avro", "JSON": "JSON Schema"}[wanted]
-        others = {"JSON": "Use format: json for JSON.", "AVRO": "Use format: avro for Avro."}
+        name = {"AVRO": "Avro", "JSON": "JSON Schema", "PROTOBUF": "Protobuf"}[wanted]
+        others = {
+            "JSON": "Use format: json for JSON.",
+            "AVRO": "Use format: avro for Avro.",
+            "PROTOBUF": "Use format: protobuf for Protobuf.",
+        }
         return UnusableSchema(
-            f"The schema {schema_id} in {self.of} is of type {kind}, not {name}."
-            + (" Protobuf isn't supported yet." if kind == "PROTOBUF" else ""),
+            f"The schema {schema_id} in {self.of} is of type {kind}, not {name}.",
             hint=others.get(kind, f"Have the option registry name a subject whose schemas are {name}."),
         )
 

@@ -12,7 +12,7 @@ import requests
 from connector.config.registry import ConfluentRegistry
 from connector.config.registry_login import logged_in
 from connector.decode.registry.answers import Answer
-from connector.decode.registry.registry import Language, Part, Schema, WriterSchema
+from connector.decode.registry.registry import Language, Part, Reference, Schema, WriterSchema
 from connector.decode.registry.wire_format import ConfluentWire
 from connector.source.asked_again import asked_again
 from sinks.errors import ConfigurationError, RegistryUnreachable, UnknownSchema, UnusableSchema
@@ -103,16 +103,18 @@ class Confluent(Generic[Schema]):
             if kind != self._language.kind:
                 raise answer.of_another_language(id, kind, self._language.kind)
             try:
-                references = [
-                    self._read(_version(each.text("subject"), each.number("version")), chain=(*chain, path)).schema
-                    for each in self._references(answer)
-                ]
+                references = [self._referred(each, (*chain, path)) for each in self._references(answer)]
             except UnknownSchema as unknown:
                 raise answer.unusable(
                     f"it refers to a schema that isn't there. {unknown.message.rstrip('.')}"
                 ) from None
             self._schemas[path] = WriterSchema(id, self._language.parse(answer.text("schema"), references, answer.of))
         return self._schemas[path]
+
+    def _referred(self, answer: Answer, chain: tuple[_Path, ...]) -> Reference[Schema]:
+        found = self._read(_version(answer.text("subject"), answer.number("version")), chain=chain)
+        name = answer.body.get("name")  # only Protobuf needs it
+        return Reference(name if isinstance(name, str) else "", found.schema)
 
     def _references(self, answer: Answer) -> list[Answer]:
         none = answer.is_absent("references") or not self._language.follows_references

@@ -14,12 +14,21 @@ Schema_co = TypeVar("Schema_co", covariant=True)
 
 
 @dataclass(frozen=True)
+class Reference(Generic[Schema]):
+    """A schema that another one refers to."""
+
+    name: str
+    """The name by which it does: in Protobuf the path of an import. Empty: the registry doesn't say it."""
+    schema: Schema
+
+
+@dataclass(frozen=True)
 class Language(Generic[Schema]):
     """A language that schemas are written in."""
 
     kind: str
     """Its name in registries, as AVRO."""
-    parse: Callable[[str, Sequence[Schema], str], Schema]
+    parse: Callable[[str, Sequence[Reference[Schema]], str], Schema]
     """Of a schema's text, of those that it refers to, and of words for messages: what the schema is of. Raises
     `UnusableSchema`."""
     follows_references: bool = True

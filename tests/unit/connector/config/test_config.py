@@ -333,7 +333,23 @@ LETTERS = {"path": "lake/dead"}
             "dead_letters.topic: out is also a topic of the source or a sink",
         ),
         ({"on_bad_record": "skip"}, "on_bad_record: is one of fail or dead_letter, not 'skip'"),
-        ({"value": {"format": "protobuf"}}, "value: protobuf isn't supported yet"),
+        ({"value": {"format": "protobuf"}}, "value: give either descriptor_file, a file that protoc has made, or regi"),
+        (
+            {"value": {"format": "protobuf", "descriptor_file": "a.desc", "registry": {"url": "http://a"}}},
+            "value: give either descriptor_file",
+        ),
+        (
+            {"value": {"format": "protobuf", "descriptor_file": "a.desc"}},
+            "value.message: is missing: write the full name of the records' message",
+        ),
+        (
+            {"value": {"format": "protobuf", "registry": {"glue": {"region": "eu-central-1"}}}},
+            "value.registry: Protobuf is read with a registry with Confluent's API only",
+        ),
+        (
+            {"value": {"format": "protobuf", "registry": {"url": "http://a"}, "schema": "inferred"}},
+            "value.schema: inferred is for JSON",
+        ),
         ({"value": {"format": "bytes", "schema": "a INT"}}, "value.schema: unknown option"),
         (
             {"value": {"format": "json", "schema": "a INT", "mod": "strict"}},
@@ -341,7 +357,10 @@ LETTERS = {"path": "lake/dead"}
         ),
         ({"value": {"format": "avro"}}, "value: give schema_file, a file with an Avro schema, or registry"),
         ({"value": {"format": "debezium"}}, "value: give schema, the columns of the table, for events in JSON"),
-        ({"key": {"format": "xml"}}, "key.format: is one of json, string, bytes, avro, debezium, rows, not 'xml'"),
+        (
+            {"key": {"format": "xml"}},
+            "key.format: is one of json, string, bytes, avro, protobuf, debezium, rows, not 'xml'",
+        ),
     ],
 )
 def test_formats_and_dead_letters_are_explained(changes: dict[str, object], said: str) -> None:

@@ -97,8 +97,9 @@ def test_an_id_or_subject_that_the_registry_does_not_have_is_unknown(server: Reg
 
 
 def test_a_schema_that_is_not_avro_is_refused(server: RegistryServer) -> None:
-    with pytest.raises(UnusableSchema, match=r"PROTOBUF, not Avro\. Protobuf isn't supported yet"):
+    with pytest.raises(UnusableSchema, match=r"PROTOBUF, not Avro\.") as caught:
         confluent(server.url).schema("20")
+    assert "format: protobuf" in caught.value.hint
 
 
 def test_json_schemas_are_had_from_a_registry_for_them_and_no_others(server: RegistryServer) -> None:

@@ -139,7 +139,9 @@ def test_debeziums_events_are_known() -> None:
 
 
 def test_other_formats() -> None:
-    assert isinstance(file_for(sent(None, b"\0\0\0\0\7\x02a")).value, AvroFormat)
+    of_registry = sent(None, b"\0\0\0\0\7\x02a")
+    assert isinstance(file_for(of_registry).value, AvroFormat)
+    assert "format: avro    # or protobuf" in written("t", {}, [of_registry]).text
     assert file_for(sent(None, b"a line"), sent(None, b"\xc3\xa9")).value.format == "string"
     assert file_for(sent(None, b"\xff\xfe")).value.format == "bytes"
     lines = file_for(sent(None, b"a line"), sent(None, b"another"), sent(None, {"id": 1}))
