@@ -150,6 +150,8 @@ SOURCE: dict[str, Any] = SMALLEST["source"]  # type: ignore[assignment]
         {"metrics": {"push": {"url": "http://gateway:9091", "username": "me", "password": "${env:PASSWORD}"}}},
         {"value": {"format": "avro", "registry": {"url": ["http://a", "http://b"], "token": "${file:/token}"}}},
         {"value": {"format": "avro", "registry": {"glue": {"region": "eu-central-1"}}}},
+        {"value": {"format": "protobuf", "descriptor_file": "a.desc", "message": "a.B"}},
+        {"value": {"format": "protobuf", "registry": {"url": "http://a"}, "schema": "id BIGINT"}},
         {"sinks": [{"type": "delta_upsert", "table": "a.b.c", "key": "a", "ignore_null_updates": ["a"]}]},
         {"sinks": [{"type": "delta_history", "path": "h", "key": ["a"], "stored_as_scd_type": 2}]},
     ],

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from connector.config import AvroFormat, DeltaPlace, load, parse
+from connector.config import AvroFormat, DeltaPlace, ProtobufFormat, load, parse
 from sinks.errors import ConfigurationError
 
 FILE = {
@@ -42,6 +42,12 @@ def test_paths_in_a_file_are_relative_to_it(file: Path) -> None:
     assert log.folder == "/var/lake/log"
     assert isinstance(config.value, AvroFormat)
     assert config.value.schema_file == str(file.parent / "schemas" / "p.avsc")
+    protobuf = {"format": "protobuf", "descriptor_file": "schemas/p.desc", "message": "M"}
+    file.write_text(yaml.safe_dump({**FILE, "value": protobuf, "key": protobuf}))
+    config = load(file)
+    for format in (config.value, config.key):
+        assert isinstance(format, ProtobufFormat)
+        assert format.descriptor_file == str(file.parent / "schemas" / "p.desc")
 
 
 def test_so_are_they_if_the_file_is_named_by_a_relative_path(file: Path) -> None:

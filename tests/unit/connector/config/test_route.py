@@ -142,16 +142,21 @@ def test_a_value_may_have_a_schema_of_its_own() -> None:
     assert config.shape != routed().shape
 
 
-def test_a_schema_in_a_file_of_its_own_is_part_of_what_shapes_the_rows(tmp_path: Any) -> None:
+@pytest.mark.parametrize(
+    "value",
+    [{"format": "avro", "schema_file": "{file}"}, {"format": "protobuf", "descriptor_file": "{file}", "message": "M"}],
+)
+def test_a_schema_in_a_file_of_its_own_is_part_of_what_shapes_the_rows(tmp_path: Any, value: dict[str, str]) -> None:
     """An epoch in doubt is read again: a record must not name another table by then."""
-    file = tmp_path / "kind.avsc"
+    file = tmp_path / "schema"
+    value = {name: text.format(file=file) for name, text in value.items()}
     shapes = []
     for text in ("one", "other", "one"):
         file.write_text(text)
-        shapes.append(routed(value={"format": "avro", "schema_file": str(file)}).shape)
+        shapes.append(routed(value=value).shape)
     file.unlink()
     assert shapes[0] == shapes[2]
-    assert len({*shapes, routed(value={"format": "avro", "schema_file": str(file)}).shape}) == 3
+    assert len({*shapes, routed(value=value).shape}) == 3
 
 
 @pytest.mark.parametrize(
