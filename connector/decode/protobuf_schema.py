@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -111,7 +111,7 @@ class ProtobufSchema:
         """Compiled at the first use. Raises UnusableSchema, and ConfigurationError where there is no protoc."""
         described = f"The Protobuf schema in {self.of}"
         try:
-            found = Messages(_compiled({**self.imports, _MAIN: self.text}), _MAIN)
+            found = Messages(_compiled((*self.imports.items(), (_MAIN, self.text))), _MAIN)
         except ValueError as error:
             raise UnusableSchema(f"{described} can't be used: {error}.", hint=_HINT) from None
         if not found.paths:
@@ -135,8 +135,9 @@ def parse(text: str, references: Sequence[Reference[ProtobufSchema]], of: str) -
     return ProtobufSchema(text, imports, of)
 
 
-def _compiled(sources: Mapping[str, str]) -> bytes:
-    """A set of descriptors. ``sources``: path -> text. Raises ValueError: protoc doesn't take them."""
+@lru_cache(maxsize=256)  # a registry has the newest version by two paths
+def _compiled(sources: Sequence[tuple[str, str]]) -> bytes:
+    """A set of descriptors. ``sources``: paths and texts. Raises ValueError: protoc doesn't take them."""
     tools = find_spec("grpc_tools")
     if tools is None or tools.origin is None:
         raise ConfigurationError(
@@ -144,7 +145,7 @@ def _compiled(sources: Mapping[str, str]) -> bytes:
             hint=_NOT_INSTALLED,
         )
     with tempfile.TemporaryDirectory() as folder:
-        for name, text in sources.items():
+        for name, text in sources:
             path = PurePosixPath(name)
             if not name or path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name:
                 raise ValueError(f"it refers to a schema by the name {name!r}, which isn't the path of an import")

@@ -189,5 +189,5 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert "lakelock[protobuf]" in caught.value.hint
     monkeypatch.setattr("connector.decode.protobuf_schema.find_spec", lambda _: None)
     with pytest.raises(ConfigurationError, match="grpcio-tools, which isn't installed") as caught:
-        _ = source("message A {}").messages
+        _ = source("message NotYetCompiled {}").messages
     assert "lakelock[protobuf]" in caught.value.hint
