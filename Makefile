@@ -26,7 +26,7 @@ help:
 	@echo "make test-spark35   the same with Spark 3.5 and Delta 3.3"
 	@echo "make lint           runs ruff and mypy"
 	@echo "make format         formats the code, and fixes what ruff can fix"
-	@echo "make docs           writes docs/options.md from the code"
+	@echo "make docs           writes docs/options.md from the code, and docs/conformance.md from the tests"
 	@echo "make notebooks      runs all notebooks, and keeps their outputs"
 	@echo "make bench          measures Lakelock against Structured Streaming, bare Spark and delta-rs; SCALE=0.05 tries it"
 	@echo "make jars           builds the jars of the S3 log store, the columnar reader and Protobuf from their Java sources"
@@ -100,9 +100,10 @@ format: $(READY)
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-# After a change of an option: commit the page with it.
+# After a change of an option, or of a case of another suite: commit the page with it.
 docs: $(READY)
 	$(BIN)/python -m connector.config.reference > docs/options.md
+	$(BIN)/python tests/conformance_page.py > docs/conformance.md
 
 # After a change of a notebook: runs all of them, and keeps what they print.
 notebooks: $(READY)

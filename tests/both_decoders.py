@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from json_oracle import BAD
 from pyspark.sql.types import StructType
 
+from connector.audit import avro
+from connector.audit.avro_schema import Schema, spark_type
 from connector.audit.decode import decoded
 from connector.audit.formats import Form, Forms
 from connector.audit.records import PROBLEM
@@ -63,3 +66,14 @@ def by_auditor(spark: SparkSession, schema: str, texts: Sequence[bytes], permiss
     found = decoded(records, Forms(Form(kind, permissive), None, False, None), (), ruled=True).frame
     rows = found.orderBy("_offset").collect()
     return [BAD if row[PROBLEM] else {name: row[name] for name in kind.names} for row in rows]
+
+
+def avro_by_auditor(writer: object, reader: object, *values: bytes) -> list[Any]:
+    """Each value, or ``BAD``. Needs no JVM."""
+    import pyarrow
+
+    parsed = Schema.of((json.dumps(reader),))
+    batch = pyarrow.RecordBatch.from_arrays([pyarrow.array(values, pyarrow.binary())], ["value"])
+    kind = spark_type(parsed, parsed.root)
+    (made,) = avro.decoded([batch], "value", "into", 0, {b"": (json.dumps(writer),)}, parsed, kind)
+    return [BAD if row is None else row["value"] for row in made.column(1).to_pylist()]

@@ -119,7 +119,7 @@ def _type(spark: SparkSession, reader: AvroSchema) -> DataType:
     if reader.recursive is not None:
         raise UnusableSchema(
             f"The type {reader.recursive} of the Avro schema is recursive, which Spark's columns don't support.",
-            hint="Give a reader's schema without that field: schema_file.",
+            hint="Have the producer send that part in another way, such as JSON in a string. No reader's schema helps.",
         )
     try:
         envelope = enveloped(F.lit(None).cast("binary"), reader, reader)

@@ -17,6 +17,7 @@ from typing import Any
 import fastavro
 import pytest
 from avro_bytes import encoded, field, record
+from avro_cases import BAD, CONTENTS, FORMS, Case
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
@@ -326,6 +327,35 @@ def read_by_fastavro(schema: Any, payload: bytes) -> dict[str, Any] | None:
     except Exception:
         return None
     return read if stream.read() == b"" else None  # type: ignore[return-value]
+
+
+def test_every_case_of_avros_own_suite_is_its_value_or_a_bad_record(spark: SparkSession) -> None:
+    """All at once: a column of bytes for each case, each with a decoder of its own."""
+    contents = [case.content if case.reader is None else framed(1, case.content) for case in CONTENTS]
+    schema = ", ".join(f"c{number} BINARY" for number in range(len(contents)))
+    records = spark.createDataFrame([tuple(contents)], schema)
+    for number, case in enumerate(CONTENTS):
+        records = decoder_of(spark, case).decoded(records, f"c{number}", f"v{number}")
+    (row,) = records.collect()
+    values, problems = row.asDict(recursive=True), [row[problem_of(f"v{number}")] for number in range(len(contents))]
+    found = [BAD if problem else values[f"v{number}"] for number, problem in enumerate(problems)]
+    wrong = [(case.about, case.value, is_) for case, is_ in zip(CONTENTS, found, strict=True) if is_ != case.value]
+    assert wrong == []
+
+
+def test_every_schema_of_avros_own_suite_has_a_type_unless_it_is_in_itself(spark: SparkSession) -> None:
+    for text in (json.dumps(form.schema) for form in FORMS if not form.refused):
+        if parse(text).recursive:
+            with pytest.raises(UnusableSchema, match="is recursive"):
+                AvroFile(spark, text)
+        else:
+            assert AvroFile(spark, text).type is not None
+
+
+def decoder_of(spark: SparkSession, case: Case) -> AvroFile | AvroOfRegistry:
+    if case.reader is None:
+        return AvroFile(spark, json.dumps(case.schema))
+    return AvroOfRegistry(spark, Schemas({"1": case.schema}), ["t"], "value", json.dumps(case.reader))
 
 
 PROGRAM = """

@@ -38,6 +38,17 @@ def test_a_table_follows_a_database_and_is_moved(reader: Reader, send: Send) -> 
 
 
 @pytest.mark.pages
+def test_a_flow_of_auto_cdc_is_a_pipeline(reader: Reader, send: Send) -> None:
+    parcel = {"parcel": 1, "state": "new", "depot": "Riga", "changed_at": "2026-11-01T10:00:00Z", "step": 1}
+    moved = {**parcel, "state": "moving", "depot": None, "step": 2}
+    lost = {"parcel": 2, "changed_at": "2026-11-01T11:00:00Z", "step": 1}
+    events = [moved, parcel, {**lost, "op": "DELETE"}, {**lost, "state": "new", "changed_at": "2026-11-01T10:00:00Z"}]
+    send("parcel_events", *((str(event["parcel"]), event) for event in events))
+    reader.follow(PAGE, "Moving from AUTO CDC")
+    assert rows(reader, "parcels.yaml", "parcel", "state", "depot") == [(1, "moving", "Riga")]
+
+
+@pytest.mark.pages
 def test_orders_and_payments_are_in_one_epoch(reader: Reader, send: Send) -> None:
     send("orders", ("1", {"order_id": 1, "customer": "ann", "cents": 500}), ("2", {"order_id": 2, "cents": 700}))
     send("payments", ("1", {"order_id": 1, "cents": 500}), ("2", {"order_id": 2, "cents": 300}))

@@ -1,0 +1,205 @@
+"""The page docs/conformance.md: what Lakelock makes of other people's test suites. `make docs` writes it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+
+import avro_cases as avro
+from cdc_flows import FLOWS, SOURCE, Flow
+from json_oracle import BAD, meaning
+from json_texts import ACCEPTED, FREE, REFUSED
+
+JSON_SOURCE = "https://github.com/nst/JSONTestSuite"
+
+FREE_KINDS = {
+    "a huge or a tiny number, or one of many digits": "A STRING keeps its text. A column of numbers takes it if it is "
+    "in the column's range. Otherwise the record is a bad record",
+    "500 arrays within each other": "Such a depth is no reason to refuse it",
+    "half a character: one escape of a pair of surrogates": "It has no UTF-8, so no table could hold it",
+    "bytes that are no UTF-8, UTF-16 among them": "RFC 8259 asks for UTF-8. A guess could be another text",
+    "a byte order mark before the text": "RFC 8259 lets no producer add one",
+}
+"""The texts that a parser may take or refuse -> why they are taken, or refused."""
+
+
+def kind_of(text: bytes) -> str:
+    """Of a text that a parser may take or refuse: its entry of ``FREE_KINDS``."""
+    number, deep, half, no_utf8, mark = FREE_KINDS
+    try:
+        decoded = text.decode()
+    except UnicodeDecodeError:
+        return no_utf8
+    if decoded.startswith("\ufeff"):
+        return mark
+    return half if "\\u" in decoded.lower() else deep if decoded.startswith("[[") else number
+
+
+def all_of(texts: dict[str, list[bytes]]) -> list[bytes]:
+    return [text for group in texts.values() for text in group]
+
+
+def is_taken(text: bytes) -> bool:
+    return meaning(text) is not BAD
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
+
+
+def holds(held: bool) -> str:
+    return "holds" if held else "**doesn't hold**"
+
+
+def flows_that_hold() -> tuple[int, int, int]:
+    """All of them; those that hold here; those that AUTO CDC's users found to hold there."""
+    return len(FLOWS), sum(flow.holds for flow in FLOWS), sum(flow.auto_cdc for flow in FLOWS)
+
+
+def of_flows(flows: Iterable[Flow]) -> str:
+    rows = (
+        (flow.name, sentence(flow.about), flow.rule, holds(flow.auto_cdc), holds(flow.holds), flow.why)
+        for flow in flows
+    )
+    return table(["", "flow", "the table's rule", "AUTO CDC", "Lakelock", "why"], rows)
+
+
+def flows_apart() -> str:
+    """The table of the flows that don't hold in both."""
+    return of_flows(flow for flow in FLOWS if not (flow.holds and flow.auto_cdc))
+
+
+def of_json() -> str:
+    free = {kind: [text for text in all_of(FREE) if kind_of(text) == kind] for kind in FREE_KINDS}
+    rows = [
+        ("what every parser has to take", len(all_of(ACCEPTED)), "taken", "As RFC 8259 says"),
+        ("what every parser has to refuse", len(all_of(REFUSED)), "bad records", "As RFC 8259 says"),
+        *(
+            (f"free: {kind}", len(texts), "taken" if is_taken(texts[0]) else "bad records", FREE_KINDS[kind])
+            for kind, texts in free.items()
+        ),
+    ]
+    return table(["texts", "cases", "they are", "why"], rows)
+
+
+def of_avro() -> str:
+    schemas, odd = len(avro.FORMS), [form for form in avro.FORMS if form.refused]
+    (unaudited,) = (form for form in avro.FORMS if form.unaudited)
+    rows = [
+        ("ways to write a schema", schemas - len(odd), "read", f"`verify` doesn't read {unaudited.about}: "
+         f"{unaudited.unaudited}"),
+        *((form.about, 1, "refused", sentence(form.refused)) for form in odd),
+        ("bytes that are no value", len(avro.MALFORMED), "bad records", "As every decoder has to: lengths and numbers "
+         "that don't end or are negative, branches and symbols that aren't there"),
+        ("values of every type", len(avro.VALUES), "read", "Unions of several types become one column for each"),
+        ("values of an older or newer schema", len(avro.EVOLVED), "as Avro says", "A field without a default that the "
+         "writer lacks makes a bad record"),
+        *((about, 1, "refused", sentence(why)) for about, why in avro.REFUSED.items()),
+    ]  # fmt: skip
+    return table(["what", "cases", "they are", "why"], rows)
+
+
+def json_counts() -> tuple[int, int, int]:
+    """All texts; those of them that a parser may take or refuse; those of these that are refused."""
+    free = all_of(FREE)
+    refused = [text for text in free if not is_taken(text)]
+    return len(all_of(ACCEPTED) + all_of(REFUSED) + free), len(free), len(refused)
+
+
+def avro_counts() -> tuple[int, int]:
+    """All cases, and those that are refused on purpose."""
+    no_schema = [form for form in avro.FORMS if form.refused]
+    return len(avro.FORMS) + len(avro.CONTENTS) + len([avro.LEAF]), len(no_schema) + len(avro.REFUSED)
+
+
+def of_suites() -> str:
+    flows, held, _ = flows_that_hold()
+    texts, free, no_text = json_counts()
+    cases, no_case = avro_counts()
+    rows = [
+        (
+            "[Change events](#change-events)",
+            f"[I Tried to Break Lakeflow AUTO CDC]({SOURCE}) by Ivan Vydrin. It has no licence: the flows are told "
+            "anew, with records of our own",
+            flows, held, f"{flows - held}, by design",
+        ),
+        (
+            "[JSON](#json)", f"[JSONTestSuite]({JSON_SOURCE}) by Nicolas Seriot, MIT License",
+            texts, texts, f"{no_text}, of {free} that a parser may refuse",
+        ),
+        (
+            "[Avro](#avro)",
+            f"[share/test]({avro.SOURCE}) of Apache Avro, Apache License 2.0. The cases, with schemas and "
+            "bytes of our own",
+            cases, cases - no_case, no_case,
+        ),
+    ]  # fmt: skip
+    return table(["suite", "where it is from", "cases", "passed", "refused on purpose"], rows)
+
+
+def in_short() -> str:
+    """Its results in a line, for README."""
+    flows, held, there = flows_that_hold()
+    texts, *_ = json_counts()
+    cases, no_case = avro_counts()
+    return (
+        f"of {flows} flows that were made to break AUTO CDC {held} hold here, and {there} held there; the {texts} "
+        "texts of JSONTestSuite are read or refused as RFC 8259 says; "
+        f"{cases - no_case} of {cases} cases of Avro's own suite pass"
+    )
+
+
+def sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def page() -> str:
+    flows, held, there = flows_that_hold()
+    texts, *_ = json_counts()
+    return f"""\
+# Other people's suites
+
+This page is for anyone who wants to see how Lakelock does in tests that others wrote. `make docs` writes it from the
+cases. The tests run each case, and fail if a result isn't the one that stands here.
+
+{of_suites()}
+
+## Change events
+
+Each flow sends change events to a topic: twice, late, in the wrong order, or with a part missing. Each has a rule that
+the table must meet. Of {flows} flows {held} hold here, and {there} held in AUTO CDC, by its author's results. They
+aren't the same: 3A holds only here, and 9 only there. Where a flow doesn't hold, the row says why. The events come in
+several epochs, and `lakelock verify` agrees with every table
+([test_cdc_flows](../tests/integration/test_cdc_flows.py)).
+
+{of_flows(FLOWS)}
+
+## JSON
+
+The suite has 318 files with {texts} different texts. Each text is tried as a whole record, which has to be an object,
+and as the value of a field: of a column, of an array in one, and of a field that no column has. A VARIANT takes only
+numbers that it can hold. The pipeline, its columnar reader and the auditor give the same rows. One thing differs: the
+auditor takes an object with more text behind it, and then says of the dead letter that it can't confirm it
+([test_json_exact](../tests/integration/test_json_exact.py)).
+
+{of_json()}
+
+`mode: permissive` takes more: [options.md](options.md) says what.
+
+## Avro
+
+The pipeline decodes with Spark ([test_avro](../tests/integration/test_avro.py)), the auditor with fastavro
+([test_avro_cases](../tests/unit/connector/decode/test_avro_cases.py)). Both have to say the same.
+
+{of_avro()}
+
+Two parts of the suite are left out, as Kafka has neither: files of records (`.avro`), and protocols.
+
+Next: [comparison.md](comparison.md) for the tools themselves, [guarantees.md](guarantees.md) for what Lakelock
+promises.
+"""
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())
