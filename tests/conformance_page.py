@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Sequence
 
 import avro_cases as avro
+import debezium_cases as debezium
 from cdc_flows import FLOWS, SOURCE, Flow
 from json_oracle import BAD, meaning
 from json_texts import ACCEPTED, FREE, REFUSED
@@ -113,10 +114,28 @@ def avro_counts() -> tuple[int, int]:
     return len(avro.FORMS) + len(avro.CONTENTS) + len([avro.LEAF]), len(no_schema) + len(avro.REFUSED)
 
 
+def of_debezium() -> str:
+    refused: dict[str, list[str]] = {}
+    for case in debezium.ALL:
+        if case.refused:
+            refused.setdefault(case.refused, []).append(case.about)
+    keys, values = (
+        len([case for case in cases if not case.refused])
+        for cases in (debezium.KEYS, [*debezium.EVENTS, debezium.UNWRAPPED])
+    )
+    rows = [
+        ("keys of tombstones", keys, "read", "A null names no row, so that the tombstone is a bad record"),
+        ("values", values, "read", "Within their schema and without"),
+        *((sentence("; ".join(cases)), len(cases), "bad records", sentence(why)) for why, cases in refused.items()),
+    ]  # fmt: skip
+    return table(["what", "cases", "they are", "why"], rows)
+
+
 def of_suites() -> str:
     flows, held, _ = flows_that_hold()
     texts, free, no_text = json_counts()
     cases, no_case = avro_counts()
+    no_event = len([case for case in debezium.ALL if case.refused])
     rows = [
         (
             "[Change events](#change-events)",
@@ -133,6 +152,11 @@ def of_suites() -> str:
             f"[share/test]({avro.SOURCE}) of Apache Avro, Apache License 2.0. The cases, with schemas and "
             "bytes of our own",
             cases, cases - no_case, no_case,
+        ),
+        (
+            "[Debezium](#debezium)",
+            f"[SerdeTest]({debezium.SOURCE}) of Debezium, Apache License 2.0. The cases, with records of our own",
+            len(debezium.ALL), len(debezium.ALL) - no_event, no_event,
         ),
     ]  # fmt: skip
     return table(["suite", "where it is from", "cases", "passed", "refused on purpose"], rows)
@@ -195,6 +219,14 @@ The pipeline decodes with Spark ([test_avro](../tests/integration/test_avro.py))
 {of_avro()}
 
 Two parts of the suite are left out, as Kafka has neither: files of records (`.avro`), and protocols.
+
+## Debezium
+
+Debezium's own consumers read keys and values in JSON, within their schema and without. Its options for reading the row
+before an update, and for stopping at a field that nobody knows, have counterparts in a `delta_history` and in
+`on_new_column` ([test_debezium](../tests/integration/test_debezium.py)).
+
+{of_debezium()}
 
 Next: [comparison.md](comparison.md) for the tools themselves, [guarantees.md](guarantees.md) for what Lakelock
 promises.
