@@ -331,7 +331,7 @@ def decoded(
     ways: dict[bytes, tuple[Schema, Make] | None] = {}
     for header, texts in writers.items():
         try:
-            writer = Schema.of(texts)
+            writer = Schema.of(texts, defaults=False)
             spark_type(writer, writer.root)  # a type that contains itself isn't read, whoever would leave it out
             ways[header] = writer, Fit(writer, reader).made()
         except (_Unfit, UnusableSchema):

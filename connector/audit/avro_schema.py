@@ -33,8 +33,11 @@ class Schema:
     names: Mapping[str, Node]
 
     @classmethod
-    def of(cls, texts: Texts) -> Schema:
-        """Raises UnusableSchema, and ConfigurationError where fastavro isn't installed."""
+    def of(cls, texts: Texts, *, defaults: bool = True) -> Schema:
+        """``defaults``: a writer's have no effect, and fastavro refuses those of another type, which Spark doesn't.
+
+        Raises UnusableSchema, and ConfigurationError where fastavro isn't installed.
+        """
         try:
             import fastavro
         except ModuleNotFoundError:
@@ -52,7 +55,7 @@ class Schema:
                     node = json.loads(text)
                 except ValueError:
                     node = text.strip()  # a primitive type may be given as its bare name
-                root = fastavro.parse_schema(_renamed(node), names)
+                root = fastavro.parse_schema(_renamed(node, defaults), names)
         except (fastavro.schema.SchemaParseException, ValueError, TypeError, KeyError, RecursionError) as error:
             raise UnusableSchema(
                 f"fastavro can't read the Avro schema: {error}.", hint="Correct the schema, or give schema_file."
@@ -64,14 +67,15 @@ class Schema:
         return self.names.get(node, node) if isinstance(node, str) else node
 
 
-def _renamed(node: Node) -> Node:
+def _renamed(node: Node, defaults: bool) -> Node:
     if isinstance(node, list):
-        return [_renamed(each) for each in node]
+        return [_renamed(each, defaults) for each in node]
     if not isinstance(node, dict):
         return node
     return {
-        (_MEANING if name == "logicalType" else name): each if name == "default" else _renamed(each)
+        (_MEANING if name == "logicalType" else name): each if name == "default" else _renamed(each, defaults)
         for name, each in node.items()
+        if defaults or name != "default"
     }
 
 

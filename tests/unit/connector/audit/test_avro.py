@@ -117,6 +117,11 @@ def test_what_is_not_exactly_one_value_is_unreadable(schema: object, content: by
     assert read(schema, schema, content) == [BAD]
 
 
+def test_a_writers_default_has_no_effect_whatever_its_type_is() -> None:
+    plain = record(field("b", "boolean"))
+    assert read(record(field("b", "boolean", default="true")), plain, encoded(plain, {"b": True})) == [{"b": True}]
+
+
 def test_an_array_in_several_blocks_is_an_array() -> None:
     assert read({"type": "array", "items": "int"}, {"type": "array", "items": "int"}, b"\x02\x02\x01\x02\x04\x00") == [
         [1, 2]
