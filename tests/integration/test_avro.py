@@ -8,7 +8,6 @@ import subprocess
 import sys
 import uuid
 import zlib
-from collections.abc import Mapping
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 import fastavro
 import pytest
 from avro_bytes import encoded, field, record
-from avro_cases import BAD, CONTENTS, FORMS, Case
+from avro_schemas import Schemas
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
@@ -25,8 +24,8 @@ from connector.decode.avro import MALFORMED, AvroFile, AvroOfRegistry
 from connector.decode.avro_schema import parse
 from connector.decode.format import UNKNOWN, problem_of
 from connector.decode.registry.registry import Part, WriterSchema
-from connector.decode.registry.wire_format import ConfluentWire, GlueWire, Wire
-from sinks.errors import ConfigurationError, UnknownSchema, UnusableSchema
+from connector.decode.registry.wire_format import GlueWire
+from sinks.errors import ConfigurationError, UnusableSchema
 
 pytestmark = pytest.mark.compiled
 
@@ -48,30 +47,6 @@ def judged(frame: DataFrame) -> DataFrame:
     return frame.selectExpr(
         "*", f"named_struct('value', CASE WHEN {wrong} IS NULL THEN row END, 'problem', {wrong}) AS judged"
     ).withColumn("row", F.col("judged"))
-
-
-class Schemas:
-    """A registry in memory: a topic's subject, and ids that turn up only when they are asked for."""
-
-    def __init__(
-        self, known: Mapping[str, object], later: Mapping[str, object] | None = None, wire: Wire | None = None
-    ):
-        self.wire = wire or ConfluentWire()
-        self.asked: list[str] = []
-        self._known = {each: WriterSchema(each, parse(json.dumps(text))) for each, text in known.items()}
-        self._later = later or {}
-
-    def schema(self, schema_id: str) -> WriterSchema:
-        self.asked.append(schema_id)
-        if schema_id not in self._later:
-            raise UnknownSchema("no such schema")
-        return WriterSchema(schema_id, parse(json.dumps(self._later[schema_id])))
-
-    def known(self, topic: str, part: Part) -> Mapping[str, WriterSchema]:
-        return self._known if topic == "t" else {}
-
-    def latest(self, topic: str, part: Part) -> WriterSchema:
-        return list(self._known.values())[-1]
 
 
 ORDER = record(field("id", "long"), field("note", ["null", "string"], default=None))
@@ -327,36 +302,6 @@ def read_by_fastavro(schema: Any, payload: bytes) -> dict[str, Any] | None:
     except Exception:
         return None
     return read if stream.read() == b"" else None  # type: ignore[return-value]
-
-
-def test_every_case_of_avros_own_suite_is_its_value_or_a_bad_record(spark: SparkSession) -> None:
-    """All at once: a column of bytes for each case, each with a decoder of its own."""
-    contents = [case.content if case.reader is None else framed(1, case.content) for case in CONTENTS]
-    schema = ", ".join(f"c{number} BINARY" for number in range(len(contents)))
-    records = spark.createDataFrame([tuple(contents)], schema)
-    for number, case in enumerate(CONTENTS):
-        records = decoder_of(spark, case).decoded(records, f"c{number}", f"v{number}")
-    (row,) = records.collect()
-    values, problems = row.asDict(recursive=True), [row[problem_of(f"v{number}")] for number in range(len(contents))]
-    found = [BAD if problem else values[f"v{number}"] for number, problem in enumerate(problems)]
-    wrong = [(case.about, case.value, is_) for case, is_ in zip(CONTENTS, found, strict=True) if is_ != case.value]
-    assert wrong == []
-
-
-def test_every_schema_of_avros_own_suite_has_a_type_unless_it_is_in_itself(spark: SparkSession) -> None:
-    for text in (json.dumps(form.schema) for form in FORMS if not form.refused):
-        if parse(text).recursive:
-            with pytest.raises(UnusableSchema, match="is recursive") as caught:
-                AvroFile(spark, text)
-            assert "No reader's schema helps" in caught.value.hint
-        else:
-            assert AvroFile(spark, text).type is not None
-
-
-def decoder_of(spark: SparkSession, case: Case) -> AvroFile | AvroOfRegistry:
-    if case.reader is None:
-        return AvroFile(spark, json.dumps(case.schema))
-    return AvroOfRegistry(spark, Schemas({"1": case.schema}), ["t"], "value", json.dumps(case.reader))
 
 
 PROGRAM = """

@@ -2,39 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
 
 import pytest
 from another_engine import query
 from audits import verify
-from cdc_flows import ANOTHER, FLOWS, SCHEMA, Flow
+from cdc_flows import ANOTHER, SCHEMA, Event, Flow, pipelines
 from conftest import Lake, Topic
 
-*OF_ONE_TIME, OF_TWO_TIMES = FLOWS
+*OF_ONE_TIME, OF_TWO_TIMES = pipelines()
 PARAMETERS = [
-    pytest.param(flow, id=flow.name, marks=[] if flow.shown else [pytest.mark.breadth]) for flow in OF_ONE_TIME
+    pytest.param(flows, id="-".join(flow.name for flow in flows), marks=[] if len(flows) > 1 else [pytest.mark.breadth])
+    for flows in OF_ONE_TIME
 ]
 
 
-@pytest.mark.parametrize("flow", PARAMETERS)
-def test_a_flow_of_change_events_gives_the_table_that_the_page_says(flow: Flow, lake: Lake, topic: Topic) -> None:
-    run(flow, lake, topic)
+@pytest.mark.parametrize("flows", PARAMETERS)
+def test_flows_of_change_events_give_the_tables_that_the_page_says(
+    flows: Sequence[Flow], lake: Lake, topic: Topic
+) -> None:
+    run(flows, lake, topic)
 
 
-def run(flow: Flow, lake: Lake, topic: Topic) -> list[str]:
-    """The paths of its tables, which are what the flow says, and what the auditor makes of the topic."""
-    pipelines = [options(flow, lake, cut) for cut in flow.cuts]
-    for number, delivery in enumerate(flow.deliveries):
-        for each in [*([] if number else [ANOTHER]), *delivery]:
-            topic.send((str(each.value["parcel"]), each.value), partition=each.partition)
-        for given in pipelines:
-            assert lake.pipeline(flow.kind, **given).run().epochs >= 1
-    tables = [given["sink"]["path"] for given in pipelines]
+def run(flows: Sequence[Flow], lake: Lake, topic: Topic) -> list[str]:
+    """The paths of their tables, which hold what the flows say, and what the auditor makes of the topic."""
+    kind = flows[0].kind
+    given = [options(flows[0], lake, cut) for cut in flows[0].cuts]
+    send(topic, 0, [ANOTHER])
+    for delivery in zip_longest(*(flow.deliveries for flow in flows), fillvalue=()):
+        for flow, events in zip(flows, delivery, strict=True):
+            send(topic, flow.parcel, events)
+        for each in given:
+            assert lake.pipeline(kind, **each).run().epochs >= 1
+    tables = [each["sink"]["path"] for each in given]
     for table in tables:
-        assert sorted(query(table, f"SELECT {flow.columns} FROM t WHERE parcel = 7"), key=repr) == flow.rows
-        assert query(table, "SELECT state, depot FROM t WHERE parcel = 8") == [("there", "Riga")]
-    assert all(verify(lake, flow.kind, **given).ok for given in pipelines)
+        found = {flow.name: sorted(query(table, rows_of(flow)), key=repr) for flow in flows}
+        assert found == {flow.name: flow.rows for flow in flows}
+        assert query(table, "SELECT state, depot FROM t WHERE parcel = 0") == [("there", "Riga")]
+    assert all(verify(lake, kind, **each).ok for each in given)
     return tables
+
+
+def send(topic: Topic, parcel: int, events: Sequence[Event]) -> None:
+    for partition in {event.partition for event in events}:
+        values = [{"parcel": parcel, **event.value} for event in events if event.partition == partition]
+        topic.send(*((str(parcel), value) for value in values), partition=partition)
+
+
+def rows_of(flow: Flow) -> str:
+    return f"SELECT {flow.columns} FROM t WHERE parcel = {flow.parcel}"
 
 
 def options(flow: Flow, lake: Lake, cut: int) -> dict[str, Any]:
@@ -46,8 +64,9 @@ def options(flow: Flow, lake: Lake, cut: int) -> dict[str, Any]:
 def test_what_a_history_said_earlier_is_in_the_versions_of_its_table(lake: Lake, topic: Topic) -> None:
     from deltalake import DeltaTable
 
-    (path,) = run(OF_TWO_TIMES, lake, topic)
+    (flow,) = OF_TWO_TIMES
+    (path,) = run([flow], lake, topic)
     newest = DeltaTable(path).version()
     said = [DeltaTable(path, version=newest - age).to_pyarrow_table().to_pylist() for age in (2, 1, 0)]
-    open_ = [{row["state"] for row in rows if row["parcel"] == 7 and row["__END_AT"] is None} for rows in said]
-    assert open_ == [{"new"}, {"moving"}, {"held"}]
+    current = [[row["state"] for row in rows if row["parcel"] and row["__END_AT"] is None] for rows in said]
+    assert current == [["new"], ["moving"], ["held"]]

@@ -11,18 +11,10 @@ from typing import Any
 import pytest
 from another_engine import query
 from audits import counts, verify
-from both_decoders import by_pipeline, frame_of
 from conftest import Lake, Topic
-from debezium_cases import BAD, EVENTS, KEYS, UNWRAPPED
 from kafka import KafkaProducer
-from pyspark.sql import Row, SparkSession
 
 from connector.audit.verdict import FAULTS
-from connector.decode.debezium import Debezium, envelope
-from connector.decode.format import problem_of
-from connector.decode.json import Json
-from connector.decode.tombstone_key import of_kafkas_key
-from connector.spark.compat import from_ddl
 from sinks.errors import BadRecord, ConfigurationError
 
 pytestmark = pytest.mark.compiled
@@ -285,27 +277,3 @@ def test_an_upsert_keeps_what_the_database_did_not_send(
         run.fold()
     assert query(lake.path("upsert"), "SELECT id, note, n FROM t ORDER BY id") == [(1, "one", 4), (2, "again", 3)]
     assert verify(lake, "upsert", **options).ok
-
-
-def test_every_case_of_debeziums_own_serde_is_its_key_its_row_or_a_bad_record(spark: SparkSession) -> None:
-    found = {}
-    for columns in (["a"], ["a", "b"]):
-        cases = [case for case in KEYS if len(case.found) == len(columns)]
-        sql = of_kafkas_key(from_ddl("a INT, b INT"), columns, "value")
-        keys = frame_of(spark, [case.text.encode() for case in cases]).orderBy("n")
-        rows = keys.selectExpr(*(f"{sql[name]} AS {name}" for name in columns)).collect()
-        found |= {case.about: list(row) for case, row in zip(cases, rows, strict=True)}
-    assert found == {case.about: case.found for case in KEYS}
-
-    row = "id INT, name STRING, city STRING"
-    decoder = Debezium(Json(envelope(from_ddl(row))), GONE)
-    texts = frame_of(spark, [case.text.encode() for case in EVENTS])
-    events = decoder.decoded(texts, "value", "event").orderBy("n")
-    read = events.selectExpr(problem_of("event"), "event.id", "event.name", "event.city", "event._op").collect()
-    assert [row_or_bad(each) for each in read] == [case.found for case in EVENTS]
-    assert by_pipeline(spark, row, [UNWRAPPED.text.encode()]) == [UNWRAPPED.found]
-
-
-def row_or_bad(row: Row) -> dict[str, Any] | str:
-    found = row.asDict()
-    return BAD if found.pop(problem_of("event")) else found
