@@ -219,8 +219,8 @@ auditor takes an object with more text behind it, and then says of the dead lett
 ## Avro
 
 The pipeline decodes with Spark ([test_other_suites](../tests/integration/test_other_suites.py)), the auditor with
-fastavro ([test_avro_cases](../tests/unit/connector/decode/test_avro_cases.py)). Both say the same, but for what a row
-says.
+fastavro ([test_avro_cases](../tests/unit/connector/decode/test_avro_cases.py)). Both give the same results, except
+where a row says otherwise.
 
 {of_avro()}
 
