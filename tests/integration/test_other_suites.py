@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from avro_cases import CONTENTS, FORMS, Case
 from avro_schemas import Schemas
-from both_decoders import by_pipeline, frame_of
 from debezium_cases import EVENTS, KEYS, UNWRAPPED
 from json_oracle import BAD
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from connector.decode.avro import AvroFile, AvroOfRegistry
 from connector.decode.avro_schema import parse
@@ -27,18 +26,20 @@ HEADER = b"\0\0\0\0\1"
 UNAVAILABLE = "__debezium_unavailable_value"
 
 
+def literals(spark: SparkSession, *texts: bytes) -> DataFrame:
+    """A frame of constants: Spark decodes them as it plans, without a job."""
+    return spark.sql("SELECT * FROM VALUES " + ", ".join(f"(X'{text.hex()}')" for text in texts) + " AS t(value)")
+
+
 def test_every_case_of_avros_own_suite_is_its_value_or_a_bad_record(spark: SparkSession) -> None:
-    """All at once: a column of bytes for each case, each with a decoder of its own."""
-    contents = [case.content if case.reader is None else HEADER + case.content for case in CONTENTS]
-    schema = ", ".join(f"c{number} BINARY" for number in range(len(contents)))
-    records = spark.createDataFrame([tuple(contents)], schema)
-    for number, case in enumerate(CONTENTS):
-        records = decoder_of(spark, case).decoded(records, f"c{number}", f"v{number}")
-    (row,) = records.collect()
-    values, problems = row.asDict(recursive=True), [row[problem_of(f"v{number}")] for number in range(len(contents))]
-    found = [BAD if problem else values[f"v{number}"] for number, problem in enumerate(problems)]
-    expected = [case.value if case.by_spark is None else case.by_spark for case in CONTENTS]
-    assert [each for each in zip(CONTENTS, found, expected, strict=True) if each[1] != each[2]] == []
+    wrong = []
+    for case in CONTENTS:
+        content = case.content if case.reader is None else HEADER + case.content
+        (row,) = decoder_of(spark, case).decoded(literals(spark, content), "value", "found").collect()
+        found = BAD if row[problem_of("found")] else row.asDict(recursive=True)["found"]
+        if found != (case.value if case.by_spark is None else case.by_spark):
+            wrong.append((case.about, case.value, found))
+    assert wrong == []
 
 
 def test_every_schema_of_avros_own_suite_has_a_type_unless_it_is_in_itself(spark: SparkSession) -> None:
@@ -62,18 +63,18 @@ def test_every_case_of_debeziums_own_serde_is_its_key_its_row_or_a_bad_record(sp
     for columns in (["a"], ["a", "b"]):
         cases = [case for case in KEYS if len(case.found) == len(columns)]
         sql = of_kafkas_key(from_ddl("a INT, b INT"), columns, "value")
-        keys = frame_of(spark, [case.text.encode() for case in cases]).orderBy("n")
+        keys = literals(spark, *(case.text.encode() for case in cases))
         rows = keys.selectExpr(*(f"{sql[name]} AS {name}" for name in columns)).collect()
         found |= {case.about: list(row) for case, row in zip(cases, rows, strict=True)}
     assert found == {case.about: case.found for case in KEYS}
 
     row = "id INT, name STRING, city STRING"
     decoder = Debezium(Json(envelope(from_ddl(row))), UNAVAILABLE)
-    texts = frame_of(spark, [case.text.encode() for case in EVENTS])
-    events = decoder.decoded(texts, "value", "event").orderBy("n")
+    events = decoder.decoded(literals(spark, *(case.text.encode() for case in EVENTS)), "value", "event")
     read = events.selectExpr(problem_of("event"), "event.id", "event.name", "event.city", "event._op").collect()
     assert [row_or_bad(each) for each in read] == [case.found for case in EVENTS]
-    assert by_pipeline(spark, row, [UNWRAPPED.text.encode()]) == [UNWRAPPED.found]
+    rows = Json(from_ddl(row)).decoded(literals(spark, UNWRAPPED.text.encode()), "value", "row").select("row.*")
+    assert [each.asDict() for each in rows.collect()] == [UNWRAPPED.found]
 
 
 def row_or_bad(row: Row) -> dict[str, Any] | str:
