@@ -145,7 +145,7 @@ FLOWS = [
         "3A", "two states with one sequence, and nothing else to tell them apart",
         "It is defined which state wins, and the same one does however the records are read",
         "The record that is later in Kafka wins: a tie goes by topic, partition and offset. That is the source's order "
-        "if it sends a key's changes to one partition in their order",
+        "if it sends a key's changes to one partition, in their order and once",
         False, "upsert", BY_SEQ, TIED, "state", [("held",)], cuts=(1, 10),
     ),
     Flow(
