@@ -51,7 +51,7 @@ def wish(fault: Mapping[str, Any], path: Path) -> str:
         return "is missing"
     if kind in ("too_short", "string_too_short"):
         return "is empty"
-    if kind == "string_pattern_mismatch" and len(path) == 1:
+    if kind == "string_pattern_mismatch" and (len(path) == 1 or path[-1] == "part"):
         return f"may only have lower-case letters, digits, _ and -{found(path, value)}"
     if kind == "string_pattern_mismatch":
         option = next(part for part in reversed(path) if part in _PATTERNS)

@@ -24,8 +24,9 @@ from connector.config.kinds import (
 from connector.config.layout import LAYOUT
 from connector.config.operations import Maintenance, MetricsOptions, NotifyOptions
 from connector.config.pacing import EpochBound, EveryRecords, Interval, Latency, Retry, as_commit_every, as_trigger
-from connector.config.places import DeadLetters, DeltaPlace, DeltaSink
+from connector.config.places import NAME, DeadLetters, DeltaPlace, DeltaSink
 from connector.config.route import Route, unfit_for
+from connector.config.sink_by_sink import PartOf
 from connector.config.sinks import (
     IDLE_AFTER,
     DeltaAggregateSink,
@@ -54,7 +55,7 @@ _SHAPING = {
 class PipelineConfig(Options):
     """The options of one pipeline file. ``lakelock init`` writes a file with comments to start from."""
 
-    name: Annotated[str, Field(pattern=r"^[a-z0-9_-]+$", max_length=200)]
+    name: Annotated[str, Field(pattern=NAME, max_length=200)]
     """Unique per table, and never to be changed: Delta stores it as ``txnAppId``. Lower-case letters, digits, _, -."""
     delivery: Delivery = "transactional"
     """What a crash may cost: docs/guarantees.md. With ``transactional`` nothing: every record counts exactly once."""
@@ -120,7 +121,7 @@ class PipelineConfig(Options):
     spark: Mapping[str, OptionText] = Field(default_factory=dict)
     """Settings for the Spark session that Lakelock starts: docs/spark.md. Ignored where a session is active already."""
 
-    _part_of: str | None = PrivateAttr(None)
+    _part_of: PartOf | None = PrivateAttr(None)
     _places: Sequence[str] = PrivateAttr(())
     _given: Given = PrivateAttr(Given())
 
@@ -141,8 +142,8 @@ class PipelineConfig(Options):
         return copy
 
     @property
-    def part_of(self) -> str | None:
-        """With ``together: eventual``, the name that the sink's pipeline had with ``atomic``."""
+    def part_of(self) -> PartOf | None:
+        """With ``together: eventual``, the names that the sink's pipeline may have had before."""
         return self._part_of
 
     @field_validator("spark")
@@ -309,8 +310,8 @@ class PipelineConfig(Options):
     def shape(self) -> str:
         """A hash of the options that shape the rows. Two files with the same hash make the same rows of a record."""
         # A table's layout has no part in its rows; that of objects is a part of their names.
-        layout: dict[int, set[str]] = {
-            index: set(LAYOUT) for index, sink in enumerate(self.sinks) if isinstance(sink, DeltaSink)
+        layout = {
+            index: {"part", *(LAYOUT if isinstance(sink, DeltaSink) else ())} for index, sink in enumerate(self.sinks)
         }
         unset = {option: unset_since(getattr(self, option)) for option in ("value", "key")}
         shaping = self.model_dump_json(include=_SHAPING, exclude={"sinks": layout, **unset})

@@ -14,9 +14,16 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
+NAME = r"^[a-z0-9_-]+$"
+"""What a pipeline, or a part of its name, may be called."""
+
+
 class ListedSink(Options):
     """What the options of every sink know: where in the pipeline file they are."""
 
+    part: Annotated[str, Field(pattern=NAME, max_length=100)] | None = None
+    """What the sink's pipeline is called with ``together: eventual``, after the name of the file: docs/many-tables.md.
+    By default the last part of its place. Don't change it once the sink has rows."""
     _in_file: str = PrivateAttr("sinks[0]")
 
     @property

@@ -25,6 +25,7 @@ from connector.engine.joining import Joining
 from connector.engine.one_table import OneTable, look_back
 from connector.engine.output import Output
 from connector.engine.outputs import Other, Table, outputs, with_new_columns
+from connector.engine.renamed import refuse_renamed, refuse_what_it_has
 from connector.engine.routes import Routes, routed
 from connector.engine.transformed_deletes import refuse_lost_deletes
 from connector.protocol.recover import TopicsHeld, behind
@@ -110,21 +111,6 @@ class Assembly:
         for sink, output in zip(self.config.sinks, self.outputs, strict=False):  # the tables of a route are one output
             refuse_lost_deletes(self.config, sink, output.decode, no_records(self.spark))
 
-    def _refuse_what_it_has(self) -> None:
-        """Objects and topics don't say where a pipeline stands, so one of another name would write them again."""
-        former, place = self.config.part_of, self.config.coordinator
-        if former is None or place is None or self.log is None or self.log.done() is not None:
-            return
-        decided = Log(self.spark, path=place.folder, name=place.table, pipeline=former, run="").read().decided
-        for sink in self.outputs:
-            if decided is not None and sink.label in decided.prepared:
-                raise ConfigurationError(
-                    f"{sink.label!r} has the records of pipeline {former!r} up to epoch {decided.epoch.number}, with "
-                    "together: atomic. Moving by itself, it would get them all again. Nothing was written.",
-                    hint="Tables go on from where they stand, but objects and topics don't. Keep together: atomic, or "
-                    "give this sink another place.",
-                )
-
     def _make_ready(self) -> None:
         self.refuse_lost_deletes()
         if self.field_check.declared and not all(output.exists for output in self.outputs):
@@ -132,7 +118,7 @@ class Assembly:
         if self.log is not None:
             self.log.create()
             require_conditional_writes(self.spark, self.log.location)
-            self._refuse_what_it_has()
+            refuse_what_it_has(self.config, self.spark, self.outputs, self.log)
         for output in self.outputs:
             with folder_made(output.location):
                 output.ready()
@@ -327,7 +313,8 @@ def assembled(
     ``spark`` is a session that nobody else changes settings of; with None an active session is used, or a new one is
     started. ``debug`` shows Spark's own log. ``stage`` is told what is done next.
 
-    Raises BrokerUnreachable and TopicMissing before Spark is started, ConfigurationError, and what the sinks raise.
+    Raises BrokerUnreachable and TopicMissing before Spark is started, ConfigurationError (also if the sink was written
+    under another name), and what the sinks raise.
     """
     # Ask Kafka first. If no broker answers, the run fails long before Spark would have started.
     source = KafkaSource(config.source)
@@ -362,6 +349,7 @@ def assembled(
                 made = [routes.split]
             else:
                 made = stack.enter_context(outputs(config, spark, none, log.staging if log else ""))
+            refuse_renamed(config, made, log)
             of_kafka = partial(Reader(config.source).read, spark, headers=config.reads_headers)
             folds = stack.enter_context(beside(config, spark, run))
             yield Assembly(config, run, spark, source, of_kafka, group, made, log, routes, small=small, beside=folds)

@@ -154,6 +154,22 @@ class Log:
             for row in rows
         ]
 
+    def last_writer(self, sink: str, pattern: str) -> str | None:
+        """Of this pipeline and those whose name matches the pattern, the one that has last decided an epoch of a sink.
+
+        The log has to be there. None: nobody has. ``pattern``: a regular expression.
+        """
+        name = literal(self._pipeline)
+        row = (
+            self._table.spark.table(self._table.sql)
+            .where(f"state = 'decided' AND (pipeline = {name} OR pipeline RLIKE {literal(pattern)})")
+            .where(f"map_contains_key(sinks, {literal(sink)})")
+            .selectExpr("max_by(pipeline, at) AS pipeline")
+            .first()
+        )
+        found: str | None = row["pipeline"] if row is not None else None
+        return found
+
     def forget(self, before: datetime, *, rehearse: bool) -> int:
         """Remove the entries that were appended before a time; returns their number.
 

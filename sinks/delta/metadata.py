@@ -133,6 +133,18 @@ class CommitMetadata:
             return None
 
 
+def pipeline_of(text: str | None) -> str | None:
+    """The name of the pipeline that a commit's user metadata is of; None: it is no pipeline's."""
+    try:
+        fields = json.loads(text or "")
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(fields, dict) or "lakelock" not in fields:
+        return None
+    name = fields.get("pipeline")
+    return name if isinstance(name, str) else None
+
+
 def _text(fields: Mapping[str, object]) -> str:
     return json.dumps(fields, separators=(",", ":"))
 

@@ -303,3 +303,35 @@ def test_sinks_that_move_by_themselves_go_on_from_where_each_stands(lake: Lake, 
     assert lake.rows("latest") == [("a", 3), ("b", 4), ("c", 5)]
     verified = command("verify", "--json", f"{file}#late")
     assert (verified.exit_code, json.loads(verified.stdout)["ok"]) == (0, True)
+
+
+def test_a_sink_keeps_its_name_whatever_other_sinks_there_are(lake: Lake, topic: Topic) -> None:
+    """Under another name a run that is still at work wouldn't be fenced."""
+    topic.send_rows([("a", 1)], partition=0)
+    file = lake.folder / "shop.yaml"
+    old, new = ({"type": "delta_append", "path": str(lake.path(f"{folder}/all"))} for folder in ("old", "new"))
+
+    def ran(*sinks: dict[str, Any]) -> dict[str, str]:
+        file.write_text(yaml.safe_dump(both(lake, together="eventual", sinks=list(sinks))))
+        try:
+            return {report.pipeline: report.state for report in run_all([file])}
+        except PipelinesFailed as failed:
+            said.append(str(failed))
+            return {report.pipeline: report.state for report in failed.reports}
+
+    said: list[str] = []
+    assert ran(old) == {"shop-all": "done"}
+    states = ran(old, new)
+    assert sorted(states.values()) == ["done", "refused"]
+    assert "old/all' was written by pipeline 'shop-all', and the file now calls that pipeline 'shop-all_" in said[0]
+    (added,) = (name for name, state in states.items() if state == "done")
+    topic.send_rows([("b", 2)], partition=0)
+    assert ran({**old, "part": "all"}, new) == {"shop-all": "done", added: "done"}
+    assert ran(new) == {"shop-all": "refused"}
+    assert f"was written by pipeline '{added}'" in said[1]
+    refused = command("status", f"{file}#all")
+    assert refused.exit_code == 2
+    assert f"part: {added.removeprefix('shop-')}" in refused.stderr
+    assert ran({**new, "part": added.removeprefix("shop-")}) == {added: "done"}
+    assert lake.rows("old/all") == lake.rows("new/all") == [("a", 1), ("b", 2)]
+    assert [each["epoch"] for each in lake.metadata("old/all")] == [1, 2]

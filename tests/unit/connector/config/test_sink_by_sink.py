@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,26 @@ def test_each_sink_has_a_name_that_does_not_depend_on_the_order(tmp_path: Path) 
     assert {name[:4] for name in names[::2]} == {"all_"}
     assert len(set(names)) == 4
     assert parts(tmp_path, sinks=FILE["sinks"][::-1]) == names[::-1]
+
+
+def test_a_part_is_the_name_whatever_other_sinks_there_are(tmp_path: Path) -> None:
+    named = {**FILE["sinks"][0], "part": "all"}
+    alone, among = (parts(tmp_path, sinks=sinks) for sinks in ([named], [named, *FILE["sinks"][1:]]))
+    assert alone == ["all"]
+    assert (among[0], among[2][:4], len(among[2])) == ("all", "all_", 12)
+    config = load(f"{file_of(tmp_path, sinks=[named, *FILE['sinks'][1:]])}#all")
+    assert (config.name, config.shape) == ("shop-all", load(f"{file_of(tmp_path)}#{parts(tmp_path)[0]}").shape)
+    with pytest.raises(ConfigurationError, match="two sinks have part: all"):
+        parts(tmp_path, sinks=[named, named])
+    with pytest.raises(ConfigurationError, match=r"sinks\[0\]\.part: may only have lower-case letters"):
+        load(f"{file_of(tmp_path, sinks=[{**named, 'part': 'A B'}])}#all")
+
+
+def test_the_names_that_a_sink_may_have_had(tmp_path: Path) -> None:
+    part_of = load(f"{file_of(tmp_path)}#latest").part_of
+    assert part_of is not None
+    names = ["shop-latest", "shop-latest_0a1b2c3d", "shop", "shop-latest_2", "shop-later", "my-shop-latest"]
+    assert [bool(re.match(part_of.pattern, name)) for name in names] == [True, True, False, False, False, False]
 
 
 def test_each_is_a_pipeline_with_a_group_of_its_own(tmp_path: Path) -> None:

@@ -1,0 +1,79 @@
+"""Refuses a sink that was written under another name, with ``together: eventual``.
+
+There the pipeline of a sink may get another name as the file changes (``config.sink_by_sink``). Under another name it
+would lose its epochs' event time, and a run that still has the old name wouldn't be fenced.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from connector.config import PipelineConfig
+from connector.engine.coordinator_log import Log
+from connector.engine.output import Output
+from connector.engine.outputs import Table
+from sinks.delta.metadata import pipeline_of
+from sinks.delta.past_commits import PastCommits
+from sinks.delta.table import DeltaTable
+from sinks.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def refuse_renamed(config: PipelineConfig, outputs: Sequence[Output], log: Log | None) -> None:
+    """Raises ConfigurationError if a sink's last epoch was written under another of its names."""
+    if config.part_of is None:
+        return
+    pattern = config.part_of.pattern
+    for output in outputs:
+        wrote: str | None = None
+        if isinstance(output, Table):
+            wrote = _last_writer(output.table, config.name, pattern)
+        elif log is not None and log.exists():
+            wrote = log.last_writer(output.label, pattern)
+        if wrote is not None and wrote != config.name:
+            before, now = (name.removeprefix(f"{config.part_of.file}-") for name in (wrote, config.name))
+            raise ConfigurationError(
+                f"{output.label!r} was written by pipeline {wrote!r}, and the file now calls that pipeline "
+                f"{config.name!r}. Its name depends on the last part of its place, and on whether another sink has the "
+                "same, or on its part. Nothing was written.",
+                hint=f"Give this sink its name: part: {before}. A run of that name is then fenced as before. (Without "
+                f"it, the sink would begin anew as {now}.)",
+            )
+
+
+def refuse_what_it_has(config: PipelineConfig, spark: SparkSession, outputs: Sequence[Output], log: Log | None) -> None:
+    """Objects and topics don't say where a pipeline stands, so one of another name would write them again.
+
+    Raises ConfigurationError if ``together: atomic`` has written one of them.
+    """
+    place = config.coordinator
+    if config.part_of is None or place is None or log is None or log.done() is not None:
+        return
+    former = config.part_of.file
+    decided = Log(spark, path=place.folder, name=place.table, pipeline=former, run="").read().decided
+    for output in outputs:
+        if decided is not None and output.label in decided.prepared:
+            raise ConfigurationError(
+                f"{output.label!r} has the records of pipeline {former!r} up to epoch {decided.epoch.number}, with "
+                "together: atomic. Moving by itself, it would get them all again. Nothing was written.",
+                hint="Tables go on from where they stand, but objects and topics don't. Keep together: atomic, or "
+                "give this sink another place.",
+            )
+
+
+def _last_writer(table: DeltaTable, name: str, pattern: str) -> str | None:
+    """Of this pipeline and those whose name matches the pattern, the one that has committed last to the table."""
+    if table.detail() is None or table.log is None:
+        return None
+    history = PastCommits(table)
+    version = history.newest().version
+    while version >= 0 and (commit := history.at(version)) is not None:
+        found = pipeline_of(commit.user_metadata)
+        if found is not None and (found == name or re.match(pattern, found)):
+            return found
+        version -= 1
+    return None
