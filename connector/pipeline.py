@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from connector.config import FromTimestamp, PipelineConfig, load, loads, parse
+from connector.config import PipelineConfig, load, loads, parse
 from connector.config.written import written
 from connector.config.yaml_text import write_yaml
 from connector.delivery import transactional
@@ -29,7 +29,9 @@ from connector.operations.history import LAST, PastEpochs, past
 from connector.operations.lineage import lineage_of
 from connector.operations.maintain import Maintained, maintain
 from connector.operations.preview import ROWS, Preview, previewed
-from connector.operations.rewind import Rewind, rewound
+from connector.operations.replay import into_new_tables
+from connector.operations.rewind import Rewind, one_goal, rewound
+from connector.operations.rewind_together import rewound_together
 from connector.operations.session import given_or_new
 from connector.operations.snapshot import Snapshot, snapshot_here
 from connector.operations.status import Status, status_of
@@ -165,28 +167,24 @@ class Pipeline:
         *,
         to_event_time: datetime | None = None,
         to_version: int | None = None,
+        to_epoch: int | None = None,
         confirm: Callable[[Rewind], bool] | bool = False,
         observers: Sequence[Observer] = (),
     ) -> Rewind:
-        """Take the table back to a version, or to the newest one that holds no record at or after an event time.
+        """Take all tables back to an epoch, to the newest one without a record at or after an event time, or one table
+        to a version.
 
         The next run reads every record that came later again. ``confirm``: True to do it; or a function that gets the
         plan, and says whether to do it. By default the call only returns the plan. Without an ``event_time`` in the
-        pipeline file, Kafka's timestamps count. ``operations.rewind`` says what a crash leaves.
+        pipeline file, Kafka's timestamps count. ``operations.rewind`` and ``protocol.rewind`` say what a crash leaves.
 
         Raises ConfigurationError if there is no such version, and OffsetsLost if Kafka no longer has all the records.
         """
-        self._needs_one_table("rewind", "what is in a topic or a bucket can't be taken back")
-        if (to_event_time is None) == (to_version is None):
-            raise ConfigurationError("Give either an event time or a version to go back to.")
+        to = one_goal(self.config, to_event_time, to_version, to_epoch)
+        agreed = confirm if callable(confirm) else lambda _: confirm
         with self._assembled() as assembly:
-            return rewound(
-                assembly,
-                to_event_time=to_event_time,
-                to_version=to_version,
-                confirm=confirm if callable(confirm) else lambda _: confirm,
-                observe=all_of(observers),
-            )
+            go = rewound_together if self.config.two_phase else rewound
+            return go(assembly, to, confirm=agreed, observe=all_of(observers))
 
     def accept(self, *, observers: Sequence[Observer] = ()) -> Position:
         """Go on with a table that somebody else has replaced (TableReplaced), as if the pipeline had written it.
@@ -208,22 +206,14 @@ class Pipeline:
         stop: threading.Event | None = None,
         observers: Sequence[Observer] = (),
     ) -> Delivered:
-        """Read a stretch of time into a new table at the path ``into``, as the pipeline file is now.
+        """Read a stretch of time into a new table at the path ``into``, as the pipeline file is now. Of a pipeline with
+        several tables, all new ones are in that folder, with a new coordinator log.
 
-        The stretch is ``[since, until)`` by Kafka's timestamps. The new table has the pipeline's name and position. If
-        you put its path into the pipeline file, the next run goes on there. After a crash, call it again: it goes on
-        from the new table's position. Raises LakelockError.
+        The stretch is ``[since, until)`` by Kafka's timestamps. The new tables have the pipeline's name and position.
+        If you put their paths into the pipeline file, the next run goes on there. After a crash, call it again: it goes
+        on from where they stand. Raises LakelockError.
         """
-        self._needs_one_table("replay", "a replay fills one new table")
-        sink = self.config.sinks[0].model_copy(update={"path": into, "table": None})
-        start = FromTimestamp(timestamp=since) if since is not None else "earliest"
-        source = self.config.source.model_copy(update={"start": start})
-        changed = {
-            "sinks": (sink,), "source": source, "delivery": "transactional", "trigger": "available_now",
-            # Metrics and messages are about the pipeline itself, which may be running.
-            "metrics": None, "notify": None,
-        }  # fmt: skip
-        anew = Pipeline(self.config.model_copy(update=changed), debug=self._debug)
+        anew = Pipeline(into_new_tables(self.config, into, since), debug=self._debug, spark=self._spark)
         return anew._run(stop or threading.Event(), observers, until=until, publish=False)
 
     def _run(

@@ -224,6 +224,8 @@ class Committed:
 
 
 Rows = TypeVar("Rows", contravariant=True)
+_RESTORES, _BACK_TO = "restores", "back_to"
+"""In the receipt of a rewind."""
 
 
 @dataclass(frozen=True)
@@ -241,10 +243,26 @@ class Prepared:
     """The sink's last epoch before this one (0: none), where epochs without rows pass a sink by. With ``rows`` 0 this
     one does. None: every epoch is in the sink."""
 
+    @classmethod
+    def going_back(cls, version: int, epoch: int, *, of_route: bool) -> Prepared:
+        """The part of a table in a rewind: it goes back to ``version``, which it had as of ``epoch``."""
+        receipt = {_RESTORES: str(version), _BACK_TO: str(epoch)}
+        return cls(0, "", receipt, epoch if of_route else None)
+
+    @property
+    def restores(self) -> int | None:
+        """The version that the table is restored to before the commit. None: the epoch is no rewind."""
+        return int(self.receipt[_RESTORES]) if _RESTORES in self.receipt else None
+
+    @property
+    def back_to(self) -> int | None:
+        """The epoch that a rewind goes back to; 0: before the first one. None: the epoch is no rewind."""
+        return int(self.receipt[_BACK_TO]) if _BACK_TO in self.receipt else None
+
     @property
     def passes_by(self) -> bool:
         """Whether the sink gets no rows and no commit."""
-        return self.after is not None and not self.rows
+        return self.after is not None and not self.rows and self.restores is None
 
 
 class Sink(Protocol[Rows]):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -32,8 +34,11 @@ from connector.cli.tables import (
     print_recovered,
     recovered_fields,
 )
-from connector.config import PipelineConfig
+from connector.config import PipelineConfig, has_several
 from connector.display import print_page
+from connector.fleet.files import read
+from connector.fleet.rewind import replay_all, rewind_all
+from connector.operations.replay import new_places
 from connector.operations.rewind import Rewind
 from connector.pipeline import Pipeline
 from sinks.errors import ConfigurationError
@@ -142,31 +147,61 @@ def rewind(
         str | None,
         typer.Option(help="Read every record at or after this time again, for example 2026-11-01T00:00:00Z."),
     ] = None,
-    to_version: Annotated[int | None, typer.Option(help="Go back to this version of the table.")] = None,
+    to_epoch: Annotated[int | None, typer.Option(help="Go back to this epoch, also with several tables.")] = None,
+    to_version: Annotated[int | None, typer.Option(help="Go back to this version of the only table.")] = None,
     yes: Annotated[
         bool, typer.Option("--yes", help="Do it. Without --yes the command only says what it would do.")
     ] = False,
     debug: Debug = False,
 ) -> None:
-    """Take a table, and its pipeline, back in time.
+    """Take a pipeline back in time, with all of its tables.
 
     The next run reads what came after once more.
+
+    Several tables go back together, or none does. If the command is killed, the next run, or the same command again,
+    takes the other tables back before anything else.
 
     --to-event-time goes back to the newest version that has no record at or after that time. The pipeline keeps event
     times in its commits: those of `event_time:` or of a window's `time`, or Kafka's timestamps if the file names
     neither.
     """
     with reported(debug):
-        if (to_event_time is None) == (to_version is None):
-            raise ConfigurationError("Give either --to-event-time or --to-version.")
+        if [to_event_time, to_version, to_epoch].count(None) != 2:
+            raise ConfigurationError("Give one of --to-event-time, --to-epoch and --to-version.")
+        time = time_of(to_event_time, "--to-event-time")
+        if has_several(file):
+            _rewind_all(file, set_, time, yes=yes, debug=debug)
+            return
         pipeline = Pipeline.from_file(file, set_, debug=debug)
 
         def confirm(plan: Rewind) -> bool:
             print_page(plan.page(), out)
             return yes
 
-        pipeline.rewind(to_event_time=time_of(to_event_time, "--to-event-time"), to_version=to_version, confirm=confirm)
-        out.print("done: the next run goes on from there." if yes else "Nothing was done. Say --yes to do it.")
+        pipeline.rewind(to_event_time=time, to_version=to_version, to_epoch=to_epoch, confirm=confirm)
+        _say_done(yes=yes)
+
+
+def _say_done(*, yes: bool) -> None:
+    out.print("done: the next run goes on from there." if yes else "Nothing was done. Say --yes to do it.")
+
+
+def _rewind_all(file: Path, set_: Sequence[str], time: datetime | None, *, yes: bool, debug: bool) -> None:
+    """Take all pipelines of a file back."""
+    if time is None:
+        raise ConfigurationError(
+            f"{file} has several pipelines, and each has epochs and versions of its own.",
+            hint=f"Give --to-event-time, which goes for all of them; or name one: '{file}#PART'.",
+        )
+
+    def confirm(plans: Mapping[str, Rewind]) -> bool:
+        for name, plan in plans.items():
+            out.print(f"[bold]{escape(name)}[/]")
+            print_page(plan.page(), out)
+        return yes
+
+    rewind_all(read([file], set_), time, confirm=confirm, debug=debug)
+    _say_done(yes=yes)
 
 
 def accept(file: File, set_: Set, debug: Debug = False) -> None:
@@ -185,7 +220,9 @@ def accept(file: File, set_: Set, debug: Debug = False) -> None:
 def replay(
     file: File,
     set_: Set,
-    into: Annotated[str, typer.Option(help="Path of the new table: a folder, relative to the file, or a URI.")],
+    into: Annotated[
+        str, typer.Option(help="Path of the new table, or of a folder for several: relative to the file, or a URI.")
+    ],
     since: Annotated[
         str | None,
         typer.Option("--from", help="Start at this time, by Kafka's timestamps; at the earliest record if left out."),
@@ -197,25 +234,32 @@ def replay(
     log_level: Level = LogLevel.WARNING,
     debug: Debug = False,
 ) -> None:
-    """Read a stretch of time into a new table.
+    """Read a stretch of time into a new table, or into new tables.
 
     With the logic that the file has now.
 
-    The new table has the pipeline's name and position: to swap tables, put the new path into the file, and run. After a
-    crash start the same command again: it goes on where it stopped.
+    The new tables have the pipeline's name and position: to swap tables, put the new paths into the file, and run.
+    After a crash start the same command again: it goes on where it stopped. Of several tables, each gets a folder in
+    --into, and so does a new coordinator log.
     """
-    with reported(debug):
-        pipeline = Pipeline.from_file(file, set_, debug=debug)
-        with stop_on_signal() as stop, watched(pipeline.config.name, log_format, log_level) as observer:
-            delivered = pipeline.replay(
-                into, since=time_of(since, "--from"), until=time_of(until, "--until"), stop=stop, observers=[observer]
+    with reported(debug), stop_on_signal() as stop:
+        begin, end = time_of(since, "--from"), time_of(until, "--until")
+
+        def replayed(pipeline: Pipeline, path: str) -> None:
+            with watched(pipeline.config.name, log_format, log_level) as observer:
+                done = pipeline.replay(path, since=begin, until=end, stop=stop, observers=[observer])
+            epochs, rows = plural(done.epochs, "epoch"), plural(done.rows, "row")
+            places = [f"`{option}: {place}`" for option, place in new_places(pipeline.config, path).items()]
+            out.print(
+                f"{pipeline.config.name}: {epochs}, {rows} written to {escape(path)}. "
+                f"To swap, write {escape(' and '.join(places))} into {escape(str(file))} and run it.",
+                soft_wrap=True,
             )
-        epochs, rows = plural(delivered.epochs, "epoch"), plural(delivered.rows, "row")
-        out.print(
-            f"{pipeline.config.name}: {epochs}, {rows} written to {escape(into)}. "
-            f"To swap, write `path: {escape(into)}` into {escape(str(file))} and run it.",
-            soft_wrap=True,
-        )
+
+        if has_several(file):
+            replay_all(read([file], set_), into, replayed, debug=debug)
+        else:
+            replayed(Pipeline.from_file(file, set_, debug=debug), into)
 
 
 def time_of(text: str | None, option: str) -> datetime | None:

@@ -31,6 +31,7 @@ from connector.protocol.two_phase import (
     Recovered,
     Steps,
     recover,
+    rewind,
     run_epoch,
 )
 from sinks.contract import Committed, Epoch, Participant, Position, Prepared
@@ -163,6 +164,18 @@ class Coordinator(Destination):
             unchanged=_sum(commit.unchanged for commit in commits),
         )
         self._observe(Event(Step.COMMITTED, ran.done.epoch, committed, behind))
+        return committed
+
+    def rewind(self, epoch: Epoch, number: int, prepared: Mapping[str, Prepared]) -> Committed:
+        """Take all tables back to what ``prepared`` says, by an epoch of no records. ``number``: the log's last entry.
+
+        ``protocol.rewind`` lists what a crash leaves. Raises Fenced if another run has appended since, and what a
+        sink raises.
+        """
+        ran = self._carry_out(rewind(epoch, number, self._config, self._run, prepared))
+        self._number, self._done = ran.number, None
+        committed = Committed(ran.done.epoch.position(), rows=0)
+        self._observe(Event(Step.COMMITTED, ran.done.epoch, committed, self._behind))
         return committed
 
     def settle(self) -> None:

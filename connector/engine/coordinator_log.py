@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Row as SparkRow
     from pyspark.sql.types import StructType
 
-FORMAT = 2
-_WITHOUT_ROUTES = 1
+FORMAT = 3
+"""3: a decision to rewind. 2: an epoch of a route. Other entries are written as 1: earlier versions read them."""
+_WITHOUT_ROUTES, _WITHOUT_REWINDS = 1, 2
 COLUMNS = (
     "format INT, pipeline STRING, entry BIGINT, state STRING, epoch BIGINT, attempt BIGINT, owner STRING, run STRING, "
     "ranges ARRAY<STRUCT<topic: STRING, partition: INT, start: BIGINT, end: BIGINT>>, position STRING, "
@@ -285,7 +286,7 @@ def _values(pipeline: str, number: int, row: Row) -> dict[str, Any]:
         name: json.dumps(dict(reads)) for name, reads in row.reads.items()
     }
     return {
-        "format": FORMAT if row.of_route else _WITHOUT_ROUTES,
+        "format": FORMAT if row.back_to is not None else _WITHOUT_REWINDS if row.of_route else _WITHOUT_ROUTES,
         "pipeline": pipeline,
         "entry": number,
         "state": row.state.value,

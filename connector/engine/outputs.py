@@ -34,6 +34,7 @@ from sinks.delta.layout import NO_LAYOUT, Layout
 from sinks.delta.merge_on_read import MergeOnRead
 from sinks.delta.refusals import append_only
 from sinks.delta.table import DeltaTable
+from sinks.delta.taken_back import TakesBack
 from sinks.delta.two_phase import TwoPhaseDelta
 from sinks.errors import ConfigurationError, UnknownSchema
 from sinks.spark.cached import merging
@@ -182,9 +183,14 @@ class Table:
         """The table's columns with what they demand, read once as ``detail`` is: columns that a run adds have none."""
         return self.table.schema
 
+    @property
+    def back(self) -> TakesBack:
+        """Takes the table back in a rewind of several tables."""
+        return TakesBack(self.table, self.commits, self.derivation.columns.names)
+
     def two_phase(self, pipeline: str) -> TwoPhaseSink[DataFrame]:
         """The sink that takes part in two-phase commit."""
-        return TwoPhaseDelta(self.table, self.derivation.sink, pipeline=pipeline)
+        return TwoPhaseDelta(self.table, self.derivation.sink, pipeline=pipeline, back=self.back)
 
 
 @dataclass(frozen=True)

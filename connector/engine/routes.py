@@ -90,6 +90,11 @@ class Routes:
             self.release()
         return {name: self._of(name).sink for name in dict.fromkeys([*known, *holding])}
 
+    def tables(self, names: Collection[str]) -> Mapping[str, Table]:
+        """The tables of these values, which the log knows."""
+        self._logged.update(names)
+        return {name: self._of(name).output for name in names}
+
     def prepare(
         self, reading: Reading, observe: Observer, epoch: Epoch, names: Sequence[str], again: bool, behind: int
     ) -> tuple[Epoch, Mapping[str, Prepared]]:
@@ -267,7 +272,10 @@ class Routes:
             shared = self._session()
             template = self._own.get(name, self._template)
             output = self._table(config, sink, shared.spark, template.own)
-            routed = Unstaged(name, output.table, output.derivation.sink, pipeline=config.name, around=shared.turn)
+            routed = Unstaged(
+                name, output.table, output.derivation.sink,
+                pipeline=config.name, back=output.back, around=shared.turn,
+            )  # fmt: skip
             where = f"{ROUTE} IS NULL" if name == OTHER else f"{ROUTE} = {literal(name)}"
             self._tables[name] = RoutedTable(output, routed, where, isinstance(sink, KeyedSink), template)
         return self._tables[name]

@@ -232,6 +232,9 @@ def of_entries(entries: Iterable[Entry]) -> list[PastEpoch]:
         epoch = (done or decided or newest).row.epoch
         position = epoch.position()
         notes = list(_notes(before, position, runs))
+        back_to = decided.row.back_to if decided is not None else None
+        if back_to is not None:
+            notes.append(f"a rewind: all tables went back to epoch {back_to}" if back_to else "a rewind to the start")
         aborted = sum(each.row.state is State.ABORTED for each in of_it)
         if aborted:
             notes.append("begun and thrown away once" if aborted == 1 else f"begun and thrown away {aborted} times")

@@ -5,10 +5,11 @@ A stretch of time is read into a new table by ``Pipeline.replay``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from connector.config import PipelineConfig
 from connector.delivery.ports import Topics, Work
 from connector.display import Line, Page, Shown
 from connector.engine.assembly import Assembly
@@ -16,12 +17,33 @@ from connector.protocol.recover import TopicsHeld, resumed
 from connector.protocol.recreated import recreated
 from connector.protocol.steps import Observer
 from sinks.contract import Epoch, Position
-from sinks.delta.restore import BY_REWIND, Target, before_event_time, before_offsets, restore
+from sinks.delta.restore import BY_REWIND, Target, before_event_time, before_offsets, of_epoch, restore
 from sinks.delta.table import DeltaTable
 from sinks.errors import ConfigurationError, OffsetsLost
 from sinks.offsets import OffsetRange, Offsets
 from sinks.plurals import plural
 from sinks.s3.hadoop import require_conditional_writes
+
+
+@dataclass(frozen=True)
+class WhereTo:
+    """Where a rewind is to go: one of these."""
+
+    event_time: datetime | None = None
+    version: int | None = None
+    epoch: int | None = None
+
+
+def one_goal(config: PipelineConfig, event_time: datetime | None, version: int | None, epoch: int | None) -> WhereTo:
+    """Where to go. Raises ConfigurationError unless exactly one is given, of those that this pipeline has."""
+    if [event_time, version, epoch].count(None) != 2:
+        raise ConfigurationError("Give one of them to go back to: an event time, an epoch or a version.")
+    if version is not None and config.two_phase:
+        raise ConfigurationError(
+            f"Pipeline {config.name!r} has several sinks, and each has versions of its own.",
+            hint="Name an epoch, which all of them have: --to-epoch N. `lakelock history FILE` shows them.",
+        )
+    return WhereTo(event_time, version, epoch)
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,15 +60,21 @@ class Rewind(Shown):
     """By which time the version was found, in words. None: by its number."""
     done: bool = False
     """Whether it was carried out."""
+    tables: Mapping[str, int] = field(default_factory=dict)
+    """Of several tables, the version that each goes back to."""
 
     def page(self) -> Page:
         """Where the table stands, and where the rewind takes it."""
         stands, target = self.position, self.target
         what = f"epoch {target.epoch}" if target.epoch else "no epoch yet"
+        here, there = (
+            "" if version is None else f"version {version}, " for version in (stands.version, target.version)
+        )
         lines = [
-            Line("now", f"version {stands.version}, epoch {stands.epoch}, next {stands.offsets.to_json()}"),
+            Line("now", f"{here}epoch {stands.epoch}, next {stands.offsets.to_json()}"),
             *([Line("time", self.clock)] if self.clock is not None else []),
-            Line("back to", f"version {target.version}, {what}, next {self.next_offsets.to_json()}"),
+            Line("back to", f"{there}{what}, next {self.next_offsets.to_json()}"),
+            *(Line("table", f"{name}: version {version}") for name, version in self.tables.items()),
             Line("again", f"{plural(self.again, 'offset is', 'offsets are')} read once more by the next run"),
         ]
         return Page([*lines, Line("done", "the next run goes on from there")] if self.done else lines)
@@ -92,6 +120,19 @@ def planned(
             "its rows. Nothing says which records that version holds.",
             hint="Go back less far: `lakelock history FILE` names the versions.",
         )
+    return planned_from(position, target, held, topics, clock=clock, continue_on_data_loss=continue_on_data_loss)
+
+
+def planned_from(
+    position: Position,
+    target: Target,
+    held: TopicsHeld,
+    topics: Topics,
+    *,
+    clock: str | None,
+    continue_on_data_loss: bool,
+) -> Rewind:
+    """The plan to go back to this target. Raises OffsetsLost, as ``planned`` does."""
     ranges, recreated_topics = given_up(position, target.stood), recreated(position, held)
     gone = [range_ for range_ in ranges if range_.at not in held.ends or range_.topic in recreated_topics]
     if gone:
@@ -103,34 +144,30 @@ def planned(
     return Rewind(position, target, resumption.offsets, again, clock)
 
 
-def rewound(
-    assembly: Assembly,
-    *,
-    to_event_time: datetime | None,
-    to_version: int | None,
-    confirm: Callable[[Rewind], bool],
-    observe: Observer,
-) -> Rewind:
+def rewound(assembly: Assembly, to: WhereTo, *, confirm: Callable[[Rewind], bool], observe: Observer) -> Rewind:
     """See ``Pipeline.rewind``: plan it, and carry the plan out if ``confirm`` returns True. Raises LakelockError."""
     config, commits = assembly.config, assembly.table.commits
-    clock = None if to_event_time is None else config.clock_in_words
+    clock = None if to.event_time is None else config.clock_in_words
 
     def find() -> Target | None:
-        if to_version is not None:
-            own = commits.at(to_version)
-            return Target(to_version, own.metadata.position) if own else None
-        assert to_event_time is not None
+        if to.version is not None:
+            own = commits.at(to.version)
+            return Target(to.version, own.metadata.position) if own else None
+        if to.epoch is not None:
+            return of_epoch(commits.lineage(), to.epoch, commits.is_own)
+        assert to.event_time is not None
         if config.clock is not None:
-            return before_event_time(commits.lineage(), to_event_time, commits.is_own)
-        return before_offsets(commits.lineage(), assembly.source.at(to_event_time, held), commits.is_own)
+            return before_event_time(commits.lineage(), to.event_time, commits.is_own)
+        return before_offsets(commits.lineage(), assembly.source.at(to.event_time, held), commits.is_own)
 
+    named = f"of epoch {to.epoch}" if to.epoch is not None else f"{to.version} of this pipeline"
     held = assembly.source.look()
     plan = planned(
         _to_rewind(assembly),
         held,
         assembly.source,
         find=find,
-        wanted=f"{to_version} of this pipeline" if to_version is not None else f"before {to_event_time}, by {clock}",
+        wanted=named if to.event_time is None else f"before {to.event_time}, by {clock}",
         clock=clock,
         continue_on_data_loss=config.source.continue_on_data_loss,
     )
@@ -163,10 +200,10 @@ def given_up(position: Position, stood: Position | None) -> list[OffsetRange]:
 
 
 def _unreadable(target: Target, ranges: Sequence[OffsetRange]) -> OffsetsLost:
+    there = f"version {target.version}" if target.version is not None else f"epoch {target.epoch}"
     return OffsetsLost(
-        f"A rewind to version {target.version} would lose records: the table holds "
-        f"{', '.join(map(str, ranges))}, that version doesn't, and no run would read them again. Their "
-        "topics are no longer read, or were recreated since.",
+        f"A rewind to {there} would lose records: the table holds {', '.join(map(str, ranges))}, that version "
+        "doesn't, and no run would read them again. Their topics are no longer read, or were recreated since.",
         hint="Go back less far (`lakelock history FILE` names the versions), or put the topic back into "
         "`source.topics`. To give up those records, run RESTORE TABLE by hand.",
     )
@@ -192,6 +229,7 @@ def rewind(plan: Rewind, table: DeltaTable, work: Work, *, restored: Callable[[]
 
     Raises Fenced if another run commits at the same time.
     """
+    assert plan.target.version is not None
     restore(table, plan.target.version, by=BY_REWIND)
     restored()
     stands = work.destination.position()

@@ -41,6 +41,11 @@ class Row:
         """Whether epochs may pass the sinks by."""
         return any(each.after is not None for each in self.prepared.values())
 
+    @property
+    def back_to(self) -> int | None:
+        """The epoch that a rewind goes back to; 0: before the first one. None: the epoch is no rewind."""
+        return next((each.back_to for each in self.prepared.values() if each.back_to is not None), None)
+
     def left_at(self, sink: str) -> int | None:
         """The epoch that a sink is at after this decision, if the epoch passes it by. None: it is at this epoch."""
         prepared = self.prepared.get(sink)
@@ -83,6 +88,9 @@ def is_at(position: Position | None, decided: Row | None, sink: str) -> bool:
 def is_before(position: Position | None, decided: Row, sink: str) -> bool:
     """Whether a sink is where it was before this decision, so that the epoch may be committed."""
     prepared = decided.prepared.get(sink)
+    if prepared is not None and prepared.restores is not None:
+        # It goes back to a version, wherever it stands; maybe it has, and lacks the epoch.
+        return position is None or position.epoch < decided.epoch.number
     if prepared is None or prepared.after is None:
         return decided.epoch.follows(position)
     return _is_left_at(position, prepared.after)
@@ -122,8 +130,8 @@ def disagree(decided: Row | None, positions: Mapping[str, Position | None]) -> P
         hint="A sink holds more than the log knows: give the coordinator log that it was written with, or write to "
         "new, empty places."
         if more
-        else "A sink that was restored or emptied misses what the others hold. Bring all of them to one "
-        "epoch: `lakelock snapshot FILE --epoch N` names the versions; or write to new, empty places.",
+        else "A sink that was restored or emptied misses what the others hold. If all are tables, `lakelock rewind "
+        "FILE --to-epoch N` takes them back to one epoch. Or write to new, empty places.",
     )
 
 
@@ -139,7 +147,8 @@ def _tables_disagree(decided: Row, positions: Mapping[str, Position | None]) -> 
     return PositionMismatch(
         f"Tables of the pipeline don't stand where its coordinator log says: {'; '.join(wrong)}. Nothing was written.",
         hint="A table that was dropped, moved, emptied or restored misses records that the pipeline has passed. Bring "
-        "it back to its newest epoch (RESTORE, UNDROP, a copy), or start a pipeline of another name in new places.",
+        "it back to its newest epoch (RESTORE, UNDROP, a copy). Or take all tables back to an epoch that each still "
+        "has: `lakelock rewind FILE --to-epoch N`. Or start a pipeline of another name in new places.",
     )
 
 

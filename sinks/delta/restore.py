@@ -26,7 +26,8 @@ BY_REWIND = '{"restored_by": "lakelock rewind"}'
 class Target:
     """A version of the table, and the pipeline's position at that version. None: before the first epoch."""
 
-    version: int
+    version: int | None
+    """None: of several tables, each of which has another one."""
     stood: Position | None
 
     @property
@@ -54,6 +55,15 @@ def before_event_time(commits: Commits, time: datetime, is_own: IsOwn) -> Target
         return bool(highs) and max(highs) < time
 
     return _newest(commits, holds_none, is_own)
+
+
+def of_epoch(commits: Commits, epoch: int, is_own: IsOwn) -> Target | None:
+    """The version that an epoch left, of those that led to the table's rows; of 0, the one before the first epoch.
+
+    None: the history has none. Pure.
+    """
+    found = _newest(commits, lambda metadata: metadata.epoch == epoch, is_own)
+    return found if found is not None and found.epoch == epoch else None
 
 
 def before_offsets(commits: Commits, offsets: Offsets, is_own: IsOwn) -> Target | None:

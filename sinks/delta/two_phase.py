@@ -21,6 +21,8 @@ from sinks.spark.staging import Staging
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from sinks.delta.taken_back import TakesBack
+
 
 class Rehearsed(Sink["DataFrame"], Protocol):
     """A sink that writes an epoch in one commit, and can check before whether the write will succeed."""
@@ -38,10 +40,12 @@ class Rehearsed(Sink["DataFrame"], Protocol):
 class TwoPhaseDelta:
     """A Delta table in two-phase commit. The table's session must be the sink's own."""
 
-    def __init__(self, table: DeltaTable, sink: Rehearsed, *, pipeline: str) -> None:
+    def __init__(self, table: DeltaTable, sink: Rehearsed, *, pipeline: str, back: TakesBack | None = None) -> None:
+        """``back``: takes the table back in a rewind. None: it never is."""
         self.name = table.label
         self._table = table
         self._sink = sink
+        self._back = back
         self._pipeline = pipeline
         self._last: Position | None = None
         """The position of this process's last commit. The sink itself checks whether other commits came after it."""
@@ -69,6 +73,9 @@ class TwoPhaseDelta:
         Raises Fenced if another run has committed this epoch or a later one, PositionMismatch if the table is at
         another position than expected, PreparedLost if the rows are gone.
         """
+        if prepared.restores is not None and self._back is not None:
+            self._last = None
+            return readable(self._back.take(epoch, prepared.restores))
         stands, self._last = self._last or self.position(), None
         if stands is not None and holds(self._table.label, self._pipeline, stands, epoch):
             return readable(Committed(stands, rows=0, already=True))

@@ -28,6 +28,8 @@ from sinks.errors import PositionMismatch, PreparedLost, TableReplaced
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from sinks.delta.taken_back import TakesBack
+
 
 class Unstaged:
     """A Delta table that commits what it holds of a decided epoch."""
@@ -39,16 +41,19 @@ class Unstaged:
         sink: Rehearsed,
         *,
         pipeline: str,
+        back: TakesBack | None = None,
         around: Callable[[int | None], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         """``name``: what the coordinator log calls it. ``around``: entered for each question and each commit, as tables
         that share a session have to take turns. It gets the number of rows to append; 0: none, None: they are merged.
+        ``back``: takes the table back in a rewind. None: it never is.
         """
         self.name = name
         self._table = table
         self._sink = sink
         self._pipeline = pipeline
         self._around = around
+        self._back = back
         self._held: tuple[Epoch, DataFrame] | None = None
         self._asked = False
         """Whether anybody has asked for its position: for a table that the log knows, a recovery has."""
@@ -118,6 +123,10 @@ class Unstaged:
         """
         rows = 0 if prepared.passes_by else prepared.rows if self._sink.appends else None
         with self._around(rows):
+            if prepared.restores is not None and self._back is not None:
+                taken = self._back.take(epoch, prepared.restores)
+                self._held, self._asked, self._stands = None, True, taken.position
+                return readable(taken)
             stands, after = self._position(), prepared.after or 0
             if stands is not None and holds(self._table.label, self._pipeline, stands, epoch):
                 return readable(Committed(stands, rows=0, already=True))

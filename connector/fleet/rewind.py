@@ -1,0 +1,67 @@
+"""Rewinds and replays all pipelines of a file that has several: one of each sink, or one of each topic.
+
+Each has epochs of its own, and is exact by itself, so there is no one position for all of them. What is asked of all is
+planned for all before the first one changes. If the command is killed, the others stay where they stand: the same
+command again takes them back, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+
+from connector.fleet.files import PipelineFile, one_session
+from connector.operations.rewind import Rewind
+from connector.pipeline import Pipeline
+from connector.spark.session import isolated
+from sinks.errors import ConfigurationError, OffsetsLost
+
+
+def rewind_all(
+    files: Sequence[PipelineFile],
+    to_event_time: datetime,
+    *,
+    confirm: Callable[[Mapping[str, Rewind]], bool],
+    debug: bool = False,
+) -> Mapping[str, Rewind]:
+    """Take the tables of all these pipelines back to before a time. ``confirm`` gets all plans, and says whether to.
+
+    Raises ConfigurationError or OffsetsLost, with the name of the pipeline, if one of them can't go back. Then nothing
+    was changed.
+    """
+    with _opened(files, "rewind", debug) as pipelines:
+        plans = {}
+        for name, pipeline in pipelines.items():
+            try:
+                plans[name] = pipeline.rewind(to_event_time=to_event_time)
+            except (ConfigurationError, OffsetsLost) as error:
+                told = f"{name}: {error.message} Nothing was changed, in no table."
+                raise type(error)(told, hint=error.hint) from None
+        if not confirm(plans):
+            return plans
+        return {
+            name: pipeline.rewind(to_event_time=to_event_time, confirm=True) for name, pipeline in pipelines.items()
+        }
+
+
+def replay_all(
+    files: Sequence[PipelineFile],
+    into: str,
+    replay: Callable[[Pipeline, str], None],
+    *,
+    debug: bool = False,
+) -> None:
+    """Replay each of these pipelines into a folder of its own. ``replay``: does it for one, and a path."""
+    parts = {file.usable().name: file.file.rpartition("#")[2] for file in files}
+    with _opened(files, "replay", debug) as pipelines:
+        for name, pipeline in pipelines.items():
+            replay(pipeline, f"{into}/{parts[name]}")
+
+
+@contextmanager
+def _opened(files: Sequence[PipelineFile], what: str, debug: bool) -> Iterator[Mapping[str, Pipeline]]:
+    """The pipelines by name, in one Spark session. Raises the error of a file that can't be used."""
+    configs = [file.usable() for file in files]
+    with one_session(files, name=what, debug=debug) as spark, isolated(spark) as own:
+        yield {config.name: Pipeline(config, debug=debug, spark=own) for config in configs}

@@ -1,0 +1,91 @@
+"""The pipeline of a replay: the same options, with new tables in a folder."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from connector.config import DeltaSink, FromTimestamp, PipelineConfig
+from connector.config.placeholders import digest
+from connector.config.route import Route
+from sinks.errors import ConfigurationError
+
+LOG, OTHER = "_coordinator", "_other"
+"""Folders that no table of a value or of a sink can have."""
+
+
+def into_new_tables(config: PipelineConfig, into: str, since: datetime | None) -> PipelineConfig:
+    """The pipeline with one new table at the path ``into``; if it has several, with all of them in that folder.
+
+    With several tables, the coordinator log is new, too. Raises ConfigurationError for a sink that isn't a table.
+    """
+    start = FromTimestamp(timestamp=since) if since is not None else "earliest"
+    changed: dict[str, Any] = {
+        "source": config.source.model_copy(update={"start": start}), "delivery": "transactional",
+        "trigger": "available_now",
+        # Metrics and messages are about the pipeline itself, which may be running.
+        "metrics": None, "notify": None,
+    }  # fmt: skip
+    return config.model_copy(update={**changed, **_new_places(config, into)})
+
+
+def new_places(config: PipelineConfig, into: str) -> Mapping[str, str]:
+    """What to write into the pipeline file, option by option, to go on with the new tables."""
+    if not config.two_phase:
+        return {"path": into}
+    log = {"coordinator.path": f"{into}/{LOG}"}
+    if config.route is None:
+        return {f"{sink.option('path')}": path for sink, path in _paths(config, into)} | log
+    other = {"route.other.path": f"{into}/{OTHER}"} if isinstance(config.route.other, Mapping) else {}
+    return {"route.sink.path": f"{into}/{{route}}", **other, **log}
+
+
+def _new_places(config: PipelineConfig, into: str) -> dict[str, Any]:
+    def at(sink: Any, path: str) -> Any:
+        return sink.model_copy(update={"path": path, "table": None})
+
+    if not config.two_phase:
+        return {"sinks": (at(config.sinks[0], into),)}
+    others = [sink.option("type") for sink in config.sinks if not isinstance(sink, DeltaSink)]
+    if others:
+        raise ConfigurationError(
+            f"`replay` fills new tables, and {', '.join(others)} is another kind of sink. Nothing was written.",
+            hint="Write a pipeline file of another name for the tables, and run it.",
+        )
+    assert config.coordinator is not None
+    changed: dict[str, Any] = {"coordinator": at(config.coordinator, f"{into}/{LOG}")}
+    if config.route is None:
+        return {**changed, "sinks": tuple(at(sink, path) for sink, path in _paths(config, into))}
+    paths = (f"{into}/{{route}}", f"{into}/{OTHER}")
+    sinks = tuple(at(sink, path) for sink, path in zip(config.sinks, paths, strict=False))
+    return {**changed, "sinks": sinks, "route": _rerouted(config.route, *paths)}
+
+
+def _rerouted(route: Route, path: str, other: str) -> Route:
+    """The route with its tables elsewhere."""
+
+    def without_place(sink: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in sink.items() if name not in ("path", "table")}
+
+    overrides = {
+        value: override.model_copy(update={"sink": without_place(override.sink)})
+        for value, override in route.overrides.items()
+    }
+    changed: dict[str, Any] = {"sink": {**without_place(route.sink), "path": path}, "overrides": overrides}
+    if isinstance(route.other, Mapping):
+        changed["other"] = {**without_place(route.other), "path": other}
+    return route.model_copy(update=changed)
+
+
+def _paths(config: PipelineConfig, into: str) -> Sequence[tuple[DeltaSink, str]]:
+    """Each table with its new path: the last part of its old place, made unique."""
+    sinks = [sink for sink in config.sinks if isinstance(sink, DeltaSink)]
+    last = [re.split(r"[/.]", sink.place.rstrip("/"))[-1] for sink in sinks]
+    taken = Counter(last)
+    names = [
+        name if taken[name] == 1 else f"{name}_{digest(sink.place)}" for sink, name in zip(sinks, last, strict=True)
+    ]
+    return [(sink, f"{into}/{name}") for sink, name in zip(sinks, names, strict=True)]

@@ -1,0 +1,183 @@
+"""Rewinds the tables of a pipeline with a coordinator log: those of several sinks, or of a route. All, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from connector.config import DeltaSink
+from connector.engine.assembly import Assembly
+from connector.engine.coordinator import Coordinator
+from connector.engine.coordinator_log import Log
+from connector.engine.outputs import Table
+from connector.operations.rewind import Rewind, WhereTo, planned_from
+from connector.protocol.decided import LogHeld, Row, State
+from connector.protocol.recover import TopicsHeld
+from connector.protocol.rewind import Goal, goal, versions
+from connector.protocol.steps import Observer
+from sinks.contract import Prepared
+from sinks.delta.restore import Target
+from sinks.errors import ConfigurationError
+from sinks.offsets import Offsets
+from sinks.s3.hadoop import require_conditional_writes
+
+_FIRST_LOOK = 100
+_ALL = 1 << 40
+
+
+def rewound_together(
+    assembly: Assembly, to: WhereTo, *, confirm: Callable[[Rewind], bool], observe: Observer
+) -> Rewind:
+    """See ``Pipeline.rewind``. Settles an epoch that is in doubt first, as every run does. Raises LakelockError.
+
+    What has to be right of each table is looked at before anything is decided. ``protocol.rewind`` says what a crash
+    leaves.
+    """
+    config, log = assembly.config, assembly.log
+    assert log is not None
+    coordinator = assembly.coordinator(observe)
+    known, settled = _settled(coordinator, log)
+    if known.decided is None:
+        raise ConfigurationError("The coordinator log knows no epoch of this pipeline: there is nothing to rewind.")
+    stands, held = known.decided.epoch.position(), assembly.source.look()
+    clock = None if to.event_time is None else config.clock_in_words
+    offsets = None
+    if to.event_time is not None and config.clock is None:
+        offsets = assembly.source.at(to.event_time, held)
+    aim, rows = _goal(log, _wanted(to, offsets), known.decided.epoch.number, to.epoch)
+    tables = dict(_tables(assembly, known.decided))
+    back = _versions(aim, rows, tables, of_route=assembly.routes is not None)
+    plan = _plan(assembly, aim, back, known.decided, held, clock)
+    if settled is not None and settled.back_to is not None and aim.epoch in (settled.back_to, settled.epoch.number):
+        return replace(plan, done=bool(confirm(plan)))  # an earlier call had decided this very rewind
+    if not confirm(plan):
+        return plan
+    for table in tables.values():
+        require_conditional_writes(assembly.spark, table.location)
+    epoch = aim.epoch_after(stands, pipeline=config.name, owner=assembly.run)
+    prepared = {
+        name: Prepared.going_back(version, aim.epoch, of_route=assembly.routes is not None)
+        for name, version in back.items()
+    }
+    coordinator.rewind(epoch, known.number, prepared)
+    return replace(plan, done=True)
+
+
+def _settled(coordinator: Coordinator, log: Log) -> tuple[LogHeld, Row | None]:
+    """What the log holds, and the epoch that was in doubt and had been decided: it is settled now.
+
+    Tables that aren't where the log says are no reason to stop: the rewind brings them to one epoch.
+    """
+    known = log.read()
+    doubted = known.in_doubt
+    if doubted is None or doubted.state is not State.DECIDED:
+        return known, None
+    coordinator.recover(join=False)
+    return log.read(), doubted
+
+
+def _wanted(to: WhereTo, offsets: Offsets | None) -> Callable[[Row], bool]:
+    """Whether an epoch is one to go back to."""
+
+    def wanted(row: Row) -> bool:
+        if to.event_time is None:
+            return row.epoch.number == to.epoch
+        position = row.epoch.position()
+        if offsets is not None:
+            return all(offsets.get(at, next_) >= next_ for at, next_ in position.offsets.items())
+        highs = [times.high for times in position.clock.so_far.values()]
+        return bool(highs) and max(highs) < to.event_time
+
+    return wanted
+
+
+def _goal(log: Log, wanted: Callable[[Row], bool], last: int, to_epoch: int | None) -> tuple[Goal, Sequence[Row]]:
+    """The goal, and the rows of its epoch and of all later ones. Reads the log as far back as is needed."""
+    look = _FIRST_LOOK if to_epoch is None else last - to_epoch + 2 if to_epoch else _ALL  # an epoch may have begun
+    rows: list[Row] = []
+    while True:
+        before, rows = len(rows), [entry.row for entry in log.entries(look)]
+        if not to_epoch:
+            found = goal(rows, wanted)
+        else:  # also one that an earlier rewind took back
+            done = next((row for row in reversed(rows) if row.state is State.DONE and wanted(row)), None)
+            found = Goal(to_epoch, done.epoch.position(), done.epoch.position()) if done is not None else None
+        if found is not None and found.epoch == 0 and look != _ALL:
+            look, found = _ALL, None  # which tables there were first says the whole log
+            continue
+        if found is not None:
+            break
+        if to_epoch is not None or look == _ALL or len(rows) == before:
+            raise _no_epoch(to_epoch)
+        look = min(look * 8, _ALL)
+    if found.epoch == 0 and not any(row.epoch.expected is None for row in rows if row.state is State.DECIDED):
+        raise _no_epoch(to_epoch)
+    return found, rows
+
+
+def _no_epoch(to_epoch: int | None) -> ConfigurationError:
+    wanted = f"is no epoch {to_epoch}" if to_epoch is not None else "is no epoch before that time"
+    return ConfigurationError(
+        f"There {wanted} in the coordinator log of this pipeline that all tables have.",
+        hint="`lakelock history FILE` names the epochs. The log forgets old ones (`lakelock maintain`). While Kafka "
+        "still holds the records, `lakelock replay` reads them into new tables.",
+    )
+
+
+def _tables(assembly: Assembly, decided: Row) -> Iterator[tuple[str, Table]]:
+    """The tables that the rewind is about. Raises ConfigurationError for a sink that isn't one."""
+    if assembly.routes is not None:
+        yield from assembly.routes.tables(decided.prepared).items()
+        return
+    others = [sink.option("type") for sink in assembly.config.sinks if not isinstance(sink, DeltaSink)]
+    if others:
+        raise ConfigurationError(
+            f"`rewind` is for Delta tables, and {', '.join(others)} is another kind of sink: what is in a topic or a "
+            "bucket can't be taken back, and all sinks of a pipeline go back together, or none. Nothing was changed.",
+            hint="Write a pipeline file of another name, with new places, and run it.",
+        )
+    for output in assembly.outputs:
+        assert isinstance(output, Table)
+        yield output.label, output
+
+
+def _versions(aim: Goal, rows: Sequence[Row], tables: Mapping[str, Table], *, of_route: bool) -> Mapping[str, int]:
+    """The version that each table goes back to. Raises ConfigurationError that names each table that can't."""
+    found, unknown = versions(aim, rows, list(tables), of_route=of_route)
+    then = next((row for row in reversed(rows) if row.state is State.DECIDED and row.epoch.number == aim.epoch), None)
+    wrong = [f"{name}: it was no sink of the pipeline yet" for name in unknown]
+    for name, version in found.items():
+        left_at = then.left_at(name) if then is not None and name in then.prepared else None
+        epoch = aim.epoch if left_at is None else left_at
+        had = then is not None and (name in then.prepared or not of_route)
+        why = tables[name].back.wrong(version, epoch if had and epoch else None)
+        if why is not None:
+            wrong.append(f"{name}: {why}")
+    if wrong:
+        where = f"epoch {aim.epoch}" if aim.epoch else "before their first epoch"
+        raise ConfigurationError(
+            f"The tables can't go back to {where} together: {'; '.join(wrong)}. Nothing was changed.",
+            hint="Go back less far: `lakelock history FILE` names the epochs. While Kafka still holds the records, "
+            "`lakelock replay` reads them into new tables.",
+        )
+    return found
+
+
+def _plan(
+    assembly: Assembly,
+    aim: Goal,
+    back: Mapping[str, int],
+    decided: Row,
+    held: TopicsHeld,
+    clock: str | None,
+) -> Rewind:
+    target = Target(None, aim.stood)
+    plan = planned_from(
+        decided.epoch.position(),
+        target,
+        held,
+        assembly.source,
+        clock=clock,
+        continue_on_data_loss=assembly.config.source.continue_on_data_loss,
+    )
+    return replace(plan, tables=back)

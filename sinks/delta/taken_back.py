@@ -1,0 +1,82 @@
+"""Takes a table back to an earlier version, as one of several that go back together: see ``connector.protocol.rewind``.
+
+====================  ==================================================================================================
+crash                 what is left in the table
+====================  ==================================================================================================
+before the RESTORE    The table as it was.
+before the commit     The earlier version, without the epoch's number. ``take`` restores it once more.
+after the commit      The earlier version, and the epoch. ``take`` isn't called again: the table says that it has it.
+====================  ==================================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from sinks.contract import Committed, Epoch
+from sinks.delta.append import DeltaAppend
+from sinks.delta.commit import PipelineCommits
+from sinks.delta.refusals import append_only
+from sinks.delta.restore import BY_REWIND, restore
+from sinks.delta.table import DeltaTable
+from sinks.delta.two_phase import holds
+from sinks.errors import PositionMismatch
+from sinks.spark.row_errors import problem
+from sinks.spark.sql import identifier
+
+
+@dataclass(frozen=True)
+class TakesBack:
+    """Takes one table back."""
+
+    table: DeltaTable
+    commits: PipelineCommits
+    columns: Collection[str]
+    """Those that the pipeline writes."""
+
+    def wrong(self, version: int, epoch: int | None) -> str | None:
+        """Why the table can't go back to a version, in words; None: it can. Changes nothing.
+
+        ``epoch``: the pipeline's last epoch at that version; None: it isn't compared. Opens every file of the version.
+        """
+        from pyspark.errors import PySparkException
+
+        detail = self.table.detail()
+        if detail is None:
+            return "there is no such table"
+        if detail.append_only:
+            return append_only(self.table.label, "a rewind removes rows").message
+        if epoch is not None:
+            stood = self.commits.at(version)
+            if stood is None or stood.metadata.epoch != epoch:
+                found = f"is of epoch {stood.metadata.epoch}" if stood is not None else "isn't in its history any more"
+                return f"version {version}, which the log has for epoch {epoch}, {found}"
+        try:
+            # A count alone is answered by the log; the path of a row's file isn't.
+            every = f"{self.table.sql} VERSION AS OF {int(version)}"
+            self.table.spark.sql(f"SELECT max(length(_metadata.file_path)) FROM {every}").collect()
+        except PySparkException as error:
+            return f"version {version} can't be read any more: {problem(error)}"
+        return None
+
+    def take(self, epoch: Epoch, version: int) -> Committed:
+        """Restore the table, wherever it stands, and commit the epoch, which has no rows. Does nothing if it has it.
+
+        Raises SinkError, SchemaMismatch, Fenced.
+        """
+        stands = None
+        with suppress(PositionMismatch):  # somebody has restored it, and another run has written meanwhile
+            stands = self.commits.position()
+        if stands is not None and holds(self.table.label, epoch.pipeline, stands, epoch):
+            return Committed(stands, rows=0, already=True)
+        restore(self.table, version, by=BY_REWIND)
+        self.table.forget()  # the earlier version may have other columns
+        stands = self.commits.position()
+        own = replace(epoch, expected=stands)
+        if stands is not None and stands.since:  # a table claims what it has read itself
+            own = replace(own, since=stands.since, lost=stands.lost)
+        there = [name for name in self.table.schema.names if name in self.columns]
+        nothing = self.table.spark.table(self.table.sql).where("false").select(*map(identifier, there))
+        return DeltaAppend(self.table, self.commits).write(own, nothing)

@@ -1,0 +1,181 @@
+"""Rewinds of several tables: all of them go back to one epoch, or none does, whatever happens between two of them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from conftest import Lake, Topic
+from routing import Routed
+from typer.testing import CliRunner
+
+from connector import Pipeline, run_all
+from connector.cli.app import app
+from connector.operations.history import past
+from connector.operations.rewind import Rewind
+from connector.protocol.steps import Event, Step
+from sinks.errors import ConfigurationError
+
+
+class Killed(BaseException):
+    """As if the process had died here: nothing catches it."""
+
+
+def killed_after(sink: str) -> Any:
+    def observe(event: Event) -> None:
+        if event.step is Step.SINK_COMMITTED and event.sink == sink:
+            raise Killed
+
+    return observe
+
+
+def exact(found: dict[str, dict[str, int]], **rows: int) -> bool:
+    return found == {name: {"expected": count, "found": count} if count else {} for name, count in rows.items()}
+
+
+def test_the_tables_of_a_route_go_back_to_one_epoch(lake: Lake) -> None:
+    routed = Routed(lake)
+    for records in ([("a", "x", 1), ("b", "y", 2)], [("a", "x", 3), ("c", "v", 5)], [("b", "y", 4)]):
+        routed.send(*records)
+        routed.run()
+    pipeline = Pipeline.from_options(routed.options())
+    with pytest.raises(ConfigurationError, match="each has versions of its own"):
+        pipeline.rewind(to_version=1)
+    asked: list[Rewind] = []
+    pipeline.rewind(to_epoch=1, confirm=lambda plan: bool(asked.append(plan)))
+    assert (asked[0].target.epoch, asked[0].again, dict(asked[0].tables)) == (1, 3, {"a": 1, "b": 1, "c": 0})
+    assert [routed.epochs(kind) for kind in "abc"] == [[1, 2], [1, 3], [2]], "nothing without a yes"
+    with pytest.raises(Killed):
+        pipeline.rewind(to_epoch=1, confirm=True, observers=[killed_after("a")])
+    # The run takes the other tables back, before it reads anything.
+    seen: list[tuple[Step, int]] = []
+    routed.run(observers=[lambda event: seen.append((event.step, event.epoch.number))])
+    assert next(number for step, number in seen if step is Step.IN_DOUBT) == 4
+    assert {number for step, number in seen if step in (Step.PLANNED, Step.READ)} == {5}
+    whole = {"a": [("x", 1), ("x", 3)], "b": [("y", 2), ("y", 4)], "c": [("v", 5)]}
+    assert {kind: routed.rows(kind) for kind in "abc"} == whole
+    assert [routed.epochs(kind) for kind in "abc"] == [[1, 2, 4, 5], [1, 3, 4, 5], [2, 4, 5]]
+    assert exact(routed.verified(), a=2, b=2, c=1)
+
+    said = _command(lake, routed.options(), "rewind", "--to-epoch", "1", "--yes")
+    assert "c: version 0" in said
+    assert "3 offsets are read once more" in said
+    assert {kind: routed.rows(kind) for kind in "abc"} == {"a": [("x", 1)], "b": [("y", 2)], "c": []}
+    assert exact(routed.verified(), a=1, b=1, c=0)
+    assert any("all tables went back to epoch 1" in str(epoch.notes) for epoch in past(pipeline.config, lake.spark))
+    routed.run()
+    assert {kind: routed.rows(kind) for kind in "abc"} == whole
+
+    shutil.rmtree(lake.path("c"))
+    before = [routed.epochs(kind) for kind in "ab"]
+    with pytest.raises(ConfigurationError, match=r"can't go back to epoch 2 together: c: there is no such table"):
+        pipeline.rewind(to_epoch=2, confirm=True)
+    assert [routed.epochs(kind) for kind in "ab"] == before
+
+
+def test_the_tables_of_several_sinks_go_back_to_one_epoch(lake: Lake, topic: Topic) -> None:
+    options = {
+        **lake.options(),
+        "coordinator": {"path": str(lake.path("log"))},
+        "sinks": [
+            {"type": "delta_append", "path": str(lake.path("every"))},
+            {"type": "delta_upsert", "path": str(lake.path("latest")), "key": "k"},
+            {"type": "delta_aggregate", "path": str(lake.path("sums")), "group_by": "k", "aggregates": {"n": "sum(n)"}},
+        ],
+    }
+    for rows in ([("a", 1), ("b", 2)], [("a", 3)], [("b", 4)]):
+        topic.send_rows(rows, partition=0)
+        Pipeline.from_options(options).run()
+    every, latest, sums = (str(lake.path(name)) for name in ("every", "latest", "sums"))
+
+    def held() -> list[list[tuple[str, int]]]:
+        return [lake.rows(name) for name in ("every", "latest", "sums")]
+
+    whole = held()
+    pipeline = Pipeline.from_options(options)
+    with pytest.raises(Killed):
+        pipeline.rewind(to_epoch=1, confirm=True, observers=[killed_after(latest)])
+    # A second one finishes it.
+    plan = pipeline.rewind(to_epoch=1, confirm=True)
+    assert plan.done
+    assert held() == [[("a", 1), ("b", 2)]] * 3
+    assert lake.metadata("every")[-1]["epoch"] == lake.metadata("sums")[-1]["epoch"] == 4
+    # Somebody has restored one table by hand: no run goes on, and a rewind brings all to one epoch.
+    lake.sql("RESTORE TABLE {t} TO VERSION AS OF 0", "every")
+    plan = pipeline.rewind(to_epoch=2, confirm=True)
+    assert set(plan.tables) == {every, latest, sums}
+    assert held()[0] == [("a", 1), ("a", 3), ("b", 2)]
+    assert json.loads(_command(lake, options, "verify", "--json"))["ok"]
+    pipeline.run()
+    assert held() == whole
+    pipeline.rewind(to_epoch=0, confirm=True)
+    assert held() == [[], [], []]
+    pipeline.run()
+    assert held() == whole
+    assert json.loads(_command(lake, options, "verify", "--json"))["ok"]
+
+
+def test_sinks_that_move_by_themselves_go_back_to_one_time_or_none_does(lake: Lake, topic: Topic) -> None:
+    options = {
+        **lake.options(schema="k STRING, n INT, t TIMESTAMP", event_time="t"),
+        "name": "shop",
+        "together": "eventual",
+        "sinks": [
+            {"type": "delta_append", "path": str(lake.path("every"))},
+            {"type": "delta_upsert", "path": str(lake.path("latest")), "key": "k"},
+        ],
+    }
+    file = lake.folder / "pipeline.yaml"
+    file.write_text(yaml.safe_dump(options))
+    for minutes in ((1, 2), (3,)):
+        rows = ({"k": "a", "n": minute, "t": f"2026-01-01T12:0{minute}:00Z"} for minute in minutes)
+        topic.send(*(("a", row) for row in rows), partition=0)
+        run_all([file])
+    late = {**options, "sinks": [*options["sinks"], {"type": "delta_append", "path": str(lake.path("late"))}]}
+    file.write_text(yaml.safe_dump(late))
+    to = ["rewind", str(file), "--to-event-time", "2026-01-01T12:03:00Z", "--yes"]
+    refused = CliRunner().invoke(app, to)
+    assert refused.exit_code == 2
+    assert "shop-late: The table holds no epoch" in " ".join(refused.stderr.split())
+    assert lake.rows("latest") == [("a", 3)], "none goes back if one can't"
+    refused = CliRunner().invoke(app, [*to[:2], "--to-epoch", "1"])
+    assert refused.exit_code == 2
+    assert "each has epochs and versions of its own" in " ".join(refused.stderr.split())
+    said = _command(lake, options, "rewind", *to[2:])
+    assert "shop-every now" in said
+    assert (lake.rows("every"), lake.rows("latest")) == ([("a", 1), ("a", 2)], [("a", 2)])
+    run_all([file])
+    assert (lake.rows("every"), lake.rows("latest")) == ([("a", 1), ("a", 2), ("a", 3)], [("a", 3)])
+    said = _command(lake, options, "replay", "--into", str(lake.path("new")))
+    assert f"To swap, write `path: {lake.path('new')}/latest`" in said
+    assert (lake.rows("new/every"), lake.rows("new/latest")) == (lake.rows("every"), lake.rows("latest"))
+
+
+def test_a_route_is_replayed_into_new_tables_that_take_the_place_of_the_old_ones(lake: Lake) -> None:
+    routed = Routed(lake)
+    routed.send(("a", "x", 1), ("b", "y", 2), (None, "z", 3))
+    options = routed.options(route={"other": {"type": "delta_append", "path": str(lake.path("others"))}})
+    Pipeline.from_options(options).run()
+    new = str(lake.path("new"))
+    said = _command(lake, options, "replay", "--into", new)
+    for option, place in (("route.sink.path", "{route}"), ("route.other.path", "_other"), ("coordinator.path", "_coo")):
+        assert f"`{option}: {new}/{place}" in said
+    options["route"]["sink"]["path"], options["route"]["other"]["path"] = f"{new}/{{route}}", f"{new}/_other"
+    options["coordinator"] = {"path": f"{new}/_coordinator"}
+    routed.send(("a", "x", 4))
+    assert Pipeline.from_options(options).run().rows == 1
+    assert [lake.rows(f"new/{name}") for name in ("a", "b", "_other")] == [[("x", 1), ("x", 4)], [("y", 2)], [("z", 3)]]
+    assert routed.rows("a") == [("x", 1)]
+    assert json.loads(_command(lake, options, "verify", "--json"))["ok"]
+
+
+def _command(lake: Lake, options: dict[str, Any], command: str, *arguments: str) -> str:
+    file = Path(lake.folder) / "pipeline.yaml"
+    file.write_text(yaml.safe_dump(options))
+    done = CliRunner().invoke(app, [command, str(file), *arguments])
+    assert done.exit_code == 0, done.output
+    return " ".join(done.stdout.split())
