@@ -24,6 +24,7 @@ from connector.operations.check import checked
 from connector.operations.checked import Checked
 from connector.operations.dead_letters import LetterGroups, Retried, letter_groups, letters_place, refuse_unfit, retried
 from connector.operations.dry_run import DryRun, dry_run
+from connector.operations.fold import fold_now, refuse_no_change_log
 from connector.operations.from_topic import for_topic
 from connector.operations.history import LAST, PastEpochs, past
 from connector.operations.lineage import lineage_of
@@ -255,22 +256,15 @@ class Pipeline:
             return transactional.deliver(work, interval=self.config.interval, stop=stop)
 
     def fold(self, *, observers: Sequence[Observer] = ()) -> Committed | None:
-        """Fold what was appended with ``merge: on_read`` into the table, also during a run.
+        """Fold what was appended with ``merge: on_read`` into the table, also during a run; of a route, into each.
 
         None: everything is folded.
 
         Raises ConfigurationError for a pipeline that doesn't merge on read.
         """
-        if self.config.merged_on_read is None:
-            raise ConfigurationError(
-                f"Pipeline {self.config.name!r} has nothing to fold: each epoch is merged into the table.",
-                hint="With `merge: on_read`, a delta_upsert sink appends epochs to a change log, and folds them later.",
-            )
+        refuse_no_change_log(self.config)
         with self._assembled() as assembly:
-            assembly.make_ready()
-            position = assembly.table.derivation.sink.position()
-            folding = assembly.folding(all_of(observers))
-            return folding.now(position) if position is not None and folding is not None else None
+            return fold_now(assembly, all_of(observers))
 
     def retry_dead_letters(self, *, observers: Sequence[Observer] = ()) -> Retried:
         """Send the open dead letters through the pipeline again, as its file is now.

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from another_engine import query
 from audits import counts
 from conftest import Lake
@@ -13,9 +16,31 @@ from conftest import Lake
 from connector import Pipeline
 from connector.audit import audit, audit_routes
 from connector.config import parse
+from sinks.contract import Committed, Epoch, Prepared
+from sinks.delta.unstaged import Unstaged
 
 SCHEMA = "kind STRING, k STRING, n INT"
 Record = tuple[str | None, str, int]
+
+
+class Killed(BaseException):
+    """As if the process had died here: nothing catches it."""
+
+
+@contextmanager
+def dying_before_the_commit_of(name: str) -> Iterator[None]:
+    """A process that dies after it has committed an epoch to the other tables of a route."""
+    commit = Unstaged.commit
+
+    def commit_or_die(self: Unstaged, epoch: Epoch, prepared: Prepared) -> Committed:
+        if self.name == name:
+            raise Killed
+        return commit(self, epoch, prepared)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Unstaged, "commit", commit_or_die)
+        with pytest.raises(Killed):
+            yield
 
 
 class Routed:

@@ -86,7 +86,7 @@ def audit_sinks(
 
 def audit_routes(
     config: PipelineConfig,
-    audit: Callable[[PipelineConfig, Mapping[At, int]], Audit],
+    audit: Callable[[PipelineConfig, Mapping[At, int] | None], Audit],
     *,
     say: Callable[[str], None] = log.info,
     debug: bool = False,
@@ -101,7 +101,9 @@ def audit_routes(
         done = before.done
         if done is None:
             raise _knows_no_epoch(config)
-        found = [audit(config.routed(name), done.stands.offsets) for name in done.tables]
+        tables = [config.routed(name) for name in done.tables]
+        # One that is merged on read claims what its last fold says.
+        found = [audit(one, done.stands.offsets if one.merged_on_read is None else None) for one in tables]
         found = before.doubted(_log(config, spark), found)
         missing = _without_table(config, spark, done, say)
     return [*found, missing] if missing is not None else found

@@ -206,6 +206,11 @@ class Route(Options):
         other value. Raises ConfigurationError."""
         return {"": self.sink_of("value", ""), **{name: self.sink_of(name, "") for name in self.names}}
 
+    @property
+    def merges_on_read(self) -> Iterator[bool]:
+        """Of each sink of which the file knows, whether it appends epochs to a change log."""
+        return (isinstance(sink, MergedSink) and sink.merge == "on_read" for sink in self.sinks.values())
+
     def template(self) -> list[Mapping[str, Any]]:
         """The options of the sinks that the file shows: that of each value, with its placeholder, and that of the other
         records if they have one."""
@@ -233,8 +238,6 @@ def sink_faults(options: Mapping[str, Any], option: Path) -> tuple[DeltaSink | N
 
 def _unfit(sink: DeltaSink) -> Iterator[tuple[str, str]]:
     """The options of a sink that a route can't have, and why."""
-    if isinstance(sink, MergedSink) and sink.merge == "on_read":
-        yield "merge", "on_read doesn't work with route. Write merge: on_write"
     if isinstance(sink, DeltaAggregateSink) and sink.window is not None:
         yield (
             "window",

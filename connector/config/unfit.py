@@ -20,7 +20,7 @@ def _merges_on_read(config: PipelineConfig) -> Iterator[str]:
         return
     why = {
         f"delivery: {config.delivery} keeps no position in the change log": config.delivery != "transactional",
-        "several sinks commit by two-phase commit": config.two_phase,
+        "several sinks commit by two-phase commit": config.two_phase and config.route is None,
         f"on_new_column: {config.on_new_column} changes the table, but not the change log": (
             config.on_new_column in ("add", "ignore")
         ),

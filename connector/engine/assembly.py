@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from connector.config import DeltaAppendSink, DeltaSink, Fold, KafkaTopicSink, PipelineConfig
+from connector.config import DeltaAppendSink, DeltaSink, KafkaTopicSink, PipelineConfig
 from connector.decode.event_time import Timing
 from connector.delivery.ports import Group, Topics, Work
 from connector.delivery.retries import Patience
@@ -18,7 +18,7 @@ from connector.engine.coordinator_log import Log
 from connector.engine.dead_letters import letters, letters_topic
 from connector.engine.epoch import Read, Reading, prepare_epoch
 from connector.engine.field_check import FieldCheck
-from connector.engine.fold import Folding
+from connector.engine.fold import Folding, refuse_unfolded
 from connector.engine.fold_beside import Beside, beside
 from connector.engine.inferred import with_schema
 from connector.engine.joining import Joining
@@ -40,7 +40,6 @@ from connector.spark.tuning import for_few, settings_for_few
 from sinks.contract import Epoch, Prepared
 from sinks.errors import ConfigurationError, LakelockError
 from sinks.offsets import OffsetRange
-from sinks.plurals import plural
 from sinks.s3.hadoop import require_conditional_writes
 from sinks.spark.files import folder_made
 from sinks.spark.settings import with_settings
@@ -148,15 +147,8 @@ class Assembly:
 
     def _refuse_unfolded(self) -> None:
         for output in self.outputs:
-            log = output.derivation.log if isinstance(output, Table) else None
-            unfolded = log.unfolded() if log is not None else 0
-            if unfolded:
-                waiting = plural(unfolded, "epoch isn't", "epochs aren't")
-                raise ConfigurationError(
-                    f"The table {output.label!r} was merged on read, and {waiting} folded into it yet. "
-                    "A run with several sinks would leave out what the table lacks.",
-                    hint="Run `lakelock fold` with the pipeline file as it was before.",
-                )
+            if isinstance(output, Table):
+                refuse_unfolded(self.config, output)
 
     def work(self, observe: Observer, *, topics: Topics) -> Work:
         """What a delivery gets for this run: the destination, the bounds of an epoch, the retries.
@@ -219,11 +211,8 @@ class Assembly:
 
     def folding(self, observe: Observer) -> Folding | None:
         """The folds of this run; None if the table isn't merged on read."""
-        sink = self.config.merged_on_read
-        log = self.table.derivation.log if sink is not None else None
-        if sink is None or log is None:
-            return None
-        return Folding(log, sink.fold or Fold(), self.config.name, self.run, observe, self.beside)
+        log = self.table.derivation.log if self.config.merged_on_read is not None else None
+        return Folding.of(log, self.config, self.run, observe, self.beside)
 
     def coordinator(self, observe: Observer) -> Coordinator:
         """The destination of a pipeline with several sinks, or with a route. Needs the coordinator log."""
@@ -256,7 +245,7 @@ class Assembly:
     def _routed(self, routes: Routes, observe: Observer) -> Coordinator:
         reading = self.reading({routes.split.label: routes.split})
         prepare = partial(routes.prepare, reading, observe)
-        return self._coordinator(routes.sinks, prepare, observe, routes.at_once)
+        return self._coordinator(routes.sinks, prepare, observe, routes.at_once, lambda: routes.fold(observe))
 
     @property
     def _shape(self) -> str:
@@ -267,7 +256,14 @@ class Assembly:
         settings = (self.spark.conf.get(name, "") for name in _OF_ROWS)
         return "-".join([self.config.shape, *(str(setting) for setting in settings)])
 
-    def _coordinator(self, sinks: SinksNow, prepare: PrepareAll, observe: Observer, at_once: int | None) -> Coordinator:
+    def _coordinator(
+        self,
+        sinks: SinksNow,
+        prepare: PrepareAll,
+        observe: Observer,
+        at_once: int | None,
+        fold: Callable[[], object] = lambda: None,
+    ) -> Coordinator:
         assert self.log is not None
         return Coordinator(
             self.log,
@@ -279,6 +275,7 @@ class Assembly:
             at_once=at_once,
             stages=self.routes is None,
             join=Joining(self.config, self.run, self.source, partial(self._alone, observe), observe, self.stopped),
+            fold=fold,
         )
 
     @contextmanager

@@ -89,12 +89,14 @@ class Coordinator(Destination):
         at_once: int | None = None,
         stages: bool = True,
         join: JoinAll = lambda *_: {},
+        fold: Callable[[], object] = lambda: None,
     ) -> None:
         """``run`` is the id of this run.
 
         ``config`` identifies the shape of the pipeline file; the log keeps it with each decision. ``at_once``: how
         many sinks to call at the same time; None: all. It must be 1 if they share one session whose settings belong to
         one statement at a time, as in Spark Connect. ``stages``: whether what the sinks prepare outlives this process.
+        ``fold``: folds the change logs for which it is time.
         """
         self._log = log
         self._sinks = sinks
@@ -102,6 +104,7 @@ class Coordinator(Destination):
         self._config = config
         self._prepare = prepare
         self._join = join
+        self._fold = fold
         self._observe = observe
         self._at_once = at_once
         self._stages = stages
@@ -165,6 +168,11 @@ class Coordinator(Destination):
         )
         self._observe(Event(Step.COMMITTED, ran.done.epoch, committed, behind))
         return committed
+
+    def fold(self, position: Position) -> None:
+        """Fold the change logs of the tables for which a fold is due."""
+        del position  # each table has one of its own
+        self._fold()
 
     def rewind(self, epoch: Epoch, number: int, prepared: Mapping[str, Prepared]) -> Committed:
         """Take all tables back to what ``prepared`` says, by an epoch of no records. ``number``: the log's last entry.

@@ -6,11 +6,14 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
-from connector.config import Fold
+from connector.config import Fold, PipelineConfig
 from connector.engine.fold_beside import Beside, Folded
+from connector.engine.outputs import Table
 from connector.protocol.steps import Event, Observer, Step
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta.merge_on_read import MergeOnRead
+from sinks.errors import ConfigurationError
+from sinks.plurals import plural
 
 
 @dataclass
@@ -29,30 +32,47 @@ class Folding:
     _last: Position | None = field(default=None, init=False)
     """The table's position after the last fold that went on beside the epochs."""
 
-    def after(self, position: Position) -> None:
-        """Fold if a fold is due, or begin one that goes on beside the epochs. Raises what the last of these has raised.
+    @classmethod
+    def of(
+        cls,
+        log: MergeOnRead | None,
+        config: PipelineConfig,
+        owner: str,
+        observe: Observer,
+        beside: Beside | None = None,
+    ) -> Folding | None:
+        """The folds of a pipeline with one table; None if it isn't merged on read."""
+        sink = config.merged_on_read
+        if sink is None or log is None:
+            return None
+        return cls(log, sink.fold or Fold(), config.name, owner, observe, beside)
 
-        Called after an epoch, or at the end of a round without any, with the pipeline's position.
+    def after(self, position: Position) -> Committed | None:
+        """Fold if a fold is due, or begin one that goes on beside the epochs. Returns what was folded since.
+
+        Called after an epoch, or at the end of a round without any, with the pipeline's position. Raises what a fold
+        that went on beside the epochs has raised.
         """
         if self._going_on is not None and not self._going_on.done():
-            return
-        self.finish()
+            return None
+        committed = self.finish()
         if not self._due(position):
-            return
+            return committed
         if self.beside is None:
-            self.now(position)
-        else:
-            self._going_on = self.beside.start()
+            return self.now(position)
+        self._going_on = self.beside.start()
+        return committed
 
-    def finish(self) -> None:
-        """Wait for a fold that goes on beside the epochs. Raises what it raises."""
+    def finish(self) -> Committed | None:
+        """Wait for a fold that goes on beside the epochs, and return its commit. Raises what it raises."""
         if self._going_on is None:
-            return
+            return None
         going_on, self._going_on = self._going_on, None
         folded = going_on.result()
         if folded.committed is not None:
             self._last = folded.committed.position
             self.observe(Event(Step.FOLDED, self._epoch(self._last), folded.committed, took=folded.seconds))
+        return folded.committed
 
     def now(self, position: Position) -> Committed | None:
         """Fold what isn't folded yet. Returns the commit, or None if there was nothing to fold.
@@ -98,3 +118,18 @@ class Folding:
             return True  # otherwise Delta's retention would remove the table's last position
         waited = now - folded.committed_at if folded.committed_at is not None else None
         return waited is not None and self.when.interval is not None and waited >= self.when.interval
+
+
+def refuse_unfolded(config: PipelineConfig, output: Table) -> None:
+    """Refuse a table that was merged on read, no longer is, and lacks epochs of its change log. For tables that move
+    together: they keep the numbers that a table of its own may take. Raises ConfigurationError.
+    """
+    log = output.derivation.log
+    unfolded = log.unfolded() if log is not None and config.merged_on_read is None else 0
+    if unfolded:
+        waiting = plural(unfolded, "epoch isn't", "epochs aren't")
+        raise ConfigurationError(
+            f"The table {output.label!r} was merged on read, and {waiting} folded into it yet. "
+            "A run with several sinks would leave out what the table lacks.",
+            hint="Run `lakelock fold` with the pipeline file as it was before.",
+        )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from connector.config import PipelineConfig
 from connector.decode.own_columns import OwnColumns
 from connector.decode.records import TOMBSTONE
 from connector.derive.derivation import Derivation
@@ -43,6 +44,8 @@ class Template:
 class RoutedTable:
     """The table of one value."""
 
+    config: PipelineConfig
+    """With its sink as the only one."""
     output: Table
     sink: Unstaged
     where: str

@@ -21,6 +21,7 @@ from connector.decode.records import PROBLEM, ROUTE, TOMBSTONE
 from connector.engine.decoders import Decoder, decoders
 from connector.engine.epoch import Reading
 from connector.engine.field_check import look_at_value
+from connector.engine.fold import Folding, refuse_unfolded
 from connector.engine.in_parallel import of_each
 from connector.engine.outputs import Table
 from connector.engine.record_errors import about_the_records
@@ -29,7 +30,7 @@ from connector.protocol.steps import Event, Observer, Step
 from connector.spark.compat import is_connect
 from connector.spark.session import isolated
 from connector.spark.tuning import FEW, for_few
-from sinks.contract import Epoch, Prepared
+from sinks.contract import Committed, Epoch, Prepared
 from sinks.delta.table import DeltaTable
 from sinks.delta.unstaged import Unstaged
 from sinks.errors import ConfigurationError
@@ -121,6 +122,21 @@ class Routes:
             return clocked, prepared
 
         return reading.until_learned(epoch.ranges, attempt)
+
+    def fold(self, observe: Observer, *, now: bool = False) -> Mapping[str, Committed]:
+        """Fold the change logs for which it is time, or all of them ``now``. Returns the commit of each folded table.
+
+        A fold has no part in an epoch: a crash leaves the table, its change log and its position as they were, or with
+        the fold (``sinks.delta.merge_on_read``).
+        """
+
+        def folded(routed: RoutedTable) -> Committed | None:
+            folding = Folding.of(routed.output.derivation.log, routed.config, self.run, observe)
+            return routed.sink.fold(folding.now if now else folding.after) if folding is not None else None
+
+        on_read = {name: table for name, table in self._tables.items() if table.config.merged_on_read is not None}
+        done = of_each({name: partial(folded, table) for name, table in on_read.items()}, at_once=self.at_once)
+        return {name: committed for name, committed in done.items() if committed is not None}
 
     def release(self) -> None:
         """Let go of the rows of the last epoch."""
@@ -248,6 +264,8 @@ class Routes:
                 if name in self._logged and not routed.output.check():
                     return  # somebody has dropped it: its commit will say so
                 routed.output.ready()
+                if routed.config.merged_on_read is not None and routed.output.derivation.log is not None:
+                    routed.output.derivation.log.make_ready()
             require_conditional_writes(self.spark, routed.output.location)
 
         of_each({name: partial(make, name, self._of(name)) for name in names}, at_once=self.at_once)
@@ -277,7 +295,9 @@ class Routes:
                 pipeline=config.name, back=output.back, around=shared.turn,
             )  # fmt: skip
             where = f"{ROUTE} IS NULL" if name == OTHER else f"{ROUTE} = {literal(name)}"
-            self._tables[name] = RoutedTable(output, routed, where, isinstance(sink, KeyedSink), template)
+            self._tables[name] = RoutedTable(config, output, routed, where, isinstance(sink, KeyedSink), template)
+            with routed.alone():
+                refuse_unfolded(config, output)
         return self._tables[name]
 
     def _made_template(self, config: PipelineConfig, own: OwnColumns | None) -> Template:

@@ -15,23 +15,26 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def read(spark: SparkSession, file: str | Path) -> DataFrame:
+def read(spark: SparkSession, file: str | Path, value: str | None = None) -> DataFrame:
     """The rows as of the pipeline's last epoch: those of the table, and the changes that aren't folded into it yet.
 
-    The versions are fixed by this call: the DataFrame has the same rows each time it is evaluated. Raises
-    ConfigurationError if there is no table yet, or several sinks.
+    ``value``: of ``route.by``, the one whose table is read. The versions are fixed by this call: the DataFrame has the
+    same rows each time it is evaluated. Raises ConfigurationError if there is no table yet, or several sinks.
 
     >>> read(spark, "pipeline.yaml").show()  # doctest: +SKIP
     """
-    return read_of(load(file), spark)
+    return read_of(load(file), spark, value)
 
 
-def read_of(config: PipelineConfig, spark: SparkSession) -> DataFrame:
+def read_of(config: PipelineConfig, spark: SparkSession, value: str | None = None) -> DataFrame:
     """The same as ``read``, for a pipeline file that is loaded already. Raises ConfigurationError."""
+    if config.route is not None and value is not None:
+        config = config.routed(value).model_copy(update={"route": None})
     if config.two_phase:
+        hint = "connector.operations.snapshot(spark, FILE) gives all of them as of one epoch."
+        of_value = " connector.read(spark, FILE, VALUE) reads the table of a value." if config.route is not None else ""
         raise ConfigurationError(
-            f"Pipeline {config.name!r} has several sinks, or one that is no table.",
-            hint="connector.operations.snapshot(spark, FILE) gives all of them as of one epoch.",
+            f"Pipeline {config.name!r} has several sinks, or one that is no table.", hint=f"{hint}{of_value}"
         )
     known = of_table(config, spark)
     if known is not None:

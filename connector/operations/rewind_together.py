@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -16,10 +17,13 @@ from connector.protocol.recover import TopicsHeld
 from connector.protocol.rewind import Goal, goal, versions
 from connector.protocol.steps import Observer
 from sinks.contract import Prepared
+from sinks.delta.merge_on_read import MergeOnRead
 from sinks.delta.restore import Target
-from sinks.errors import ConfigurationError
+from sinks.errors import ConfigurationError, Diverged, OffsetsLost, PositionMismatch
 from sinks.offsets import Offsets
 from sinks.s3.hadoop import require_conditional_writes
+
+logger = logging.getLogger("lakelock.rewind")
 
 _FIRST_LOOK = 100
 _ALL = 1 << 40
@@ -46,7 +50,8 @@ def rewound_together(
         offsets = assembly.source.at(to.event_time, held)
     aim, rows = _goal(log, _wanted(to, offsets), known.decided.epoch.number, to.epoch)
     tables = dict(_tables(assembly, known.decided))
-    back = _versions(aim, rows, tables, of_route=assembly.routes is not None)
+    _refuse_change_logs(tables)
+    back = _versions(aim, rows, known.decided, tables, of_route=assembly.routes is not None)
     plan = _plan(assembly, aim, back, known.decided, held, clock)
     if settled is not None and settled.back_to is not None and aim.epoch in (settled.back_to, settled.epoch.number):
         return replace(plan, done=bool(confirm(plan)))  # an earlier call had decided this very rewind
@@ -64,15 +69,20 @@ def rewound_together(
 
 
 def _settled(coordinator: Coordinator, log: Log) -> tuple[LogHeld, Row | None]:
-    """What the log holds, and the epoch that was in doubt and had been decided: it is settled now.
+    """What the log holds, and the epoch that was in doubt, had been decided, and is settled now.
 
-    Tables that aren't where the log says are no reason to stop: the rewind brings them to one epoch.
+    An epoch that can't be completed any more is given up by the rewind: its tables go back to before it. Tables that
+    aren't where the log says are no reason to stop either: the rewind brings them to one epoch.
     """
     known = log.read()
     doubted = known.in_doubt
     if doubted is None or doubted.state is not State.DECIDED:
         return known, None
-    coordinator.recover(join=False)
+    try:
+        coordinator.recover(join=False)
+    except (PositionMismatch, Diverged, OffsetsLost) as error:
+        logger.warning("epoch %s can't be completed, and would be given up: %s", doubted.epoch.number, error.message)
+        return log.read(), None
     return log.read(), doubted
 
 
@@ -141,11 +151,31 @@ def _tables(assembly: Assembly, decided: Row) -> Iterator[tuple[str, Table]]:
         yield output.label, output
 
 
-def _versions(aim: Goal, rows: Sequence[Row], tables: Mapping[str, Table], *, of_route: bool) -> Mapping[str, int]:
+def _refuse_change_logs(tables: Mapping[str, Table]) -> None:
+    """Raises ConfigurationError: a RESTORE of a table says nothing of its change log."""
+    on_read = [name for name, table in tables.items() if isinstance(table.derivation.sink, MergeOnRead)]
+    if on_read:
+        raise ConfigurationError(
+            f"{', '.join(on_read)}: merge: on_read: an epoch in a change log is no version of the table, so these "
+            "tables can't go back together. Nothing was changed.",
+            hint="`lakelock replay` reads the records into new tables.",
+        )
+
+
+def _versions(
+    aim: Goal, rows: Sequence[Row], decided: Row, tables: Mapping[str, Table], *, of_route: bool
+) -> Mapping[str, int]:
     """The version that each table goes back to. Raises ConfigurationError that names each table that can't."""
-    found, unknown = versions(aim, rows, list(tables), of_route=of_route)
+    known, unknown = versions(aim, rows, list(tables), of_route=of_route)
+    found = dict(known)
     then = next((row for row in reversed(rows) if row.state is State.DECIDED and row.epoch.number == aim.epoch), None)
-    wrong = [f"{name}: it was no sink of the pipeline yet" for name in unknown]
+    wrong = []
+    for name in unknown:
+        position = tables[name].commits.position() if of_route else None
+        if not of_route or (position is not None and not position.holds(decided.epoch)):
+            wrong.append(f"{name}: it was no sink of the pipeline yet")
+        elif position is not None and position.version:  # its first epoch is one that can't be completed
+            found[name] = position.version - 1
     for name, version in found.items():
         left_at = then.left_at(name) if then is not None and name in then.prepared else None
         epoch = aim.epoch if left_at is None else left_at

@@ -95,6 +95,12 @@ def snapshot_of(config: PipelineConfig, spark: SparkSession, epoch: int | None) 
         if reads is None:
             raise ConfigurationError(f"{sink.place} was no sink of the pipeline yet at epoch {done.epoch.number}.")
         if isinstance(sink, DeltaPlace):
+            if "version" not in reads:
+                raise ConfigurationError(
+                    f"{sink.place} is merged on read, and no version of it is that of epoch {done.epoch.number}: it "
+                    "has what was folded.",
+                    hint="connector.read(spark, FILE, VALUE) has the current rows of one table.",
+                )
             table = DeltaTable(spark, path=sink.folder, name=sink.table)
             sql[sink.place] = f"SELECT * FROM {table.sql} VERSION AS OF {int(reads['version'])}"
             opened[sink.place] = partial(spark.sql, sql[sink.place])

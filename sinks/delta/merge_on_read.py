@@ -61,6 +61,10 @@ class Merging(Protocol):
         """
         ...
 
+    def rehearse(self, rows: DataFrame, epoch: Epoch) -> None:
+        """Fail if ``write`` would fail because of the rows. Changes nothing."""
+        ...
+
     def merged_sql(self, rows: str, keys: str, at: Position | None, *, hint: str) -> str:
         """A query for the rows that the table would have after the write.
 
@@ -106,6 +110,13 @@ class Standing:
         return self.log.epoch - self.table.epoch if self.goes_on and self.log and self.table else 0
 
     @property
+    def given_up(self) -> int:
+        """Number of epochs that were in the log only when the log ceased to count: a run reads their records again."""
+        if self.goes_on or self.log is None or self.table is None:
+            return 0
+        return max(0, self.log.epoch - self.table.epoch)
+
+    @property
     def position(self) -> Position | None:
         """The pipeline's position; None: no epoch was committed."""
         if self.table is None:
@@ -148,6 +159,7 @@ class MergeOnRead:
         self._changes = changes
         self._pipeline = pipeline
         self._goes_on = False
+        self._given_up = 0
         self._folded: Position | None = None
         self._published = ""
 
@@ -160,6 +172,11 @@ class MergeOnRead:
     def folded(self) -> Position | None:
         """The table's position when it was last read. ``lakelock fold`` may have moved it since."""
         return self._folded
+
+    @property
+    def given_up(self) -> int:
+        """Number of epochs of the log that no longer count, and that the table lacks, when it was last read."""
+        return self._given_up
 
     @property
     def table_changed(self) -> bool:
@@ -182,15 +199,17 @@ class MergeOnRead:
     def position(self) -> Position | None:
         """The pipeline's position, read from table and log; None: no epoch was committed."""
         standing = self.standing()
-        self._goes_on, self._folded = standing.goes_on, standing.table
+        self._goes_on, self._folded, self._given_up = standing.goes_on, standing.table, standing.given_up
         return standing.position
 
     def unfolded(self) -> int:
         """Number of epochs that are in the log only. Reads no position if there is no log."""
         return self.standing().unfolded if self._log.table.exists() else 0
 
-    def rehearse(self, rows: DataFrame, _: Epoch) -> None:
-        """Does nothing: an append doesn't depend on the table's rows."""
+    def rehearse(self, rows: DataFrame, epoch: Epoch) -> None:
+        """Fail if the epoch can't be merged into the table. An append doesn't depend on the table's rows."""
+        if not self._goes_on:
+            self._table.rehearse(self._reduce.of(rows), epoch)
 
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
         """Append the epoch to the log, or merge it into the table if the log doesn't count.

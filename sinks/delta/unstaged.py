@@ -20,15 +20,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sinks.contract import Committed, Epoch, Position, Prepared, describe
+from sinks.delta.merge_on_read import MergeOnRead
 from sinks.delta.moved import about_moved_keys
 from sinks.delta.table import DeltaTable
 from sinks.delta.two_phase import Rehearsed, holds, readable
 from sinks.errors import PositionMismatch, PreparedLost, TableReplaced
+from sinks.plurals import plural
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from sinks.delta.taken_back import TakesBack
+
+CHANGE_LOG = "change log"
+"""Says of a commit that its epoch is in the change log of a table that is merged on read, and the log's version."""
 
 
 class Unstaged:
@@ -54,6 +59,7 @@ class Unstaged:
         self._pipeline = pipeline
         self._around = around
         self._back = back
+        self._on_read = sink if isinstance(sink, MergeOnRead) else None
         self._held: tuple[Epoch, DataFrame] | None = None
         self._asked = False
         """Whether anybody has asked for its position: for a table that the log knows, a recovery has."""
@@ -77,11 +83,22 @@ class Unstaged:
         stands = self._sink.position()
         if stands is not None and stands.replaced:
             raise TableReplaced.by(stands.replaced, repr(self._table.label))
+        if self._on_read is not None and self._on_read.given_up:
+            # The coordinator log has no offsets of each table: by the number alone it would take these epochs for held.
+            raise PositionMismatch(
+                f"The change log of {self._table.label!r} has "
+                f"{plural(self._on_read.given_up, 'epoch')} that the table lacks, and no longer counts: the table was "
+                "restored, or Delta has cleaned the history that would show a RESTORE. Nothing was written.",
+                hint="Bring the table back to its newest version, if it was restored. Else write to new places: "
+                "`lakelock replay` reads the records again, while Kafka holds them.",
+            )
         self._asked, self._stands = True, stands
         return stands
 
     def changed(self) -> bool:
         """Whether others have committed to the table since. Needs no Spark job."""
+        if self._on_read is not None:  # its position is that of its change log
+            return self._on_read.table_changed
         return self._stands is not None and self._table.committed_after(self._stands.version)
 
     def hold(self, epoch: Epoch, rows: DataFrame, count: int) -> Prepared:
@@ -126,21 +143,33 @@ class Unstaged:
             if prepared.restores is not None and self._back is not None:
                 taken = self._back.take(epoch, prepared.restores)
                 self._held, self._asked, self._stands = None, True, taken.position
-                return readable(taken)
+                return self._readable(taken)
             stands, after = self._position(), prepared.after or 0
             if stands is not None and holds(self._table.label, self._pipeline, stands, epoch):
-                return readable(Committed(stands, rows=0, already=True))
+                return self._readable(Committed(stands, rows=0, already=True))
             if (stands.epoch if stands is not None else 0) != after or (stands and stands.restored_to is not None):
                 raise self._mismatch(after, stands)
             if prepared.passes_by:
                 assert stands is not None
-                return readable(Committed(stands, rows=0, already=True))
+                return self._readable(Committed(stands, rows=0, already=True))
             held = self._held
             if held is None or not _same(held[0], epoch):
                 raise PreparedLost(f"The rows of epoch {epoch.number} have to be read again for {self._table.label!r}.")
             committed = self._sink.write(replace(epoch, expected=stands), held[1])
             self._held, self._stands = None, committed.position
+            return self._readable(committed)
+
+    def fold(self, fold: Callable[[Position], Committed | None]) -> Committed | None:
+        """Have the change log folded into the table, if there is one. ``fold``: gets where the table stands."""
+        if self._on_read is None or self._stands is None:
+            return None
+        with self._around(None):
+            return fold(self._stands)
+
+    def _readable(self, committed: Committed) -> Committed:
+        if self._on_read is None:
             return readable(committed)
+        return replace(committed, reads={CHANGE_LOG: committed.position.version})
 
     def abort(self, _: int) -> None:
         """Let go of the rows that it holds."""

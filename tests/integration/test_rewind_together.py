@@ -4,40 +4,55 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from conftest import Lake, Topic
-from routing import Routed
+from routing import Killed, Routed, dying_before_the_commit_of
 from typer.testing import CliRunner
 
 from connector import Pipeline, run_all
 from connector.cli.app import app
 from connector.operations.history import past
 from connector.operations.rewind import Rewind
-from connector.protocol.steps import Event, Step
-from sinks.errors import ConfigurationError
+from connector.protocol.steps import Step
+from sinks.delta import taken_back
+from sinks.delta.restore import restore
+from sinks.delta.table import DeltaTable
+from sinks.errors import ConfigurationError, Diverged
 
 
-class Killed(BaseException):
-    """As if the process had died here: nothing catches it."""
+@pytest.fixture
+def dying(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A process that dies in a rewind, before or after it has restored the table with this path."""
 
+    @contextmanager
+    def dies(path: Path, *, restored: bool) -> Iterator[None]:
+        def restore_or_die(table: DeltaTable, version: int, *, by: str | None = None) -> None:
+            mine = table.path == str(path)
+            if mine and not restored:
+                raise Killed
+            restore(table, version, by=by)
+            if mine:
+                raise Killed
 
-def killed_after(sink: str) -> Any:
-    def observe(event: Event) -> None:
-        if event.step is Step.SINK_COMMITTED and event.sink == sink:
-            raise Killed
+        with monkeypatch.context() as patched:
+            patched.setattr(taken_back, "restore", restore_or_die)
+            with pytest.raises(Killed):
+                yield
 
-    return observe
+    return dies
 
 
 def exact(found: dict[str, dict[str, int]], **rows: int) -> bool:
     return found == {name: {"expected": count, "found": count} if count else {} for name, count in rows.items()}
 
 
-def test_the_tables_of_a_route_go_back_to_one_epoch(lake: Lake) -> None:
+def test_the_tables_of_a_route_go_back_to_one_epoch(lake: Lake, dying: Any) -> None:
     routed = Routed(lake)
     for records in ([("a", "x", 1), ("b", "y", 2)], [("a", "x", 3), ("c", "v", 5)], [("b", "y", 4)]):
         routed.send(*records)
@@ -49,8 +64,9 @@ def test_the_tables_of_a_route_go_back_to_one_epoch(lake: Lake) -> None:
     pipeline.rewind(to_epoch=1, confirm=lambda plan: bool(asked.append(plan)))
     assert (asked[0].target.epoch, asked[0].again, dict(asked[0].tables)) == (1, 3, {"a": 1, "b": 1, "c": 0})
     assert [routed.epochs(kind) for kind in "abc"] == [[1, 2], [1, 3], [2]], "nothing without a yes"
-    with pytest.raises(Killed):
-        pipeline.rewind(to_epoch=1, confirm=True, observers=[killed_after("a")])
+    with dying(lake.path("b"), restored=False):
+        pipeline.rewind(to_epoch=1, confirm=True)
+    assert [routed.epochs(kind) for kind in "abc"] == [[1, 2, 4], [1, 3], [2, 4]]
     # The run takes the other tables back, before it reads anything.
     seen: list[tuple[Step, int]] = []
     routed.run(observers=[lambda event: seen.append((event.step, event.epoch.number))])
@@ -77,7 +93,28 @@ def test_the_tables_of_a_route_go_back_to_one_epoch(lake: Lake) -> None:
     assert [routed.epochs(kind) for kind in "ab"] == before
 
 
-def test_the_tables_of_several_sinks_go_back_to_one_epoch(lake: Lake, topic: Topic) -> None:
+def test_a_rewind_gives_up_an_epoch_that_can_no_longer_be_completed(lake: Lake) -> None:
+    """As when the pipeline file was changed, and nobody has the old one any more; or when Kafka lacks the records."""
+    routed = Routed(lake)
+    routed.send(("a", "x", 1), ("b", "y", 2))
+    routed.run()
+    routed.send(("a", "x", 3), ("c", "v", 4), ("d", "w", 5))
+    with dying_before_the_commit_of("d"):
+        routed.run()
+    changed = {"by": "if(kind = 'd', 'e', kind)", "sink": {"path": f"{lake.folder}/{{route}}", "type": "delta_append"}}
+    with pytest.raises(Diverged):
+        routed.run(route=changed)
+    plan = Pipeline.from_options(routed.options(route=changed)).rewind(to_epoch=1, confirm=True)
+    assert plan.tables["a"] == plan.tables["b"] == 1
+    assert len(plan.tables) == 3
+    routed.run(route=changed)
+    assert [routed.rows(kind) for kind in "abce"] == [[("x", 1), ("x", 3)], [("y", 2)], [("v", 4)], [("w", 5)]]
+    found = routed.verified(route=changed)
+    assert found.pop("d", {}) == {}
+    assert exact(found, a=2, b=1, c=1, e=1)
+
+
+def test_the_tables_of_several_sinks_go_back_to_one_epoch(lake: Lake, topic: Topic, dying: Any) -> None:
     options = {
         **lake.options(),
         "coordinator": {"path": str(lake.path("log"))},
@@ -97,8 +134,9 @@ def test_the_tables_of_several_sinks_go_back_to_one_epoch(lake: Lake, topic: Top
 
     whole = held()
     pipeline = Pipeline.from_options(options)
-    with pytest.raises(Killed):
-        pipeline.rewind(to_epoch=1, confirm=True, observers=[killed_after(latest)])
+    with dying(lake.path("latest"), restored=True):
+        pipeline.rewind(to_epoch=1, confirm=True)
+    assert lake.metadata("latest")[-1]["epoch"] == 3, "without its number"
     # A second one finishes it.
     plan = pipeline.rewind(to_epoch=1, confirm=True)
     assert plan.done

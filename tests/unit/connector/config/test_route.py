@@ -86,7 +86,6 @@ def test_relative_places_belong_to_the_file(tmp_path: Any) -> None:
         ({"sink": {"type": "delta_append", "path": "lake/x"}}, {}, "all records would have one table"),
         ({"sink": {"type": "delta_append", "path": "lake/{other}"}}, {}, "has {other}: all records would have one"),
         ({"sink": {"type": "s3_objects", "url": "s3://b/{kind}"}}, {}, "s3_objects doesn't work with route"),
-        ({"sink": {**SINK, "merge": "on_read"}}, {}, "route.sink.merge: on_read doesn't work with route"),
         ({"other": "elsewhere"}, {}, "is one of fail, dead_letter, ignore, or the options of a sink"),
         ({"other": "dead_letter"}, {}, "needs on_bad_record: dead_letter"),
         ({"values": ["a", "a"]}, {}, "route.values: name at least one value, each once"),

@@ -1,0 +1,34 @@
+"""Folds change logs into their tables at once, between or during runs."""
+
+from __future__ import annotations
+
+from connector.config import PipelineConfig
+from connector.engine.assembly import Assembly
+from connector.protocol.steps import Observer
+from sinks.contract import Committed
+from sinks.errors import ConfigurationError
+
+
+def refuse_no_change_log(config: PipelineConfig) -> None:
+    """Raises ConfigurationError for a pipeline without a table that is merged on read."""
+    of_route = config.route is not None and any(config.route.merges_on_read)
+    if config.merged_on_read is None and not of_route:
+        raise ConfigurationError(
+            f"Pipeline {config.name!r} has nothing to fold: each epoch is merged into the table.",
+            hint="With `merge: on_read`, a delta_upsert sink appends epochs to a change log, and folds them later.",
+        )
+
+
+def fold_now(assembly: Assembly, observe: Observer) -> Committed | None:
+    """See ``Pipeline.fold``. Of a route, the commit of one of the folded tables."""
+    if assembly.routes is None:
+        assembly.make_ready()
+        position = assembly.table.derivation.sink.position()
+        folding = assembly.folding(observe)
+        return folding.now(position) if position is not None and folding is not None else None
+    assert assembly.log is not None
+    decided = assembly.log.read().decided if assembly.log.exists() else None
+    for sink in assembly.routes.sinks(decided.prepared if decided is not None else ()).values():
+        sink.position()
+    folded = assembly.routes.fold(observe, now=True)
+    return next(iter(folded.values()), None)
