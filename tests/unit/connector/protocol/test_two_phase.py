@@ -408,7 +408,7 @@ def test_sinks_that_disagree_with_the_log_stop_the_run(known: LogHeld, b, found:
 def test_a_sink_that_is_behind_a_decided_epoch_by_more_than_it_stops_the_run() -> None:
     with pytest.raises(PositionMismatch, match="b no epoch") as caught:
         recovering(DECIDED, {"a": at(SECOND), "b": None})
-    assert "lakelock snapshot" in caught.value.hint
+    assert "lakelock rewind" in caught.value.hint
 
 
 def test_a_log_without_epochs_refuses_sinks_that_hold_some() -> None:
