@@ -36,6 +36,7 @@ from connector.operations.rewind_together import rewound_together
 from connector.operations.session import given_or_new
 from connector.operations.snapshot import Snapshot, snapshot_here
 from connector.operations.status import Status, status_of
+from connector.operations.view import view_of
 from connector.protocol.steps import Observer, all_of, stages
 from connector.protocol.two_phase import Recovered
 from connector.source.consumer_group import Unpublished
@@ -258,13 +259,19 @@ class Pipeline:
     def fold(self, *, observers: Sequence[Observer] = ()) -> Committed | None:
         """Fold what was appended with ``merge: on_read`` into the table, also during a run; of a route, into each.
 
-        None: everything is folded.
-
-        Raises ConfigurationError for a pipeline that doesn't merge on read.
+        None: everything is folded. Raises ConfigurationError for a pipeline that doesn't merge on read.
         """
         refuse_no_change_log(self.config)
         with self._assembled() as assembly:
             return fold_now(assembly, all_of(observers))
+
+    def view(self, name: str | None = None, *, create: bool = False) -> str:
+        """The SQL of a view of the current rows with ``merge: on_read``. It stays right whatever is folded.
+
+        ``name``: the view's; by default the table's with ``_live`` behind it. ``create``: make the view in the catalog
+        of the session. Raises ConfigurationError.
+        """
+        return view_of(self.config, self._spark, name, create=create, debug=self._debug)
 
     def retry_dead_letters(self, *, observers: Sequence[Observer] = ()) -> Retried:
         """Send the open dead letters through the pipeline again, as its file is now.

@@ -20,11 +20,12 @@ from connector.cli.operations import accept, dead_letters, fold, maintain, recov
 from connector.cli.preview import preview
 from connector.cli.run import check, jars, run
 from connector.cli.verify import snapshot, verify
+from connector.cli.view import view
 from connector.cli.watch import history, status, ui
 
 COMMANDS: Mapping[str, tuple[Callable[..., None], ...]] = {
     "First steps, in this order": (init, check, preview, run, verify, ui),
-    "Day by day": (status, history, dead_letters, maintain, notify, snapshot),
+    "Day by day": (status, history, dead_letters, maintain, notify, snapshot, view),
     "When something has happened": (recover, rewind, replay, accept, fold, translate),
     "For trials, and once": (broker, demo, jars, schema),
 }

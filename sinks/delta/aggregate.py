@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta.commit import PipelineCommits, without_position
@@ -25,13 +25,14 @@ from sinks.delta.limits import as_stored, demands, refuse_broken
 from sinks.delta.merge import Change, Merge
 from sinks.delta.proof import Proof
 from sinks.delta.refusals import about_refused_rows
-from sinks.delta.sql_layout import call, case
+from sinks.delta.sql_layout import call, case, listed, parentheses
 from sinks.delta.table import DeltaTable
 from sinks.spark.row_errors import raise_sql
 from sinks.spark.sql import identifier, literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 
 _WINDOW = ("window_start", "window_end")
@@ -84,6 +85,16 @@ class Groups:
         sessions: the watermark closes those of any group."""
         return [] if self.replaces else [name for name in self.key if name not in _WINDOW]
 
+    def in_the_order_of(self, table: StructType) -> Groups:
+        """The same, with the aggregates in the order of the table's state; the file may have another order since.
+
+        A MERGE takes the fields of a struct by name. In a query, structs with another order are other types.
+        """
+        stored = cast("StructType", table["_state"].dataType).names
+        there = {name.lower(): place for place, name in enumerate(stored)}
+        names = sorted(self.aggregates, key=lambda name: there.get(name.lower(), len(there)))
+        return replace(self, aggregates={name: self.aggregates[name] for name in names})
+
     def source(self, rows: DataFrame, epoch: Epoch) -> DataFrame:
         """The rows that the MERGE reads."""
         return self.grown_together(rows, epoch) if self.grown_together else rows
@@ -115,9 +126,29 @@ class DeltaAggregate:
 
     def merged_sql(self, rows: str, keys: str, at: Position | None, *, hint: str) -> str:
         """See ``sinks.delta.merge_on_read.Merging``."""
-        target = self._table.sql_at(at.version if at else None)
-        merge = adding(self._groups, guarded=True)
-        return merge.query(target, rows, keys, self._table.schema.names, hint=hint)
+        target, schema = self._table.sql_at(at.version if at else None), self._table.schema
+        groups = self._groups.in_the_order_of(schema)
+        state = _struct({name: f"_state.{identifier(name)}" for name in groups.aggregates})
+        ordered = parentheses(f"SELECT {listed(map(identifier, groups.key))}, {state} AS _state, _offsets FROM {rows}")
+        return adding(groups, guarded=True).query(target, ordered, keys, schema.names, hint=hint)
+
+    def not_merged_sql(self, changes: str) -> str:
+        """See ``sinks.delta.merge_on_read.Merging``.
+
+        Each change is the state of one epoch and group, so it was added as a whole or not at all. The sum of one that
+        was added and one that wasn't could not be compared with ``_applied``.
+        """
+        key = listed(map(identifier, self._groups.key))
+        on = adding(self._groups, guarded=True).on
+        touched = parentheses(
+            f"SELECT {key}, _applied FROM {self._table.sql} AS t\n"
+            f"LEFT SEMI JOIN (SELECT {key} FROM {changes}) AS s\nON {on}"
+        )
+        is_new = _all_offsets_are_new()
+        return parentheses(f"SELECT s.* FROM {changes} AS s\nLEFT JOIN {touched} AS t\nON {on}\nWHERE {is_new}")
+
+    def make_ready_for_views(self, changes: str) -> None:
+        """See ``sinks.delta.merge_on_read.Merging``: the table and its log are all that is read."""
 
     def write(self, epoch: Epoch, rows: DataFrame, *, within: str = "") -> Committed:
         """Commit the epoch with its groups added. Raises what ``sinks.delta.proof.Proof`` raises.

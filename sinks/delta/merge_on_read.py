@@ -39,6 +39,7 @@ from sinks.delta.key_ranges import range_of
 from sinks.delta.table import DeltaTable
 from sinks.errors import Fenced, PositionMismatch, TableReplaced
 from sinks.spark.row_errors import problem
+from sinks.spark.sql import identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -72,6 +73,18 @@ class Merging(Protocol):
         occur any number of times; ``at``: the position whose version of the table is read (None: the newest);
         ``hint``: SQL hint for the join with the rows.
         """
+        ...
+
+    def not_merged_sql(self, changes: str) -> str:
+        """SQL, as in FROM, of the changes that have to be merged with the table's newest version.
+
+        ``changes``: SQL, as in FROM, of changes that may be in the table already. They are a tail of the change log:
+        each change that is newer than one of them is among them too.
+        """
+        ...
+
+    def make_ready_for_views(self, changes: str) -> None:
+        """Make the tables that a view of the current rows reads, if some are missing; ``changes``: as above."""
         ...
 
 
@@ -282,13 +295,18 @@ class MergeOnRead:
         """
         standing = self.standing()
         position, table = standing.position, standing.table
-        if position is None or table is None or standing.log is None or standing.log.epoch < table.epoch:
+        if position is None or table is None or standing.log is None:
+            return
+        if standing.log.epoch < table.epoch:
+            # A crash may have come before the log was emptied below, or before an epoch's start of the log.
+            self._log.forget(standing.log.epoch)
             return
         last = Epoch.of_no_records(position, pipeline=self._pipeline, owner=owner)
         no_changes = self._spark.sql(f"SELECT * FROM {self._log.rows_sql(last.number)}")
         if not standing.goes_on:
             # The table was restored. If its next number were one that the log has taken, the log would seem to count.
             self._table.write(replace(last, expected=table), self._reduce.of(no_changes))
+            self._log.forget(last.number)
             return
         log = self._log.append(last, no_changes).position
         self._fold(table, log, owner, log.epoch + 1)
@@ -313,26 +331,61 @@ class MergeOnRead:
         return self._merged_sql(changes, table, hint="/*+ BROADCAST(s) */" if small else "")
 
     def _merged_sql(self, changes: str, at: Position | None, *, hint: str = "") -> str:
-        return self._table.merged_sql(f"({self._reduce.sql(changes)})", changes, at, hint=hint)
+        merged = self._table.merged_sql(f"({self._reduce.sql(changes)})", changes, at, hint=hint)
+        detail = self._of.detail()
+        generated = detail.generated if detail else {}
+        given = {name.lower() for name in self._changes().names} if generated else set()
+        # Only Delta's own commands fill these.
+        made = {name: sql for name, sql in generated.items() if name.lower() not in given}
+        if not made:
+            return merged
+        names = self._of.schema.names
+        columns = (f"({made[name]}) AS {identifier(name)}" if name in made else identifier(name) for name in names)
+        return f"SELECT {', '.join(columns)}\nFROM (\n{merged}\n)"
+
+    def view_sql(self, name: str) -> str | None:
+        """The statement that makes a view of the current rows; ``name``: SQL of its name. None: the log doesn't count.
+
+        The view reads the newest versions of table and log. It doesn't know what was folded since it was made, and it
+        needn't:
+
+        * Spark fixes the versions in the order in which the query names the tables: tombstones, table, log. So the log
+          is the newest. It holds every change that this version of the table lacks, and all newer changes of the keys.
+        * A change that is in the table too is ignored by its order, as a MERGE ignores a replay. A delete that was
+          folded doesn't come back: the log holds the delete as well, as long as it holds an update before it, because
+          changes are removed from the log in the order of their epochs.
+
+        Tests: tests/integration/test_view.py, ``test_whatever_versions_a_view_meets_its_rows_are_those_of_the_log``.
+        """
+        table = self.position() and self._folded
+        if table is None or not self._goes_on:
+            return None
+        changes = self._log.rows_sql(table.epoch)
+        self._table.make_ready_for_views(f"({self._reduce.sql(changes)})")
+        return self._view_sql(name, table.epoch)
+
+    def _view_sql(self, name: str, folded: int) -> str:
+        """``folded``: number of an epoch that the table has. The view is faster the higher it is."""
+        changes = self._table.not_merged_sql(self._log.rows_sql(folded))
+        return f"CREATE OR REPLACE VIEW {name} AS\n{self._merged_sql(changes, None)}"
 
     def publish_view(self) -> None:
-        """Create or replace the view of the current rows. A table without a name has none. Call it after each fold.
+        """Create or replace the view beside a table with a name. Call it after each fold, which keeps the view fast.
 
-        The view reads the newest versions of both tables. Between a fold's commit and the new view it reads changes
-        that are in the table already, and ignores them, as a MERGE does. If the view can't be created, this is logged.
+        If the view can't be created, this is logged.
         """
         if self._of.live_view is None or not self._goes_on or self._folded is None:
             return
-        query = self._merged_sql(self._log.rows_sql(self._folded.epoch), None)
-        if query == self._published:
+        statement = self._view_sql(self._of.live_view, self._folded.epoch)
+        if statement == self._published:
             return
         from pyspark.errors import PySparkException
 
         try:
-            self._spark.sql(f"CREATE OR REPLACE VIEW {self._of.live_view} AS {query}")
+            self._spark.sql(statement)
         except PySparkException as error:
             logger.warning("the view %s can't be made: %s", self._of.live_view, problem(error))
-        self._published = query
+        self._published = statement
 
     def _fold(self, table: Position, log: Position, owner: str, number: int) -> Committed:
         changes = self._spark.sql(f"SELECT * FROM {self._log.rows_sql(table.epoch, log.epoch)}")

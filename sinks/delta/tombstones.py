@@ -97,14 +97,21 @@ class Tombstones:
 
         ``deletes``: the columns named above, except ``_noted_at``; other columns are ignored.
         """
-        table = self._at()
-        wanted = [*self._key, *(["_sequence"] if "_sequence" in deletes.columns else []), *COORDINATES]
-        notes = deletes.selectExpr(*(identifier(name) for name in wanted), "current_timestamp() AS _noted_at")
-        if not self._exists(table):
-            table.create(notes.schema, CHANGING)
+        table, notes = self.make(deletes), self._notes(deletes)
         table.allow_widening(notes.schema)
         # Written twice, a tombstone counts once.
         past_conflicts(notes.writeTo(table.sql).options(**evolution(table)).append)
+
+    def make(self, deletes: DataFrame) -> DeltaTable:
+        """The table of tombstones, made if it is missing; ``deletes``: with the columns as in ``add``."""
+        table = self._at()
+        if not self._exists(table):
+            table.create(self._notes(deletes).schema, CHANGING)
+        return table
+
+    def _notes(self, deletes: DataFrame) -> DataFrame:
+        wanted = [*self._key, *(["_sequence"] if "_sequence" in deletes.columns else []), *COORDINATES]
+        return deletes.selectExpr(*(identifier(name) for name in wanted), "current_timestamp() AS _noted_at")
 
     def add_sequence(self, sequence: StructField) -> None:
         """Before the table's first epoch, if it is to be ordered by a sequence now: get the column, if there are

@@ -37,7 +37,7 @@ from sinks.delta.limits import as_stored, demands, refuse_broken
 from sinks.delta.merge import Merge
 from sinks.delta.moved import about_moved_keys
 from sinks.delta.proof import Proof
-from sinks.delta.sql_layout import parentheses
+from sinks.delta.sql_layout import indented, listed, parentheses
 from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.delta.tombstones import Tombstones
 from sinks.delta.upsert_rule import DELETED_BY, SOURCE, UpsertRule, deleted_sql, moved_sql, upserting
@@ -46,6 +46,7 @@ from sinks.delta.values import digits_sql, value_sql
 from sinks.offsets import Offsets
 from sinks.spark.row_errors import raise_sql, raised
 from sinks.spark.sql import identifier, literal, struct_sql
+from sinks.spark.types import sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -122,6 +123,14 @@ class DeltaUpsert:
         """See ``sinks.delta.merge_on_read.Merging``."""
         return self._merges.merged_sql(rows, keys, at, hint=hint)
 
+    def not_merged_sql(self, changes: str) -> str:
+        """See ``sinks.delta.merge_on_read.Merging``. Those in the table are ignored one by one, by their order."""
+        return changes
+
+    def make_ready_for_views(self, changes: str) -> None:
+        """See ``sinks.delta.merge_on_read.Merging``: the table of tombstones, which the first delete would make."""
+        self._merges.make_tombstones(changes)
+
 
 @dataclass(frozen=True)
 class _Deletes:
@@ -188,7 +197,19 @@ class Merges:
         names = self._table.schema.names
         # A dead letter that was retried may be older than the row that the table has.
         replaces = self._rule.replaces and self._tombstones is None
-        return merge.query(target, source, keys, names, replaces=replaces, hint=hint)
+        query = merge.query(target, source, keys, names, replaces=replaces, hint=hint)
+        return query if stored is None or at is not None else self._tombstones_first(stored, query)
+
+    def _tombstones_first(self, stored: str, query: str) -> str:
+        """The query, so that Spark fixes the version of the tombstones before that of the change log.
+
+        A newer tombstone would hide a row whose delete, and what came after it, the log hasn't got yet. The first part
+        has no rows, and reads no file.
+        """
+        none = listed(
+            f"CAST(NULL AS {sql_type(field.dataType)}) AS {identifier(field.name)}" for field in self._table.schema
+        )
+        return f"SELECT\n{indented(none)}\nFROM {stored}\nWHERE _noted_at IS NULL\nUNION ALL\n{query}"
 
     def merged(self, rows: DataFrame, passed: Offsets) -> DataFrame:
         """The table's rows with a key of ``rows``, as they would be after the write. Leaves out what a truncate does
@@ -228,12 +249,23 @@ class Merges:
         truncate = deletes.newest_truncate
         if deletes.added:
             tombstones.expire_now_and_then(self._retention)
-            sequence = [f"{DELETED_BY}.sequence AS _sequence"] if self._rule.sequenced else []
-            places = [f"{DELETED_BY}.{identifier(name[1:])} AS {name}" for name in COORDINATES]
-            tombstones.add(rows.where(f"{DELETED_BY} IS NOT NULL").selectExpr(*key, *sequence, *places))
+            tombstones.add(self._deletes_of(rows))
         # Rows that the epoch doesn't touch were compared with the earlier truncates in their own epochs.
         order = f"({deleted_sql(truncate, sequenced=True)})" if truncate is not None and deletes.truncates else None
         return self._source(rows, stored, truncate), self._merge(rows, order, within)
+
+    def _deletes_of(self, rows: DataFrame) -> DataFrame:
+        """The deletes of net changes, as tombstones have them."""
+        key = [identifier(name) for name in self._rule.key]
+        sequence = [f"{DELETED_BY}.sequence AS _sequence"] if self._rule.sequenced else []
+        places = [f"{DELETED_BY}.{identifier(name[1:])} AS {name}" for name in COORDINATES]
+        return rows.where(f"{DELETED_BY} IS NOT NULL").selectExpr(*key, *sequence, *places)
+
+    def make_tombstones(self, net: str) -> None:
+        """Make the table of tombstones, if the rule keeps some; ``net``: SQL of net changes, as in FROM."""
+        rows = self._table.spark.sql(f"SELECT * FROM {net}")
+        if self._tombstones is not None and DELETED_BY in rows.columns:
+            self._tombstones.make(self._deletes_of(rows))
 
     def _source(self, rows: DataFrame, stored: str | None, truncate: str | None) -> DataFrame:
         """The source of the MERGE; ``stored``: SQL of tombstones, as in FROM; ``truncate``: SQL of the newest one."""

@@ -187,6 +187,7 @@ def start(*arguments: object) -> subprocess.Popen[str]:
 def test_killed_around_a_fold(kill: Step | Moment, trigger: dict[str, Any] | None, lake: Lake, topic: Topic) -> None:
     topic.send_rows([("a", 0), ("b", 0)])
     lake.pipeline("upsert", **ON_READ).run()
+    lake.pipeline("upsert", **ON_READ).view(topic.name.replace("-", "_"), create=True)
     topic.send_rows([("a", 1), ("c", 1)])
     topic.send(("b", None))
     file = lake.file("upsert", **options(fold={"epochs": 1}), **({"trigger": trigger} if trigger else {}))
@@ -200,6 +201,9 @@ def test_killed_around_a_fold(kill: Step | Moment, trigger: dict[str, Any] | Non
     assert run.wait(120) == -signal.SIGKILL
     expected = [("a", 1), ("c", 1)]
     assert current(lake) == expected
+    assert lake.spark is not None
+    viewed = lake.spark.sql(f"SELECT k, n FROM {topic.name.replace('-', '_')}")
+    assert sorted(tuple(row) for row in viewed.collect()) == expected
     folded = lake.version("upsert") == 2
     assert lake.rows("upsert") == (expected if folded else [("a", 0), ("b", 0)])
     assert folded or kill is not Step.FOLDED
