@@ -62,20 +62,27 @@ def _version_columns(records: DataFrame, sink: DeltaHistorySink) -> VersionColum
     else:
         tracked = [name for name in values if name not in (sink.track_history_except_column_list or ())]
     for name in tracked:
-        if _holds_map(records.schema[name].dataType):
+        incomparable = _incomparable(records.schema[name].dataType)
+        if incomparable:
             raise ConfigurationError(
-                f"{sink.in_file}: {name!r} is a MAP, which can't be compared: whether it has changed can't be told.",
+                f"{sink.in_file}: {name!r} {incomparable}, which can't be compared: whether it has changed can't be "
+                "told.",
                 hint="Put it into track_history_except_column_list: a version then shows the last one.",
             )
     return VersionColumns(sink.key, tracked, [name for name in values if name not in tracked])
 
 
-def _holds_map(data_type: DataType) -> bool:
-    """Whether values of the type can't be compared."""
+def _incomparable(data_type: DataType) -> str:
+    """In words, why values of the type can't be compared; empty: they can."""
     from pyspark.sql.types import ArrayType, StructType
 
+    inner: list[DataType] = []
     if isinstance(data_type, StructType):
-        return any(_holds_map(field.dataType) for field in data_type)
-    if isinstance(data_type, ArrayType):
-        return _holds_map(data_type.elementType)
-    return data_type.typeName() in ("map", "variant")
+        inner = [field.dataType for field in data_type]
+    elif isinstance(data_type, ArrayType):
+        inner = [data_type.elementType]
+    elif data_type.typeName() in ("map", "variant"):
+        return f"is a {data_type.typeName().upper()}"
+    return next(
+        (f"holds{why.removeprefix('is').removeprefix('holds')}" for why in map(_incomparable, inner) if why), ""
+    )
