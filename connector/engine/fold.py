@@ -120,16 +120,21 @@ class Folding:
         return waited is not None and self.when.interval is not None and waited >= self.when.interval
 
 
-def refuse_unfolded(config: PipelineConfig, output: Table) -> None:
+def refuse_unfolded(config: PipelineConfig, output: Table) -> MergeOnRead | None:
     """Refuse a table that was merged on read, no longer is, and lacks epochs of its change log. For tables that move
-    together: they keep the numbers that a table of its own may take. Raises ConfigurationError.
+    together: they keep the numbers that a table of its own may take.
+
+    Returns that which has merged it, if its change log still counts. Raises ConfigurationError.
     """
     log = output.derivation.log
-    unfolded = log.unfolded() if log is not None and config.merged_on_read is None else 0
-    if unfolded:
-        waiting = plural(unfolded, "epoch isn't", "epochs aren't")
+    if log is None or config.merged_on_read is not None or not log.started:
+        return None
+    standing = log.standing()
+    if standing.unfolded:
+        waiting = plural(standing.unfolded, "epoch isn't", "epochs aren't")
         raise ConfigurationError(
             f"The table {output.label!r} was merged on read, and {waiting} folded into it yet. "
             "A run with several sinks would leave out what the table lacks.",
             hint="Run `lakelock fold` with the pipeline file as it was before.",
         )
+    return log if standing.goes_on else None

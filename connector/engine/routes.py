@@ -290,14 +290,14 @@ class Routes:
             shared = self._session()
             template = self._own.get(name, self._template)
             output = self._table(config, sink, shared.spark, template.own)
+            with shared.turn(0):
+                folded = refuse_unfolded(config, output)
             routed = Unstaged(
                 name, output.table, output.derivation.sink,
-                pipeline=config.name, back=output.back, around=shared.turn,
+                pipeline=config.name, back=output.back, folded=folded, around=shared.turn,
             )  # fmt: skip
             where = f"{ROUTE} IS NULL" if name == OTHER else f"{ROUTE} = {literal(name)}"
             self._tables[name] = RoutedTable(config, output, routed, where, isinstance(sink, KeyedSink), template)
-            with routed.alone():
-                refuse_unfolded(config, output)
         return self._tables[name]
 
     def _made_template(self, config: PipelineConfig, own: OwnColumns | None) -> Template:

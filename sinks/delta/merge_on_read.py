@@ -215,9 +215,10 @@ class MergeOnRead:
         self._goes_on, self._folded, self._given_up = standing.goes_on, standing.table, standing.given_up
         return standing.position
 
-    def unfolded(self) -> int:
-        """Number of epochs that are in the log only. Reads no position if there is no log."""
-        return self.standing().unfolded if self._log.table.exists() else 0
+    @property
+    def started(self) -> bool:
+        """Whether there is a log. Reads no position."""
+        return self._log.table.exists()
 
     def rehearse(self, rows: DataFrame, epoch: Epoch) -> None:
         """Fail if the epoch can't be merged into the table. An append doesn't depend on the table's rows."""

@@ -47,11 +47,13 @@ class Unstaged:
         *,
         pipeline: str,
         back: TakesBack | None = None,
+        folded: MergeOnRead | None = None,
         around: Callable[[int | None], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         """``name``: what the coordinator log calls it. ``around``: entered for each question and each commit, as tables
         that share a session have to take turns. It gets the number of rows to append; 0: none, None: they are merged.
-        ``back``: takes the table back in a rewind. None: it never is.
+        ``back``: takes the table back in a rewind. None: it never is. ``folded``: that which has merged the table on
+        read before, if all of it is folded.
         """
         self.name = name
         self._table = table
@@ -59,6 +61,7 @@ class Unstaged:
         self._pipeline = pipeline
         self._around = around
         self._back = back
+        self._folded = folded
         self._on_read = sink if isinstance(sink, MergeOnRead) else None
         self._held: tuple[Epoch, DataFrame] | None = None
         self._asked = False
@@ -81,6 +84,9 @@ class Unstaged:
 
     def _position(self) -> Position | None:
         stands = self._sink.position()
+        before = self._folded.standing() if self._folded is not None else None
+        if stands is not None and before is not None and before.goes_on and before.log is not None:
+            stands = replace(stands, owner=before.log.owner)  # the table has that of the run that folded the epoch
         if stands is not None and stands.replaced:
             raise TableReplaced.by(stands.replaced, repr(self._table.label))
         if self._on_read is not None and self._on_read.given_up:
