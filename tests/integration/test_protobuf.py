@@ -268,7 +268,7 @@ def test_a_look_at_the_topic_shows_rows_and_what_is_wrong(lake: Lake, topic: Top
     assert (row["id"], row["customer"]) == ("4", "é")
     said = "not one message shop.Order: field id: the bytes end too early"
     for faults in (shown.faults, pipeline.check().sample.faults):
-        assert [fault.detail for fault in faults] == [said]
+        assert [fault.detail for fault in faults] == [f"its value: {said}"]
     pipeline.run()
     (group,) = pipeline.dead_letters()
     assert said in str(group)
