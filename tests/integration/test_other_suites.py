@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from avro_cases import CONTENTS, FORMS, Case
+from avro_cases import EVOLVED, FINGERPRINTED, FORMS, MALFORMED, VALUES, Case
 from avro_schemas import Schemas
 from debezium_cases import EVENTS, KEYS, UNWRAPPED
 from json_oracle import BAD
@@ -31,9 +32,16 @@ def literals(spark: SparkSession, *texts: bytes) -> DataFrame:
     return spark.sql("SELECT * FROM VALUES " + ", ".join(f"(X'{text.hex()}')" for text in texts) + " AS t(value)")
 
 
-def test_every_case_of_avros_own_suite_is_its_value_or_a_bad_record(spark: SparkSession) -> None:
+@pytest.mark.parametrize(
+    "cases",
+    [
+        pytest.param([*MALFORMED, FINGERPRINTED], id="bytes that are no value"),
+        pytest.param([*VALUES, *EVOLVED], id="values", marks=pytest.mark.breadth),
+    ],
+)
+def test_every_case_of_avros_own_suite_is_its_value_or_a_bad_record(spark: SparkSession, cases: Sequence[Case]) -> None:
     wrong = []
-    for case in CONTENTS:
+    for case in cases:
         content = case.content if case.reader is None else HEADER + case.content
         (row,) = decoder_of(spark, case).decoded(literals(spark, content), "value", "found").collect()
         found = BAD if row[problem_of("found")] else row.asDict(recursive=True)["found"]
