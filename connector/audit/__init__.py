@@ -34,6 +34,7 @@ from connector.audit.table import AuditedTable, letters_table
 from connector.audit.topics import Topics
 from connector.audit.verdict import Audit, PartitionAudit, Place, partitions, show
 from connector.config import DeltaAggregateSink, DeltaAppendSink, DeltaUpsertSink, PipelineConfig
+from connector.config.unavailable import keeps_by
 from connector.spark.session import session
 from sinks.errors import BrokerUnreachable, ConfigurationError, NotAuthorized, OffsetsLost
 from sinks.kafka import reader_refused
@@ -285,7 +286,7 @@ def _unless_set_aside(config: PipelineConfig, counts: list[dict[str, Any]]) -> l
     sink = config.sinks[0]
     if isinstance(sink, DeltaAppendSink):
         explained = ["lost"]
-    elif isinstance(sink, DeltaUpsertSink) and sink.ignore_null_updates is False:
+    elif isinstance(sink, DeltaUpsertSink) and sink.ignore_null_updates is False and keeps_by(config) is None:
         explained = ["lost", "stale", "resurrected"]
     else:
         explained = ["lost", "stale", "resurrected", "altered", "unexpected"]

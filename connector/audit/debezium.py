@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from connector.audit import exact_json
+from connector.audit.records import UNAVAILABLE
 from connector.config import DebeziumFormat, DeltaUpsertSink, KeyedSink, PipelineConfig
 from connector.spark.compat import from_ddl
 from sinks.spark.sql import identifier, let, literal
@@ -39,8 +41,8 @@ class Events:
     row: StructType
     placeholder: str
     """What stands for a value that the database didn't send."""
-    as_null: bool
-    """Such a value is null. Otherwise the event is a bad record."""
+    absent: str
+    """Such a value is ``null``; with ``keep`` another column says so; with ``bad_record`` the event has a problem."""
     permissive: bool
     sent: StructType | None = None
     """The envelope of events in Avro. None: they are in JSON."""
@@ -54,7 +56,7 @@ class Events:
         own = ("_source", "_transaction")  # whose fields depend on the connector
         added = [
             StructField(name, there[name] if name in own and name in there else _type(f"x {kind}")["x"].dataType)
-            for name, kind in _OF_EVENT.items()
+            for name, kind in (*_OF_EVENT.items(), *([(UNAVAILABLE, "ARRAY<STRING>")] if self.absent == "keep" else []))
         ]
         return StructType([*self.row.fields, *added])
 
@@ -86,16 +88,23 @@ class Events:
     def field(self, column: StructField, event: str) -> str:
         """SQL of a column, from the STRUCT of ``event``."""
         name, kind = column.name, column.dataType
+        if name == UNAVAILABLE:
+            every = [(each.name, self._absent(each.dataType, self._of_row(each, event))) for each in self.row]
+            absent = (f"IF({condition}, array({literal(each)}), array())" for each, condition in every if condition)
+            return f"concat(CAST(array() AS ARRAY<STRING>), {', '.join(absent) or 'array()'})"
         if name == "_source_position":
             source = self.columns["_source"].dataType
             return _position(self._value(source, f"{event}.source"), getattr(source, "names", ()))
         if name in _OF_EVENT:
             return self._value(kind, f"{event}.{name.removeprefix('_')}")
-        value = self._value(kind, f"{event}.row.{identifier(name)}")
-        absent = self._absent(kind, "sent") if self.as_null else None
-        if absent is None:
+        value = self._of_row(column, event)
+        missing = self._absent(kind, "sent") if self.absent != "bad_record" else None
+        if missing is None:
             return value
-        return let("sent", value, f"IF({absent}, NULL, sent)")
+        return let("sent", value, f"IF({missing}, NULL, sent)")
+
+    def _of_row(self, column: StructField, event: str) -> str:
+        return self._value(column.dataType, f"{event}.row.{identifier(column.name)}")
 
     def sound(self, event: str) -> str:
         """SQL: whether an event is the change of a row, or a truncate, and all its values were sent."""
@@ -105,10 +114,8 @@ class Events:
             f"NOT ({op} IN ('c', 'u', 'r') AND {event}.after IS NULL)",
             f"NOT ({op} = 'd' AND {event}.before IS NULL)",
         ]
-        for column in () if self.as_null else self.row:
-            absent = self._absent(
-                column.dataType, self._value(column.dataType, f"{event}.row.{identifier(column.name)}")
-            )
+        for column in self.row if self.absent == "bad_record" else ():
+            absent = self._absent(column.dataType, self._of_row(column, event))
             checks += [f"NOT {absent}"] if absent is not None else []
         return f"({' AND '.join(f'coalesce({check}, false)' for check in checks)})"
 
@@ -122,17 +129,29 @@ class Events:
         sent = self.placeholder.encode()
         same: str | None = None
         if isinstance(kind, T.StringType):
-            texts = {self.placeholder, sent.hex(), *(each(sent).decode() for each in _BASE64)}
+            texts = {self.placeholder, sent.hex(), *(each(sent).decode() for each in _BASE64), _named_by(sent)}
             same = f"{value} IN ({', '.join(map(literal, sorted(texts)))})"
         elif isinstance(kind, T.BinaryType):
             same = f"hex({value}) = '{sent.hex().upper()}'"
-        elif isinstance(kind, T.ArrayType) and isinstance(kind.elementType, T.StringType):
-            same = f"(size({value}) = 1 AND {value}[0] = {literal(self.placeholder)})"
-        elif isinstance(kind, T.ArrayType) and isinstance(kind.elementType, T.IntegralType):
-            same = f"array_join({value}, ' ') = '{' '.join(map(str, sent))}'"
+        elif isinstance(kind, T.ArrayType) and isinstance(kind.elementType, T.StringType | T.BinaryType):
+            same = f"(size({value}) = 1 AND {self._absent(kind.elementType, f'get({value}, 0)')})"
+        elif isinstance(kind, T.ArrayType) and isinstance(kind.elementType, T.NumericType):
+            # Of a DECIMAL a number is the value, or its digits.
+            powers = sorted({1, 10 ** getattr(kind.elementType, "scale", 0)})
+            numbers = [[((byte + 128) % 256 - 128) / power for byte in sent] for power in powers]
+            arrays = (", ".join(f"CAST('{number!r}' AS DOUBLE)" for number in each) for each in numbers)
+            found = f"transform({value}, n -> CAST(n AS DOUBLE))"
+            same = f"({' OR '.join(f'{found} = array({each})' for each in arrays)})"
         elif isinstance(kind, T.MapType) and isinstance(kind.keyType, T.StringType):
             same = f"(size({value}) = 1 AND map_keys({value})[0] = {literal(self.placeholder)})"
         return same and f"coalesce({same}, false)"
+
+
+def _named_by(sent: bytes) -> str:
+    """What stands for it among UUIDs: that of RFC 4122 by a name, without a namespace."""
+    digest = bytearray(hashlib.md5(sent, usedforsecurity=False).digest())
+    digest[6], digest[8] = digest[6] & 0x0F | 0x30, digest[8] & 0x3F | 0x80
+    return "-".join((digest[:4].hex(), digest[4:6].hex(), digest[6:8].hex(), digest[8:10].hex(), digest[10:].hex()))
 
 
 _BASE64 = (base64.b64encode, base64.urlsafe_b64encode)
@@ -140,7 +159,7 @@ _BASE64 = (base64.b64encode, base64.urlsafe_b64encode)
 
 def events(format: DebeziumFormat, row: StructType, sent: StructType | None = None) -> Events:
     """The events of a pipeline file. ``sent``: the envelope, for events in Avro."""
-    return Events(row, format.unavailable_value, format.unavailable == "null", format.mode == "permissive", sent)
+    return Events(row, format.unavailable_value, format.unavailable, format.mode == "permissive", sent)
 
 
 def with_its_own_rules(config: PipelineConfig, columns: Collection[str]) -> PipelineConfig:
@@ -152,7 +171,7 @@ def with_its_own_rules(config: PipelineConfig, columns: Collection[str]) -> Pipe
         return config
     rules: dict[str, object] = {}
     if sink.column_list is None:
-        rules["except_column_list"] = (*(sink.except_column_list or ()), *_OF_EVENT)
+        rules["except_column_list"] = (*(sink.except_column_list or ()), *_OF_EVENT, UNAVAILABLE)
     if _OP in columns:
         rules["apply_as_deletes"] = sink.apply_as_deletes or f"{_OP} = 'd'"
         if isinstance(sink, DeltaUpsertSink) and sink.sequence_by is not None:

@@ -10,6 +10,7 @@ from connector.audit.counted import one_each
 from connector.audit.records import Records, changes, sequence_type, table_columns
 from connector.audit.rows import Earlier, found_rows, without_record
 from connector.config import DeltaHistorySink
+from sinks.spark.sql import literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -44,7 +45,7 @@ def versions(
     stored = found_rows(
         rows, columns, cut, key=sink.key, more=more, leave_out=leave_out, earlier=earlier, unread=unread
     )
-    expected = _expected(changes(records, sink, cut), columns, sink)
+    expected = _expected(changes(records, sink, cut), columns, sink, partial=records.partial)
     keys = [f"k{index}" for index in range(len(sink.key))]
     same = F.expr(" AND ".join(f"e_{name} = r_{name}" for name in (*keys, *_PLACE)))
     doubtful = "'doubtful'" if not whole else "IF(coalesce(e_later, false), 'ahead', 'altered')"
@@ -68,12 +69,13 @@ def versions(
     return one_each(joined, sink.key, within=[f"place_{name}" for name in _PLACE])
 
 
-def _expected(events: DataFrame, columns: StructType, sink: DeltaHistorySink) -> DataFrame:
+def _expected(events: DataFrame, columns: StructType, sink: DeltaHistorySink, *, partial: bool) -> DataFrame:
     """One row per version: e_k*, the coordinates of its start, e_start, e_end, e_values, and e_later: whether its key
     has records after the claim.
 
     Of the events of one sequence only the last counts, as a version is at least one sequence long. Versions are
-    numbered by counting their starts. A delete belongs to the version that it ends.
+    numbered by counting their starts. A delete belongs to the version that it ends. ``partial``: events may lack
+    values.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
@@ -92,7 +94,10 @@ def _expected(events: DataFrame, columns: StructType, sink: DeltaHistorySink) ->
     events = events.withColumn("e_later_too", F.max("e_later").over(of_key))
     last_of_equals = F.max("e_order").over(Window.partitionBy(*keys, "e_sequence"))
     single = events.where("NOT e_later").withColumn("last_of_equals", last_of_equals)
-    single = single.where("e_order = last_of_equals").withColumn("watched", watched)
+    single = single.where("e_order = last_of_equals")
+    if partial:
+        single = _with_absent_values(single, columns, keys)
+    single = single.withColumn("watched", watched)
     # `watched` includes the kind of change, so every update after a delete starts a version.
     starts = F.expr("e_change = 'update' AND NOT watched <=> previous")
     numbered = (
@@ -124,3 +129,20 @@ def _expected(events: DataFrame, columns: StructType, sink: DeltaHistorySink) ->
         F.expr(f"struct({values}, first.timestamp AS timestamp)").alias("e_values"),
         "e_later",
     ).where(" AND ".join(f"{key} IS NOT NULL" for key in keys))
+
+
+def _with_absent_values(events: DataFrame, columns: StructType, keys: Sequence[str]) -> DataFrame:
+    """The events, where a column that one lacks has the value of the last update before it, up to a delete."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    before = Window.partitionBy(*keys).orderBy("e_order").rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    alike = Window.partitionBy(*keys, "deletes").orderBy("e_order")
+    alike = alike.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    counted = events.withColumn("deletes", F.count(F.expr("IF(e_change = 'delete', 1, NULL)")).over(before))
+    latest = []
+    for index, name in enumerate(columns.names):
+        there = f"e_change = 'update' AND NOT array_contains(e_absent, {literal(name)})"
+        box = F.expr(f"IF({there}, struct(e_values.v{index} AS v), NULL)")
+        latest.append(F.last(box, ignorenulls=True).over(alike)["v"].alias(f"v{index}"))
+    return counted.withColumn("e_values", F.struct(*latest, F.col("e_values.timestamp").alias("timestamp")))

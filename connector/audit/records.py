@@ -28,7 +28,7 @@ _WITH_MICROSECONDS = {
 }
 PLACE = COORDINATES[:3]
 """The columns that say which record a row is of."""
-TOMBSTONE = "_tombstone"
+TOMBSTONE, UNAVAILABLE = "_tombstone", "_unavailable"
 PROBLEM = "_problem"
 
 
@@ -45,6 +45,11 @@ class Records:
     columns: StructType
     several: bool = False
     """A record may make no row, or several."""
+
+    @property
+    def partial(self) -> bool:
+        """Whether a record says which columns of its row it leaves as they are."""
+        return UNAVAILABLE in self.columns.names
 
 
 def kafka_records(
@@ -128,7 +133,8 @@ def truncates(sink: KeyedSink) -> str:
 
 def changes(records: Records, sink: KeyedSink, cut: Sequence[Bounds]) -> DataFrame:
     """The changes of each key, in these columns: e_k*, the key; the coordinates; e_sequence, e_order; e_change (update,
-    delete, truncate); e_values (comparable), e_json; e_later: whether it comes after the claim.
+    delete, truncate); e_values (comparable), e_json; e_absent: the columns that the record leaves as they are; e_later:
+    whether it comes after the claim.
 
     They are ordered by ``sequence_by`` and then by the coordinates; without ``sequence_by`` by the offsets.
     """
@@ -146,6 +152,9 @@ def changes(records: Records, sink: KeyedSink, cut: Sequence[Bounds]) -> DataFra
         ).alias("e_change"),
         comparable_values(columns, lambda name: F.col(identifier(name)), F.col("_timestamp")).alias("e_values"),
         F.to_json(F.struct(*(F.col(identifier(name)) for name in columns.names)), _WITH_MICROSECONDS).alias("e_json"),
+        F.expr(f"coalesce({UNAVAILABLE}, array())" if records.partial else "CAST(array() AS ARRAY<STRING>)").alias(
+            "e_absent"
+        ),
     )
     return marked.withColumns(
         {

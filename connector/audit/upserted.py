@@ -10,6 +10,7 @@ from connector.audit.counted import one_each
 from connector.audit.records import Records, changes, sequence_type, table_columns
 from connector.audit.rows import Earlier, found_rows, without_record
 from connector.config import DeltaUpsertSink
+from sinks.spark.sql import literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -55,9 +56,11 @@ def upserted(
     keys = {f"g{index}": F.expr(f"coalesce(e_k{index}, r_k{index})") for index in range(width)}
     # In the order of offsets, missing earlier records can't change the result. In that of a sequence they can.
     sure = whole or (not ordered and unread is None)
+    merged, known = sink.ignore_null_updates is not False or records.partial, whole and not earlier.any
+    kind = _kind(columns, sink, whole=known, sure=sure, later=committed_later, merged=merged)
     joined = expected.join(stored, same, "full").withColumns(
         {
-            "kind": F.expr(_kind(columns, sink, whole=whole and not earlier.any, sure=sure, later=committed_later)),
+            "kind": F.expr(kind),
             "wanted": F.expr("e_state <> 'absent'"),
             "sure": F.expr(f"{'true' if sure else 'false'} AND NOT coalesce(e_deleted_later, false)"),
             **keys,
@@ -66,11 +69,12 @@ def upserted(
     return one_each(joined, sink.key)
 
 
-def _kind(columns: StructType, sink: DeltaUpsertSink, *, whole: bool, sure: bool, later: bool) -> str:
+def _kind(columns: StructType, sink: DeltaUpsertSink, *, whole: bool, sure: bool, later: bool, merged: bool) -> str:
     """SQL of the kind of a row.
 
     ``whole``: everything that may have made a row is known. ``sure``: no unknown record can have deleted it. ``later``:
-    rows beyond the claim are no fault. A row that the table held before the first epoch is older than every change.
+    rows beyond the claim are no fault. ``merged``: a row may have values of several records. A row that the table held
+    before the first epoch is older than every change.
     """
     no_key = " OR ".join(f"r_k{index} IS NULL" for index in range(len(sink.key)))
     blank = " AND ".join(
@@ -87,7 +91,7 @@ def _kind(columns: StructType, sink: DeltaUpsertSink, *, whole: bool, sure: bool
         # Offsets of two partitions can't be compared.
         elsewhere = "e_topic <> r_topic OR e_partition <> r_partition"
         older, newer, gone = "r_offset < e_offset", "r_offset > e_offset", "'resurrected'"
-    other = "altered" if whole or sink.ignore_null_updates is False else "doubtful"
+    other = "altered" if whole or not merged else "doubtful"
     deleted = "altered" if sure else "doubtful"
     return (
         f"CASE WHEN r_zone IS NULL THEN NULL WHEN {no_key} THEN IF(r_before, 'held_before', 'unexpected') "
@@ -123,10 +127,10 @@ def _expected(records: Records, columns: StructType, sink: DeltaUpsertSink, cut:
     else:
         events = events.withColumns({"truncated": F.expr("IF(true, NULL, e_order)"), "truncated_later": F.lit(False)})
     merged: list[str] = []
-    if sink.ignore_null_updates is not False:
-        events, merged = _since_the_last_delete(events, columns, sink, keys)
     # Several rows of one record have the same order. Of them, the one whose JSON sorts last counts.
     order = "struct(e_order, e_json)" if records.several else "e_order"
+    if sink.ignore_null_updates is not False or records.partial:
+        events, merged = _since_the_last_delete(events, columns, sink, keys, order, partial=records.partial)
     updated = f"CASE WHEN e_change = 'update' AND NOT e_later THEN {order} END"
     per_key = events.groupBy(*keys).agg(
         F.expr(f"max_by(struct(e_order, e_values), {updated})").alias("latest"),
@@ -155,11 +159,11 @@ def _expected(records: Records, columns: StructType, sink: DeltaUpsertSink, cut:
 
 
 def _since_the_last_delete(
-    events: DataFrame, columns: StructType, sink: DeltaUpsertSink, keys: Sequence[str]
+    events: DataFrame, columns: StructType, sink: DeltaUpsertSink, keys: Sequence[str], order: str, *, partial: bool
 ) -> tuple[DataFrame, list[str]]:
-    """For ``ignore_null_updates``: SQL of each column w* that keeps its latest value that isn't null.
+    """SQL of each column w* that keeps its latest value that isn't null, or with ``partial`` the latest that was sent.
 
-    Only values since the last delete or truncate count.
+    Only values since the last delete or truncate count. ``order``: SQL of the order of a row.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
@@ -167,9 +171,14 @@ def _since_the_last_delete(
     deleted = F.expr("CASE WHEN e_change = 'delete' AND NOT e_later THEN e_order END")
     afresh = F.greatest(F.max(deleted).over(Window.partitionBy(*keys)), "truncated")
     counts = "e_change = 'update' AND NOT e_later AND (e_order > afresh) IS NOT FALSE"
-    kept = columns.names if sink.ignore_null_updates is True else sink.ignore_null_updates or ()
-    return events.withColumn("afresh", afresh), [
-        f"max_by(e_values.v{index}, CASE WHEN {counts} AND e_values.v{index} IS NOT NULL THEN e_order END) AS w{index}"
-        for index, name in enumerate(columns.names)
-        if name in kept
-    ]
+    patched = columns.names if sink.ignore_null_updates is True else sink.ignore_null_updates or ()
+    merged = []
+    for index, name in enumerate(columns.names):
+        if name in patched:
+            has_value = f"e_values.v{index} IS NOT NULL"
+        elif partial and name not in sink.key:
+            has_value = f"NOT array_contains(e_absent, {literal(name)})"
+        else:
+            continue
+        merged.append(f"max_by(e_values.v{index}, CASE WHEN {counts} AND {has_value} THEN {order} END) AS w{index}")
+    return events.withColumn("afresh", afresh), merged

@@ -165,10 +165,10 @@ class DebeziumFormat(Options):
     """As for ``format: json``, for events in JSON."""
     registry: RegistryOptions | None = None
     """The schema registry, for events in Avro."""
-    unavailable: Literal["bad_record", "null"] = "bad_record"
+    unavailable: Literal["bad_record", "null", "keep"] = "bad_record"
     """What to do with a value that the database didn't send, as PostgreSQL does with a large column that an update left
-    as it was: the event is a bad record, or the value is null. An upsert with ``ignore_null_updates`` for the column
-    then keeps the row's value."""
+    as it was: the event is a bad record, the value is null, or the row keeps the value that it has (``keep``, for
+    ``delta_upsert`` and ``delta_history``)."""
     unavailable_value: Text = "__debezium_unavailable_value"
     """What stands for such a value: Debezium's ``unavailable.value.placeholder``."""
 

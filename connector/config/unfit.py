@@ -10,6 +10,7 @@ from connector.config.formats import INFERRED, JsonFormat, RowsFormat
 from connector.config.places import DeltaSink
 from connector.config.sinks import DeltaHistorySink, KafkaTopicSink, S3ObjectsSink
 from connector.config.source import TopicPattern
+from connector.config.unavailable import unkept
 
 if TYPE_CHECKING:
     from connector.config.pipeline import PipelineConfig
@@ -147,5 +148,5 @@ def _places_apart(config: PipelineConfig) -> Iterator[str]:
 
 UNFIT: Sequence[Callable[[PipelineConfig], Iterator[str]]] = (
     _merges_on_read, _source_fits, _rows_have_no_bytes, _inferred_schema, _bound_of_lag,
-    _layout_fits, _places_apart,
+    _layout_fits, _places_apart, unkept,
 )  # fmt: skip

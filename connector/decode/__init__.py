@@ -80,7 +80,7 @@ def record_format(
             row = _without(METADATA, added(_json_schema(declares, options.schema_ or "")))
             json = Json(envelope(row), options.mode == "permissive", on_new_column, option=declares, rows=ROWS)
             events = Framed(json) if options.framed else json
-        return Debezium(events, options.unavailable_value, as_null=options.unavailable == "null")
+        return Debezium(events, options.unavailable_value, options.unavailable)
     if isinstance(options, RowsFormat):
         return Rows(_schema(f"{option}.schema", options.schema_))
     return Text() if isinstance(options, StringFormat) else Bytes()

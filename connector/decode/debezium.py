@@ -2,15 +2,17 @@
 
 The row becomes columns: as it is after the change or, for a delete, as it was before. The envelope's fields follow:
 ``_op``, ``_source``, ``_ts_ms``, ``_transaction`` and ``_source_position``. The last one is the position in the
-database's own log, as text that sorts in the log's order.
+database's own log, as text that sorts in the log's order. With ``unavailable: keep`` there is ``_unavailable`` too, the
+names of the columns that the database didn't send.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from connector.config.unavailable import UNAVAILABLE
 from connector.decode.format import Format, comments_in, problem_of
 from connector.decode.json_new_fields import Rows
 from connector.decode.unavailable import unavailable
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
 OP = "_op"
 """c: created, u: updated, d: deleted, r: read by a snapshot, t: the table was truncated."""
 POSITION = "_source_position"
-METADATA = (OP, "_source", "_ts_ms", "_transaction", POSITION)
+_OF_EVENT = (OP, "_source", "_ts_ms", "_transaction")
+METADATA = (*_OF_EVENT, POSITION, UNAVAILABLE)
 ROWS = Rows((("after",), ("before",), ("payload", "after"), ("payload", "before")), METADATA)
 """Where the database's row is in an event in JSON."""
 
@@ -66,25 +69,26 @@ def _type(ddl: str) -> DataType:
 class Debezium:
     """``events`` is the envelope's format. Its type has ``before``, ``after`` and ``op``, and maybe other fields.
 
-    ``placeholder`` stands for a value that the database didn't send. The value is null then (``as_null``), or the event
-    is a bad record.
+    ``placeholder`` stands for a value that the database didn't send. The value is null then, or the event is a bad
+    record. With ``keep`` it is null, and ``_unavailable`` names its column.
     """
 
     events: Format
     placeholder: str
-    as_null: bool = False
+    unavailable: Literal["bad_record", "null", "keep"] = "bad_record"
 
     @property
     def type(self) -> StructType:
         """The row's columns, followed by those of the envelope."""
-        from pyspark.sql.types import LongType, StringType, StructField, StructType
+        from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
 
         fields = {field.name: field.dataType for field in self._envelope}
         row = fields["after"]
         assert isinstance(row, StructType)
         source, transaction = fields.get("source", _type(SOURCE)), fields.get("transaction", _type(_TRANSACTION))
-        kinds = (StringType(), source, LongType(), transaction, StringType())
-        return StructType([*row.fields, *(StructField(name, kind) for name, kind in zip(METADATA, kinds, strict=True))])
+        kinds = (StringType(), source, LongType(), transaction, StringType(), ArrayType(StringType()))
+        added = [StructField(name, kind) for name, kind in zip(METADATA, kinds, strict=True)]
+        return StructType([*row.fields, *(added if self.unavailable == "keep" else added[:-1])])
 
     @property
     def header(self) -> int:
@@ -158,9 +162,9 @@ class Debezium:
 
     def _not_sent(self, event: str) -> str:
         """SQL of the problem that a column has the placeholder, a WHEN for each column."""
-        if self.as_null:
+        if self.unavailable != "bad_record":
             return ""
-        told = "the database did not send its column {} ({}): set REPLICA IDENTITY FULL, or write unavailable: 'null'"
+        told = "the database did not send its column {} ({}): set REPLICA IDENTITY FULL, or unavailable: keep or 'null'"
         whens = []
         for field in self._columns:
             missing = unavailable(f"({_row(event)}).{identifier(field.name)}", field.dataType, self.placeholder)
@@ -177,14 +181,15 @@ class Debezium:
         from pyspark.sql.types import StructType
 
         there = set(self._envelope.names)
-        fields = []
+        fields, unsent = [], []
         for field in self._columns:
             value = f"({_row(event)}).{identifier(field.name)}"
-            missing = unavailable("sent", field.dataType, self.placeholder) if self.as_null else None
-            if missing is not None:
+            missing = unavailable("sent", field.dataType, self.placeholder)
+            if missing is not None and self.unavailable != "bad_record":
+                unsent.append(let("sent", value, f"IF({missing}, {literal(field.name)}, NULL)"))
                 value = let("sent", value, f"IF({missing}, NULL, sent)")
             fields.append(f"{literal(field.name)}, {value}")
-        for name in METADATA[:-1]:
+        for name in _OF_EVENT:
             kind = sql_type(self.type[name].dataType)
             own = name.removeprefix("_")
             fields.append(f"{literal(name)}, " + (f"{event}.{own}" if own in there else f"CAST(NULL AS {kind})"))
@@ -193,6 +198,8 @@ class Debezium:
             source = self.type["_source"].dataType
             known = set(source.names) if isinstance(source, StructType) else set()
         fields.append(f"{literal(POSITION)}, {_position(f'{event}.source', known)}")
+        if self.unavailable == "keep":
+            fields.append(f"{literal(UNAVAILABLE)}, array_compact(CAST(array({', '.join(unsent)}) AS ARRAY<STRING>))")
         return f"named_struct({', '.join(fields)})"
 
 

@@ -7,34 +7,64 @@ placeholder, in a form that depends on the column's type, and on ``binary.handli
 from __future__ import annotations
 
 import base64
+from decimal import Decimal
+from hashlib import md5
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from sinks.spark.sql import literal
 from sinks.spark.types import sql_type
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import DataType
+    from pyspark.sql.types import ArrayType, DataType
 
 
 def unavailable(value: str, kind: DataType, placeholder: str) -> str | None:
     """SQL: whether a column's value is the placeholder. None: a column of this type has no such form."""
-    from pyspark.sql.types import ArrayType, BinaryType, IntegralType, MapType, StringType
+    from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType
 
     encoded = placeholder.encode()
     if isinstance(kind, StringType):
-        forms = (
-            placeholder,
-            base64.b64encode(encoded).decode(),
-            base64.urlsafe_b64encode(encoded).decode(),
-            encoded.hex(),
-        )
-        return f"{value} IN ({', '.join(literal(form) for form in dict.fromkeys(forms))})"
+        return f"{value} IN ({_texts(encoded)})"
     if isinstance(kind, BinaryType):
         return f"{value} = X'{encoded.hex()}'"
-    if isinstance(kind, ArrayType) and isinstance(kind.elementType, StringType):
-        return f"{value} = array({literal(placeholder)})"
-    if isinstance(kind, ArrayType) and isinstance(kind.elementType, IntegralType):
-        return f"{value} = CAST(array({', '.join(map(str, encoded))}) AS {sql_type(kind)})"
+    if isinstance(kind, ArrayType):
+        return _of_array(value, kind, encoded)
     if isinstance(kind, MapType) and isinstance(kind.keyType, StringType):
         return f"map_keys({value}) = array({literal(placeholder)})"
     return None
+
+
+def _texts(encoded: bytes) -> str:
+    """SQL of the texts that stand for a text, for bytes, and in an array for a UUID."""
+    forms = (
+        encoded.decode(),
+        base64.b64encode(encoded).decode(),
+        base64.urlsafe_b64encode(encoded).decode(),
+        encoded.hex(),
+        str(UUID(bytes=md5(encoded, usedforsecurity=False).digest(), version=3)),
+    )
+    return ", ".join(literal(form) for form in dict.fromkeys(forms))
+
+
+def _of_array(value: str, kind: ArrayType, encoded: bytes) -> str | None:
+    """The same of an array. Texts and bytes are its only element; of numbers there is one for each byte."""
+    from pyspark.sql.types import BinaryType, DecimalType, NumericType, StringType
+
+    element = kind.elementType
+    if isinstance(element, StringType):
+        return f"(size({value}) = 1 AND get({value}, 0) IN ({_texts(encoded)}))"
+    if isinstance(element, BinaryType):
+        return f"{value} = array(X'{encoded.hex()}')"
+    if not isinstance(element, NumericType):
+        return None
+    signed = [byte - 256 if byte > 127 else byte for byte in encoded]
+    # As a DECIMAL each is a whole number, or the digits of one with the column's scale.
+    scales = {0, element.scale} if isinstance(element, DecimalType) else {0}
+    forms = (", ".join(str(Decimal(byte).scaleb(-scale)) for byte in signed) for scale in sorted(scales))
+    return f"({' OR '.join(f'{value} = try_cast(array({form}) AS {sql_type(kind)})' for form in forms)})"
+
+
+def has_placeholder(kind: DataType) -> bool:
+    """Whether a column of this type may have a placeholder."""
+    return unavailable("value", kind, "") is not None

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from connector.config import COORDINATES, DeltaUpsertSink, KeyedSink
+from connector.config.unavailable import UNAVAILABLE
 from connector.decode.debezium import METADATA, OP
 from connector.decode.records import CARRIED, TOMBSTONE, told
 from sinks.delta.upsert_rule import key_sql
@@ -22,7 +23,8 @@ def changes(records: DataFrame, sink: KeyedSink) -> DataFrame:
 
     * ``_sequence``, with ``sequence_by`` only: changes are ordered by (_sequence, _topic, _partition, _offset), else by
       ``_offset``, within the one partition that a key must stay in;
-    * ``_delete`` and ``_truncate``, booleans, never null.
+    * ``_delete`` and ``_truncate``, booleans, never null;
+    * ``_unavailable``, if the records have it: the names of the columns that an update leaves as they are.
 
     A null in the key or in the sequence fails the query with the record's coordinates: it could never win or lose.
     """
@@ -49,6 +51,7 @@ def changes(records: DataFrame, sink: KeyedSink) -> DataFrame:
     # The check replaces a column that every row needs: the optimizer can't drop it.
     checked = marked.withColumn("_offset", F.expr(f"CASE {checks}ELSE _offset END"))
     added = [*(["_sequence"] if sink.sequence_by else []), "_delete", "_truncate"]
+    added += [UNAVAILABLE] if UNAVAILABLE in records.columns else []
     return checked.select(*(identifier(name) for name in (*table_columns(records.columns, sink), *COORDINATES, *added)))
 
 
@@ -72,6 +75,11 @@ def _deletes(sink: KeyedSink, columns: Sequence[str]) -> str:
 def updates(sink: KeyedSink, columns: Sequence[str]) -> str:
     """SQL: whether a record's values become those of a row. ``columns``: those of the decoded records."""
     return f"NOT ({TOMBSTONE} OR coalesce({_deletes(sink, columns)}, false) OR {truncates(sink, columns)})"
+
+
+def is_sent(column: str) -> str:
+    """SQL over records or changes with ``_unavailable``: whether one has a value for a column. It may be null."""
+    return f"NOT coalesce(array_contains({UNAVAILABLE}, {literal(column)}), false)"
 
 
 def truncates(sink: KeyedSink, columns: Sequence[str]) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from connector.config import DeltaHistorySink
-from connector.derive.changes import changes, check_expressions, problem_with, table_columns, updates
+from connector.config.unavailable import UNAVAILABLE
+from connector.derive.changes import changes, check_expressions, is_sent, problem_with, table_columns, updates
 from connector.derive.derivation import TableDerivation
 from sinks.contract import Epoch
 from sinks.delta.commit import PipelineCommits
@@ -34,7 +35,11 @@ def history(sink: DeltaHistorySink, table: DeltaTable, commits: PipelineCommits,
         problem=problem_with(records, sink),
         sink=DeltaHistory(table, commits, columns=columns, tombstone_retention=sink.tombstone_retention),
         plain=PlainHistory(table, columns=columns, tombstone_retention=sink.tombstone_retention),
-        of_records=Records([*table_columns(records.columns, sink), *COORDINATES], updates(sink, records.columns)),
+        of_records=Records(
+            [*table_columns(records.columns, sink), *COORDINATES],
+            updates(sink, records.columns),
+            patched=[(name, is_sent(name)) for name in columns.values if UNAVAILABLE in records.columns],
+        ),
         required=columns.table(schema).names,
     )
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from connector.config import COORDINATES
+from connector.config.unavailable import UNAVAILABLE
+from connector.derive.changes import is_sent
 from connector.derive.reduction import Reduction
 from sinks.delta.moved import raise_moved
 from sinks.delta.upsert_rule import COLUMNS, DELETED_BY, UpsertRule
@@ -14,8 +16,9 @@ from sinks.spark.sql import MICROSECONDS, identifier, struct_sql, to_json
 def net_of(columns: Sequence[str], rule: UpsertRule, *, truncates: bool = False, ties: bool = False) -> Reduction:
     """One row per key, in one pass: its update with the highest order, nulls where it has none, and beside it
 
-    * ``_columns``, with ``rule.ignore_nulls`` only: each of these columns holds its last value that isn't null, and
-      this is a struct with the order of each;
+    * ``_columns``, with ``rule.parts`` only: each of these columns holds its last value that counts, and this is a
+      struct with the order of each. A null doesn't count with ``rule.ignore_nulls``; with ``rule.keeps`` it does, but
+      nothing does in an update whose ``_unavailable`` names the column;
     * ``_deleted_by``, the highest delete: STRUCT<sequence, topic, partition, offset, timestamp>, or null. It may be
       older or newer than the update.
 
@@ -24,7 +27,7 @@ def net_of(columns: Sequence[str], rule: UpsertRule, *, truncates: bool = False,
     whose offsets can't be compared, fails the query.
     """
     carried = [*COORDINATES, *(["_sequence"] if rule.sequenced else [])]
-    own = [name for name in columns if name not in (*carried, "_delete", "_truncate")]
+    own = [name for name in columns if name not in (*carried, "_delete", "_truncate", UNAVAILABLE)]
     places = {"topic": "_topic", "partition": "_partition", "offset": "_offset"}
     named = {**({"sequence": "_sequence"} if rule.sequenced else {}), **places}
     order = struct_sql(named)
@@ -37,7 +40,7 @@ def net_of(columns: Sequence[str], rule: UpsertRule, *, truncates: bool = False,
     if truncates:
         keys = [f"CASE WHEN NOT _truncate THEN {key} END" for key in keys]
     update = "FILTER (WHERE NOT (_delete OR _truncate){})"
-    parts = {name: f"part {index}" for index, name in enumerate(rule.ignore_nulls)}
+    parts = {name: f"part {index}" for index, name in enumerate(rule.parts)}
     place = "struct(_topic AS topic, _partition AS `partition`)"
     aggregates = {
         "latest": f"max_by(struct({_list([*own, *carried])}), {rank}) {update.format('')}",
@@ -45,7 +48,7 @@ def net_of(columns: Sequence[str], rule: UpsertRule, *, truncates: bool = False,
     }
     for name, part in parts.items():
         newest = f"max_by(struct({identifier(name)} AS value, {order} AS `order`), {rank}) "
-        aggregates[part] = newest + update.format(f" AND {identifier(name)} IS NOT NULL")
+        aggregates[part] = newest + update.format(f" AND {has_value(name, rule)}")
     if not rule.sequenced:
         aggregates |= {"first": f"min({place})", "last": f"max({place})"}
     values = {name: f"latest.{identifier(name)}" for name in (*own, *carried)}
@@ -64,6 +67,13 @@ def net_of(columns: Sequence[str], rule: UpsertRule, *, truncates: bool = False,
         # The check wraps what every row needs: the optimizer can't drop it.
         row = f"CASE WHEN first = last THEN {row} ELSE {moved} END"
     return Reduction(dict(zip(groups, keys, strict=True)), aggregates, row)
+
+
+def has_value(column: str, rule: UpsertRule) -> str:
+    """SQL over records or changes: whether one has a value for a column of ``rule.parts``."""
+    if column in rule.keeps:
+        return is_sent(column)
+    return f"{identifier(column)} IS NOT NULL"
 
 
 def _list(names: Sequence[str]) -> str:

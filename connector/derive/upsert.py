@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from connector.config import OWN_COLUMNS, DeltaUpsertSink, PipelineConfig
+from connector.config.unavailable import UNAVAILABLE
 from connector.decode.debezium import METADATA
 from connector.decode.records import CARRIED, HEADERS, KEY
+from connector.decode.unavailable import has_placeholder
 from connector.derive.changes import changes, check_expressions, problem_with, table_columns, truncates, updates
 from connector.derive.derivation import TableDerivation
-from connector.derive.net_change import net_of
+from connector.derive.net_change import has_value, net_of
 from sinks.delta.change_log import ChangeLog
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.limits import Records
@@ -38,14 +40,7 @@ def upsert(
     """A table of the newest row per key. Raises ConfigurationError for options that the columns don't fit."""
     _refuse_own_columns(records)
     check_expressions(records, sink)
-    rule = UpsertRule(
-        sink.key,
-        sequenced=sink.sequence_by is not None,
-        soft=sink.deletes == "soft",
-        ignore_nulls=_ignoring_nulls(sink, records),
-        guarded=config.delivery not in ("auto_commit", "manual_commit") or sink.sequence_by is not None,
-    )
-
+    rule = _rule(config, sink, records)
     every = changes(records, sink)
     net = net_of(
         every.columns,
@@ -77,7 +72,7 @@ def upsert(
         columns=columns,
         reduce=lambda records, _: changes(records, sink) if on_read else net.of(changes(records, sink)),
         problem=problem_with(records, sink),
-        latest_by=sink.key if _needs_the_last_only(sink) else (),
+        latest_by=sink.key if _needs_the_last_only(sink) and not rule.keeps else (),
         sink=reading if on_read else merging,
         log=reading,
         plain=PlainUpsert(table, rule=rule, tombstone_retention=sink.tombstone_retention),
@@ -85,12 +80,24 @@ def upsert(
             [*table_columns(records.columns, sink), *COORDINATES],
             updates(sink, records.columns),
             marked=sink.key if rule.soft else (),
-            patched=rule.ignore_nulls,
+            patched=[(name, has_value(name, rule)) for name in rule.parts],
         ),
         required=sink.key,
         check=own.lacking,
         prepare_table=own.add,
         properties=remembering() if own.keeps_deletes else {},
+    )
+
+
+def _rule(config: PipelineConfig, sink: DeltaUpsertSink, records: DataFrame) -> UpsertRule:
+    ignoring_nulls = _ignoring_nulls(sink, records)
+    return UpsertRule(
+        sink.key,
+        sequenced=sink.sequence_by is not None,
+        soft=sink.deletes == "soft",
+        ignore_nulls=ignoring_nulls,
+        keeps=_keeping(config, sink, records, ignoring_nulls),
+        guarded=config.delivery not in ("auto_commit", "manual_commit") or sink.sequence_by is not None,
     )
 
 
@@ -152,6 +159,17 @@ def _ignoring_nulls(sink: DeltaUpsertSink, records: DataFrame) -> tuple[str, ...
         if column not in own:
             raise ConfigurationError(f"{sink.option('ignore_null_updates')}: {column!r} isn't a column of the table.")
     return tuple(column for column in named if column not in sink.key)
+
+
+def _keeping(
+    config: PipelineConfig, sink: DeltaUpsertSink, records: DataFrame, ignoring_nulls: Sequence[str]
+) -> tuple[str, ...]:
+    """The columns that an update may leave as they are. A transform may make any column of a value that wasn't sent."""
+    if UNAVAILABLE not in records.columns:
+        return ()
+    others = [name for name in table_columns(records.columns, sink) if name not in (*sink.key, *ignoring_nulls)]
+    any_column = config.transform is not None or config.of_rows
+    return tuple(name for name in others if any_column or has_placeholder(records.schema[name].dataType))
 
 
 def _columns(net: StructType, rule: UpsertRule) -> StructType:

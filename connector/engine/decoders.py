@@ -17,6 +17,7 @@ from connector.config import (
     TopicPattern,
 )
 from connector.decode import as_declared, own_format, record_format
+from connector.decode.debezium import METADATA
 from connector.decode.json_lossless import unreadable
 from connector.decode.json_new_fields import grown
 from connector.decode.own_columns import OwnColumns
@@ -96,7 +97,8 @@ def decoders(
         elif columns is None and TOMBSTONE in rows.columns:
             rows = refuse_tombstones(rows)
         rows = transform(rows, config.transform, CARRIED, view=f"lakelock_records_{index}")
-        return rows if table is None else _without_new_columns(rows, table)
+        carried = CARRIED if columns is None else (*CARRIED, *METADATA)  # a keyed table is made by them
+        return rows if table is None else _without_new_columns(rows, table, carried)
 
     return [
         Decoder(
@@ -162,8 +164,9 @@ def _with_columns_of(tables: Iterable[DeltaTable], declared: StructType) -> Stru
     return StructType(list(fields.values()))
 
 
-def _without_new_columns(rows: DataFrame, table: DeltaTable) -> DataFrame:
-    """The rows without the columns that the table lacks. If there is no table yet, all columns stay."""
+def _without_new_columns(rows: DataFrame, table: DeltaTable, carried: Sequence[str]) -> DataFrame:
+    """The rows without the columns that the table lacks, except for those ``carried``. If there is no table yet, all
+    columns stay."""
     if table.detail() is None:
         return rows
     there = {field.name.lower(): field.dataType for field in table.schema}
@@ -174,6 +177,6 @@ def _without_new_columns(rows: DataFrame, table: DeltaTable) -> DataFrame:
             if field.name.lower() in there
             else identifier(field.name)
             for field in rows.schema
-            if field.name.lower() in there or field.name in CARRIED
+            if field.name.lower() in there or field.name in carried
         )
     )

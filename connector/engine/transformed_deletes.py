@@ -1,4 +1,7 @@
-"""Whether deletes get through the user's `transform`: they have few columns, so that a WHERE easily leaves them out."""
+"""Whether deletes get through the user's `transform`: they have few columns, so that a WHERE easily leaves them out.
+
+And whether the SELECT still says what the database didn't send.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from connector.config import KeyedSink, PipelineConfig
+from connector.config.unavailable import UNAVAILABLE
 from connector.decode.debezium import OP
 from connector.decode.records import TOMBSTONE
 from connector.engine.decoders import Decoder
@@ -23,20 +27,33 @@ _PLACE = {"_topic": "'t'", "_partition": "0", "_offset": "0L", "_timestamp": "TI
 
 
 def refuse_lost_deletes(config: PipelineConfig, sink: object, decode: Decoder, none: DataFrame) -> None:
-    """Raises ConfigurationError if the SELECT of ``transform`` leaves deletes out without saying so, or the column that
-    says what Debezium's events do. ``none``: no records, as Kafka gives them.
+    """Raises ConfigurationError if the SELECT of ``transform`` leaves deletes out without saying so, or a column that
+    says what Debezium's events do, or don't. ``none``: no records, as Kafka gives them.
     """
     sql = config.transform
     if sql is None or config.of_rows or not isinstance(sink, KeyedSink):
         return
     records = decode.decode(none)
     passes = partial(_passes, records, decode.shape, sink.key)
-    there = decode.shape(records).columns
+    made = decode.shape(records).schema
+    there = made.names
     if OP in records.columns and OP not in there and sink.apply_as_deletes is None:
         raise ConfigurationError(
             f"transform: leaves out {OP}, which says which of Debezium's events delete a row of {sink.place!r}.",
             hint=f"Select {OP} too: the table doesn't get it. If deletes are to be rows, write "
             f"{sink.option('apply_as_deletes')}: 'false'.",
+        )
+    if UNAVAILABLE in records.columns and UNAVAILABLE not in there:
+        raise ConfigurationError(
+            f"transform: leaves out {UNAVAILABLE}, the names of the columns that the database didn't send: "
+            f"{sink.place!r} couldn't keep their values.",
+            hint=f"Select {UNAVAILABLE} too: the table doesn't get it. Where the SELECT makes another column of such a "
+            "value, add its name to the array.",
+        )
+    if UNAVAILABLE in there and sql_type(made[UNAVAILABLE].dataType).upper() != "ARRAY<STRING>":
+        raise ConfigurationError(
+            f"transform: {UNAVAILABLE} is {sql_type(made[UNAVAILABLE].dataType).upper()}, and has to be ARRAY<STRING>, "
+            "the names of the columns that the database didn't send."
         )
     if TOMBSTONE in records.columns and TOMBSTONE not in sql and not passes(tombstone=True):
         raise ConfigurationError(

@@ -27,6 +27,7 @@ from connector.config import (
     KeyedSink,
     PipelineConfig,
 )
+from connector.config.unavailable import keeps_by
 from connector.display import Grid, Line, Page, Shown
 from connector.engine.assembly import Assembly
 from connector.engine.dead_letters import Letters, letters_table
@@ -102,7 +103,7 @@ def refuse_unfit(config: PipelineConfig) -> None:
     A letter's record is older than the position, so the table itself has to tell whether it holds the record.
     """
     letters_place(config)
-    sink = config.sinks[0]
+    sink, keeps = config.sinks[0], keeps_by(config)
     if len(config.sinks) > 1 or config.two_phase:
         what = "the tables of a route" if config.route is not None else "several sinks, or one that is no table,"
         why = f"{what} move together by offset ranges, and a letter has none"
@@ -113,8 +114,9 @@ def refuse_unfit(config: PipelineConfig) -> None:
     elif isinstance(sink, DeltaAggregateSink):
         why = "a group stores the highest offset that it has added per partition, and so takes a letter for added"
         fix = _REPLAY
-    elif isinstance(sink, DeltaUpsertSink) and sink.ignore_null_updates and sink.sequence_by is None:
-        why = "ignore_null_updates without sequence_by doesn't record which columns of a row are newer than a letter"
+    elif isinstance(sink, DeltaUpsertSink) and sink.sequence_by is None and (sink.ignore_null_updates or keeps):
+        option = keeps or "ignore_null_updates"
+        why = f"{option} without sequence_by doesn't record which columns of a row are newer than a letter"
         fix = _REPLAY
     else:
         return

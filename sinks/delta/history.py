@@ -14,6 +14,9 @@ A late event may split a version. So the version's row keeps in ``_state`` its e
 untracked columns, and the delete that ended it. Deletes that ended nothing are kept beside the table for a limited
 time, see ``sinks.delta.tombstones``. An event that the history already holds changes nothing.
 
+An event may lack values (``_unavailable``). It has those of the newest earlier event of its key that has them, but none
+from before a delete: ``sinks.delta.unsent_values``.
+
 A transform may make several rows for one key from one record. Each row is an event. Of those with the same sequence (by
 offset: of all of them) one counts, and it is undefined which.
 """
@@ -35,11 +38,12 @@ from sinks.delta.refusals import about_refused_rows
 from sinks.delta.sql_layout import indented, listed, parentheses
 from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.delta.tombstones import Tombstones
+from sinks.delta.unsent_values import filled, fingerprint_fields
 from sinks.delta.upsert_rule import SOURCE
-from sinks.delta.version_columns import END, START, STATE, VersionColumns, struct_of
+from sinks.delta.version_columns import END, START, STATE, UNSENT, VersionColumns, struct_of
 from sinks.offsets import Offsets
 from sinks.spark.cached import kept
-from sinks.spark.sql import identifier
+from sinks.spark.sql import identifier, struct_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -155,11 +159,13 @@ class _Versions:
         by_sequence = "_sequence" in events.columns
         key = f"{struct_of(self.columns.key)} AS key"
         at = "_sequence" if by_sequence else "_offset"
+        unsent = self.columns.unsent if UNSENT in events.columns else "NULL"
         new = events.selectExpr(
             key,
-            f"{self.columns.event(at, events.schema, 'NOT _delete')} AS event",
+            f"{self.columns.event(at, events.schema, 'NOT _delete', unsent)} AS event",
             "_delete AS deletes",
             f"{struct_of(self.columns.tracked)} AS tracked",
+            "true AS incoming",
         )
         touched = new.groupBy("key").agg(
             F.min("event.at").alias("first"), F.expr("min(struct(event.topic, event.partition))").alias("place")
@@ -178,7 +184,8 @@ class _Versions:
         points = points.repartition("key")
         if not by_sequence:
             points = in_one_partition(points, self.columns.key)
-        return self._rows(_versions(points), events.schema)
+        versions = _versions(points, self.columns if UNSENT in events.columns else None)
+        return self._rows(versions, events.schema)
 
     def _stored(self, touched: DataFrame, events: StructType, by_sequence: bool, within: str) -> DataFrame:
         """The events of the stored versions that the epoch may change: those that didn't end before the key's first new
@@ -208,7 +215,7 @@ class _Versions:
         return stored.selectExpr(
             "key",
             "tracked",
-            f"{_fingerprint(END)} AS before",
+            f"{self._fingerprint(END, events)} AS before",
             "posexplode(concat(transform(events, e -> named_struct('event', e, 'deletes', false)), "
             "filter(array(named_struct('event', ended_by, 'deletes', true)), d -> d.event IS NOT NULL))) "
             "AS (number, point)",
@@ -219,13 +226,16 @@ class _Versions:
 
     def _rows(self, versions: DataFrame, events: StructType) -> DataFrame:
         """The versions that the table lacks or holds in another form, and the starts of rows to be deleted."""
-        same = f"get(filter(rows, r -> r.at <=> start), 0).before <=> {_fingerprint('`end`')}"
+        same = f"get(filter(rows, r -> r.at <=> start), 0).before <=> {self._fingerprint('`end`', events)}"
         differ = versions.selectExpr(
             "*",
             f"explode(concat(CASE WHEN start IS NOT NULL AND NOT ({same}) THEN array(start) ELSE array() END, "
             "transform(filter(rows, r -> NOT r.at <=> start), r -> r.at))) AS at",
         )
-        several = "CASE WHEN size(events) > 1 THEN events END"
+        needed = "size(events) > 1"
+        if UNSENT in events.names:
+            needed = f"({needed} OR get(events, 0).unsent IS NOT NULL)"
+        several = f"CASE WHEN {needed} THEN events END"
         sql = {
             **{name: f"key.{identifier(name)}" for name in self.columns.key},
             **{name: f"tracked.{identifier(name)}" for name in self.columns.tracked},
@@ -234,7 +244,7 @@ class _Versions:
             START: "at",
             END: "`end`",
             **{name: f"get(events, 0).{name[1:]}" for name in COORDINATES},
-            STATE: f"CASE WHEN size(events) > 1 OR ended_by IS NOT NULL "
+            STATE: f"CASE WHEN {needed} OR ended_by IS NOT NULL "
             f"THEN named_struct('events', {several}, 'ended_by', ended_by) END",
         }
         names = self.columns.table(events).names
@@ -242,6 +252,21 @@ class _Versions:
             *(f"{sql[name]} AS {identifier(name)}" for name in names),
             f"NOT at <=> start AS {identifier(_GONE)}",
         )
+
+    def _fingerprint(self, end: str, events: StructType) -> str:
+        """SQL that identifies a version among those of its key, by its events. Its values follow from them, unless an
+        event may lack some.
+
+        ``end``: SQL of the version's end; ``events``: schema of the epoch's events.
+        """
+        coordinates = "struct({0}.at, {0}.topic, {0}.partition, {0}.offset)"
+        fields = {
+            "events": f"transform(events, e -> {coordinates.format('e')})",
+            "end": end,
+            "ended_by": f"CASE WHEN ended_by IS NOT NULL THEN {coordinates.format('ended_by')} END",
+            **(fingerprint_fields(self.columns) if UNSENT in events.names else {}),
+        }
+        return struct_sql(fields)
 
     def _note(self, events: DataFrame) -> None:
         deletes = events.where("_delete")
@@ -251,14 +276,15 @@ class _Versions:
         self._tombstones.expire_now_and_then(self._retention)
 
 
-def _versions(points: DataFrame) -> DataFrame:
+def _versions(points: DataFrame, partial: VersionColumns | None) -> DataFrame:
     """One row per version: its ``events`` in order, ``tracked``, [``start``, ``end``), ``ended_by``, and ``rows``, the
-    table's present rows that start at one of its events. ``points``: one row per event."""
+    table's present rows that start at one of its events. ``points``: one row per event; ``partial``: the columns of
+    events that may lack values."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     in_order = Window.partitionBy("key").orderBy("at")
-    walked = (
+    single = (
         points.withColumn("at", F.col("event.at"))
         .groupBy("key", "at")
         .agg(
@@ -267,7 +293,11 @@ def _versions(points: DataFrame) -> DataFrame:
                 "struct(event.topic, event.partition, event.offset, coalesce(stored, false)))"
             ).alias("point"),
             F.first("before", ignorenulls=True).alias("before"),
+            F.expr("coalesce(bool_or(incoming), false)").alias("incoming"),
         )
+    )
+    walked = (
+        (single if partial is None else filled(single, partial))
         .withColumn("last", F.lag("point").over(in_order))
         .withColumn(
             "starts",
@@ -319,16 +349,4 @@ def merge_sql(target: str, columns: VersionColumns, events: StructType, within: 
             indented(f"THEN INSERT {parentheses(listed(names))}"),
             indented(f"VALUES {parentheses(listed(f's.{name}' for name in names))}"),
         ]
-    )
-
-
-def _fingerprint(end: str) -> str:
-    """SQL that identifies a version among those of its key, by its events. Its values follow from them.
-
-    ``end``: SQL of the version's end.
-    """
-    coordinates = "struct({0}.at, {0}.topic, {0}.partition, {0}.offset)"
-    return (
-        f"struct(transform(events, e -> {coordinates.format('e')}) AS events, {end} AS `end`, "
-        f"CASE WHEN ended_by IS NOT NULL THEN {coordinates.format('ended_by')} END AS ended_by)"
     )

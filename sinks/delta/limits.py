@@ -39,8 +39,9 @@ class Records:
     """SQL over the records: whether a record's values become a row's. A delete's don't."""
     marked: Sequence[str] = ()
     """Of the carried columns, those that a row holds of a delete too."""
-    patched: Sequence[str] = ()
-    """Of the carried columns, those in which a null keeps the value of an earlier record."""
+    patched: Sequence[tuple[str, str]] = ()
+    """Of the carried columns, those that may keep the value of an earlier record. Each with SQL: whether a record has a
+    value of its own."""
 
 
 def faults(
@@ -97,11 +98,8 @@ def of_records(detail: Detail, table: StructType, rows: DataFrame, records: Reco
         used = {name.lower() for name in limit.columns}
         of_deletes_too = bool(used) and used <= marked.keys()
         conditions = [f"({records.updates})"] if records.updates != "true" and not of_deletes_too else []
-        kept = [name for name in records.patched if name.lower() in used]
-        if kept and limit.of_nulls:
-            continue  # the row may have a value
-        # A null keeps an older value, so the row's may be another.
-        conditions += [f"{identifier(name)} IS NOT NULL" for name in kept]
+        # Where the record has no value, the row keeps an older one.
+        conditions += [f"({there})" for name, there in records.patched if name.lower() in used]
         limits.append(replace(limit, broken=f"({' AND '.join([*conditions, f'({limit.broken})'])})"))
     return limits
 
@@ -136,7 +134,7 @@ def of_rows(detail: Detail, rows: DataFrame, table: StructType | None = None, *,
     """
     here = _by_lower_case(rows.columns)
     limits = [
-        Limit(null, f"its {path} is null, and NOT NULL in the table", (field.name,), of_nulls=True)
+        Limit(null, f"its {path} is null, and NOT NULL in the table", (field.name,))
         for field in table or rows.schema
         if field.name.lower() in here
         for path, null in _nulls(here[field.name.lower()], identifier(field.name), field.dataType, field.nullable)

@@ -269,7 +269,7 @@ class Merges:
 
     def _source(self, rows: DataFrame, stored: str | None, truncate: str | None) -> DataFrame:
         """The source of the MERGE; ``stored``: SQL of tombstones, as in FROM; ``truncate``: SQL of the newest one."""
-        if stored is None and truncate is None and not self._rule.ignore_nulls:
+        if stored is None and truncate is None and not self._rule.parts:
             return rows
         rows.createOrReplaceTempView(_NET)
         return self._table.spark.sql(source_sql(self._rule, _NET, rows.columns, stored, truncate))

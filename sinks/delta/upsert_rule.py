@@ -60,6 +60,7 @@ Variants
   The row shows the newest update's values also while it is deleted.
 * *Ignored nulls*, by offset: a NULL of an update keeps the stored value, unless the epoch deletes the row before that
   update. By sequence each such column has its own order (``_columns``), and the rule applies to each column by itself.
+* *Kept columns*: the same, where an update says that it has no value for the column. A NULL that it has is a value.
 * *Unguarded* (deliveries without the guarantee): nothing is compared with the stored row. The last writer wins.
 """
 
@@ -79,7 +80,7 @@ SOURCE = "lakelock_epoch"
 DELETED_BY = "_deleted_by"
 """Column with the order of the newest delete: STRUCT<[sequence,] topic, partition, offset, timestamp>, or NULL."""
 COLUMNS = "_columns"
-"""Column with the order of each column's value, for ignored nulls: a struct with a field per column."""
+"""Column with the order of each value, for ignored nulls and kept columns: a struct with a field per column."""
 
 
 @dataclass(frozen=True)
@@ -94,13 +95,20 @@ class UpsertRule:
     """True: a deleted row stays in the table, with ``_deleted`` and ``_deleted_by``."""
     ignore_nulls: Sequence[str] = ()
     """Columns in which a NULL of an update keeps the older value."""
+    keeps: Sequence[str] = ()
+    """Other columns that an update may lack, and which then keep the older value. A NULL of an update is a value."""
     guarded: bool = True
     """False: the last writer wins. A rule with ``sequenced`` is always guarded."""
 
     @property
+    def parts(self) -> Sequence[str]:
+        """Columns whose value may be older than the row's newest update."""
+        return (*self.ignore_nulls, *self.keeps)
+
+    @property
     def replaces(self) -> bool:
         """Whether a newer change of a key replaces the whole row, whatever the row held before."""
-        return not (self.sequenced or self.soft or self.ignore_nulls)
+        return not (self.sequenced or self.soft or self.parts)
 
 
 def order_sql(row: str, *, sequenced: bool) -> str:
@@ -132,7 +140,7 @@ def upserting(
 
     ``columns``: names of the source's columns. The source has at most one row per key: the newest update (its
     coordinates are NULL if the epoch only deletes the key), the newest delete in ``_deleted_by``, and with ignored
-    nulls the order of each value in ``_columns``.
+    nulls or kept columns the order of each value in ``_columns``.
     ``truncate``: SQL of the order of the epoch's newest truncate; None: the epoch has none. Rows without a change in
     the source are compared with it.
     ``new``: columns that the table lacks, and that this MERGE adds; None: the table's schema doesn't change.
@@ -212,7 +220,7 @@ class _Guard:
         """What happens to a stored row whose key has an incoming change."""
         if self._rule.soft:
             return self._matched_softly()
-        if self._rule.sequenced and self._rule.ignore_nulls:
+        if self._rule.sequenced and self._rule.parts:
             return self._matched_column_by_column()
         replaced = {name: self._replaced_value(name) for name in self._values}
         if not self._rule.guarded:
@@ -225,16 +233,14 @@ class _Guard:
     def truncated(self, truncate: str) -> list[Change]:
         """What happens to a stored row whose key has no incoming change, in an epoch with this truncate."""
         changes = [Change(f"{self._stored_update} <= {truncate}", None)]
-        if self._rule.ignore_nulls:
+        if self._rule.parts:
             truncated = {
-                name: self._is_deleted_value(name, truncate)
-                for name in self._rule.ignore_nulls
-                if name not in self._new
+                name: self._is_deleted_value(name, truncate) for name in self._rule.parts if name not in self._new
             }
             sets = {name: case([(old, "NULL")], self._stored_value(name)) for name, old in truncated.items()}
             orders = {
                 name: case([(self._is_deleted_value(name, truncate), "NULL")], self._stored_order_of(name))
-                for name in self._rule.ignore_nulls
+                for name in self._rule.parts
             }
             sets[COLUMNS] = _struct(orders)
             any_truncated = any_of(
@@ -246,19 +252,23 @@ class _Guard:
     def _replaced_value(self, name: str) -> str:
         """The value of a column in a row that the incoming update replaces.
 
-        An ignored null keeps the stored value. By offset the changes of a key arrive in order, so the stored value is
-        the newest older one, unless a delete of the epoch lies between the two. This also holds for a replay that
-        starts before the stored offset and ends after it: it reads every change in between, so the last value that it
-        meets up to the stored offset is the stored value.
+        An ignored null keeps the stored value, and so does a column without a value in the epoch, which has no order
+        there. By offset the changes of a key arrive in order, so the stored value is the newest older one, unless a
+        delete of the epoch lies between the two. This also holds for a replay that starts before the stored offset and
+        ends after it: it reads every change in between, so the last value that it meets up to the stored offset is the
+        stored value.
         """
         incoming = f"s.{identifier(name)}"
-        if name not in self._rule.ignore_nulls:
+        if name not in self._rule.parts:
             return incoming
-        incoming_or_stored = f"coalesce({incoming}, {self._stored_value(name)})"
-        if not self._has_deletes:
-            return incoming_or_stored
-        deleted_before = self._delete_is_not_older if self._rule.guarded else f"s.{DELETED_BY} IS NOT NULL"
-        return case([(deleted_before, incoming)], incoming_or_stored)
+        stored, whens = self._stored_value(name), list[tuple[str, str]]()
+        if self._has_deletes:
+            deleted_before = self._delete_is_not_older if self._rule.guarded else f"s.{DELETED_BY} IS NOT NULL"
+            whens.append((deleted_before, incoming))
+        if name in self._rule.keeps:
+            return case([*whens, (f"{_order_of('s', name)} IS NOT NULL", incoming)], stored)
+        incoming_or_stored = f"coalesce({incoming}, {stored})"
+        return case(whens, incoming_or_stored) if whens else incoming_or_stored
 
     def _matched_softly(self) -> list[Change]:
         """With soft deletes the row holds both orders, and each of them moves on by itself."""
@@ -284,13 +294,13 @@ class _Guard:
         return [Change(condition, {**sets, DELETED_BY: newest_delete, "_deleted": deleted})]
 
     def _matched_column_by_column(self) -> list[Change]:
-        """By sequence with ignored nulls: parts of a row arrive in any order, so each column has its own order."""
+        """By sequence, where parts of a row arrive in any order: each such column has its own order."""
         sets = {
             name: case([(self._update_is_newer, f"s.{identifier(name)}")], self._stored_value(name))
             for name in self._values
         }
         orders, changes = {}, [self._update_is_newer]
-        for name in self._rule.ignore_nulls:
+        for name in self._rule.parts:
             incoming, stored = _order_of("s", name), self._stored_order_of(name)
             is_newer = f"({incoming} IS NOT NULL AND ({stored} IS NULL OR {incoming} > {stored}))"
             is_deleted = self._is_deleted_value(name, self._incoming_delete)
@@ -352,7 +362,7 @@ class _Guard:
 
 
 def _order_of(row: str, column: str) -> str:
-    """SQL of the order of one column's value, for ignored nulls by sequence."""
+    """SQL of the order of one column's value."""
     return f"{row}.{COLUMNS}.{identifier(column)}"
 
 

@@ -53,12 +53,12 @@ def _with_newest_delete(
 
 
 def _without_deleted_values(rule: UpsertRule, rows: str, columns: Sequence[str]) -> str:
-    """With ignored nulls: a value that isn't newer than the delete becomes NULL, and so does its order."""
-    if not rule.ignore_nulls or DELETED_BY not in columns:
+    """With parts of rows: a value that isn't newer than the delete becomes NULL, and so does its order."""
+    if not rule.parts or DELETED_BY not in columns:
         return rows
     deleted = deleted_sql(DELETED_BY, sequenced=rule.sequenced)
     values, orders = {name: identifier(name) for name in columns}, {}
-    for name in rule.ignore_nulls:
+    for name in rule.parts:
         order = f"{COLUMNS}.{identifier(name)}"
         survives = f"{DELETED_BY} IS NULL OR {order} > ({deleted})"
         values[name] = f"{case([(survives, identifier(name))])} AS {identifier(name)}"

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField, StructType
 
 START, END, STATE = "__START_AT", "__END_AT", "_state"
+UNSENT = "_unavailable"
+"""Column of events, ARRAY<STRING>, if an event may lack values: the names of the columns that it leaves as they are."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +29,14 @@ class VersionColumns:
     untracked: Sequence[str]
     """Columns whose change updates the current version."""
 
+    @property
+    def values(self) -> Sequence[str]:
+        """The columns that aren't of the key."""
+        return (*self.tracked, *self.untracked)
+
     def table(self, events: StructType) -> StructType:
         """The table's schema; ``events``: the schema of its events."""
-        from pyspark.sql.types import ArrayType, StructField, StructType
+        from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
         own = [field for field in events if field.name in {*self.key, *self.tracked, *self.untracked}]
         at = events["_sequence" if "_sequence" in events.names else "_offset"].dataType
@@ -38,6 +45,7 @@ class VersionColumns:
                 StructField("at", at),
                 *(StructField(name[1:], events[name].dataType) for name in COORDINATES),
                 *self._values(events),
+                *([StructField("unsent", ArrayType(StringType()))] if UNSENT in events.names else []),
             ]
         )
         return StructType(
@@ -58,11 +66,11 @@ class VersionColumns:
         untracked = [StructField(name, events[name].dataType) for name in self.untracked]
         return [StructField("values", StructType(untracked))] if untracked else []
 
-    def event(self, at: str, events: StructType, values: str = "true") -> str:
+    def event(self, at: str, events: StructType, values: str = "true", unsent: str = "NULL") -> str:
         """SQL of an event as ``_state`` keeps it.
 
         ``at``: SQL of its sequence or offset; ``events``: schema of the events; ``values``: SQL of the condition under
-        which the event has untracked values; else they are NULL.
+        which the event has untracked values; else they are NULL. ``unsent``: SQL of the columns that it lacks.
         """
         fields = [f"'at', {at}", *(f"'{name[1:]}', {name}" for name in COORDINATES)]
         for field in self._values(events):
@@ -72,7 +80,16 @@ class VersionColumns:
                 if values != "false"
                 else f"'values', CAST(NULL AS {sql_type(field.dataType)})"
             )
+        if UNSENT in events.names:
+            fields.append(f"'unsent', CAST({unsent} AS ARRAY<STRING>)")
         return f"named_struct({', '.join(fields)})"
+
+    @property
+    def unsent(self) -> str:
+        """SQL of the columns of the table that an event lacks; NULL if it has all."""
+        own = ", ".join(literal(name) for name in self.values)
+        lacking = f"array_intersect({UNSENT}, CAST(array({own}) AS ARRAY<STRING>))"
+        return f"CASE WHEN NOT _delete AND size({lacking}) > 0 THEN {lacking} END"
 
 
 def struct_of(columns: Sequence[str]) -> str:

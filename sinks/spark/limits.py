@@ -37,8 +37,6 @@ class Limit:
     detail: str
     columns: tuple[str, ...] = ()
     """The columns that the limit is about; empty: nobody asked."""
-    of_nulls: bool = False
-    """Whether it is about a null in them."""
 
 
 def of_partition(column: str, kind: DataType, *, folder: str | None = None) -> list[Limit]:

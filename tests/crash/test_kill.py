@@ -12,7 +12,10 @@ import time
 from pathlib import Path
 
 import pytest
+from another_engine import query
+from audits import verify
 from conftest import Lake, Topic
+from kept import Database, keeping, send
 
 from connector.lab.bench.faults import Moment, wait_for
 from connector.lab.bench.pipelines import SHORT_LIVED
@@ -87,6 +90,24 @@ def test_killed_inside_the_write(moment: Moment, kind: str, lake: Lake, topic: T
     lake.pipeline(kind).run()
     assert_exact(lake, kind, records())
     epochs_in_order(lake, kind)
+
+
+@pytest.mark.kills
+@pytest.mark.parametrize("order", [{}, {"sequence_by": "_source_position"}], ids=["offset", "lsn"])
+def test_killed_amid_a_write_of_what_the_database_did_not_send(order: dict[str, str], lake: Lake, topic: Topic) -> None:
+    """The epoch that is read again keeps the values that the table had before it, and no others."""
+    database = Database(seed=3)
+    options = keeping(**order)
+    send(topic, database.changes(300), random.Random(4) if order else None)
+    run = start("connector", "run", lake.file("upsert", **options))
+    assert wait_for(Moment.MID_WRITE, lake.path("upsert"), 3, going_on=lambda: run.poll() is None)
+    os.killpg(run.pid, signal.SIGKILL)
+    run.wait()
+    assert lake.version("upsert") < 4
+    lake.pipeline("upsert", **options).run()
+    held = query(lake.path("upsert"), "SELECT id, doc, photo, n FROM t")
+    assert {key: (doc, photo and bytes(photo), n) for key, doc, photo, n in held} == database.held
+    assert verify(lake, "upsert", **options).ok
 
 
 def uncommitted_files(table: Path) -> set[str]:

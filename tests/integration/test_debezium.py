@@ -162,6 +162,21 @@ def test_a_tombstone_behind_a_delete_is_no_bad_record_whatever_its_key(lake: Lak
 
 
 @pytest.mark.breadth
+def test_ignoring_new_columns_ignores_no_delete(lake: Lake, topic: Topic) -> None:
+    """The table has no column for what an event says of itself. No tombstone tells of the delete a second time."""
+    rows = [{"id": number, "name": "a", "amount": "1.00"} for number in (1, 2)]
+    topic.send(*((str(row["id"]), event("c", row, row["id"])) for row in rows), partition=0)
+    for order in ({}, {"sequence_by": "_source_position"}):
+        sink = {"key": "id", "path": str(lake.path(f"by {[*order]}")), **order}
+        lake.pipeline("upsert", **options(on_new_column="ignore", sink=sink)).run()
+    topic.send(("1", event("d", rows[0], 3)), partition=0)
+    for order in ({}, {"sequence_by": "_source_position"}):
+        sink = {"key": "id", "path": str(lake.path(f"by {[*order]}")), **order}
+        lake.pipeline("upsert", **options(on_new_column="ignore", sink=sink)).run()
+        assert query(sink["path"], "SELECT id FROM t") == [(2,)]
+
+
+@pytest.mark.breadth
 def test_events_without_their_op_are_rows(lake: Lake, topic: Topic) -> None:
     database = Database(seed=7)
     send(topic, [each for each in database.changes(40) if each[1] is None or each[1]["op"] != "d"], schemas=False)
@@ -193,14 +208,20 @@ def test_what_is_no_change_of_a_row_is_a_bad_record(lake: Lake, topic: Topic) ->
         lake.pipeline("upsert", **options()).run()
 
 
-LARGE = "id INT, note STRING, tags ARRAY<STRING>, numbers ARRAY<INT>, photo BINARY, more MAP<STRING, STRING>, n INT"
+LARGE = (
+    "id INT, note STRING, tags ARRAY<STRING>, numbers ARRAY<INT>, photo BINARY, more MAP<STRING, STRING>, "
+    "photos ARRAY<BINARY>, ratios ARRAY<DOUBLE>, prices ARRAY<DECIMAL(10,2)>, n INT"
+)
 GONE = "__debezium_unavailable_value"
 FORMS = {
     "note": [GONE, base64.b64encode(GONE.encode()).decode(), GONE.encode().hex()],
-    "tags": [[GONE]],
+    "tags": [[GONE], [base64.b64encode(GONE.encode()).decode()], ["b68a35a7-17ad-35b3-af2a-ae46edb4545a"]],
     "numbers": [list(GONE.encode())],
     "photo": [base64.b64encode(GONE.encode()).decode()],
     "more": [{GONE: GONE}],
+    "photos": [[base64.b64encode(GONE.encode()).decode()]],
+    "ratios": [[float(byte) for byte in GONE.encode()]],
+    "prices": [[f"{byte}.00" for byte in GONE.encode()], [f"{byte / 100:.2f}" for byte in GONE.encode()]],
 }
 
 
@@ -218,7 +239,8 @@ def test_a_value_that_the_database_did_not_send_is_never_taken_for_one(lake: Lak
     forms = [(name, form) for name, forms in FORMS.items() for form in forms]
     for number, (name, form) in enumerate(forms):
         topic.send((str(number), event("u", {"id": number, name: form}, number)), partition=0)
-    topic.send(("x", event("u", {"id": 99, "note": f"about {GONE}", "tags": ["a", GONE]}, 99)), partition=0)
+    others = {"note": f"about {GONE}", "tags": ["a", GONE], "numbers": [], "prices": ["0.95"], "photos": [], "more": {}}
+    topic.send(("x", event("u", {"id": 99, **others}, 99)), partition=0)
     with pytest.raises(BadRecord, match=r"offset 0.*did not send its column note .*REPLICA IDENTITY FULL"):
         lake.pipeline("append", **large()).run()
     letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.path("letters"))}}
@@ -229,18 +251,19 @@ def test_a_value_that_the_database_did_not_send_is_never_taken_for_one(lake: Lak
     lake.pipeline("append", **nulls).run()
     left = query(
         lake.path("nulls"),
-        "SELECT count(*), count(note), count(tags), count(numbers), count(photo), count(more) FROM t WHERE id < 99",
+        f"SELECT count(*), {', '.join(f'count({name})' for name in FORMS)} FROM t WHERE id < 99",
     )
-    assert left == [(len(forms), 0, 0, 0, 0, 0)]
+    assert left == [(len(forms), *(0 for _ in FORMS))]
 
 
 @pytest.mark.breadth
 def test_the_auditor_knows_what_the_database_did_not_send(lake: Lake, topic: Topic) -> None:
     topic.send(
         *(
-            (str(number), event("u", {"id": number, name: forms[0]}, number))
-            for number, (name, forms) in enumerate(FORMS.items())
+            (str(number), event("u", {"id": number, name: form}, number))
+            for number, (name, form) in enumerate((name, form) for name, forms in FORMS.items() for form in forms)
         ),
+        ("x", event("u", {"id": 99, "tags": [], "numbers": [], "photos": [], "ratios": [], "prices": []}, 99)),
         partition=0,
     )
     lake.pipeline("append", **large(value={"unavailable": "null"})).run()

@@ -49,6 +49,32 @@ def test_a_flow_of_auto_cdc_is_a_pipeline(reader: Reader, send: Send) -> None:
 
 
 @pytest.mark.pages
+def test_tables_follow_events_of_other_shapes(reader: Reader, send: Send) -> None:
+    def article(number: int, title: str | None, body: str | None, deleted: str = "false") -> tuple[str, object]:
+        return f'{{"id": {number}}}', {"id": number, "title": title, "body": body, "__deleted": deleted}
+
+    gone = "__debezium_unavailable_value"
+    send(
+        "shop.public.articles", article(1, "a", "long"), article(2, "b", "longer"), article(3, "c", "x"),
+        article(1, "A", gone), article(2, "B", None), article(3, None, None, "true"), ('{"id": 3}', None),
+    )  # fmt: skip
+
+    def change(operation: str, number: int, name: str) -> tuple[str, object]:
+        return str(number), {"data": {"id": number, "name": name}, "metadata": _of_dms(operation, "data")}
+
+    control = ("t", {"metadata": _of_dms("create-table", "control")})
+    send("parts", control, change("load", 1, "nut"), change("insert", 2, "bolt"), change("update", 1, "big nut"))
+    send("parts", change("delete", 2, "bolt"))
+    reader.follow(PAGE, "Change events of another shape: flattened by Kafka Connect, or from AWS DMS")
+    assert rows(reader, "articles.yaml", "id", "title", "body") == [(1, "A", "long"), (2, "B", None)]
+    assert rows(reader, "parts.yaml", "id", "name") == [(1, "big nut")]
+
+
+def _of_dms(operation: str, kind: str) -> dict[str, str]:
+    return {"operation": operation, "record-type": kind, "schema-name": "shop", "table-name": "parts"}
+
+
+@pytest.mark.pages
 def test_orders_and_payments_are_in_one_epoch(reader: Reader, send: Send) -> None:
     send("orders", ("1", {"order_id": 1, "customer": "ann", "cents": 500}), ("2", {"order_id": 2, "cents": 700}))
     send("payments", ("1", {"order_id": 1, "cents": 500}), ("2", {"order_id": 2, "cents": 300}))

@@ -56,6 +56,10 @@ MERGES: Mapping[str, Callable[[], Merge]] = {
     "by_offset_ignoring_nulls_with_deletes": lambda: upserting(
         UpsertRule(["k"], ignore_nulls=["v"]), [*OFFSETS, DELETED_BY], new=["v"]
     ),
+    "by_offset_keeping": lambda: upserting(UpsertRule(["k"], keeps=["v"]), [*OFFSETS, COLUMNS]),
+    "by_offset_keeping_with_deletes": lambda: upserting(
+        UpsertRule(["k"], keeps=["v"]), [*OFFSETS, DELETED_BY, COLUMNS]
+    ),
     "by_offset_soft": lambda: upserting(UpsertRule(["k"], soft=True), [*OFFSETS, DELETED_BY]),
     "by_sequence": lambda: upserting(BY_SEQUENCE, SEQUENCED),
     "by_sequence_with_deletes_and_truncates": lambda: upserting(BY_SEQUENCE, [*SEQUENCED, DELETED_BY], TRUNCATE),

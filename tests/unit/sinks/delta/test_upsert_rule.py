@@ -88,6 +88,12 @@ class Event:
     order: int
     value: str | None = None
     partition: int = 0
+    sent: bool = True
+    """Whether an update has the value, which may be null."""
+
+    def counts(self, rule: UpsertRule) -> bool:
+        """Whether the value of an update replaces an older one."""
+        return self.sent if rule.keeps else self.value is not None
 
     def coordinates(self, rule: UpsertRule) -> Row:
         if rule.sequenced:
@@ -160,8 +166,8 @@ class Table:
         names = ["topic", "partition", "offset", *(["sequence"] if self.rule.sequenced else [])]
         places = update.coordinates(self.rule) if update else dict.fromkeys(names)
         row: Row = {"k": key, "v": update.value if update else None, **{f"_{name}": places[name] for name in names}}
-        if self.rule.ignore_nulls:
-            part = newest((event for event in events if event.value is not None), "update")
+        if self.rule.parts:
+            part = newest((event for event in events if event.counts(self.rule)), "update")
             row["v"] = part.value if part else None
             row[COLUMNS] = struct(v=struct(**part.coordinates(self.rule)) if part else None)
         return {**row, DELETED_BY: struct(**delete.deleted_by(self.rule)) if delete else None}
@@ -273,9 +279,9 @@ def stated(events: Iterable[Event], rule: UpsertRule) -> str | None:
     deleted = delete.order if delete else 0
     if update is None or update.order <= deleted:
         return None
-    if not rule.ignore_nulls:
+    if not rule.parts:
         return f"v={update.value}"
-    part = newest((event for event in every if event.value is not None and event.order > deleted), "update")
+    part = newest((event for event in every if event.counts(rule) and event.order > deleted), "update")
     return f"v={part.value if part else None}"
 
 
@@ -287,19 +293,35 @@ def cuts(events: Sequence[Event]) -> Iterator[list[Sequence[Event]]]:
             yield [events[start:end] for start, end in itertools.pairwise(bounds)]
 
 
-def histories(*kinds: tuple[str, bool], length: int) -> Iterator[list[Event]]:
-    """Every sequence of events of these kinds, with orders 1, 2, ...; the flag: whether an update has a value."""
+def histories(*kinds: str, length: int) -> Iterator[list[Event]]:
+    """Every sequence of events of these kinds, with orders 1, 2, ..."""
     for chosen in itertools.product(kinds, repeat=length):
-        yield [Event(kind, at, f"{at}" if has_value else None) for at, (kind, has_value) in enumerate(chosen, start=1)]
+        yield [event_of(kind, at) for at, kind in enumerate(chosen, start=1)]
 
 
-UPDATE, NULL_UPDATE, DELETE, TRUNCATE = ("update", True), ("update", False), ("delete", False), ("truncate", False)
+def event_of(kind: str, at: int) -> Event:
+    of, _, how = kind.partition(" ")
+    return Event(of, at, f"{at}" if kind == UPDATE else None, sent=how != "unsent")
 
 
-@pytest.mark.parametrize("nulls", [(), ("v",)], ids=["every null counts", "nulls ignored"])
-def test_by_sequence_neither_the_order_of_arrival_nor_the_epochs_nor_a_replay_matter(nulls: Sequence[str]) -> None:
-    rule = UpsertRule(("k",), sequenced=True, ignore_nulls=nulls)
-    for events in histories(UPDATE, *([NULL_UPDATE] if nulls else []), DELETE, TRUNCATE, length=3):
+UPDATE, NULL_UPDATE, UNSENT_UPDATE, DELETE, TRUNCATE = "update", "update null", "update unsent", "delete", "truncate"
+PARTS = [{}, {"ignore_nulls": ("v",)}, {"keeps": ("v",)}]
+PART_IDS = ["every null counts", "nulls ignored", "what was not sent is kept"]
+
+
+def updates(rule: UpsertRule) -> list[str]:
+    """The kinds of updates that the rule tells apart."""
+    if rule.keeps:
+        return [UPDATE, NULL_UPDATE, UNSENT_UPDATE]
+    return [UPDATE, NULL_UPDATE] if rule.ignore_nulls else [UPDATE]
+
+
+@pytest.mark.parametrize("parts", PARTS, ids=PART_IDS)
+def test_by_sequence_neither_the_order_of_arrival_nor_the_epochs_nor_a_replay_matter(
+    parts: dict[str, Sequence[str]],
+) -> None:
+    rule = UpsertRule(("k",), sequenced=True, **parts)
+    for events in histories(*updates(rule), DELETE, TRUNCATE, length=3):
         for arrival in itertools.permutations(events):
             for epochs in cuts(arrival):
                 table = Table(rule)
@@ -324,12 +346,11 @@ def test_by_sequence_soft_deletes_need_no_tombstones() -> None:
 
 @pytest.mark.parametrize(
     "rule",
-    [HARD["by offset"], SOFT["by offset, soft"], UpsertRule(("k",), ignore_nulls=("v",))],
-    ids=["hard", "soft", "nulls ignored"],
+    [HARD["by offset"], SOFT["by offset, soft"], *(UpsertRule(("k",), **parts) for parts in PARTS[1:])],
+    ids=["hard", "soft", *PART_IDS[1:]],
 )
 def test_by_offset_a_replay_that_begins_anywhere_changes_nothing(rule: UpsertRule) -> None:
-    kinds = [UPDATE, *([NULL_UPDATE] if rule.ignore_nulls else []), DELETE]
-    for events in histories(*kinds, length=3 if rule.ignore_nulls else 4):
+    for events in histories(*updates(rule), DELETE, length=3 if rule.parts else 4):
         for back_to, crash_at in itertools.combinations_with_replacement(range(len(events) + 1), 2):
             for before, after in itertools.product((True, False), repeat=2):
                 table = Table(rule)

@@ -1,0 +1,163 @@
+-- statement
+MERGE INTO target AS t
+USING source AS s
+ON t.`k` = s.`k`
+WHEN MATCHED
+  AND CASE
+    WHEN coalesce(s._topic, s._deleted_by.topic) IS NULL THEN false
+    WHEN t._topic IS NULL
+    OR t._partition IS NULL
+    OR startswith(t._topic, '#')
+    OR (t._topic = coalesce(s._topic, s._deleted_by.topic) AND t._partition = coalesce(s._partition, s._deleted_by.`partition`))
+      THEN coalesce(
+        (CASE WHEN s._offset IS NOT NULL THEN named_struct('topic', s._topic, 'partition', s._partition, 'offset', s._offset) END)
+          > named_struct('topic', t._topic, 'partition', t._partition, 'offset', t._offset)
+        AND s._offset IS NOT NULL
+        AND (
+          s._deleted_by IS NULL
+          OR (CASE WHEN s._offset IS NOT NULL THEN named_struct('topic', s._topic, 'partition', s._partition, 'offset', s._offset) END)
+            > (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END)
+        ),
+        false
+      )
+    ELSE CAST(raise_error(concat('LAKELOCK>', to_json(named_struct('kind', 'key_moved', 'key', to_json(named_struct('k', s.`k`)), 'topic', coalesce(s._topic, s._deleted_by.topic), 'partition', coalesce(s._partition, s._deleted_by.`partition`), 'offset', coalesce(s._offset, s._deleted_by.offset), 'stored_topic', t._topic, 'stored_partition', t._partition)))) AS BOOLEAN)
+  END
+  THEN UPDATE SET
+    `k` = s.`k`,
+    `v` = CASE
+      WHEN (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END)
+        >= named_struct('topic', t._topic, 'partition', t._partition, 'offset', t._offset)
+        THEN s.`v`
+      WHEN s._columns.`v` IS NOT NULL THEN s.`v`
+      ELSE t.`v`
+    END,
+    `_topic` = s.`_topic`,
+    `_partition` = s.`_partition`,
+    `_offset` = s.`_offset`
+WHEN MATCHED
+  AND (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END)
+    >= named_struct('topic', t._topic, 'partition', t._partition, 'offset', t._offset)
+  THEN DELETE
+WHEN NOT MATCHED
+  AND s._offset IS NOT NULL
+  AND (
+    s._deleted_by IS NULL
+    OR (CASE WHEN s._offset IS NOT NULL THEN named_struct('topic', s._topic, 'partition', s._partition, 'offset', s._offset) END)
+      > (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END)
+  )
+  THEN INSERT (`k`, `v`, `_topic`, `_partition`, `_offset`)
+  VALUES (s.`k`, s.`v`, s.`_topic`, s.`_partition`, s.`_offset`)
+
+-- insertion
+INSERT INTO target (`k`, `v`, `_topic`, `_partition`, `_offset`)
+SELECT s.`k`, s.`v`, s.`_topic`, s.`_partition`, s.`_offset`
+FROM source AS s
+LEFT JOIN (
+  SELECT `k`, true AS _lakelock_there
+  FROM target
+) AS t
+ON t.`k` = s.`k`
+WHERE CASE
+  WHEN t._lakelock_there
+    THEN CAST(raise_error(concat('LAKELOCK>', to_json(named_struct('kind', 'not_new')))) AS BOOLEAN)
+  ELSE s._offset IS NOT NULL
+  AND (
+    s._deleted_by IS NULL
+    OR (CASE WHEN s._offset IS NOT NULL THEN named_struct('topic', s._topic, 'partition', s._partition, 'offset', s._offset) END)
+      > (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END)
+  )
+END
+
+-- query
+SELECT t.`k`, t.`v`, t.`_topic`, t.`_partition`, t.`_offset`, t.`more`
+FROM target AS t
+LEFT ANTI JOIN (SELECT `k` FROM keys) AS s
+ON t.`k` = s.`k`
+UNION ALL
+SELECT
+  CASE _lakelock_case WHEN 0 THEN s.`k` WHEN 2 THEN s.`k` ELSE t.`k` END AS `k`,
+  CASE _lakelock_case
+    WHEN 0 THEN s.`v`
+    WHEN 2
+      THEN CASE
+        WHEN (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END)
+          >= named_struct('topic', t._topic, 'partition', t._partition, 'offset', t._offset)
+          THEN s.`v`
+        WHEN s._columns.`v` IS NOT NULL THEN s.`v`
+        ELSE t.`v`
+      END
+    ELSE t.`v`
+  END AS `v`,
+  CASE _lakelock_case WHEN 0 THEN s.`_topic` WHEN 2 THEN s.`_topic` ELSE t.`_topic` END AS `_topic`,
+  CASE _lakelock_case WHEN 0 THEN s.`_partition` WHEN 2 THEN s.`_partition` ELSE t.`_partition` END AS `_partition`,
+  CASE _lakelock_case WHEN 0 THEN s.`_offset` WHEN 2 THEN s.`_offset` ELSE t.`_offset` END AS `_offset`,
+  t.`more` AS `more`
+FROM (
+  SELECT
+    struct(s.*) AS s,
+    struct(t.*) AS t,
+    CASE
+      WHEN t._lakelock_there IS NULL
+      AND s._offset IS NOT NULL
+      AND (
+        s._deleted_by IS NULL
+        OR (CASE WHEN s._offset IS NOT NULL THEN named_struct('topic', s._topic, 'partition', s._partition, 'offset', s._offset) END)
+          > (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END)
+      )
+        THEN 0
+      WHEN t._lakelock_there IS NULL THEN 1
+      WHEN CASE
+        WHEN coalesce(s._topic, s._deleted_by.topic) IS NULL THEN false
+        WHEN t._topic IS NULL
+        OR t._partition IS NULL
+        OR startswith(t._topic, '#')
+        OR (t._topic = coalesce(s._topic, s._deleted_by.topic) AND t._partition = coalesce(s._partition, s._deleted_by.`partition`))
+          THEN coalesce(
+            (CASE WHEN s._offset IS NOT NULL THEN named_struct('topic', s._topic, 'partition', s._partition, 'offset', s._offset) END)
+              > named_struct('topic', t._topic, 'partition', t._partition, 'offset', t._offset)
+            AND s._offset IS NOT NULL
+            AND (
+              s._deleted_by IS NULL
+              OR (CASE WHEN s._offset IS NOT NULL THEN named_struct('topic', s._topic, 'partition', s._partition, 'offset', s._offset) END)
+                > (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END)
+            ),
+            false
+          )
+        ELSE CAST(raise_error(concat('LAKELOCK>', to_json(named_struct('kind', 'key_moved', 'key', to_json(named_struct('k', s.`k`)), 'topic', coalesce(s._topic, s._deleted_by.topic), 'partition', coalesce(s._partition, s._deleted_by.`partition`), 'offset', coalesce(s._offset, s._deleted_by.offset), 'stored_topic', t._topic, 'stored_partition', t._partition)))) AS BOOLEAN)
+      END
+        THEN 2
+      WHEN (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END)
+        >= named_struct('topic', t._topic, 'partition', t._partition, 'offset', t._offset)
+        THEN 3
+      ELSE 4
+    END AS _lakelock_case
+  FROM source AS s
+  LEFT JOIN (
+    SELECT t.*, true AS _lakelock_there
+    FROM target AS t
+    LEFT SEMI JOIN (SELECT `k` FROM keys) AS s
+    ON t.`k` = s.`k`
+  ) AS t
+  ON t.`k` = s.`k`
+)
+WHERE _lakelock_case NOT IN (1, 3)
+
+-- query of what replaces
+SELECT /*+ h */ t.`k`, t.`v`, t.`_topic`, t.`_partition`, t.`_offset`
+FROM target AS t
+LEFT ANTI JOIN (SELECT `k` FROM keys) AS s
+ON t.`k` = s.`k`
+UNION ALL
+SELECT
+  s.`k` AS `k`,
+  s.`v` AS `v`,
+  s.`_topic` AS `_topic`,
+  s.`_partition` AS `_partition`,
+  s.`_offset` AS `_offset`
+FROM source AS s
+WHERE s._offset IS NOT NULL
+AND (
+  s._deleted_by IS NULL
+  OR (CASE WHEN s._offset IS NOT NULL THEN named_struct('topic', s._topic, 'partition', s._partition, 'offset', s._offset) END)
+    > (CASE WHEN s._deleted_by IS NOT NULL THEN named_struct('topic', s._deleted_by.`topic`, 'partition', s._deleted_by.`partition`, 'offset', s._deleted_by.`offset`) END)
+)
