@@ -137,7 +137,7 @@ def letters(lake: Lake, **more: Any) -> dict[str, Any]:
     return {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.path("dead"))}, **more}
 
 
-@pytest.mark.parametrize("count", [2_000, pytest.param(100_000, marks=pytest.mark.draws)])
+@pytest.mark.parametrize("count", [500, pytest.param(100_000, marks=pytest.mark.draws)])
 def test_random_messages_are_rows_or_letters_and_what_googles_library_reads(
     lake: Lake, topic: Topic, shop: dict[str, Any], count: int
 ) -> None:
@@ -227,6 +227,7 @@ def test_each_record_is_read_by_its_own_schema(lake: Lake, topic: Topic, registr
     assert counts(verify(lake, kind, **given))["altered"] == 1
 
 
+@pytest.mark.breadth
 def test_columns_that_are_declared_are_those_of_every_schema(
     lake: Lake, topic: Topic, registry: RegistryServer
 ) -> None:
@@ -246,6 +247,7 @@ def test_columns_that_are_declared_are_those_of_every_schema(
         assert said in str(caught.value)
 
 
+@pytest.mark.breadth
 def test_a_field_of_a_newer_schema_stops_a_run_that_nobody_told_of_it(
     lake: Lake, topic: Topic, registry: RegistryServer
 ) -> None:

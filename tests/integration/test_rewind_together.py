@@ -52,6 +52,7 @@ def exact(found: dict[str, dict[str, int]], **rows: int) -> bool:
     return found == {name: {"expected": count, "found": count} if count else {} for name, count in rows.items()}
 
 
+@pytest.mark.breadth
 def test_the_tables_of_a_route_go_back_to_one_epoch(lake: Lake, dying: Any) -> None:
     routed = Routed(lake)
     for records in ([("a", "x", 1), ("b", "y", 2)], [("a", "x", 3), ("c", "v", 5)], [("b", "y", 4)]):
@@ -152,6 +153,7 @@ def test_the_tables_of_several_sinks_go_back_to_one_epoch(lake: Lake, topic: Top
     assert json.loads(_command(lake, options, "verify", "--json"))["ok"]
 
 
+@pytest.mark.breadth
 def test_sinks_that_move_by_themselves_go_back_to_one_time_or_none_does(lake: Lake, topic: Topic) -> None:
     options = {
         **lake.options(schema="k STRING, n INT, t TIMESTAMP", event_time="t"),
@@ -188,6 +190,7 @@ def test_sinks_that_move_by_themselves_go_back_to_one_time_or_none_does(lake: La
     assert (lake.rows("new/every"), lake.rows("new/latest")) == (lake.rows("every"), lake.rows("latest"))
 
 
+@pytest.mark.breadth
 def test_a_route_is_replayed_into_new_tables_that_take_the_place_of_the_old_ones(lake: Lake) -> None:
     routed = Routed(lake)
     routed.send(("a", "x", 1), ("b", "y", 2), (None, "z", 3))

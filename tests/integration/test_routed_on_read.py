@@ -19,6 +19,7 @@ from sinks.errors import ConfigurationError
 SINK = {"type": "delta_upsert", "key": "k", "merge": "on_read", "fold": {"epochs": 3}}
 
 
+@pytest.mark.breadth
 def test_each_table_is_exact_and_folded_by_itself(lake: Lake) -> None:
     routed = Routed(lake)
 
