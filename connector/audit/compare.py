@@ -1,8 +1,8 @@
 """The one query that compares records of Kafka with rows of the table, on the executors, counted per partition.
 
 Every row of the table counts as exactly one of found, duplicated, stale, resurrected, altered, unexpected, ahead, held
-before, doubtful and unchecked, unless its record counts as unreadable. Every expected row counts as exactly one of
-found, lost, stale, altered and doubtful, or as resurrected if a deleted row stays. Only these counts, and the first
+before, doubtful, moved and unchecked, unless its record counts as unreadable. Every expected row counts as exactly one
+of found, lost, stale, altered and doubtful, or as resurrected if a deleted row stays. Only these counts, and the first
 coordinates of each, leave the executors.
 """
 

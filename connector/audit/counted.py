@@ -16,7 +16,7 @@ _NO_COORDINATES = (
     "struct(false AS claimed, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS `partition`, "
     "CAST(NULL AS BIGINT) AS offset)"
 )
-_EXCUSED = ("ahead", "doubtful", "unchecked", "unreadable")
+_EXCUSED = ("ahead", "doubtful", "moved", "unchecked", "unreadable")
 _KINDS_OF_ROWS = ("right", "altered", "stale", "resurrected", "unexpected", "held_before", *_EXCUSED)
 
 
@@ -28,7 +28,8 @@ def one_each(
     ``joined`` has the columns g*: the key's columns, which are shown by their ``names``; ``within``: further columns
     that identify a row, if a key has several; ``kind``: the kind of the row, null without a row; ``wanted``: whether
     the record should have a row; ``sure``: whether a missing row is a fault, else it is doubtful; and what ``ROW_AT``
-    and ``RECORD_AT`` need, unless rows have no ``coordinates``. Rows of the kind unreadable count with their records.
+    and ``RECORD_AT`` need, unless rows have no ``coordinates``. Rows of the kind unreadable count with their records. A
+    key of the kind moved counts with its records, and has that kind also without a row.
     """
     from pyspark.sql import functions as F
 
@@ -42,7 +43,10 @@ def one_each(
         F.min(F.when(F.col("wanted"), record_at)).alias("at_wanted"),
         F.min(F.when(F.col("kind").isin("right", "altered", "stale", *_EXCUSED), row_at)).alias("at_copy"),
         *(F.count(F.when(F.col("kind") == kind, 1)).alias(f"n_{kind}") for kind in _KINDS_OF_ROWS),
-        *(F.min(F.when(F.col("kind") == kind, row_at)).alias(f"at_{kind}") for kind in _KINDS_OF_ROWS[1:]),
+        *(
+            F.min(F.when(F.col("kind") == kind, record_at if kind == "moved" else row_at)).alias(f"at_{kind}")
+            for kind in _KINDS_OF_ROWS[1:]
+        ),
     )
     # With soft deletes, a row that should be marked as deleted and isn't stands for the expected row.
     revived = "IF(wanted, n_resurrected, 0L)"
@@ -63,6 +67,7 @@ def one_each(
         "ahead": f"CAST({standing} = 0 AND n_ahead > 0 AS BIGINT)",
         "unchecked": f"CAST({standing} + n_ahead = 0 AND n_unchecked > 0 AS BIGINT)",
         "doubtful": f"CAST({standing} + {excused} - n_doubtful = 0 AND ({doubtful}) AS BIGINT)",
+        "moved": "CAST(n_moved > 0 AS BIGINT)",
     }
     places = dict.fromkeys(("expected", "found", "lost"), "at_wanted")
     places |= {"duplicated": "at_copy", "doubtful": "coalesce(at_doubtful, at_wanted)"}

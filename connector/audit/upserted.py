@@ -32,9 +32,9 @@ def upserted(
     """The counts for a delta_upsert table.
 
     ``whole``: Kafka shows every record of the claim, and each can be read. If not, rows of missing records count as
-    unchecked, and what missing records may have changed or removed as doubtful. ``committed_later``, ``leave_out`` and
-    ``earlier``: as in ``compare``. ``unread``: the coordinates of records that can't be read. Raises SchemaMismatch,
-    ConfigurationError.
+    unchecked, and what missing records may have changed or removed as doubtful. Without a sequence, a key with records
+    in several partitions counts as moved. ``committed_later``, ``leave_out`` and ``earlier``: as in ``compare``.
+    ``unread``: the coordinates of records that can't be read. Raises SchemaMismatch, ConfigurationError.
     """
     from pyspark.sql import functions as F
 
@@ -93,11 +93,14 @@ def _kind(columns: StructType, sink: DeltaUpsertSink, *, whole: bool, sure: bool
         older, newer, gone = "r_offset < e_offset", "r_offset > e_offset", "'resurrected'"
     other = "altered" if whole or not merged else "doubtful"
     deleted = "altered" if sure else "doubtful"
+    compared = "'checked', 'unchecked'" + (", 'ahead'" if later else "")
     return (
-        f"CASE WHEN r_zone IS NULL THEN NULL WHEN {no_key} THEN IF(r_before, 'held_before', 'unexpected') "
+        f"CASE WHEN r_zone IS NULL THEN IF(e_moved, 'moved', NULL) "
+        f"WHEN {no_key} THEN IF(r_before, 'held_before', 'unexpected') "
         # Only deletes: there is no update whose coordinates the row could have.
         f"WHEN e_state = 'blank' AND r_marked THEN IF(r_before OR ({blank}), 'right', 'altered') "
         f"WHEN r_before AND e_state IS NOT NULL THEN IF(e_state = 'alive', 'stale', {gone}) "
+        f"WHEN e_moved AND r_zone IN ({compared}) THEN 'moved' "
         f"WHEN r_zone IN ('nowhere', 'ahead', 'unreadable') OR e_state IS NULL THEN {without_record(later)} "
         f"WHEN {elsewhere} THEN 'unexpected' "
         f"WHEN e_state = 'absent' OR (e_state IN ('blank', 'marked') AND NOT coalesce(r_marked, false)) THEN {gone} "
@@ -114,6 +117,9 @@ def _expected(records: Records, columns: StructType, sink: DeltaUpsertSink, cut:
     * alive: the row is there.
     * absent: the row isn't there.
     * marked, blank: the row is there as deleted, with the values of the latest update or without any.
+
+    And e_moved: whether nobody can tell which change is the latest, as they are ordered by offset and lie in several
+    partitions. Where all of them are deletes, it doesn't matter.
     """
     from pyspark.sql import functions as F
 
@@ -132,11 +138,14 @@ def _expected(records: Records, columns: StructType, sink: DeltaUpsertSink, cut:
     if sink.ignore_null_updates is not False or records.partial:
         events, merged = _since_the_last_delete(events, columns, sink, keys, order, partial=records.partial)
     updated = f"CASE WHEN e_change = 'update' AND NOT e_later THEN {order} END"
+    place = "CASE WHEN NOT e_later THEN struct(e_topic, e_partition) END"
+    moved = f"min({place}) <> max({place})" if sink.sequence_by is None else "false"
     per_key = events.groupBy(*keys).agg(
         F.expr(f"max_by(struct(e_order, e_values), {updated})").alias("latest"),
         F.expr("max(CASE WHEN e_change = 'delete' AND NOT e_later THEN e_order END)").alias("deleted"),
         F.expr("max(truncated)").alias("truncated"),
         F.expr("max(truncated_later OR (e_later AND e_change = 'delete'))").alias("e_deleted_later"),
+        F.expr(f"{moved} AS moved"),
         *(F.expr(value) for value in merged),
     )
     parts = (
@@ -153,6 +162,7 @@ def _expected(records: Records, columns: StructType, sink: DeltaUpsertSink, cut:
         F.expr(f"struct({', '.join(parts)}, latest.e_values.timestamp AS timestamp)").alias("e_values"),
         F.expr(f"IF({alive}, 'alive', {gone})").alias("e_state"),
         "e_deleted_later",
+        F.expr("moved AND latest IS NOT NULL AS e_moved"),
         F.expr("coalesce(latest.e_order, deleted)").alias("e_order"),
     )
     return placed.where(" AND ".join(f"{key} IS NOT NULL" for key in keys)).select("*", "e_order.*")

@@ -30,6 +30,7 @@ NO_FAULTS = {
     "ahead": "written, but its offset is not committed yet",
     "held_before": "the table held the row before the pipeline's first epoch",
     "doubtful": "missing or not as expected, which records that weren't compared may explain",
+    "moved": "the key has records in several partitions, whose offsets can't be compared",
     "unreadable": "the record can't be read as the file says, so what it made wasn't compared",
     "unchecked": "Kafka no longer holds what would confirm or refute the row",
     "letters_unconfirmed": "a dead letter of a record that the auditor, less strict than the pipeline, can read",
@@ -110,7 +111,7 @@ class Audit(Shown):
 
     Every expected row is found, lost, stale, altered, doubtful or unreadable, or resurrected if deleted rows stay,
     marked as such. Every row of the table is found, duplicated, stale, resurrected, altered, unexpected, ahead, held
-    before, doubtful, unreadable or unchecked.
+    before, doubtful, moved, unreadable or unchecked. A key that is moved has no expected row.
 
     If bad records are set aside, every one of the ``records`` that Kafka shows is in the table or one of the
     ``letters``, or else it counts as letters_lost, letters_altered or letters_unexpected. Otherwise these counts are 0.
@@ -165,6 +166,13 @@ class Audit(Shown):
                 f"{plural(doubtful, 'row is', 'rows are')} missing or not as expected. Records that weren't "
                 "compared may explain this: they are gone from Kafka, can't be read, came after the claim, or are dead "
                 "letters in a topic."
+            )
+        if moved := totals["moved"]:
+            sentences.append(
+                f"{plural(moved, 'key has', 'keys have')} records in several partitions. Without sequence_by, offsets "
+                "are their order, and offsets of two partitions can't be compared. So nothing tells which record of "
+                "such a key is the last: an update, or a delete. Set sequence_by, or have the producer send the sink's "
+                "key as the message key."
             )
         if unreadable := totals["unreadable"]:
             sentences.append(
@@ -225,10 +233,10 @@ class Audit(Shown):
             unknown     [sentence, ...]: why nothing can be called exact
             ok          whether the verdict is "exact"
             totals      {"expected": rows, "found": ..., "lost", "duplicated", "stale", "resurrected", "altered",
-                        "unexpected", "ahead", "held_before", "doubtful", "unreadable", "unchecked"; of records that are
-                        set aside "records", "letters", "letters_lost", "letters_duplicated", "letters_altered",
-                        "letters_unexpected", "letters_unconfirmed", "letters_unchecked", "letters_ahead"; else these
-                        are 0}
+                        "unexpected", "ahead", "held_before", "doubtful", "moved", "unreadable", "unchecked"; of records
+                        that are set aside "records", "letters", "letters_lost", "letters_duplicated",
+                        "letters_altered", "letters_unexpected", "letters_unconfirmed", "letters_unchecked",
+                        "letters_ahead"; else these are 0}
             partitions  [{"topic", "partition", the counts, "first": {kind: {"at": [topic, partition, offset],
                         "key": {column: value} or null}}}]; topic and partition null: groups, or from nowhere in the
                         claim
@@ -263,7 +271,7 @@ class Audit(Shown):
             said += f"; {plural(records, 'record')}{made_of} {plural(letters, 'dead letter')}"
         if totals["held_before"]:
             said += f"; {totals['held_before']:,} held before"
-        for kind in ("doubtful", "unreadable"):
+        for kind in ("doubtful", "moved", "unreadable"):
             said += f"; {totals[kind]:,} {kind}" if totals[kind] else ""
         if totals["unchecked"]:
             said += f"; {plural(totals['unchecked'], 'group' if self.grouped else 'row')} unchecked"
