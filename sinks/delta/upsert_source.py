@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sinks.delta.sql_layout import call, case, indented, listed, parentheses
+from sinks.delta.sql_layout import any_of, call, case, indented, listed, parentheses
 from sinks.delta.table import COORDINATES
-from sinks.delta.upsert_rule import COLUMNS, DELETED_BY, UpsertRule, deleted_sql
+from sinks.delta.upsert_rule import COLUMNS, DELETED_BY, UpsertRule, deleted_sql, key_sql
+from sinks.recreated import MARK as RETIRED
+from sinks.spark.row_errors import raise_sql
 from sinks.spark.sql import identifier, literal, struct_sql
 
 
@@ -42,7 +44,7 @@ def _with_newest_delete(
         # Several tombstones of a key may count: each delete adds one.
         newest = parentheses(f"SELECT {key}, max({tombstone_sql(rule)}) AS mark\nFROM {tombstones}\nGROUP BY {key}")
         rows += f"\nLEFT JOIN {newest} AS n\nON {same}"
-        deletes.append("n.mark")
+        deletes.append(_in_its_partition(rule, "n.mark"))
     if truncate is not None:
         deletes.append(truncate)
     if len(deletes) == 1:
@@ -50,6 +52,24 @@ def _with_newest_delete(
     values = {name: f"r.{identifier(name)}" for name in columns}
     values[DELETED_BY] = f"{call('greatest', deletes)} AS {DELETED_BY}"
     return f"SELECT\n{indented(listed(values[name] for name in columns))}\nFROM {rows}"
+
+
+def _in_its_partition(rule: UpsertRule, mark: str) -> str:
+    """The key's tombstone. The query fails if the key has left the tombstone's partition: as for a row, see
+    ``UpsertRule``. By sequence: the tombstone alone."""
+    if rule.sequenced or not rule.guarded:
+        return mark
+    names = ("topic", "partition", "offset")
+    place = {name: f"coalesce(r._{name}, r.{DELETED_BY}.{identifier(name)})" for name in names}
+    stayed = any_of(
+        [
+            f"{mark} IS NULL",
+            f"startswith({mark}.topic, {literal(RETIRED)})",
+            f"({mark}.topic = {place['topic']} AND {mark}.`partition` = {place['partition']})",
+        ]
+    )
+    stored = {"stored_topic": f"{mark}.topic", "stored_partition": f"{mark}.`partition`"}
+    return case([(stayed, mark)], raise_sql("key_moved", key=key_sql(rule.key, "r."), **place, **stored))
 
 
 def _without_deleted_values(rule: UpsertRule, rows: str, columns: Sequence[str]) -> str:

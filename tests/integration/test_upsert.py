@@ -413,6 +413,16 @@ def test_an_update_that_moved_its_key_is_refused_where_its_delete_is_known(key: 
         pipeline.run()
 
 
+def test_a_key_that_moved_is_found_by_its_tombstone(lake: Lake, topic: Topic) -> None:
+    letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.path("letters"))}}
+    pipeline = lake.pipeline("upsert", **letters)
+    topic.send(("gone", None), partition=1)
+    pipeline.run()
+    topic.send_rows([("b", 1), ("gone", 1)], partition=0)
+    with pytest.raises(KeyMoved, match=f'{{"k":"gone"}} of .* came from {topic.name}-1 so far'):
+        pipeline.run()
+
+
 @pytest.mark.parametrize("kind", ["upsert", pytest.param("aggregate", marks=pytest.mark.breadth)])
 def test_the_first_epoch_of_a_new_table_is_inserted_and_reads_the_table_as_a_merge_does(
     kind: str, lake: Lake, topic: Topic

@@ -63,7 +63,7 @@ def database() -> sqlite3.Connection:
 
 SQLITE = database()
 cached_merge = cache(upserting)
-FIELD = re.compile(rf"((?:\w\.)?`?(?:{DELETED_BY}|{COLUMNS})`?|(?:greatest|named_struct)\([^()]*\))\.`?(\w+)`?")
+FIELD = re.compile(rf"((?:\w\.)?`?(?:{DELETED_BY}|{COLUMNS}|mark)`?|(?:greatest|named_struct)\([^()]*\))\.`?(\w+)`?")
 
 
 @cache
@@ -364,7 +364,15 @@ def test_by_offset_a_key_that_left_its_partition_fails_the_query() -> None:
     for incoming in (Event("update", 3, "b", partition=1), Event("delete", 3, partition=1)):
         table = Table(HARD["by offset"])
         table.apply(Event("update", 2, "a"))
-        with pytest.raises(sqlite3.OperationalError):
+        with pytest.raises(sqlite3.OperationalError, match="user-defined function"):
+            table.apply(incoming)
+
+
+def test_by_offset_a_key_that_left_the_partition_of_its_tombstone_fails_the_query() -> None:
+    for incoming in (Event("update", 1, "b"), Event("update", 3, "b"), Event("delete", 3)):
+        table = Table(HARD["by offset"])
+        table.apply(Event("delete", 2, partition=1))
+        with pytest.raises(sqlite3.OperationalError, match="user-defined function"):
             table.apply(incoming)
 
 
