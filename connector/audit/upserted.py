@@ -10,6 +10,7 @@ from connector.audit.counted import one_each
 from connector.audit.records import Records, changes, sequence_type, table_columns
 from connector.audit.rows import Earlier, found_rows, without_record
 from connector.config import DeltaUpsertSink
+from sinks.errors import SchemaMismatch
 from sinks.spark.sql import literal
 
 if TYPE_CHECKING:
@@ -41,6 +42,11 @@ def upserted(
     columns = table_columns(records.columns, sink)
     soft, ordered = sink.deletes == "soft", sink.sequence_by is not None
     more: dict[str, tuple[str, str]] = {}
+    if not soft and "_deleted_by" in (name.lower() for name in rows.columns):
+        raise SchemaMismatch(
+            "The table was written with deletes: soft, and the pipeline says deletes: hard.",
+            hint="Verify with the options that the table was written with.",
+        )
     if soft:
         more["r_marked"] = ("_deleted", "boolean")
     if ordered:

@@ -19,6 +19,7 @@ from sinks.delta.commit import PipelineCommits
 from sinks.delta.limits import Records
 from sinks.delta.merge_on_read import MergeOnRead
 from sinks.delta.order import check_order, keep_order
+from sinks.delta.own_columns import check_own_columns
 from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.delta.tombstones import Tombstones, remember_deletes, remembering
 from sinks.delta.upsert import DeltaUpsert
@@ -122,13 +123,14 @@ class _OwnColumns:
 
     def lacking(self) -> Sequence[str]:
         """The columns that the table gets: all of them with ``on_new_column: add``, and those of another order if no
-        change used the order so far. Raises SchemaMismatch if one did."""
-        reordered = check_order(
-            self.table,
-            self.columns,
-            sequence_by=self.sink.sequence_by,
-            begun=lambda: self.commits.position() is not None,
-        )
+        change used the order so far. Raises SchemaMismatch if one did, or if the rows were written with other options
+        that the columns depend on."""
+
+        def begun() -> bool:
+            return self.commits.position() is not None
+
+        reordered = check_order(self.table, self.columns, sequence_by=self.sink.sequence_by, begun=begun)
+        check_own_columns(self.table, self.columns, begun=begun)
         there = {name.lower() for name in self.table.schema.names}
         own = [name for name in self.columns.names if name in (*COORDINATES, *_OF_ORDER, "_deleted", DELETED_BY)]
         wanted = own if self.table.evolves else _OF_ORDER if reordered else ()

@@ -30,7 +30,7 @@ def check_order(table: DeltaTable, wanted: StructType, *, sequence_by: str | Non
     there = [name.lower() for name in table.schema.names]
     if "_offset" not in there or _is_sequenced(table, there) == (sequence_by is not None):
         return False
-    rows = _has_changes(table, there)
+    rows = has_changes(table, there)
     if not rows and not begun():
         return True
     # Deletes leave no row, and without a sequence nothing else of them.
@@ -70,7 +70,7 @@ def _is_sequenced(table: DeltaTable, columns: Container[str]) -> bool:
     return order == "sequence" if order is not None else "_sequence" in columns
 
 
-def _has_changes(table: DeltaTable, columns: Container[str]) -> bool:
+def has_changes(table: DeltaTable, columns: Container[str]) -> bool:
     """Whether a row comes from a record. ``columns``: the table's columns, in lower case."""
     changes = ["_offset", *(["_deleted_by"] if "_deleted_by" in columns else [])]
     rows = table.spark.table(table.sql).where(" OR ".join(f"{name} IS NOT NULL" for name in changes))

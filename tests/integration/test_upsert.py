@@ -350,6 +350,30 @@ def test_the_two_orders_are_never_mixed(lake: Lake, topic: Topic) -> None:
         lake.pipeline("upsert", **options).run()
 
 
+@pytest.mark.spark4("on_new_column: add, of JSON, goes by VARIANT")
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ({"deletes": "soft"}, {}, "was written with deletes: soft.* says deletes: hard"),
+        ({}, {"deletes": "soft"}, "was written with deletes: hard.* says deletes: soft"),
+        ({"sequence_by": "s", "ignore_null_updates": "n"}, {"sequence_by": "s"}, "value of n, .* nulls in no column"),
+        ({"sequence_by": "s"}, {"sequence_by": "s", "ignore_null_updates": "n"}, "value of no column, .* nulls in n"),
+    ],
+    ids=["deletes_of_another_mode", "deletes_of_another_mode_back", "nulls_off", "nulls_on"],
+)
+def test_a_table_of_other_options_is_refused(
+    before: dict[str, Any], after: dict[str, Any], said: str, lake: Lake, topic: Topic
+) -> None:
+    options: dict[str, Any] = {"schema": "k STRING, n INT, s INT", "on_new_column": "add"}
+    topic.send(("a", {"k": "a", "n": 1, "s": 1}))
+    lake.pipeline("upsert", **options, sink=before).run()
+    other = lake.pipeline("upsert", **options, sink=after)
+    for refused in (other.run, other.check, *([other.verify] if "deletes" in before else [])):
+        with pytest.raises(SchemaMismatch, match=said):
+            refused()
+    lake.pipeline("upsert", **options, sink=before).run()
+
+
 @pytest.mark.parametrize(
     ("sink", "said"),
     [
