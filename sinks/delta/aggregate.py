@@ -130,7 +130,8 @@ class DeltaAggregate:
         groups = self._groups.in_the_order_of(schema)
         state = _struct({name: f"_state.{identifier(name)}" for name in groups.aggregates})
         ordered = parentheses(f"SELECT {listed(map(identifier, groups.key))}, {state} AS _state, _offsets FROM {rows}")
-        return adding(groups, guarded=True).query(target, ordered, keys, schema.names, hint=hint)
+        merge = adding(groups, guarded=True)
+        return merge.query(target, ordered, keys, schema.names, hint=hint, detail=self._table.detail())
 
     def not_merged_sql(self, changes: str) -> str:
         """See ``sinks.delta.merge_on_read.Merging``.

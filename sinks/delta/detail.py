@@ -18,6 +18,7 @@ _SECONDS = {
 _PART = rf"(\d+)\s*({'|'.join(_SECONDS)})s?\b"
 _OF_CATALOGS = r"delta\.feature\.(catalogManaged|catalogOwned|coordinatedCommits)\b.*"
 _GENERATED = "delta.generationExpression"
+_DEFAULT = "CURRENT_DEFAULT"
 _IDENTITY, _TAKES_VALUES = "delta.identity.start", "delta.identity.allowExplicitInsert"
 """Metadata of columns, of which only the log tells."""
 
@@ -36,6 +37,8 @@ class Detail:
     """Generated column -> the SQL expression that Delta computes it from."""
     identities: Sequence[str] = ()
     """Columns that are GENERATED ALWAYS AS IDENTITY."""
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    """Column with a DEFAULT -> its SQL, the value of new rows without one."""
     clusters: Sequence[str] = ()
     """The columns that it is clustered by."""
     comment: str = ""
@@ -80,7 +83,7 @@ def interval(text: str) -> timedelta | None:
 
 
 def with_generated(detail: Detail, columns: Callable[[], StructType | None]) -> Detail:
-    """The details with the generated columns.
+    """The details with the generated columns, and with defaults.
 
     ``columns``: reads the columns from the table's log, with all of their metadata; asked only if there may be any.
     """
@@ -90,6 +93,7 @@ def with_generated(detail: Detail, columns: Callable[[], StructType | None]) -> 
     return replace(
         detail,
         generated={each.name: each.metadata[_GENERATED] for each in found if _GENERATED in each.metadata},
+        defaults={each.name: each.metadata[_DEFAULT] for each in found if _DEFAULT in each.metadata},
         identities=[
             each.name for each in found if _IDENTITY in each.metadata and not each.metadata.get(_TAKES_VALUES, False)
         ],
@@ -97,8 +101,9 @@ def with_generated(detail: Detail, columns: Callable[[], StructType | None]) -> 
 
 
 def _may_generate(properties: Mapping[str, str]) -> bool:
-    """Whether a table of these properties may have generated or identity columns, by its protocol."""
-    features = ("delta.feature.generatedColumns", "delta.feature.identityColumns")
+    """Whether a table of these properties may have columns that Delta fills, by its protocol."""
+    names = ("generatedColumns", "identityColumns", "allowColumnDefaults")
+    features = [f"delta.feature.{name}" for name in names]
     version = properties.get("delta.minWriterVersion", "")
     # Version 7 names its features; 4 to 6 have these columns without a name.
     return any(feature in properties for feature in features) or version in ("4", "5", "6")

@@ -14,6 +14,7 @@ from sinks.spark.row_errors import raise_sql
 from sinks.spark.sql import identifier
 
 if TYPE_CHECKING:
+    from sinks.delta.detail import Detail
     from sinks.delta.table import DeltaTable
 
 NOT_NEW = "not_new"
@@ -127,6 +128,7 @@ class Merge:
         replaces: bool = False,
         untouched: bool = True,
         hint: str = "",
+        detail: Detail | None = None,
     ) -> str:
         """A query for the rows that the table would have after the MERGE. ``unmatched`` changes are left out.
 
@@ -136,6 +138,7 @@ class Merge:
         ``replaces``: each row of the source is newer than the table's, and replaces all of it.
         ``untouched``: whether the result has the rows that match no row of the source.
         ``hint``: SQL hint for the join with the source, such as ``/*+ BROADCAST(s) */``.
+        ``detail``: of the table, with generated columns and defaults, which Delta fills at a MERGE; None: it has none.
 
         Most rows match nothing. An anti join with the keys passes them on, and only the others are computed: a CASE
         over every row is more code than the JVM compiles, and took ten times as long.
@@ -151,16 +154,27 @@ class Merge:
         if replaces and all(name.lower() in inserts for name in columns):
             values = (f"{inserts[name.lower()]} AS {identifier(name)}" for name in columns)
             return f"{others}{_select(values)}\nFROM {source} AS s\nWHERE {self.insert_when or 'true'}"
-        return others + self._computed(target, source, keys, columns, hint)
+        made = {name: sql for name, sql in (detail.generated if detail else {}).items() if name.lower() not in inserts}
+        defaults = detail.defaults if detail else {}
+        plain = [name for name in columns if name not in made]
+        computed = self._computed(target, source, keys, plain, hint, defaults)
+        if made:
+            values = (f"{made[name]} AS {identifier(name)}" if name in made else identifier(name) for name in columns)
+            computed = f"{_select(values)}\nFROM {parentheses(computed)}"
+        return others + computed
 
-    def _computed(self, target: str, source: str, keys: str, columns: Sequence[str], hint: str) -> str:
+    def _computed(
+        self, target: str, source: str, keys: str, columns: Sequence[str], hint: str, defaults: Mapping[str, str]
+    ) -> str:
         """A query for the rows that match a row of the source, and for those that are inserted.
 
         A subquery numbers the change that applies to each pair of rows; the values then depend on the number alone.
+        ``defaults``: column -> SQL of its value in a row that is inserted without one.
         """
         is_new = f"t.{_THERE} IS NULL"
         inserted = all_of([is_new, *([self.insert_when] if self.insert_when else [])])
-        changes = [Change(inserted, self.inserts), Change(is_new, None), *self.matched]
+        new = {**_by_lower_case(defaults), **_by_lower_case(self.inserts)}
+        changes = [Change(inserted, new), Change(is_new, None), *self.matched]
         number = case([(change.when or "true", str(at)) for at, change in enumerate(changes)], str(len(changes)))
         touched = parentheses(
             f"{_select(['t.*', f'true AS {_THERE}'], hint)}\n"

@@ -39,7 +39,6 @@ from sinks.delta.key_ranges import range_of
 from sinks.delta.table import DeltaTable
 from sinks.errors import Fenced, PositionMismatch, TableReplaced
 from sinks.spark.row_errors import problem
-from sinks.spark.sql import identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -332,17 +331,7 @@ class MergeOnRead:
         return self._merged_sql(changes, table, hint="/*+ BROADCAST(s) */" if small else "")
 
     def _merged_sql(self, changes: str, at: Position | None, *, hint: str = "") -> str:
-        merged = self._table.merged_sql(f"({self._reduce.sql(changes)})", changes, at, hint=hint)
-        detail = self._of.detail()
-        generated = detail.generated if detail else {}
-        given = {name.lower() for name in self._changes().names} if generated else set()
-        # Only Delta's own commands fill these.
-        made = {name: sql for name, sql in generated.items() if name.lower() not in given}
-        if not made:
-            return merged
-        names = self._of.schema.names
-        columns = (f"({made[name]}) AS {identifier(name)}" if name in made else identifier(name) for name in names)
-        return f"SELECT {', '.join(columns)}\nFROM (\n{merged}\n)"
+        return self._table.merged_sql(f"({self._reduce.sql(changes)})", changes, at, hint=hint)
 
     def view_sql(self, name: str) -> str | None:
         """The statement that makes a view of the current rows; ``name``: SQL of its name. None: the log doesn't count.

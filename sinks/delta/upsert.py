@@ -197,7 +197,7 @@ class Merges:
         names = self._table.schema.names
         # A dead letter that was retried may be older than the row that the table has.
         replaces = self._rule.replaces and self._tombstones is None
-        query = merge.query(target, source, keys, names, replaces=replaces, hint=hint)
+        query = merge.query(target, source, keys, names, replaces=replaces, hint=hint, detail=self._table.detail())
         return query if stored is None or at is not None else self._tombstones_first(stored, query)
 
     def _tombstones_first(self, stored: str, query: str) -> str:

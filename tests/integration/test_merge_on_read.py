@@ -523,6 +523,26 @@ def test_a_column_that_the_table_got_since_is_taken_by_the_log_too(lake: Lake, t
     assert lake.sql("SELECT k, more FROM {t} ORDER BY k", "upsert") == [("a", None), ("b", None), ("c", "x")]
 
 
+def test_what_delta_fills_at_a_fold_is_in_the_current_rows_too(lake: Lake, topic: Topic) -> None:
+    assert lake.spark is not None
+    lake.sql(
+        "CREATE TABLE {t} (k STRING, twice INT GENERATED ALWAYS AS (n * 2), n INT, note STRING DEFAULT 'new', "
+        "_topic STRING, _partition INT, _offset BIGINT, _timestamp TIMESTAMP) USING delta "
+        "TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')",
+        "upsert",
+    )
+    topic.send_rows([("a", 1), ("b", 1)])
+    lake.pipeline("upsert", **ON_READ).run()
+    lake.sql("UPDATE {t} SET note = 'mine' WHERE k = 'a'", "upsert")
+    topic.send_rows([("a", 2), ("c", 3)])
+    lake.pipeline("upsert", **ON_READ).run()
+    columns = ("k", "n", "twice", "note")
+    rows = sorted(tuple(row) for row in read(lake.spark, lake.file("upsert", **ON_READ)).select(*columns).collect())
+    assert rows == [("a", 2, 4, "mine"), ("b", 1, 2, "new"), ("c", 3, 6, "new")]
+    lake.pipeline("upsert", **ON_READ).fold()
+    assert lake.sql(f"SELECT {', '.join(columns)} FROM {{t}} ORDER BY k", "upsert") == rows
+
+
 @pytest.mark.breadth
 def test_a_fold_reads_no_files_whose_keys_are_beyond_those_of_the_changes(lake: Lake, topic: Topic) -> None:
     topic.send_rows([("a", 0), ("b", 0)])

@@ -13,6 +13,7 @@ COLUMNS = T.StructType(
     [
         T.StructField("at", T.TimestampType()),
         T.StructField("day", T.DateType(), metadata={"delta.generationExpression": "CAST(at AS DATE)"}),
+        T.StructField("note", T.StringType(), metadata={"CURRENT_DEFAULT": "'new'"}),
         T.StructField("id", T.LongType(), metadata={"delta.identity.start": 1}),
         T.StructField(
             "own", T.LongType(), metadata={"delta.identity.start": 1, "delta.identity.allowExplicitInsert": True}
@@ -31,11 +32,13 @@ def never() -> Any:
         {"delta.minWriterVersion": "4"},
         {"delta.minWriterVersion": "7", "delta.feature.generatedColumns": "supported"},
         {"delta.minWriterVersion": "7", "delta.feature.identityColumns": "supported"},
+        {"delta.minWriterVersion": "7", "delta.feature.allowColumnDefaults": "supported"},
     ],
 )
 def test_what_delta_generates_is_known_from_the_log(properties: dict[str, str]) -> None:
     detail = with_generated(Detail("t", properties), lambda: COLUMNS)
     assert (detail.generated, list(detail.identities)) == ({"day": "CAST(at AS DATE)"}, ["id"])
+    assert detail.defaults == {"note": "'new'"}
     assert with_generated(Detail("t", properties), lambda: None).generated == {}
 
 
