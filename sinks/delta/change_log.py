@@ -17,6 +17,7 @@ from sinks.delta.conflicts import done_or_left, past_conflicts
 from sinks.delta.fence import options
 from sinks.delta.proof import proven
 from sinks.delta.table import CHANGING, DeltaTable
+from sinks.spark.schema_changes import differences
 from sinks.spark.sql import identifier
 from sinks.spark.types import sql_type
 
@@ -68,7 +69,8 @@ class ChangeLog:
         return proven(commits, epoch, writer.append)
 
     def start(self, epoch: Epoch, changes: DataFrame) -> Committed:
-        """Empty the log, or create it, with the number and offsets of an epoch that is in the table.
+        """Empty the log, or create it, with the number and offsets of an epoch that is in the table. A log with other
+        types gets those of the changes.
 
         ``changes``: rows with the columns of the changes; none of them is written. Raises what
         ``sinks.delta.proof.Proof`` raises.
@@ -81,6 +83,8 @@ class ChangeLog:
         assert commits is not None
         anew = replace(epoch, expected=commits.position())
         writer = no_rows.write.format("delta").mode("overwrite").options(**options(table, anew))
+        if not self.takes(changes.schema):
+            writer = writer.option("overwriteSchema", "true")
         assert table.path is not None
         return proven(commits, anew, partial(writer.save, table.path))
 
@@ -94,6 +98,15 @@ class ChangeLog:
         names = self.table.spark.sql(f"SELECT * FROM {self.table.sql}{at}").columns
         changes = ", ".join(identifier(name) for name in names if name != EPOCH)
         return f"(SELECT {changes} FROM {self.table.sql}{at} WHERE {EPOCH} > {after}{bound})"
+
+    def takes(self, changes: StructType) -> bool:
+        """Whether the log holds every value of these changes as it is: Delta rounds what it appends to a narrower type.
+
+        Columns that the log lacks count only within a struct; for the others see ``add_columns``.
+        """
+        found = differences(self.table.schema, changes)
+        inner = [path for path in found.new if path not in changes.names]
+        return not (found.wider or found.others or inner)
 
     def add_columns(self, changes: StructType) -> None:
         """Add the columns of ``changes`` that the log lacks. They are NULL in earlier changes."""

@@ -174,6 +174,7 @@ class MergeOnRead:
         self._given_up = 0
         self._folded: Position | None = None
         self._published = ""
+        self._taken: StructType | None = None
 
     @property
     def appends(self) -> bool:
@@ -227,18 +228,43 @@ class MergeOnRead:
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
         """Append the epoch to the log, or merge it into the table if the log doesn't count.
 
-        Raises Fenced or PositionMismatch if the table was changed under the run, and what ``sinks.delta.proof.Proof``
-        raises.
+        If the log's types are too narrow for the rows, the log is folded, and starts again after this epoch. Raises
+        Fenced or PositionMismatch if the table was changed under the run, and what ``sinks.delta.proof.Proof`` raises.
         """
         if self._goes_on:
             self._refuse_changed(epoch)
-            return self._log.append(epoch, rows)
+            if self._log_takes(rows):
+                return self._log.append(epoch, rows)
+            epoch = self._after_a_fold(epoch)
         committed = self._table.write(epoch, self._reduce.of(rows))
         # The position that stands: an earlier attempt of this run may have committed it, having read less.
         started = self._log.start(Epoch.that_left(committed.position, pipeline=self._pipeline), rows)
         self._goes_on, self._folded = True, committed.position
         self.publish_view()
         return replace(committed, position=started.position)
+
+    def _log_takes(self, rows: DataFrame) -> bool:
+        """Whether the log holds the rows as they are. Asks once for each schema."""
+        if self._taken != rows.schema:
+            if not self._log.takes(rows.schema):
+                return False
+            self._taken = rows.schema
+        return True
+
+    def _after_a_fold(self, epoch: Epoch) -> Epoch:
+        """Fold what is unfolded. Returns the epoch as one that follows the table's last one, not the log's."""
+        self.fold(epoch.owner)
+        standing = self.standing()
+        if standing.unfolded or standing.table is None or standing.position != epoch.expected:
+            raise self._changed(epoch)
+        return replace(epoch, expected=standing.table)
+
+    def _changed(self, epoch: Epoch) -> PositionMismatch:
+        return PositionMismatch(
+            f"{self._of.label!r} was changed under the run: the change log stands no longer where epoch "
+            f"{epoch.number} was planned to go on. Nothing of it was written.",
+            hint="Run the pipeline again: it goes on from what the table now holds.",
+        )
 
     def _refuse_changed(self, epoch: Epoch) -> None:
         if not self.table_changed:
@@ -248,11 +274,7 @@ class MergeOnRead:
         if position is not None and position.epoch >= epoch.number and position.owner != epoch.owner:
             raise fenced(epoch, self._of.label, owner=position.owner, number=position.epoch)
         if not standing.goes_on or position != epoch.expected:
-            raise PositionMismatch(
-                f"{self._of.label!r} was changed under the run: the change log stands no longer where epoch "
-                f"{epoch.number} was planned to go on. Nothing of it was written.",
-                hint="Run the pipeline again: it goes on from what the table now holds.",
-            )
+            raise self._changed(epoch)
         self._folded = standing.table
 
     def fold(self, owner: str) -> Committed | None:

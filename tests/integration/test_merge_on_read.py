@@ -523,6 +523,29 @@ def test_a_column_that_the_table_got_since_is_taken_by_the_log_too(lake: Lake, t
     assert lake.sql("SELECT k, more FROM {t} ORDER BY k", "upsert") == [("a", None), ("b", None), ("c", "x")]
 
 
+@pytest.mark.breadth
+@pytest.mark.spark4("Delta widens these types since 4.0")
+def test_a_log_with_narrower_types_than_the_records_is_made_anew(lake: Lake, topic: Topic) -> None:
+    assert lake.spark is not None
+
+    def run(schema: str, *rows: tuple[str, float, str]) -> dict[str, Any]:
+        for k, n, d in rows:
+            topic.send((k, {"k": k, "n": n, "d": d}))
+            lake.pipeline("upsert", **ON_READ, schema=schema).run()
+        return {**ON_READ, "schema": schema}
+
+    run("k STRING, n FLOAT, d DECIMAL(10,2)", ("a", 0.5, "1.25"), ("b", 0.5, "1.25"))
+    lake.sql("ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')", "upsert")
+    for column, kind in (("n", "DOUBLE"), ("d", "DECIMAL(12,4)")):
+        lake.sql(f"ALTER TABLE {{t}} ALTER COLUMN {column} TYPE {kind}", "upsert")
+    options = run("k STRING, n DOUBLE, d DECIMAL(12,4)", ("c", 0.1, "1.2345"), ("d", 0.1, "1.2345"))
+    columns = "n", "CAST(d AS STRING) AS d"
+    rows = read(lake.spark, lake.file("upsert", **options)).selectExpr(*columns).collect()
+    assert sorted(tuple(row) for row in rows) == [(0.1, "1.2345")] * 2 + [(0.5, "1.2500")] * 2
+    lake.pipeline("upsert", **options).fold()
+    assert lake.sql(f"SELECT {', '.join(columns)} FROM {{t}} ORDER BY n", "upsert") == sorted(map(tuple, rows))
+
+
 def test_what_delta_fills_at_a_fold_is_in_the_current_rows_too(lake: Lake, topic: Topic) -> None:
     assert lake.spark is not None
     lake.sql(
