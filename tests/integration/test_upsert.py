@@ -355,11 +355,18 @@ def test_the_two_orders_are_never_mixed(lake: Lake, topic: Topic) -> None:
     ("before", "after", "said"),
     [
         ({"deletes": "soft"}, {}, "was written with deletes: soft.* says deletes: hard"),
-        ({}, {"deletes": "soft"}, "was written with deletes: hard.* says deletes: soft"),
+        pytest.param(
+            {}, {"deletes": "soft"}, "was written with deletes: hard.* says deletes: soft", marks=pytest.mark.breadth
+        ),
         ({"sequence_by": "s", "ignore_null_updates": "n"}, {"sequence_by": "s"}, "value of n, .* nulls in no column"),
-        ({"sequence_by": "s"}, {"sequence_by": "s", "ignore_null_updates": "n"}, "value of no column, .* nulls in n"),
+        pytest.param(
+            {"sequence_by": "s"},
+            {"sequence_by": "s", "ignore_null_updates": "n"},
+            "value of no column, .* nulls in n",
+            marks=pytest.mark.breadth,
+        ),
     ],
-    ids=["deletes_of_another_mode", "deletes_of_another_mode_back", "nulls_off", "nulls_on"],
+    ids=["soft_to_hard", "hard_to_soft", "nulls_off", "nulls_on"],
 )
 def test_a_table_of_other_options_is_refused(
     before: dict[str, Any], after: dict[str, Any], said: str, lake: Lake, topic: Topic
@@ -437,6 +444,7 @@ def test_an_update_that_moved_its_key_is_refused_where_its_delete_is_known(key: 
         pipeline.run()
 
 
+@pytest.mark.breadth
 def test_a_key_that_moved_is_found_by_its_tombstone(lake: Lake, topic: Topic) -> None:
     letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.path("letters"))}}
     pipeline = lake.pipeline("upsert", **letters)
