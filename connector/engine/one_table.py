@@ -109,11 +109,11 @@ class OneTable(Destination):
 
     def retire(self, epoch: Epoch, names: Mapping[str, str]) -> Committed:
         """Rename what the table, its tombstones and its dead letters hold of the old topics, and commit the epoch."""
-        letters = self.config.dead_letters
-        beside = [Tombstones(self.table.table, ()).table]
-        if letters is not None and letters.topic is None:
-            beside.append(DeltaTable(self.spark, path=letters.folder, name=letters.table))
-        return retire(self.table.table, self.table.commits, epoch, names, beside)
+        place, letters = self.config.dead_letters, None
+        if place is not None and place.topic is None:
+            letters = DeltaTable(self.spark, path=place.folder, name=place.table)
+        tombstones = Tombstones(self.table.table, ()).table
+        return retire(self.table.table, self.table.commits, epoch, names, tombstones=tombstones, letters=letters)
 
 
 def look_back(config: PipelineConfig, spark: SparkSession, run: str, table: Table) -> None:

@@ -1,9 +1,9 @@
 """Recreated topics: the rows of the deleted topic are renamed in one commit, which is an epoch of its own.
 
 Everything that guards rows against repeated records has the deleted topic's coordinates: those of rows, of deletes, of
-columns' values, of a history's events, of the records in a sum. The commit renames the topic in all of them. Renamed
-coordinates keep their place in the order, before everything that the recreated topic brings; and of two records with
-the same partition and offset, each has its own identity.
+columns' values, of a history's events, of the records in a sum, of the record that a ``first`` or ``last`` shows. The
+commit renames the topic in all of them. Renamed coordinates keep their place in the order, before everything that the
+recreated topic brings; and of two records with the same partition and offset, each has its own identity.
 
 Tombstones and dead letters are in tables of their own, which can't share the commit. They are renamed before it. A
 crash between the two leaves new names that nothing refers to yet. The next run has to retire the topic before anything
@@ -12,7 +12,7 @@ else, and renames what is left.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -38,15 +38,19 @@ def retire(
     commits: PipelineCommits,
     epoch: Epoch,
     names: Mapping[str, str],
-    beside: Sequence[DeltaTable] = (),
+    *,
+    tombstones: DeltaTable,
+    letters: DeltaTable | None = None,
 ) -> Committed:
     """Commit an epoch that reads no records, and renames deleted topics in the table's rows.
 
-    ``names``: topic -> its new name, see ``sinks.recreated.retired``; ``beside``: tables of tombstones and dead
-    letters, which are renamed first. Raises what ``sinks.delta.proof.Proof`` raises.
+    ``names``: topic -> its new name, see ``sinks.recreated.retired``; ``tombstones``, ``letters``: tables of tombstones
+    and dead letters, which are renamed first. Raises what ``sinks.delta.proof.Proof`` raises.
     """
-    for notes in beside:
-        _rename_notes(notes, names)
+    _rename_notes(tombstones, names)
+    if letters is not None:
+        # Other pipelines share the table. They may have gone on to the new topic already.
+        _rename_notes(letters, names, f"pipeline = {literal(epoch.pipeline)}")
     sql = retiring_sql(table.sql, table.spark.table(table.sql).schema, names)
 
     return proven(commits, epoch, partial(merge_epoch, table, epoch, table.spark.range(1), _SOURCE, sql))
@@ -56,29 +60,34 @@ def retiring_sql(target: str, schema: StructType, names: Mapping[str, str]) -> s
     """The MERGE that renames topics. ``target``, ``schema``: SQL of the table, and its schema; ``names``: as above."""
     columns = _renamed_columns(schema, names)
     updates = ",\n".join(f"t.{identifier(name)} = {new}" for name, (new, _) in columns.items())
-    concerned = any_of(f"({condition})" for _, condition in columns.values())
+    concerned = any_of(dict.fromkeys(f"({condition})" for _, condition in columns.values()))
     # A MERGE, not an UPDATE: it commits the epoch even if it changes no row.
     return f"MERGE INTO {target} AS t\nUSING {_SOURCE} AS s\nON {concerned}\nWHEN MATCHED\n" + indented(
         f"THEN UPDATE SET\n{indented(updates)}"
     )
 
 
-def _rename_notes(notes: DeltaTable, names: Mapping[str, str]) -> None:
+def _rename_notes(notes: DeltaTable, names: Mapping[str, str], where: str = "true") -> None:
     if not notes.exists():
         return
     old = ", ".join(map(literal, names))
-    sql = f"UPDATE {notes.sql} SET _topic = {_name('_topic', names)} WHERE _topic IN ({old})"
+    sql = f"UPDATE {notes.sql} SET _topic = {_name('_topic', names)} WHERE _topic IN ({old}) AND {where}"
     past_conflicts(lambda: notes.spark.sql(sql).collect())
 
 
 def _renamed_columns(schema: StructType, names: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     """Column -> SQL of its new value, and SQL of whether the value changes."""
     old = ", ".join(map(literal, names))
-    if "_applied" in schema.names:  # an aggregate, whose _state holds no coordinates
+    if "_applied" in schema.names:  # an aggregate
         topic = "regexp_replace(_k, '-[0-9]+$', '')"
         key = f"concat({_name(topic, names)}, substr(_k, length({topic}) + 1))"
         there = f"exists(map_keys(t._applied), _k -> {topic} IN ({old}))"
-        return {"_applied": (f"transform_keys(t._applied, (_k, _v) -> {key})", there)}
+        state = _renamed_state(schema["_state"].dataType, names)
+        # A state may be a map, which can't be compared. What it holds is of the topics in _applied.
+        return {
+            "_applied": (f"transform_keys(t._applied, (_k, _v) -> {key})", there),
+            **({"_state": (state, there)} if state is not None else {}),
+        }
     renamed = {"_topic": (_name("t._topic", names), f"t._topic IN ({old})")}
     for name in _ORDERS:
         stored = f"t.{name}"
@@ -86,6 +95,28 @@ def _renamed_columns(schema: StructType, names: Mapping[str, str]) -> dict[str, 
         if value is not None:
             renamed[name] = (value, f"NOT ({value} <=> {stored})")
     return renamed
+
+
+def _renamed_state(states: DataType, names: Mapping[str, str]) -> str | None:
+    """SQL of an aggregate's ``_state`` with the topics renamed in the states of ``first`` and ``last``.
+
+    None: there are no such states. All else in a state is values of the user's.
+    """
+    from pyspark.sql.types import StructType
+
+    assert isinstance(states, StructType)
+    fields, any_renamed = {}, False
+    for field in states:
+        stored, kind = f"t._state.{identifier(field.name)}", field.dataType
+        fields[field.name] = stored
+        at = kind["at"].dataType if isinstance(kind, StructType) and kind.names == ["at", "value"] else None
+        if isinstance(at, StructType) and at.names == ["order", "_topic", "_partition", "_offset"]:
+            place = {name: f"{stored}.at.{identifier(name)}" for name in at.names}
+            place["_topic"] = _name(place["_topic"], names)
+            renamed = struct_sql({"at": struct_sql(place), "value": f"{stored}.value"})
+            fields[field.name] = f"CASE WHEN {stored} IS NOT NULL THEN {renamed} END"
+            any_renamed = True
+    return f"CASE WHEN t._state IS NOT NULL THEN {struct_sql(fields)} END" if any_renamed else None
 
 
 def _renamed(sql: str, kind: DataType, names: Mapping[str, str], depth: int = 0) -> str | None:

@@ -25,3 +25,12 @@ ON (exists(map_keys(t._applied), _k -> regexp_replace(_k, '-[0-9]+$', '') IN ('t
 WHEN MATCHED
   THEN UPDATE SET
     t.`_applied` = transform_keys(t._applied, (_k, _v) -> concat(CASE regexp_replace(_k, '-[0-9]+$', '') WHEN 't' THEN '#id/t' ELSE regexp_replace(_k, '-[0-9]+$', '') END, substr(_k, length(regexp_replace(_k, '-[0-9]+$', '')) + 1)))
+
+-- aggregate with a last
+MERGE INTO target AS t
+USING lakelock_retired AS s
+ON (exists(map_keys(t._applied), _k -> regexp_replace(_k, '-[0-9]+$', '') IN ('t')))
+WHEN MATCHED
+  THEN UPDATE SET
+    t.`_applied` = transform_keys(t._applied, (_k, _v) -> concat(CASE regexp_replace(_k, '-[0-9]+$', '') WHEN 't' THEN '#id/t' ELSE regexp_replace(_k, '-[0-9]+$', '') END, substr(_k, length(regexp_replace(_k, '-[0-9]+$', '')) + 1))),
+    t.`_state` = CASE WHEN t._state IS NOT NULL THEN named_struct('n_sum', t._state.`n_sum`, 'latest', CASE WHEN t._state.`latest` IS NOT NULL THEN named_struct('at', named_struct('order', t._state.`latest`.at.`order`, '_topic', CASE t._state.`latest`.at.`_topic` WHEN 't' THEN '#id/t' ELSE t._state.`latest`.at.`_topic` END, '_partition', t._state.`latest`.at.`_partition`, '_offset', t._state.`latest`.at.`_offset`), 'value', t._state.`latest`.value) END) END

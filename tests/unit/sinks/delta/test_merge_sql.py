@@ -166,10 +166,18 @@ def test_the_merges_of_dead_letters_are_the_ones_that_were_reviewed() -> None:
 def test_the_merge_that_renames_a_deleted_topic_is_the_one_that_was_reviewed() -> None:
     order = StructType([PLACES[name] for name in ("_topic", "_partition", "_offset")])
     place = StructType([StructField(field.name[1:], field.dataType) for field in order])
+    at = StructType([StructField("order", StringType()), *order])
+    last = StructType([StructField("at", at), StructField("value", place)])
+
+    def aggregate(*states: StructField) -> StructType:
+        applied = StructField("_applied", MapType(StringType(), LongType()))
+        return StructType([applied, StructField("_state", StructType([*states]))])
+
     tables = {
         "upsert": StructType([*order, StructField("_deleted_by", place), StructField("_columns", StructType())]),
         "history": VersionColumns(["k"], ["v"], []).table(events()),
-        "aggregate": StructType([StructField("_applied", MapType(StringType(), LongType()))]),
+        "aggregate": aggregate(StructField("n_sum", LongType())),
+        "aggregate with a last": aggregate(StructField("n_sum", LongType()), StructField("latest", last)),
     }
     merges = {name: retiring_sql("target", schema, {"t": "#id/t"}) for name, schema in tables.items()}
     assert_reviewed("retired_topics", sections(merges))
