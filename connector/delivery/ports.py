@@ -73,6 +73,14 @@ class Destination(Protocol):
         """Do what a RESTORE asks for. Called before anything is committed after it; may be called again."""
         return
 
+    def tidied(self, position: Position | None) -> Position | None:
+        """Remove what epochs left behind that weren't committed, or that a RESTORE has undone.
+
+        Called once at the start of a run, and after ``restored``. May commit an epoch without records. Returns the
+        position after it.
+        """
+        return position
+
     def fold(self, position: Position) -> None:
         """Fold the change log into the table, if a fold is due. Called after an epoch, and after a round."""
         return

@@ -81,6 +81,8 @@ class _Run:
         self._pace = Pace(work.target_latency) if work.target_latency is not None else None
         self._looked_back: int | None = None
         """The version of the table at which this run did what a RESTORE asks for."""
+        self._tidy = False
+        """Whether nothing is left behind by epochs that weren't committed."""
         self.epochs = self.rows = 0
         self.last: Position | None = None
         """The newest position that this run has read or committed."""
@@ -199,14 +201,18 @@ class _Run:
     def _position(self) -> Position | None:
         """The destination's position.
 
-        If it shows a RESTORE that this run hasn't seen yet, first do what the RESTORE asks for.
+        If it shows a RESTORE that this run hasn't seen yet, first do what the RESTORE asks for. Then, and at the start
+        of the run, remove what uncommitted epochs have left behind.
 
         Somebody may RESTORE the table during a run, so this is done wherever the position is read.
         """
         position = self._work.destination.position()
         if position is not None and position.restored_to is not None and position.version != self._looked_back:
             self._work.destination.restored(position)
-            self._looked_back = position.version
+            self._looked_back, self._tidy = position.version, False
+        if not self._tidy:
+            position = self._work.destination.tidied(position)
+            self._tidy = True
         return position
 
     def _look(self) -> TopicsHeld:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from sinks.contract import Committed, Epoch
 from sinks.delta.limits import Records
 from sinks.delta.merge_on_read import MergeOnRead
+from sinks.delta.tombstones import Tombstones
 from sinks.delta.two_phase import Rehearsed
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ class TableDerivation(Derivation):
     """What the table's rules on single records depend on."""
     log: MergeOnRead | None = None
     """What is, or was, merged on read; None: a table of this kind never is."""
+    tombstones: Tombstones | None = None
+    """The deletes that are kept beside the table; None: none are."""
     required: Sequence[str] = ()
     """Columns without which the table's rows mean nothing to the sink: a table that lacks them can't get them."""
     check: Callable[[], Sequence[str]] = lambda: ()

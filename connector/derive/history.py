@@ -29,11 +29,13 @@ def history(sink: DeltaHistorySink, table: DeltaTable, commits: PipelineCommits,
 
     schema = _checked(records, sink)
     columns = _version_columns(records, sink)
+    kept = DeltaHistory(table, commits, columns=columns, tombstone_retention=sink.tombstone_retention)
     return TableDerivation(
         columns=columns.table(schema),
         reduce=events,
         problem=problem_with(records, sink),
-        sink=DeltaHistory(table, commits, columns=columns, tombstone_retention=sink.tombstone_retention),
+        sink=kept,
+        tombstones=kept.tombstones,
         plain=PlainHistory(table, columns=columns, tombstone_retention=sink.tombstone_retention),
         of_records=Records(
             [*table_columns(records.columns, sink), *COORDINATES],

@@ -42,7 +42,7 @@ def upsert(
     _refuse_own_columns(records)
     check_expressions(records, sink)
     rule = _rule(config, sink, records)
-    every = changes(records, sink)
+    every, retention = changes(records, sink), sink.tombstone_retention
     net = net_of(
         every.columns,
         rule,
@@ -59,11 +59,7 @@ def upsert(
 
     own = _OwnColumns(table, commits, columns, sink, _keeps_deletes(config, sink, rule))
     merging = DeltaUpsert(
-        table,
-        commits,
-        rule=rule,
-        tombstone_retention=sink.tombstone_retention,
-        keep_tombstones=config.dead_letters is not None,
+        table, commits, rule=rule, tombstone_retention=retention, keep_tombstones=config.dead_letters is not None
     )
     log = ChangeLog(table, pipeline=config.name, topics=config.source.topics)
     reading = MergeOnRead(
@@ -76,7 +72,8 @@ def upsert(
         latest_by=sink.key if _needs_the_last_only(sink) and not rule.keeps else (),
         sink=reading if on_read else merging,
         log=reading,
-        plain=PlainUpsert(table, rule=rule, tombstone_retention=sink.tombstone_retention),
+        tombstones=merging.tombstones,
+        plain=PlainUpsert(table, rule=rule, tombstone_retention=retention),
         of_records=Records(
             [*table_columns(records.columns, sink), *COORDINATES],
             updates(sink, records.columns),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from connector.config import PipelineConfig, Translated
+from connector.delivery.handover import TRANSACTIONAL
 from connector.delivery.ports import Destination
 from connector.engine.dead_letters import letters_table
 from connector.engine.epoch import Reading, write_epoch
@@ -24,9 +26,12 @@ from sinks.delta.table import DeltaTable
 from sinks.delta.tombstones import Tombstones
 from sinks.errors import OffsetsLost, TopicRecreated
 from sinks.offsets import Offsets
+from sinks.plurals import plural
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = logging.getLogger("lakelock.delta")
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,38 @@ class OneTable(Destination):
     def restored(self, position: Position) -> None:
         """Reopen dead letters whose retry the RESTORE has undone."""
         reopen_letters(self.config, self.spark, position)
+
+    def tidied(self, position: Position | None) -> Position | None:
+        """Remove the tombstones of records that are still to be read. See ``sinks.delta.tombstones``.
+
+        An epoch of another run may be on its way, and needs its tombstones. So an epoch without records fences it
+        first. If the other was sooner, this one fails, and nothing is deleted. Before the pipeline's first epoch there
+        is no position that it could repeat: of two first runs at once, one may lose its tombstones.
+
+        ====================  ==========================================================================================
+        crash                 what is left
+        ====================  ==========================================================================================
+        before the epoch      Nothing has changed.
+        before the DELETE     The same tombstones, and the same offsets. The next run does both steps again.
+        after the DELETE      Nothing is left to do.
+        ====================  ==========================================================================================
+
+        Raises Fenced if the other run was sooner.
+        """
+        tombstones = self.table.derivation.tombstones
+        # In a consumer group's deliveries tombstones count before the position passes them.
+        if tombstones is None or (position is not None and (position.replaced or position.delivery != TRANSACTIONAL)):
+            return position
+        with for_few(self.spark, self.config.spark_options, few=self.small):
+            left = tombstones.left_over(position.offsets if position else Offsets(), self.config.source.topics)
+        if left is None:
+            return position
+        if position is not None:
+            empty = Epoch.of_no_records(position, pipeline=self.config.name, owner=self.run)
+            position = self.run_epoch(empty, 0).position
+        left.delete()
+        log.info("%r: forgot %s whose records are read again", self.table.label, plural(left.number, "delete"))
+        return position
 
     def fold(self, position: Position) -> None:
         """Fold the change log into the table, if there is one and a fold is due."""

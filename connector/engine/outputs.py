@@ -35,6 +35,7 @@ from sinks.delta.merge_on_read import MergeOnRead
 from sinks.delta.refusals import append_only
 from sinks.delta.table import DeltaTable
 from sinks.delta.taken_back import TakesBack
+from sinks.delta.tombstones import forgotten
 from sinks.delta.two_phase import TwoPhaseDelta
 from sinks.errors import ConfigurationError, UnknownSchema
 from sinks.spark.cached import merging
@@ -106,6 +107,28 @@ class Table:
             self.table.create(self.derivation.columns, self._whole_layout)
         self.derivation.prepare_table(self._checked())
         self.table.allow_widening(self.derivation.columns)
+        self._take_over_deletes()
+
+    def _take_over_deletes(self) -> None:
+        """In a clone without an epoch of its own: copy the deletes that its source remembers.
+
+        Each copy is one commit, before the first epoch. A crash before that leaves the clone as it was, and the next
+        run copies what is missing.
+        """
+        tombstones, position = self.derivation.tombstones, self.commits.position()
+        if tombstones is None or position is None or position.source == "commit":
+            return
+        sources = self.commits.cloned_from()
+        if sources is None or (sources and position.delivery != "transactional"):
+            log.warning(
+                "%r is a clone, and the deletes that its source remembers can't be taken over. An update that arrives "
+                "late, and is older than its key's delete, brings the row back.",
+                self.label,
+            )
+            forgotten(self.table)
+            return
+        for source in sources:
+            tombstones.take_over(source, position.offsets)
 
     def check(self) -> bool:
         """Whether it is there; raises SchemaMismatch where it doesn't take the rows."""

@@ -150,8 +150,13 @@ class _Query:
     def _commit(self, work: Work, batch: Batch) -> None:
         position = work.destination.position()
         self._refuse_replaced(work, position)
-        if position is not None and position.restored_to is not None:
+        restored = position is not None and position.restored_to is not None
+        if position is not None and restored:
             work.destination.restored(position)
+        if self._last is None or restored:
+            tidied = work.destination.tidied(position)
+            if tidied is not position:
+                self._last = position = tidied
         held = work.topics.look()
         epoch = epoch_of(
             batch,

@@ -12,7 +12,7 @@ The steps, and why their order is safe:
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
@@ -261,22 +261,42 @@ class PipelineCommits:
         standing: Standing = clone
         try:
             while isinstance(standing, Cloned):
-                source = standing.source
-                path = source[len("delta.`") : -1] if source.startswith("delta.`") else None
-                table = DeltaTable(self._table.spark, path=path, name=None if path else source)
-                log = table.log
-                if log is None:
+                table = self._source(standing)
+                if table is None or table.log is None:
                     return FromRows()
-                history, cloned = PastCommits(table), standing
-                version = history.at(cloned.version)
-                if version is None or version.timestamp > cloned.at:
-                    return FromRows()
-                standing = self._standing(log, history, cloned.version)
+                standing = self._standing(table.log, PastCommits(table), standing.version)
         except (PySparkException, NotADeltaTable):
             return FromRows()
         if isinstance(standing, Own) and not standing.metadata.offsets.reaches(self._table.coordinates(self._topics)):
             return FromRows()
         return standing
+
+    def _source(self, clone: Cloned) -> DeltaTable | None:
+        """The table that was cloned. None: its history is gone, or another table has its name by now."""
+        path = clone.source[len("delta.`") : -1] if clone.source.startswith("delta.`") else None
+        table = DeltaTable(self._table.spark, path=path, name=None if path else clone.source)
+        version = PastCommits(table).at(clone.version) if table.log is not None else None
+        return table if version is not None and version.timestamp <= clone.at else None
+
+    def cloned_from(self) -> Sequence[DeltaTable] | None:
+        """The tables whose clone this is, and a clone's source in turn, up to the pipeline's last commit. Empty: it has
+        committed to this table itself. None: not all of them can be found."""
+        from pyspark.errors import PySparkException
+
+        table: DeltaTable | None = self._table
+        sources: list[DeltaTable] = []
+        at: int | None = None
+        try:
+            while table is not None and table.log is not None:
+                history = PastCommits(table)
+                standing = self._standing(table.log, history, history.newest().version if at is None else at)
+                if not isinstance(standing, Cloned):
+                    return sources
+                table, at = self._source(standing), standing.version
+                sources += [table] if table is not None else []
+        except (PySparkException, NotADeltaTable):
+            pass
+        return None
 
     def _committed(self, commit: Commit, metadata: CommitMetadata, *, already: bool = False) -> Committed:
         position = self._position(commit, metadata)

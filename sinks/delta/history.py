@@ -73,6 +73,11 @@ class DeltaHistory:
         self._commits = commits
         self._versions = _Versions(table, columns, tombstone_retention)
 
+    @property
+    def tombstones(self) -> Tombstones:
+        """The deletes that are kept beside the table."""
+        return self._versions.tombstones
+
     def position(self) -> Position | None:
         """The pipeline's position in this table. None: no epoch was committed to it."""
         return self._commits.position()
@@ -140,12 +145,12 @@ class _Versions:
     def __init__(self, table: DeltaTable, columns: VersionColumns, tombstone_retention: timedelta) -> None:
         self.columns = columns
         self._table = table
-        self._tombstones = Tombstones(table, columns.key)
+        self.tombstones = Tombstones(table, columns.key)
         self._retention = tombstone_retention
 
     def moved_sql(self, events: str, position: Offsets) -> str:
         """A query that fails at a key that has left its partition, as ``changed`` would. ``events``: SQL for FROM."""
-        return events_moved_sql(events, self._table.sql, self._tombstones.passed_sql(position), self.columns.key)
+        return events_moved_sql(events, self._table.sql, self.tombstones.passed_sql(position), self.columns.key)
 
     def changed(self, events: DataFrame, position: Offsets | None, *, note: bool = True, within: str = "") -> DataFrame:
         """The table's rows that differ after ``events``, and a column ``lakelock gone``: the row is to be deleted.
@@ -173,7 +178,7 @@ class _Versions:
         points = new.unionByName(self._stored(touched, events.schema, by_sequence, within), allowMissingColumns=True)
         if note:
             self._note(events)
-        passed = self._tombstones.passed_sql(position)
+        passed = self.tombstones.passed_sql(position)
         tombstones = self._table.spark.sql(f"SELECT * FROM {passed}") if passed is not None else None
         if tombstones is not None:
             deletes = tombstones.selectExpr(
@@ -272,8 +277,8 @@ class _Versions:
         deletes = events.where("_delete")
         if deletes.isEmpty():
             return
-        self._tombstones.add(deletes)
-        self._tombstones.expire_now_and_then(self._retention)
+        self.tombstones.add(deletes)
+        self.tombstones.expire_now_and_then(self._retention)
 
 
 def _versions(points: DataFrame, partial: VersionColumns | None) -> DataFrame:

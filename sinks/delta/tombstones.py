@@ -5,8 +5,12 @@ in the folder ``_lakelock/tombstones`` under the table. Delta's readers and VACU
 
 Two tables can't share one commit. So a tombstone is written *before* the commit of its epoch, and counts only once the
 table's position has passed its record. A crash between the two leaves tombstones that don't count. The next run reads
-their records again and writes them a second time, which changes nothing. After a RESTORE of the table, tombstones of
-records at or after the restored position don't count either.
+their records again, and may find by a mended pipeline file that they delete nothing. So a run first removes the
+tombstones that the position hasn't passed (``Tombstones.left_over``). The same after a RESTORE of the table. Otherwise
+they would count as soon as the position passes their records once more.
+
+A clone of a table has none of its tombstones. A run copies them before its first epoch there, see
+``Tombstones.take_over``.
 
 Not every run keeps its deletes. So a property of the table tells since when none was forgotten. A run that keeps them
 sets the property, and a run that doesn't removes it, both before their first epoch. A RESTORE of the table takes the
@@ -15,14 +19,17 @@ property back as well.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from sinks.delta.append import evolution
 from sinks.delta.conflicts import done_or_left, past_conflicts
+from sinks.delta.sql_layout import any_of
 from sinks.delta.table import CHANGING, COORDINATES, DeltaTable
-from sinks.offsets import Offsets
+from sinks.offsets import Offsets, TopicPartition
+from sinks.recreated import is_retired
 from sinks.spark.sql import identifier, literal
 
 if TYPE_CHECKING:
@@ -56,6 +63,28 @@ def remember_deletes(table: DeltaTable, *, kept: bool) -> None:
     table.forget()
 
 
+@dataclass(frozen=True)
+class LeftOver:
+    """Tombstones that no committed epoch has written, as they were when somebody looked."""
+
+    table: DeltaTable
+    where: str
+    """SQL that is true of them."""
+    number: int
+
+    def delete(self) -> None:
+        """Delete them. An epoch that was planned before may still be committed, and would then lack its tombstones. So
+        fence it first."""
+        past_conflicts(lambda: self.table.spark.sql(f"DELETE FROM {self.table.sql} WHERE {self.where}").collect())
+
+
+def forgotten(table: DeltaTable) -> None:
+    """Say in the table that deletes are kept from now on only, if it says that they were kept before."""
+    if deletes_since(table) is not None:
+        remember_deletes(table, kept=False)
+        remember_deletes(table, kept=True)
+
+
 class Tombstones:
     """The tombstones of one table.
 
@@ -86,11 +115,33 @@ class Tombstones:
             return None
         if position is None:
             return table.sql
-        passed = [
-            f"_topic = {literal(at.topic)} AND _partition = {at.partition} AND _offset < {offset}"
-            for at, offset in position.items()
-        ]
-        return f"(SELECT * FROM {table.sql} WHERE {' OR '.join(f'({record})' for record in passed) or 'false'})"
+        passed = any_of(f"({_of(at)} AND _offset < {offset})" for at, offset in position.items())
+        return f"(SELECT * FROM {table.sql} WHERE {passed or 'false'})"
+
+    def left_over(self, position: Offsets, topics: Container[str]) -> LeftOver | None:
+        """The tombstones of records that are still to be read. None: there is none.
+
+        ``position``: next offset per topic-partition; ``topics``: those that the pipeline reads. A partition that the
+        position doesn't name is read from its beginning.
+        """
+        table = self._at()
+        if not self._exists(table):
+            return None
+        # Not as NOT (... < ...): so Delta skips the files of earlier records.
+        ahead = [f"({_of(at)} AND _offset >= {offset})" for at, offset in position.items()]
+        unnamed = [f"NOT ({_of(at)})" for at in position]
+        where = any_of([*ahead, f"({' AND '.join(unnamed) or 'true'})"])
+        found = table.spark.sql(
+            f"SELECT _topic, count(*) AS n, max(unix_micros(_noted_at)) AS noted FROM {table.sql} "
+            f"WHERE {where} GROUP BY _topic"
+        ).collect()
+        stale = [row for row in found if row["_topic"] in topics and not is_retired(row["_topic"])]
+        if not stale:
+            return None
+        # Another run may add its own from now on.
+        noted = f"_noted_at <= timestamp_micros({max(row['noted'] for row in stale)})"
+        names = ", ".join(literal(row["_topic"]) for row in stale)
+        return LeftOver(table, f"_topic IN ({names}) AND {noted} AND ({where})", sum(row["n"] for row in stale))
 
     def add(self, deletes: DataFrame) -> None:
         """Write a tombstone for each of these rows. Call it before the commit of their epoch.
@@ -112,6 +163,29 @@ class Tombstones:
     def _notes(self, deletes: DataFrame) -> DataFrame:
         wanted = [*self._key, *(["_sequence"] if "_sequence" in deletes.columns else []), *COORDINATES]
         return deletes.selectExpr(*(identifier(name) for name in wanted), "current_timestamp() AS _noted_at")
+
+    def take_over(self, of: DeltaTable, position: Offsets) -> None:
+        """Copy another table's tombstones of records before a position, unless they are here already."""
+        from pyspark.sql import functions as F
+
+        found = Tombstones(of, self._key).passed_sql(position)
+        if found is None:
+            return
+        table, notes = self._at(), of.spark.sql(f"SELECT * FROM {found}").alias("s")
+        if self._exists(table):
+            there = [F.col(f"s.{name}").eqNullSafe(F.col(f"t.{name}")) for name in map(identifier, self._named)]
+            notes = notes.join(table.spark.table(table.sql).alias("t"), there, "left_anti")
+        if notes.isEmpty():
+            return
+        if not self._exists(table):
+            table.create(notes.schema, CHANGING)
+        table.allow_widening(notes.schema)
+        past_conflicts(notes.writeTo(table.sql).options(**evolution(table)).append)
+
+    @property
+    def _named(self) -> Sequence[str]:
+        """The columns that tell one tombstone from another."""
+        return [*self._key, *COORDINATES[:3]]
 
     def add_sequence(self, sequence: StructField) -> None:
         """Before the table's first epoch, if it is to be ordered by a sequence now: get the column, if there are
@@ -151,6 +225,11 @@ class Tombstones:
             path = f"{detail.location.rstrip('/')}/{FOLDER}"
             self._table = DeltaTable(self._of.spark, path=path, on_new_column="add")
         return self._table
+
+
+def _of(at: TopicPartition) -> str:
+    """SQL that is true of a record of this partition."""
+    return f"_topic = {literal(at.topic)} AND _partition = {at.partition}"
 
 
 def _micros(at: datetime) -> int:

@@ -80,6 +80,11 @@ class DeltaUpsert:
         keep = (rule.sequenced or keep_tombstones) and not rule.soft
         self._merges = Merges(table, rule, keep=keep, retention=tombstone_retention)
 
+    @property
+    def tombstones(self) -> Tombstones | None:
+        """The deletes that are kept beside the table; None: none are."""
+        return self._merges.tombstones
+
     def position(self) -> Position | None:
         """Where the pipeline stands in this table; None: no epoch was committed to it."""
         return self._commits.position()
@@ -163,7 +168,7 @@ class Merges:
         """``keep``: whether deletes are kept as tombstones; ``retention``: for how long."""
         self._table = table
         self._rule = rule
-        self._tombstones = Tombstones(table, rule.key) if keep else None
+        self.tombstones = Tombstones(table, rule.key) if keep else None
         self._retention = retention
 
     def stored(self, rows: DataFrame, passed: Offsets | None) -> str | None:
@@ -171,9 +176,9 @@ class Merges:
 
         ``passed``: only tombstones of records before these offsets count; None: all count.
         """
-        if self._tombstones is None or DELETED_BY not in rows.columns:
+        if self.tombstones is None or DELETED_BY not in rows.columns:
             return None
-        return self._tombstones.passed_sql(passed)
+        return self.tombstones.passed_sql(passed)
 
     def without_deletes(self, rows: DataFrame, within: str = "") -> tuple[DataFrame, Merge]:
         """The source and the MERGE of an epoch for which no tombstone is stored. ``within``: see ``Merge.within``.
@@ -181,7 +186,7 @@ class Merges:
         If the epoch has the first delete, the write fails: see ``up_to_a_delete``. Then the epoch has to be written
         with deletes.
         """
-        if self._tombstones is not None and DELETED_BY in rows.columns:
+        if self.tombstones is not None and DELETED_BY in rows.columns:
             rows = self._up_to_a_delete(rows)
         return self._source(rows, None, None), self._merge(rows, within=within)
 
@@ -189,14 +194,14 @@ class Merges:
         """A query for the rows of the table after ``net`` is merged; see ``sinks.delta.merge_on_read.Merging``."""
         columns = self._table.spark.sql(f"SELECT * FROM {net}").columns
         stored = None
-        if self._tombstones is not None and DELETED_BY in columns:
-            stored = self._tombstones.passed_sql(at.offsets if at else None)
+        if self.tombstones is not None and DELETED_BY in columns:
+            stored = self.tombstones.passed_sql(at.offsets if at else None)
         source = parentheses(source_sql(self._rule, net, columns, stored, None))
         target = self._table.sql_at(at.version if at else None)
         merge = upserting(self._rule, columns)
         names = self._table.schema.names
         # A dead letter that was retried may be older than the row that the table has.
-        replaces = self._rule.replaces and self._tombstones is None
+        replaces = self._rule.replaces and self.tombstones is None
         query = merge.query(target, source, keys, names, replaces=replaces, hint=hint, detail=self._table.detail())
         return query if stored is None or at is not None else self._tombstones_first(stored, query)
 
@@ -215,7 +220,7 @@ class Merges:
         """The table's rows with a key of ``rows``, as they would be after the write. Leaves out what a truncate does
         to other keys. ``passed``: as in ``stored``."""
         rows.createOrReplaceTempView(_NET)
-        stored = self._tombstones.passed_sql(passed) if self._tombstones is not None else None
+        stored = self.tombstones.passed_sql(passed) if self.tombstones is not None else None
         source = parentheses(source_sql(self._rule, _NET, rows.columns, stored, None))
         merge = upserting(self._rule, rows.columns, new=self._table.lacks(rows.columns))
         names = self._table.schema.names
@@ -236,7 +241,7 @@ class Merges:
 
         ``rows`` are read several times. ``stored``, ``within``: as above.
         """
-        tombstones = self._tombstones
+        tombstones = self.tombstones
         assert tombstones is not None
         key = [identifier(name) for name in self._rule.key]
         is_truncate = f"{key[0]} IS NULL"  # no other change has a NULL in its key
@@ -264,8 +269,8 @@ class Merges:
     def make_tombstones(self, net: str) -> None:
         """Make the table of tombstones, if the rule keeps some; ``net``: SQL of net changes, as in FROM."""
         rows = self._table.spark.sql(f"SELECT * FROM {net}")
-        if self._tombstones is not None and DELETED_BY in rows.columns:
-            self._tombstones.make(self._deletes_of(rows))
+        if self.tombstones is not None and DELETED_BY in rows.columns:
+            self.tombstones.make(self._deletes_of(rows))
 
     def _source(self, rows: DataFrame, stored: str | None, truncate: str | None) -> DataFrame:
         """The source of the MERGE; ``stored``: SQL of tombstones, as in FROM; ``truncate``: SQL of the newest one."""

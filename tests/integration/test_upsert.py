@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -267,10 +269,60 @@ def test_a_restore_takes_back_what_later_tombstones_count_for(lake: Lake, topic:
     lake.sql(f"RESTORE {{t}} TO VERSION AS OF {version}", "upsert")
     table = DeltaTable(pipeline_spark(lake), path=str(lake.path("upsert")))
     tombstones = Tombstones(table, ["k"])
-    for offset, count in ((2, 0), (3, 2)):  # noted twice, by two runs
+    for offset, count in ((2, 0), (3, 1)):  # the first run's was forgotten
         passed = tombstones.passed_sql(Offsets({TopicPartition(topic.name, 0): offset}))
         assert passed is not None
         assert pipeline_spark(lake).sql(f"SELECT * FROM {passed}").count() == count
+
+
+@pytest.mark.parametrize("left_by", ["a rewind", pytest.param("a crash", marks=pytest.mark.breadth)])
+def test_a_delete_that_was_none_is_forgotten(
+    left_by: str, lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = lake.pipeline("upsert", **SEQUENCED, sink={**BY_SEQ, "apply_as_deletes": "op = 'X'"})
+    mended = lake.pipeline("upsert", **SEQUENCED, sink=BY_SEQ)
+    send(topic, "b", None, 3, "X")
+    send(topic, "a", 1, 1)
+    wrong.run()
+    version = lake.version("upsert")
+    send(topic, "a", 10, 10, "X")
+    with monkeypatch.context() as patched:
+        if left_by == "a crash":
+            patched.setattr(Tombstones, "add", crash_after(Tombstones.add))
+            with pytest.raises(KeyboardInterrupt):
+                wrong.run()
+        else:
+            wrong.run()
+            mended.rewind(to_version=version, confirm=lambda _: True)
+    mended.run()
+    assert lake.rows("upsert") == [("a", 10)]
+    send(topic, "a", 5, 5)
+    send(topic, "b", 2, 2)  # its delete was committed
+    mended.run()
+    assert lake.rows("upsert") == [("a", 10)]
+
+
+def test_a_clone_takes_over_the_deletes_that_its_source_remembers(
+    lake: Lake, topic: Topic, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also the clone of a clone. If its source is gone, the run says that it can't."""
+    pipeline = lake.pipeline("upsert", **SEQUENCED, sink=BY_SEQ)
+    send(topic, "a", 1, 1)
+    send(topic, "b", 1, 1)
+    send(topic, "a", None, 5, "D")
+    pipeline.run()
+    for name, of in (("first", "upsert"), ("second", "first")):
+        lake.sql(f"CREATE TABLE delta.`{lake.path(name)}` SHALLOW CLONE {{t}}", of)
+    send(topic, "a", 4, 4)
+    clone = lake.pipeline("upsert", **SEQUENCED, sink={**BY_SEQ, "path": str(lake.path("second"))})
+    with caplog.at_level(logging.WARNING, logger="lakelock.delta"):
+        clone.run()
+    assert (lake.sql("SELECT k, n FROM {t}", "second"), caplog.messages) == ([("b", 1)], [])
+    lake.sql("CREATE TABLE {t} SHALLOW CLONE delta.`" + str(lake.path("upsert")) + "`", "third")
+    shutil.rmtree(lake.path("upsert") / "_delta_log")
+    with caplog.at_level(logging.WARNING, logger="lakelock.delta"):
+        lake.pipeline("upsert", **SEQUENCED, sink={**BY_SEQ, "path": str(lake.path("third"))}).run()
+    assert "can't be taken over" in caplog.text
 
 
 def pipeline_spark(lake: Lake) -> SparkSession:

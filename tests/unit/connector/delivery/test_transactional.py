@@ -16,7 +16,7 @@ from connector.delivery.ports import Work
 from connector.delivery.retries import Patience
 from connector.delivery.transactional import deliver
 from connector.protocol.steps import Event, Step
-from sinks.contract import Committed, Epoch
+from sinks.contract import Committed, Epoch, Position
 from sinks.errors import BrokerUnreachable, CommitUnknown, Fenced, PositionMismatch, TopicRecreated
 from sinks.memory import MemoryAppend, MemoryTable, MemoryUpsert
 from sinks.offsets import Offsets, TopicPartition
@@ -306,6 +306,39 @@ def test_a_table_that_was_rewound_under_the_run_is_noticed() -> None:
 
     with pytest.raises(PositionMismatch):
         run(topic, table, max_records=2, before_write=rewind)
+
+
+def test_what_was_left_behind_is_removed_before_the_first_epoch_and_after_each_restore() -> None:
+    topic, table, stop, calls = Topic([[("a", 1)]]), MemoryTable(), threading.Event(), list[str]()
+    sink = MemoryAppend(table)
+
+    def run_epoch(epoch: Epoch, behind: int) -> Committed:
+        calls.append(f"epoch {epoch.number}")
+        if epoch.number < 3:
+            topic.append(0, ("more", epoch.number))
+        else:
+            stop.set()
+        return sink.write(epoch, topic.read(epoch))
+
+    class Restored(To):
+        def position(self) -> Position | None:
+            found = sink.position()
+            restored = found is not None and found.epoch == 2
+            return replace(found, restored_to=2, version=5) if restored else found
+
+        def restored(self, position: Position) -> None:
+            calls.append("restored")
+
+        def tidied(self, position: Position | None) -> Position | None:
+            calls.append("tidied")
+            if len(calls) == 1:
+                raise BrokerUnreachable("just now")
+            return position
+
+    quick = Patience(attempts=2, longest_wait=timedelta(milliseconds=1))
+    work = Work("p", "run", topic, Restored(sink.position, run_epoch), 1, Group(), lambda event: None, patience=quick)
+    deliver(work, interval=timedelta(milliseconds=1), stop=stop)
+    assert calls == ["tidied", "tidied", "epoch 1", "epoch 2", "restored", "tidied", "epoch 3"]
 
 
 def test_with_an_interval_it_goes_on_until_it_is_stopped() -> None:

@@ -1,0 +1,47 @@
+"""Where a table that is merged on read stands, and its change log: which of the two counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sinks.contract import Position
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The positions of the table and of its log, read one after the other. None: there is none."""
+
+    table: Position | None
+    log: Position | None
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the log counts, see ``sinks.delta.merge_on_read``."""
+        if self.table is None or self.log is None:
+            return False
+        if self.table.source != "commit" or self.log.source != "commit":
+            return False
+        same = self.log.epoch == self.table.epoch and self.log.offsets == self.table.offsets
+        return self.log.epoch > self.table.epoch or same
+
+    @property
+    def unfolded(self) -> int:
+        """Number of epochs that are in the log only."""
+        return self.log.epoch - self.table.epoch if self.goes_on and self.log and self.table else 0
+
+    @property
+    def given_up(self) -> int:
+        """Number of epochs that were in the log only when the log ceased to count: a run reads their records again."""
+        if self.goes_on or self.log is None or self.table is None:
+            return 0
+        return max(0, self.log.epoch - self.table.epoch)
+
+    @property
+    def position(self) -> Position | None:
+        """The pipeline's position; None: no epoch was committed."""
+        if self.table is None:
+            return None
+        if self.goes_on and self.log is not None:
+            return replace(self.log, replaced=self.table.replaced)
+        # Numbers only grow: those that the log has taken aren't free.
+        return replace(self.table, epoch=max(self.table.epoch, self.log.epoch if self.log else 0))
