@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from sinks.contract import Position
-from sinks.delta.merge_on_read import MergeOnRead, Standing
+from sinks.delta.merge_on_read import MergeOnRead
+from sinks.delta.standing import Standing
 from sinks.delta.unstaged import Unstaged
 from sinks.errors import PositionMismatch
 from sinks.offsets import Offsets, TopicPartition
