@@ -18,7 +18,7 @@ from connector.decode.json_new_fields import Rows
 from connector.decode.unavailable import unavailable
 from connector.source.columnar import PlainValues
 from connector.spark.compat import from_ddl
-from sinks.spark.sql import identifier, let, literal
+from sinks.spark.sql import identifier, literal
 from sinks.spark.types import sql_type
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class Debezium:
 
     def _judged(self, frame: DataFrame, read: str, into: str) -> DataFrame:
         """The row of the envelope ``read``, or why there is none, whoever has decoded it."""
-        event = f"_event{into}"
+        event, row = f"_event{into}", f"_row{into}"
         names = [name for name in self._envelope.names if name != "payload"]
         inner = "payload" in self._envelope.names
         each = (
@@ -146,28 +146,30 @@ class Debezium:
             for name in names
         )
         frame = frame.selectExpr("*", f"named_struct({', '.join(each)}) AS {event}")
+        # A column of its own: several expressions name each of its fields, and Spark would write it out in all of them.
+        frame = frame.selectExpr("*", f"CASE WHEN {event}.op = 'd' THEN {event}.before ELSE {event}.after END AS {row}")
         return frame.selectExpr(
-            "*", f"{self._value(event)} AS {into}", f"{self._problem(read, event)} AS {problem_of(into)}"
+            "*", f"{self._value(event, row)} AS {into}", f"{self._problem(read, event, row)} AS {problem_of(into)}"
         )
 
-    def _problem(self, read: str, event: str) -> str:
+    def _problem(self, read: str, event: str, row: str) -> str:
         op = f"{event}.op"
         return (
             f"CASE WHEN {problem_of(read)} IS NOT NULL THEN {problem_of(read)} "
             f"WHEN {op} IS NULL OR {op} NOT IN ('c', 'u', 'r', 'd', 't') "
             f"THEN concat('no change of a row, its op is ', coalesce({op}, 'missing')) "
             f"WHEN {op} IN ('c', 'u', 'r') AND {event}.after IS NULL THEN 'no row after the change' "
-            f"WHEN {op} = 'd' AND {event}.before IS NULL THEN 'no row before the delete'{self._not_sent(event)} END"
+            f"WHEN {op} = 'd' AND {event}.before IS NULL THEN 'no row before the delete'{self._not_sent(row)} END"
         )
 
-    def _not_sent(self, event: str) -> str:
+    def _not_sent(self, row: str) -> str:
         """SQL of the problem that a column has the placeholder, a WHEN for each column."""
         if self.unavailable != "bad_record":
             return ""
         told = "the database did not send its column {} ({}): set REPLICA IDENTITY FULL, or unavailable: keep or 'null'"
         whens = []
         for field in self._columns:
-            missing = unavailable(f"({_row(event)}).{identifier(field.name)}", field.dataType, self.placeholder)
+            missing = unavailable(f"{row}.{identifier(field.name)}", field.dataType, self.placeholder)
             if missing is not None:
                 whens.append(f" WHEN {missing} THEN {literal(told.format(field.name, self.placeholder))}")
         return "".join(whens)
@@ -177,17 +179,17 @@ class Debezium:
         """Those of the row."""
         return [field for field in self.type.fields if field.name not in METADATA]
 
-    def _value(self, event: str) -> str:
+    def _value(self, event: str, row: str) -> str:
         from pyspark.sql.types import StructType
 
         there = set(self._envelope.names)
         fields, unsent = [], []
         for field in self._columns:
-            value = f"({_row(event)}).{identifier(field.name)}"
-            missing = unavailable("sent", field.dataType, self.placeholder)
+            value = f"{row}.{identifier(field.name)}"
+            missing = unavailable(value, field.dataType, self.placeholder)
             if missing is not None and self.unavailable != "bad_record":
-                unsent.append(let("sent", value, f"IF({missing}, {literal(field.name)}, NULL)"))
-                value = let("sent", value, f"IF({missing}, NULL, sent)")
+                unsent.append(f"IF({missing}, {literal(field.name)}, NULL)")
+                value = f"IF({missing}, NULL, {value})"
             fields.append(f"{literal(field.name)}, {value}")
         for name in _OF_EVENT:
             kind = sql_type(self.type[name].dataType)
@@ -201,11 +203,6 @@ class Debezium:
         if self.unavailable == "keep":
             fields.append(f"{literal(UNAVAILABLE)}, array_compact(CAST(array({', '.join(unsent)}) AS ARRAY<STRING>))")
         return f"named_struct({', '.join(fields)})"
-
-
-def _row(event: str) -> str:
-    """SQL of the row that an event is about."""
-    return f"CASE WHEN {event}.op = 'd' THEN {event}.before ELSE {event}.after END"
 
 
 def _position(source: str, fields: set[str]) -> str:
