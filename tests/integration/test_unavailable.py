@@ -183,8 +183,8 @@ ON_READ = {"merge": "on_read", "apply_as_truncates": "false"}
     ("kind", "sink"),
     [
         pytest.param("upsert", {}, id="by offset"),
-        pytest.param("upsert", {**BY_LSN, **ON_READ}, id="by lsn, on read"),
-        pytest.param("history", BY_LSN, id="history"),
+        pytest.param("upsert", {**BY_LSN, **ON_READ}, id="by lsn, on read", marks=pytest.mark.breadth),
+        pytest.param("history", BY_LSN, id="history", marks=pytest.mark.breadth),
         pytest.param("upsert", BY_LSN, id="by lsn", marks=pytest.mark.breadth),
         pytest.param("history", {}, id="history by offset", marks=pytest.mark.breadth),
     ],
