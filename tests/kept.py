@@ -146,8 +146,8 @@ class Database:
 def send(topic: Topic, messages: list[Message], random: Random | None = None) -> None:
     """``random``: to partitions and in an order that say nothing. Else in order, a key to one partition."""
     messages = random.sample(messages, len(messages)) if random else messages
+    chosen = random.choices(range(2), k=len(messages)) if random else [key % 2 for key, _ in messages]
     for partition in range(2):
-        chosen = random.choices(range(2), k=len(messages)) if random else [key % 2 for key, _ in messages]
         some = (message for message, at in zip(messages, chosen, strict=True) if at == partition)
         topic.send(*((json.dumps({"id": key}), event) for key, event in some), partition=partition)
 
