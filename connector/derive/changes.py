@@ -13,6 +13,7 @@ from sinks.delta.upsert_rule import key_sql
 from sinks.errors import ConfigurationError
 from sinks.spark.row_errors import problem, raise_sql
 from sinks.spark.sql import identifier, literal
+from sinks.spark.types import sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -82,6 +83,15 @@ def is_sent(column: str) -> str:
     return f"NOT coalesce(array_contains({UNAVAILABLE}, {literal(column)}), false)"
 
 
+def _refuse_other_unavailable(records: DataFrame) -> None:
+    made = sql_type(records.schema[UNAVAILABLE].dataType).upper() if UNAVAILABLE in records.columns else ""
+    if made and made != "ARRAY<STRING>":
+        raise ConfigurationError(
+            f"transform: {UNAVAILABLE} is {made}, and has to be ARRAY<STRING>, the names of the columns that the "
+            "database didn't send."
+        )
+
+
 def truncates(sink: KeyedSink, columns: Sequence[str]) -> str:
     """SQL: whether a record deletes all older rows. ``columns``: those of the decoded records."""
     condition = getattr(sink, "apply_as_truncates", None)
@@ -106,6 +116,7 @@ def table_columns(columns: list[str], sink: KeyedSink) -> list[str]:
 
 def check_expressions(records: DataFrame, sink: KeyedSink) -> None:
     """Raises ConfigurationError where Spark doesn't take an expression, or it gives what can't order or decide."""
+    _refuse_other_unavailable(records)
     from pyspark.errors import PySparkException
     from pyspark.sql.types import ArrayType, AtomicType, BooleanType, DataType, MapType, StructType
 

@@ -115,6 +115,7 @@ def test_a_rewind_gives_up_an_epoch_that_can_no_longer_be_completed(lake: Lake) 
     assert exact(found, a=2, b=1, c=1, e=1)
 
 
+@pytest.mark.breadth
 def test_the_tables_of_several_sinks_go_back_to_one_epoch(lake: Lake, topic: Topic, dying: Any) -> None:
     options = {
         **lake.options(),
