@@ -34,7 +34,7 @@ from sinks.spark.sql import identifier, literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructField
+    from pyspark.sql.types import StructField, StructType
 
 FOLDER = "_lakelock/tombstones"
 _EXPIRE_EVERY = timedelta(hours=1)
@@ -148,17 +148,23 @@ class Tombstones:
 
         ``deletes``: the columns named above, except ``_noted_at``; other columns are ignored.
         """
-        table, notes = self.make(deletes), self._notes(deletes)
+        self._append(self._notes(deletes))
+
+    def make(self, deletes: DataFrame) -> None:
+        """Make the table of tombstones if it is missing; ``deletes``: with the columns as in ``add``."""
+        self._made(self._notes(deletes).schema)
+
+    def _made(self, notes: StructType) -> DeltaTable:
+        table = self._at()
+        if not self._exists(table):
+            table.create(notes, CHANGING)
+        return table
+
+    def _append(self, notes: DataFrame) -> None:
+        table = self._made(notes.schema)
         table.allow_widening(notes.schema)
         # Written twice, a tombstone counts once.
         past_conflicts(notes.writeTo(table.sql).options(**evolution(table)).append)
-
-    def make(self, deletes: DataFrame) -> DeltaTable:
-        """The table of tombstones, made if it is missing; ``deletes``: with the columns as in ``add``."""
-        table = self._at()
-        if not self._exists(table):
-            table.create(self._notes(deletes).schema, CHANGING)
-        return table
 
     def _notes(self, deletes: DataFrame) -> DataFrame:
         wanted = [*self._key, *(["_sequence"] if "_sequence" in deletes.columns else []), *COORDINATES]
@@ -175,12 +181,8 @@ class Tombstones:
         if self._exists(table):
             there = [F.col(f"s.{name}").eqNullSafe(F.col(f"t.{name}")) for name in map(identifier, self._named)]
             notes = notes.join(table.spark.table(table.sql).alias("t"), there, "left_anti")
-        if notes.isEmpty():
-            return
-        if not self._exists(table):
-            table.create(notes.schema, CHANGING)
-        table.allow_widening(notes.schema)
-        past_conflicts(notes.writeTo(table.sql).options(**evolution(table)).append)
+        if not notes.isEmpty():
+            self._append(notes)
 
     @property
     def _named(self) -> Sequence[str]:
