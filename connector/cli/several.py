@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from connector.cli.console import Shown, err, out, say_error, say_line, stop_on_signal, worst
 from connector.config import PipelineConfig, has_several, load
-from connector.fleet.files import one_session, pipeline_files, read
+from connector.fleet.files import one_session, pipeline_files, read, without_clashes
 from connector.fleet.run import Fleet, exit_code, state
 from connector.telemetry.run_report import EXIT_CODES, RunReport, write
 from sinks.errors import ConfigurationError
@@ -92,7 +92,7 @@ def each(
     if is_one(files):
         act(load(files[0], overrides))
         return
-    found, codes = read(pipeline_files(files), overrides), []
+    found, codes = without_clashes(read(pipeline_files(files), overrides)), []
     with one_session(found, name=name, debug=debug):
         for number, file in enumerate(found):
             if heading:

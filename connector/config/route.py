@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from pydantic import BeforeValidator, Field, PrivateAttr, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, field_validator
 
 from connector.config.all_faults import checked
 from connector.config.fault_texts import found, one_of
@@ -17,7 +17,7 @@ from connector.config.marks import Path
 from connector.config.placeholders import merged, misplaced, placed, placeholders
 from connector.config.places import DeltaSink
 from connector.config.sinks import SINK_TYPES, DeltaAggregateSink, KeyedSink, MergedSink
-from connector.config.transform_sql import QUOTED
+from connector.config.steady import steady
 from sinks.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -27,18 +27,6 @@ OPTION = "route"
 OTHER = "(other)"
 """Stands for the table of the records that ``by`` names no table for. As a value of ``by`` it names no table."""
 _EACH = "route"
-_UNSTEADY = re.compile(
-    r"\b(current_date|current_timestamp|current_time|localtimestamp|current_user|session_user|select)\b"
-    r"|\b(rand|random|randn|uniform|randstr|uuid|shuffle|curdate|now|monotonically_increasing_id|spark_partition_id"
-    r"|input_file_name|user|version|current_timezone|current_catalog|current_database|current_schema"
-    r"|reflect|try_reflect|java_method)\s*\("
-    r"|\b(unix_timestamp)\s*\(\s*\)",
-    re.IGNORECASE,
-)
-"""What doesn't depend on the record alone: functions, and queries of tables."""
-_OF_TODAY = re.compile(
-    r"\b((?:date|timestamp(?:_ntz|_ltz)?)\s*'\s*(?:now|today|tomorrow|yesterday)\s*')", re.IGNORECASE
-)
 _TABLES = {str(name): kind for name, kind in SINK_TYPES.items() if issubclass(kind, DeltaSink)}
 _NO_TABLE = "{} doesn't work with route, whose tables commit each for itself. Write a type that begins with delta_"
 
@@ -73,7 +61,7 @@ class RouteOverride(Options):
 class Route(Options):
     """One table for each value of a SQL expression, instead of ``sinks``. Kafka is read and decoded once for all."""
 
-    by: Text
+    by: Annotated[Text, AfterValidator(steady)]
     """A SQL expression over the columns of a record, as in ``event_type`` or ``CAST(_headers['type'] AS STRING)``. Its
     value names the record's table. It sees what ``require`` sees: the columns before the ``transform``."""
     sink: Mapping[str, Any]
@@ -103,18 +91,6 @@ class Route(Options):
     def value(self) -> str | None:
         """The value whose table alone these options are about; None: all of them."""
         return self._value
-
-    @field_validator("by")
-    @classmethod
-    def _steady(cls, by: str) -> str:
-        """An epoch in doubt is read again, maybe tomorrow: each record has to name the same table."""
-        unsteady = _UNSTEADY.search(QUOTED.sub(" ", by)) or _OF_TODAY.search(by)
-        if unsteady is not None:
-            raise ValueError(
-                f"{next(filter(None, unsteady.groups()))} may give another value each time, and a record has to name "
-                "one table. Use the record's own columns, such as _timestamp"
-            )
-        return by
 
     @field_validator("values")
     @classmethod

@@ -20,7 +20,10 @@ from pydantic import (
 from connector.config.columns import AnyColumns, Columns, distinct
 from connector.config.kinds import Duration, Options, Text, as_model, fits, in_clear, topic_name
 from connector.config.places import DeltaSink, ListedSink
+from connector.config.steady import steady
 
+SteadyText: TypeAlias = Annotated[Text, AfterValidator(steady)]
+"""A SQL expression that gives the same for a record whenever it is read."""
 KAFKA_KEY, KAFKAS_KEY = "kafka_key", "_key"
 """The word for Kafka's key in a file, and the column."""
 
@@ -46,10 +49,10 @@ class KeyedSink(DeltaSink):
     key: Annotated[Columns, BeforeValidator(_kafkas_key)]
     """The primary-key columns. ``kafka_key`` is Kafka's key as a whole: the column ``_key``, text if the option ``key``
     of the file names no other format."""
-    sequence_by: Text | None = None
+    sequence_by: SteadyText | None = None
     """A SQL expression that orders the updates of a key. By default Kafka's offset, and then all records of a key must
     be in one partition."""
-    apply_as_deletes: Text | None = None
+    apply_as_deletes: SteadyText | None = None
     """A SQL condition. A record that meets it deletes the row of its key. Tombstones, records without a value, always
     do."""
     column_list: Columns | None = None
@@ -113,7 +116,7 @@ class DeltaUpsertSink(KeyedSink, MergedSink):
     """As in AUTO CDC. Other values are refused."""
     deletes: Literal["hard", "soft"] = "hard"
     """``hard`` removes a deleted row. ``soft`` keeps it, with ``_deleted = true``."""
-    apply_as_truncates: Text | None = None
+    apply_as_truncates: SteadyText | None = None
     """A SQL condition. A record that meets it deletes all older rows of the table. Needs ``sequence_by``."""
     ignore_null_updates: StrictBool | Columns = False
     """Whether a null in a record leaves the stored value of its column unchanged: ``true`` for all columns, or a list
@@ -204,7 +207,7 @@ class DeltaAggregateSink(DeltaSink, MergedSink):
     """Keep one row per group."""
     group_by: AnyColumns = ()
     """The columns that define a group. May be empty with a ``window``."""
-    aggregates: Annotated[Mapping[str, Text], Field(min_length=1)]
+    aggregates: Annotated[Mapping[str, SteadyText], Field(min_length=1)]
     """The aggregates to compute, column -> expression, as in {total: sum(amount)}. docs/derived-state.md lists them."""
     window: Annotated[Window | None, BeforeValidator(_window)] = None
     """Windows of event time, as part of the group. See below."""

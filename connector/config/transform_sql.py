@@ -7,6 +7,8 @@ import re
 _NOT_ROW_BY_ROW = (
     "DISTINCT", "GROUP", "HAVING", "OVER", "LIMIT", "OFFSET", "TABLESAMPLE", "UNION", "INTERSECT", "EXCEPT", "MINUS",
 )  # fmt: skip
+_READ = re.compile(r"\b(?:FROM|JOIN)\s+RECORDS\b|(?<=\bRECORDS)(?:\s+(?:AS\s+)?\w+)?\s*,\s*RECORDS\b(?!\s*\.)")
+"""A place where a SELECT reads the records: after FROM or JOIN, or as the second of two."""
 QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`]|``)*`|--[^\n]*|/\*.*?\*/""", re.DOTALL)
 
 
@@ -14,7 +16,8 @@ def row_by_row(sql: str | None) -> str | None:
     """Allow one row-by-row SELECT only: other queries would depend on where epochs begin and end, or lose records."""
     if sql is None:
         return None
-    words = re.findall(r"\w+", QUOTED.sub(" ", sql).upper())
+    plain = QUOTED.sub(" ", sql).upper()
+    words = re.findall(r"\w+", plain)
     if not words or words[0] != "SELECT" or "RECORDS" not in words:
         raise ValueError("write one SELECT ... FROM records, as in `SELECT upper(name) AS name, id FROM records`")
     for word in _NOT_ROW_BY_ROW:
@@ -23,4 +26,9 @@ def row_by_row(sql: str | None) -> str | None:
                 f"{word} can't be used: a transform must work row by row, or its result would depend on where epochs "
                 "begin and end. To group records, use a delta_aggregate sink"
             )
+    if len(_READ.findall(plain)) > 1:
+        raise ValueError(
+            "records may be read once: a transform must work row by row, and a query or a join that looks at other "
+            "records sees only those of one epoch"
+        )
     return sql

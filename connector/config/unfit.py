@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from connector.config.formats import INFERRED, JsonFormat, RowsFormat
 from connector.config.places import DeltaSink
-from connector.config.sinks import DeltaHistorySink, KafkaTopicSink, S3ObjectsSink
+from connector.config.sinks import DeltaAggregateSink, DeltaHistorySink, KafkaTopicSink, S3ObjectsSink
 from connector.config.source import TopicPattern
 from connector.config.unavailable import unkept
 
@@ -100,6 +100,20 @@ def _rows_have_no_bytes(config: PipelineConfig) -> Iterator[str]:
             yield (f"{option}: doesn't work with value: {{format: rows}}, whose rows your own query makes; remove it")
 
 
+def _windows_fit(config: PipelineConfig) -> Iterator[str]:
+    windows = [sink.window for sink in config.sinks if isinstance(sink, DeltaAggregateSink) and sink.window]
+    if config.event_time is not None and any(window.time != config.event_time for window in windows):
+        yield (
+            f"event_time: is {config.event_time}, and window.time is {windows[0].time}. A pipeline has one event time, "
+            "which is that of its window: give window.time that column, or leave event_time out"
+        )
+    if config.delivery == "idempotent" and any(window.gap for window in windows):
+        yield (
+            "window.gap doesn't work with delivery: idempotent: a consumer that was replaced while it paused would "
+            "count its records in a session again. Write delivery: transactional"
+        )
+
+
 def _inferred_schema(config: PipelineConfig) -> Iterator[str]:
     if isinstance(config.key, JsonFormat) and config.key.schema_ == INFERRED:
         yield "key.schema: inferred is for value only; write the columns of Kafka's key"
@@ -147,6 +161,6 @@ def _places_apart(config: PipelineConfig) -> Iterator[str]:
 
 
 UNFIT: Sequence[Callable[[PipelineConfig], Iterator[str]]] = (
-    _merges_on_read, _source_fits, _rows_have_no_bytes, _inferred_schema, _bound_of_lag,
+    _merges_on_read, _source_fits, _windows_fit, _rows_have_no_bytes, _inferred_schema, _bound_of_lag,
     _layout_fits, _places_apart, unkept,
 )  # fmt: skip

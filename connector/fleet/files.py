@@ -10,11 +10,18 @@ from typing import TYPE_CHECKING
 
 from connector.config import DeltaPlace, PipelineConfig, Several, SinkBySink, Template, load_any, peek
 from connector.source.topics import KafkaSource
-from connector.spark.session import session
+from connector.spark.session import SAFE, session
 from sinks.errors import ConfigurationError, LakelockError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_OF_SPEED = (
+    "spark.sql.shuffle.", "spark.sql.adaptive.", "spark.sql.files.", "spark.sql.autoBroadcastJoinThreshold",
+    "spark.sql.catalog.", "spark.sql.catalogImplementation", "spark.sql.extensions", "spark.sql.warehouse.",
+    "spark.sql.hive.metastore.", "spark.sql.ui.", "spark.sql.codegen.", "spark.sql.execution.",
+)  # fmt: skip
+"""What the names of settings begin with that a file may have for all."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +141,8 @@ def without_clashes(files: Sequence[PipelineFile]) -> list[PipelineFile]:
     """The same files. Those that would get in each other's way in one process have an error instead of a ``config``.
 
     Two pipelines clash if they have one name, write to one place, or want different values of one setting of Spark's,
-    because all share a session. Nobody can say which of them is right, so all that clash are refused.
+    because all share a session. A setting that may change what is stored, such as the time zone, has to be in all files
+    or in none. Nobody can say which of them is right, so all that clash are refused.
     """
     claims: dict[tuple[str, str], list[PipelineFile]] = {}
     settings: dict[str, dict[str, list[PipelineFile]]] = {}
@@ -144,11 +152,18 @@ def without_clashes(files: Sequence[PipelineFile]) -> list[PipelineFile]:
             for sink in file.config.sinks:
                 place = sink.address if isinstance(sink, DeltaPlace) else sink.place
                 claims.setdefault(("both write to", place), []).append(file)
-            for setting, value in file.config.spark_options.items():
+    options = [(file, file.config.spark_options) for file in files if file.config is not None]
+    for setting in {setting for _, given in options for setting in given}:
+        for file, given in options:
+            value = given.get(setting, SAFE.get(setting, "none") if _is_of_rows(setting) else None)
+            if value is not None:
                 settings.setdefault(setting, {}).setdefault(value, []).append(file)
     clashing = [(claimed, f"{how} {what}") for (how, what), claimed in claims.items() if len(claimed) > 1]
     clashing += [
-        ([file for wanting in values.values() for file in wanting], f"give spark.{setting!r} different values")
+        (
+            [file for wanting in values.values() for file in wanting],
+            f"give spark.{setting!r} different values: {' and '.join(values)}",
+        )
         for setting, values in settings.items()
         if len(values) > 1
     ]
@@ -165,6 +180,11 @@ def without_clashes(files: Sequence[PipelineFile]) -> list[PipelineFile]:
         else file
         for file in files
     ]
+
+
+def _is_of_rows(setting: str) -> bool:
+    """Whether a setting may change what is stored, and not only how fast, or where tables and their names are."""
+    return setting.startswith("spark.sql.") and not setting.startswith(_OF_SPEED)
 
 
 @contextmanager

@@ -54,7 +54,7 @@ DELTA = {
     _LOG_STORE: jars.LOG_STORE,
 }
 """Without these settings Spark can't read or write Delta tables, or not safely on S3."""
-_SAFE = {
+SAFE = {
     **DELTA,
     # Spark 4's own default: a sum that overflows is an error instead of another number.
     "spark.sql.ansi.enabled": "true",
@@ -211,7 +211,7 @@ def _submitted() -> dict[str, str]:
 
 def _added(options: Mapping[str, str], submitted: Mapping[str, str]) -> dict[str, str]:
     """The settings that weren't submitted. They come too late for the driver's JVM, its jars and its memory."""
-    safe = dict(_SAFE)
+    safe = dict(SAFE)
     if not any(jars.LOG_STORE_JAR.name in submitted.get(name, "") for name in ("spark.jars", _CLASS_PATH)):
         # Without its jar, a table on s3a:// is refused with a reason, instead of failing on a missing class.
         del safe[_LOG_STORE]
@@ -222,7 +222,7 @@ def _added(options: Mapping[str, str], submitted: Mapping[str, str]) -> dict[str
 
 def _defaults(options: Mapping[str, str], s3: bool, short: Callable[[], bool]) -> dict[str, str]:
     defaults = {
-        **_SAFE,
+        **SAFE,
         # Otherwise Delta rebuilds a snapshot with 50 tasks.
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.ui.showConsoleProgress": "false",

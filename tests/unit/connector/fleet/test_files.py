@@ -60,7 +60,7 @@ def test_a_broken_file_hides_no_other(tmp_path: Path) -> None:
     [
         ({"name": "a"}, "are both called a"),
         ({"sinks": [{"type": "delta_upsert", "path": "lake/a", "key": "a"}]}, "both write to"),
-        ({"spark": {"spark.sql.shuffle.partitions": "9"}}, "spark.'spark.sql.shuffle.partitions' different values"),
+        ({"spark": {"spark.sql.shuffle.partitions": "9"}}, "spark.'spark.sql.shuffle.partitions' different values: 2"),
     ],
 )
 def test_files_that_get_in_each_others_way_are_refused_and_no_others(
@@ -77,3 +77,26 @@ def test_files_that_get_in_each_others_way_are_refused_and_no_others(
         assert "b.yaml" in refused.fault.message
         assert refused.fault.exit_code == 2
     assert c.config is not None
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "clashes"),
+    [
+        ("spark.sql.session.timeZone", "Europe/Berlin", True),
+        ("spark.sql.session.timeZone", "UTC", False),
+        ("spark.sql.ansi.enabled", "false", True),
+        ("spark.sql.timestampType", "TIMESTAMP_NTZ", True),
+        ("spark.sql.shuffle.partitions", "9", False),
+        ("spark.sql.catalog.glue", "org.example.Catalog", False),
+        ("spark.driver.memory", "4g", False),
+    ],
+)
+def test_a_setting_of_one_file_never_changes_what_another_one_stores(
+    tmp_path: Path, setting: str, value: str, clashes: bool
+) -> None:
+    written(tmp_path, "a", spark={setting: value})
+    written(tmp_path, "b")
+    found = without_clashes(read(pipeline_files([tmp_path])))
+    assert [file.fault is not None for file in found] == [clashes] * 2
+    if clashes:
+        assert f"give spark.'{setting}' different values: {value} and " in str(found[1].fault)
