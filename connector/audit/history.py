@@ -142,7 +142,7 @@ def _with_absent_values(events: DataFrame, columns: StructType, keys: Sequence[s
     counted = events.withColumn("deletes", F.count(F.expr("IF(e_change = 'delete', 1, NULL)")).over(before))
     latest = []
     for index, name in enumerate(columns.names):
-        there = f"e_change = 'update' AND NOT array_contains(e_absent, {literal(name)})"
+        there = f"e_change = 'update' AND NOT array_contains(e_absent, lower({literal(name)}))"
         box = F.expr(f"IF({there}, struct(e_values.v{index} AS v), NULL)")
         latest.append(F.last(box, ignorenulls=True).over(alike)["v"].alias(f"v{index}"))
     return counted.withColumn("e_values", F.struct(*latest, F.col("e_values.timestamp").alias("timestamp")))

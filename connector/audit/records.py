@@ -152,9 +152,11 @@ def changes(records: Records, sink: KeyedSink, cut: Sequence[Bounds]) -> DataFra
         ).alias("e_change"),
         comparable_values(columns, lambda name: F.col(identifier(name)), F.col("_timestamp")).alias("e_values"),
         F.to_json(F.struct(*(F.col(identifier(name)) for name in columns.names)), _WITH_MICROSECONDS).alias("e_json"),
-        F.expr(f"coalesce({UNAVAILABLE}, array())" if records.partial else "CAST(array() AS ARRAY<STRING>)").alias(
-            "e_absent"
-        ),
+        F.expr(
+            f"coalesce(transform({UNAVAILABLE}, n -> lower(n)), array())"
+            if records.partial
+            else "CAST(array() AS ARRAY<STRING>)"
+        ).alias("e_absent"),
     )
     return marked.withColumns(
         {

@@ -193,7 +193,7 @@ def _since_the_last_delete(
         if name in patched:
             has_value = f"e_values.v{index} IS NOT NULL"
         elif partial and name not in sink.key:
-            has_value = f"NOT array_contains(e_absent, {literal(name)})"
+            has_value = f"NOT array_contains(e_absent, lower({literal(name)}))"
         else:
             continue
         merged.append(f"max_by(e_values.v{index}, CASE WHEN {counts} AND {has_value} THEN {order} END) AS w{index}")

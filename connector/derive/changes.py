@@ -79,8 +79,12 @@ def updates(sink: KeyedSink, columns: Sequence[str]) -> str:
 
 
 def is_sent(column: str) -> str:
-    """SQL over records or changes with ``_unavailable``: whether one has a value for a column. It may be null."""
-    return f"NOT coalesce(array_contains({UNAVAILABLE}, {literal(column)}), false)"
+    """SQL over records or changes with ``_unavailable``: whether one has a value for a column. It may be null.
+
+    A transform may write the column's name in another case than the record, whose array has the record's.
+    """
+    names = f"transform({UNAVAILABLE}, name -> lower(name))"
+    return f"NOT coalesce(array_contains({names}, lower({literal(column)})), false)"
 
 
 def _refuse_other_unavailable(records: DataFrame) -> None:

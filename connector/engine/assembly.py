@@ -107,7 +107,12 @@ class Assembly:
 
     def refuse_lost_deletes(self) -> None:
         """Raises ConfigurationError if ``transform`` leaves deletes out without saying so."""
-        for sink, output in zip(self.config.sinks, self.outputs, strict=False):  # the tables of a route are one output
+        if self.config.route is not None:
+            sinks: Sequence[object] = [*self.config.route.sinks.values()]
+            outputs = [*self.outputs] * len(sinks)  # the tables of a route are one output
+        else:
+            sinks, outputs = self.config.sinks, [*self.outputs]
+        for sink, output in zip(sinks, outputs, strict=True):
             refuse_lost_deletes(self.config, sink, output.decode, no_records(self.spark))
 
     def _make_ready(self) -> None:

@@ -88,7 +88,8 @@ class VersionColumns:
     def unsent(self) -> str:
         """SQL of the columns of the table that an event lacks; NULL if it has all."""
         own = ", ".join(literal(name) for name in self.values)
-        lacking = f"array_intersect({UNSENT}, CAST(array({own}) AS ARRAY<STRING>))"
+        names = f"transform({UNSENT}, name -> lower(name))"
+        lacking = f"filter(CAST(array({own}) AS ARRAY<STRING>), name -> array_contains({names}, lower(name)))"
         return f"CASE WHEN NOT _delete AND size({lacking}) > 0 THEN {lacking} END"
 
 

@@ -234,6 +234,19 @@ def test_a_transform_says_which_of_its_columns_were_not_sent(lake: Lake, topic: 
 
 
 @pytest.mark.breadth
+@pytest.mark.parametrize("kind", ["upsert", "history"])
+def test_a_transform_may_write_a_columns_name_in_another_case(kind: str, lake: Lake, topic: Topic) -> None:
+    database = Database(seed=10)
+    send(topic, database.changes(80))
+    options = {**keeping(), "transform": "SELECT id, DOC, photo, n, _op, _unavailable FROM records"}
+    lake.pipeline(kind, **options).run()
+    now = "" if kind == "upsert" else ' WHERE "__END_AT" IS NULL'
+    held = query(lake.path(kind), f'SELECT id, "DOC", photo, n FROM t{now}')
+    assert {row[0]: tuple(row[1:]) for row in held} == database.held
+    assert verify(lake, kind, **options).ok
+
+
+@pytest.mark.breadth
 def test_what_comes_first_of_a_key_without_a_value_is_null(lake: Lake, topic: Topic) -> None:
     """The topic may begin later than the table of the database: nothing is stored that could be kept."""
     change = {"after": {"id": 1, "doc": GONE, "photo": None, "n": 1}, "op": "u", "source": {"lsn": 1}}
