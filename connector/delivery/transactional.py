@@ -17,7 +17,7 @@ from connector.delivery.ports import Delivered, Topics, Work
 from connector.delivery.retries import Retries
 from connector.protocol.pacing import EpochSize, Pace
 from connector.protocol.plan import next_epoch, within_bytes
-from connector.protocol.recover import TopicsHeld, behind, resumed
+from connector.protocol.recover import TopicsHeld, behind, readable, resumed
 from connector.protocol.recreated import of_unknown_id, recreated, retirement
 from connector.protocol.steps import Event, Step
 from sinks.contract import Epoch, Position
@@ -135,7 +135,7 @@ class _Run:
         """Whether the next epoch may begin one look later, so that there are fewer epochs."""
         if position is None or self._pace is None:
             return False
-        waiting = behind(position.offsets, held)
+        waiting = readable(position.offsets, held)
         self._pace = self._pace.after_look(started, waiting=waiting > 0)
         return waiting < self._size.records and self._pace.can_wait(started)
 

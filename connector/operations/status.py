@@ -42,10 +42,13 @@ class Status(Shown):
 
     @property
     def lag(self) -> Mapping[TopicPartition, int]:
-        """The offsets from the next one to the end, per partition, those in ``gone`` included: an upper bound on the
-        records.
+        """The offsets from the next one to the last that is written, per partition, those in ``gone`` included: an
+        upper bound on the records. Some may be ``held_back``.
         """
-        return {at: max(0, end - self._next[at]) for at, end in self.held.ends.items()}
+        return {at: max(0, end - self._next[at]) + self._held_back(at) for at, end in self.held.ends.items()}
+
+    def _held_back(self, at: TopicPartition) -> int:
+        return self.held.held_back[at].offsets if at in self.held.held_back else 0
 
     @cached_property
     def _next(self) -> Mapping[TopicPartition, int]:
@@ -103,7 +106,7 @@ class Status(Shown):
                 at.topic,
                 str(at.partition),
                 f"{self.offsets[at]:,}" if at in self.offsets else "-",
-                f"{self.held.ends[at]:,}",
+                f"{self.held.ends[at] + self._held_back(at):,}",
                 Bar(f"{lag:,}", lag / longest),
                 f"{self.lag_seconds[at]:,.0f}",
             )
@@ -212,6 +215,10 @@ def _gap_lines(state: Status, position: Position) -> Iterator[Line]:
     for topic in filter(is_retired, sorted(position.offsets.topics)):
         read_to = json.dumps(position.offsets.to_dict()[topic])
         yield Line("recreated", f"{topic_of(topic)}: the topic before it is {topic}, read up to {read_to}")
+    for at, back in sorted(state.held.held_back.items()):
+        since = f" since {back.since:%Y-%m-%d %H:%M:%S} UTC" if back.since else ""
+        waiting = plural(back.offsets, "offset waits", "offsets wait")
+        yield Line("held back", f"{at.topic}-{at.partition}: a transaction is open{since}; {waiting} for its end")
     for gap in position.lost:
         yield Line("lost", f"{gap}, up to {plural(gap.span, 'record')} never read", "warning")
 

@@ -105,11 +105,11 @@ def epoch_of(
     if epoch is None:
         return None
     # Kafka may hold more than the batch has.
-    complete = epoch.offsets.reaches(held.ends)
+    complete, read_to = epoch.offsets.reaches(held.ends), position.read_to if position else None
     return replace(
         epoch,
         batch=str(batch),
-        read_to=held.asked_at if complete else position.read_to if position else None,
+        read_to=held.complete_to(read_to) if complete else read_to,
         backlog=frozenset(at for at, end in held.ends.items() if epoch.offsets.get(at, 0) < end),
     )
 

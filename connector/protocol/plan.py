@@ -46,7 +46,7 @@ def next_epoch(
     # Topics that left the pipeline keep their offsets. If they come back, they go on from there.
     stored = position.offsets if position else Offsets()
     read = next_.advance(ranges)
-    complete = read.reaches(target.ends)
+    complete, read_to = read.reaches(target.ends), position.read_to if position else None
     return Epoch(
         pipeline=pipeline,
         number=position.epoch + 1 if position else 1,
@@ -54,7 +54,7 @@ def next_epoch(
         ranges=ranges,
         offsets=Offsets({**stored, **read}),
         topics={**(position.topics if position else {}), **target.ids},
-        read_to=target.asked_at if complete else position.read_to if position else None,
+        read_to=target.complete_to(read_to) if complete else read_to,
         expected=position,
         # Partitions that appear later begin at 0, so `since` needn't have them.
         since=position.since if position else next_,

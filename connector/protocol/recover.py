@@ -17,6 +17,15 @@ EndsOfLeaders = Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition,
 
 
 @dataclass(frozen=True)
+class HeldBack:
+    """What lies behind the first record of a transaction that hasn't ended: nobody may read it yet."""
+
+    offsets: int
+    since: datetime | None
+    """Kafka's timestamp of that first record. None: it couldn't be read in time."""
+
+
+@dataclass(frozen=True)
 class TopicsHeld:
     """What Kafka holds of the pipeline's topics: every partition is in both ``beginnings`` and ``ends``."""
 
@@ -27,10 +36,22 @@ class TopicsHeld:
     ids: Mapping[str, str]
     """Topic name -> topic id."""
     asked_at: datetime
-    """The time right before Kafka was asked. All that Kafka held at that time lies before ``ends``."""
+    """The time right before Kafka was asked. All that Kafka held at that time lies before ``ends``, or is
+    ``held_back``."""
     leaders: Mapping[TopicPartition, int] = field(default_factory=dict)
     """The leader epoch under which Kafka gave each partition's end. Without partitions whose broker doesn't say."""
     ends_of: EndsOfLeaders = field(default=lambda _: {}, repr=False, compare=False)
+    held_back: Mapping[TopicPartition, HeldBack] = field(default_factory=dict)
+    """What lies behind the ends of partitions with an open transaction."""
+
+    def complete_to(self, before: datetime | None) -> datetime | None:
+        """The time up to which everything that Kafka held was read, by one who has read up to ``ends``.
+
+        ``before``: the answer of an earlier look; None: there was none.
+        """
+        times = [back.since for back in self.held_back.values()]
+        known = [self.asked_at, *(time for time in times if time is not None)]
+        return before if None in times else max(min(known), before or min(known))
 
 
 @dataclass(frozen=True)
@@ -234,5 +255,10 @@ def _log_was_cut(at: TopicPartition, wanted: int, held: TopicsHeld) -> OffsetsLo
 
 
 def behind(offsets: Offsets, held: TopicsHeld) -> int:
-    """The offsets from ``offsets`` to the ends of the topics: an upper bound on the records still to come."""
+    """The offsets from ``offsets`` to the last ones that are written: an upper bound on the records still to come."""
+    return readable(offsets, held) + sum(back.offsets for back in held.held_back.values())
+
+
+def readable(offsets: Offsets, held: TopicsHeld) -> int:
+    """The offsets from ``offsets`` to the ends of the topics, without those that an open transaction holds back."""
     return sum(max(0, end - offsets.get(at, held.beginnings.get(at, 0))) for at, end in held.ends.items())

@@ -26,6 +26,7 @@ from kafka.structs import TopicPartition as KafkaPartition
 from connector.config import FromOffsets, FromTimestamp, Source, Start, TopicPattern
 from connector.protocol.recover import Remaining, Remains, TopicsHeld, refuse_recreated, refuse_refilled
 from connector.source.asked_again import asked_again
+from connector.source.open_transactions import OpenTransactions
 from sinks.contract import Epoch
 from sinks.errors import BrokerUnreachable, ConfigurationError, SourceError, TopicMissing
 from sinks.kafka import ANSWER_WITHIN_MS, answering, client_options, not_authorized
@@ -57,6 +58,7 @@ class KafkaSource:
         self._options = options
         self._servers = options.kafka_options["bootstrap.servers"]
         self._clients: tuple[KafkaAdminClient, KafkaConsumer] | None = None
+        self._open = OpenTransactions(options.kafka_options)
 
     @property
     def _admin(self) -> KafkaAdminClient:
@@ -122,6 +124,7 @@ class KafkaSource:
             asked_at,
             {at: end.leader for at, end in found.items() if end.leader is not None},
             self._ends_of,
+            self._open.held_back(found),
         )
 
     def refuse_changed(self, epoch: Epoch) -> None:

@@ -39,7 +39,7 @@ def at_work(
     age, whose = (now - position.committed_at).total_seconds(), f"run {short(position.owner)}"
     if age <= max(_RECENT, _GAPS * _usual_gap(past, position.owner)):
         return "good", f"Yes, it seems: {whose} has committed {span(age)} ago."
-    waiting = sum(status.lag.values())
+    waiting = sum(status.lag.values()) - sum(back.offsets for back in status.held.held_back.values())
     if not waiting:
         more = " A report says that a run goes on." if running else ""
         return "unknown", f"Nothing is to be done, so nothing shows whether a run waits.{more}"

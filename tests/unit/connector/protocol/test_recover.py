@@ -1,10 +1,10 @@
 from collections.abc import Collection
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from connector.protocol.recover import Remaining, Remains, Resumption, TopicsHeld, resume
+from connector.protocol.recover import HeldBack, Remaining, Remains, Resumption, TopicsHeld, behind, readable, resume
 from sinks.contract import Position
 from sinks.errors import OffsetsLost, TopicRecreated
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
@@ -172,3 +172,24 @@ def test_leaders_are_of_these_offsets_only() -> None:
     stands = replace(at({"t": {"0": 5}}), leaders={AT: 3})
     assert stands.moved_to(stands.offsets).leaders == {AT: 3}
     assert resume(stands.moved_to(Offsets({AT: 7})), under(4, {AT: 6}), never, left()).offsets == Offsets({AT: 7})
+
+
+def test_a_table_is_complete_up_to_the_beginning_of_the_oldest_open_transaction() -> None:
+    everything = held({"t": {"0": 0, "1": 0}}, {"t": {"0": 9, "1": 4}})
+    asked, other = everything.asked_at, TopicPartition("t", 1)
+    earlier, later = asked - timedelta(minutes=9), asked + timedelta(minutes=9)
+
+    def complete_to(before: datetime | None, *since: datetime | None) -> datetime | None:
+        open_ = {at: HeldBack(3, each) for at, each in zip((AT, other), since, strict=False)}
+        return replace(everything, held_back=open_).complete_to(before)
+
+    assert complete_to(None) == asked
+    assert complete_to(earlier) == asked
+    assert complete_to(None, earlier) == earlier
+    assert complete_to(None, later) == asked  # a producer's clock may be wrong
+    assert complete_to(asked, earlier) == asked  # what was complete stays complete
+    assert complete_to(None, later, earlier) == earlier
+    assert complete_to(None, earlier, None) is None
+    assert complete_to(earlier, None) == earlier
+    waiting = replace(everything, held_back={AT: HeldBack(3, earlier)})
+    assert (behind(everything.ends, waiting), readable(everything.ends, waiting)) == (3, 0)

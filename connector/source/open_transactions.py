@@ -1,0 +1,86 @@
+"""Transactions that haven't ended. Nobody who reads what is committed may read behind their first record."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+
+from kafka import KafkaConsumer
+from kafka.errors import OffsetOutOfRangeError
+from kafka.structs import TopicPartition as KafkaPartition
+
+from connector.protocol.recover import HeldBack
+from sinks.kafka import client_options
+from sinks.kafka.leaders import End
+from sinks.offsets import TopicPartition
+from sinks.plurals import plural
+
+log = logging.getLogger("lakelock.source")
+
+_LONG = timedelta(minutes=1)
+"""Producers that end their transactions do so sooner."""
+_SECONDS = 2.0
+_BYTES = 65_536
+
+
+@dataclass
+class OpenTransactions:
+    """Those of the topics of one source. It warns of a long one, once for each partition."""
+
+    kafka: Mapping[str, str]
+    """The options of Kafka's client."""
+    _told: set[TopicPartition] = field(default_factory=set)
+
+    def held_back(self, ends: Mapping[TopicPartition, End]) -> dict[TopicPartition, HeldBack]:
+        """What they hold back, for the partitions that have one. Raises KafkaError."""
+        stable = {at: end.offset for at, end in ends.items() if end.held_back}
+        since = self._since(stable) if stable else {}
+        now = datetime.now(timezone.utc)
+        for at in stable.keys() - self._told:
+            if at in since and now - since[at] > _LONG:
+                self._told.add(at)
+                log.warning(
+                    "%s-%s: a transaction has been open since %s UTC, and nobody may read behind it: %s. Kafka ends it "
+                    "after its producer's transaction.timeout.ms; `kafka-transactions.sh find-hanging` finds one that "
+                    "Kafka doesn't end.",
+                    *at,
+                    f"{since[at]:%Y-%m-%d %H:%M:%S}",
+                    plural(ends[at].held_back, "offset waits", "offsets wait"),
+                )
+        return {at: HeldBack(ends[at].held_back, since.get(at)) for at in stable}
+
+    def _since(self, stable: Mapping[TopicPartition, int]) -> dict[TopicPartition, datetime]:
+        """Kafka's timestamp of the first record of the oldest transaction of each partition.
+
+        ``stable``: the offset of that record, where committed reading ends. Partitions that don't answer in time are
+        missing.
+        """
+        consumer = KafkaConsumer(
+            **{
+                **client_options(KafkaConsumer, self.kafka),
+                "isolation_level": "read_uncommitted",
+                "enable_auto_commit": False,
+                "allow_auto_create_topics": False,
+                "auto_offset_reset": "none",
+                "max_partition_fetch_bytes": _BYTES,
+                "fetch_max_wait_ms": 100,
+            }
+        )
+        found: dict[TopicPartition, datetime] = {}
+        deadline = time.monotonic() + _SECONDS
+        try:
+            consumer.assign([KafkaPartition(*at) for at in stable])
+            for at, offset in stable.items():
+                consumer.seek(KafkaPartition(*at), offset)
+            while len(found) < len(stable) and time.monotonic() < deadline:
+                for at, records in consumer.poll(timeout_ms=200).items():
+                    first = datetime.fromtimestamp(records[0].timestamp / 1000, timezone.utc)
+                    found.setdefault(TopicPartition(*at), first)
+        except OffsetOutOfRangeError:
+            pass  # the topic was made again, or cut: the next look shows it
+        finally:
+            consumer.close(autocommit=False)
+        return found
