@@ -167,6 +167,10 @@ class GroupActive(SourceError):
     transient = True
 
 
+class OffsetsForgotten(SourceError):
+    """Raised when the consumer group has no offsets any more, and so nobody knows where its pipeline stood."""
+
+
 class UnknownSchema(SourceError):
     """Raised when the schema registry lacks a schema ID or subject, or a table got another schema meanwhile."""
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 
 from connector.delivery.ports import Work
-from connector.protocol.recover import TopicsHeld, refuse_recreated, refuse_replaced, resumed
+from connector.protocol.recover import TopicsHeld, reached, refuse_recreated, refuse_replaced, resumed
 from connector.protocol.steps import Event, Step
 from sinks.contract import Epoch, Position
 from sinks.errors import Fenced, GroupActive, PositionMismatch
@@ -89,7 +89,7 @@ def _handed_over(work: Work, delivery: str, position: Position | None, held: Top
         note = f"consumer group {work.group.name} starts at {offsets.to_json()}"
     else:
         refuse_recreated(position.topics, held.ids)
-        offsets = stored.join(work.group.committed())
+        offsets = reached(position, work.group.committed(), held, work.group.name)
         note = f"took the offsets of consumer group {work.group.name}, once: {offsets.to_json()}"
     if position is not None and position.delivery != delivery:
         note = f"delivery was {position.delivery}, is {delivery} from now on: {note}"

@@ -12,9 +12,8 @@ from connector.config import PipelineConfig
 from connector.display import Bar, Grid, Line, Page, Shown
 from connector.engine.assembly import Assembly
 from connector.protocol.decided import Row
-from connector.protocol.recover import TopicsHeld
+from connector.protocol.recover import TopicsHeld, reached
 from connector.protocol.recreated import recreated
-from connector.source.consumer_group import ConsumerGroup
 from sinks.contract import Position
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 from sinks.plurals import plural
@@ -164,16 +163,12 @@ def stands(assembly: Assembly) -> tuple[Position | None, Offsets, Row | None]:
         return position, position.offsets, known.in_doubt
     table = assembly.table
     stood = table.derivation.sink.position() if table.table.detail() is not None else None
-    return stood, _next_of_run(stood, assembly.group), None
-
-
-def _next_of_run(position: Position | None, group: ConsumerGroup) -> Offsets:
-    """The next offsets: the table's, or the consumer group's if the delivery keeps them there."""
-    if position is None:
-        return Offsets()
-    if position.delivery == "transactional":
-        return position.offsets
-    return position.offsets.join(group.committed())
+    if stood is None:
+        return None, Offsets(), None
+    if stood.delivery == "transactional":
+        return stood, stood.offsets, None
+    group = assembly.group
+    return stood, reached(stood, group.committed(), assembly.source.look(), group.name), None
 
 
 def doubt(row: Row) -> Line:

@@ -8,12 +8,15 @@ from datetime import datetime
 from typing import Protocol
 
 from sinks.contract import Position
-from sinks.errors import OffsetsLost, TableReplaced, TopicRecreated
+from sinks.errors import OffsetsForgotten, OffsetsLost, TableReplaced, TopicRecreated
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 from sinks.plurals import plural
 
 EndsOfLeaders = Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, int]]
 """For each partition and leader epoch: where the records up to that epoch end in the current log. -1: unknown."""
+
+
+_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -252,6 +255,30 @@ def _log_was_cut(at: TopicPartition, wanted: int, held: TopicsHeld) -> OffsetsLo
         "their offsets to new ones.",
         hint="Restore the topic, or write it to a new table (another path or table name).",
     )
+
+
+def reached(position: Position, committed: Offsets, held: TopicsHeld, group: str) -> Offsets:
+    """The next offsets of a pipeline that keeps them in a consumer group since ``position``, of all its partitions.
+
+    ``committed``: those that the group has. It got one of every partition when they were handed over to it. Raises
+    OffsetsForgotten if it has one no more: the position alone would give everything since then once more.
+    """
+    forgotten = [
+        at
+        for at in sorted(position.offsets)
+        if at in held.ends and at not in committed and position.topics.get(at.topic) == held.ids[at.topic]
+    ]
+    if forgotten:
+        shown = ", ".join(f"{at.topic}-{at.partition}" for at in forgotten[:_SHOWN])
+        more = f" and {len(forgotten) - _SHOWN:,} others" if len(forgotten) > _SHOWN else ""
+        raise OffsetsForgotten(
+            f"Consumer group {group!r} has no offset of {shown}{more} any more, and only it knew how far the pipeline "
+            "had read: records would be written once more.",
+            hint="Kafka forgets the offsets of a group without members after offsets.retention.minutes. Set them again "
+            "with `kafka-consumer-groups.sh --reset-offsets`: the highest _offset of each partition in the table, plus "
+            "1, is where to go on.",
+        )
+    return position.offsets.join(committed)
 
 
 def behind(offsets: Offsets, held: TopicsHeld) -> int:

@@ -27,7 +27,7 @@ from kafka.errors import (
 from kafka.structs import TopicPartition as KafkaPartition
 
 from connector.config import EveryRecords, PipelineConfig
-from connector.protocol.recover import resumed
+from connector.protocol.recover import reached, resumed
 from connector.protocol.steps import Event, Observer, Step
 from connector.source.consumer_group import ConsumerGroup, offset_to_commit
 from connector.source.topics import KafkaSource
@@ -251,7 +251,7 @@ class GroupMember:
         if not mine:
             return
         held = self._source.look()
-        stood = self._position.moved_to(self._position.offsets.join(self._group.committed()))
+        stood = self._position.moved_to(reached(self._position, self._group.committed(), held, self._group.name))
         goes_on = self._config.source.continue_on_data_loss
         resumption = resumed(stood, held, self._source, continue_on_data_loss=goes_on)
         for at in mine:

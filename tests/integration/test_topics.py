@@ -73,10 +73,21 @@ def test_an_open_transaction_ends_what_can_be_read_and_is_not_waited_for(lake: L
     assert pipeline.run().rows == 4
     assert lake.rows() == sorted(some(0, 2) + some(10, 2))
     assert pipeline.run().epochs == 0
-    assert sum(pipeline.status().lag.values()) == 0
+    waits = pipeline.status()
+    ((at, back),) = waits.held.held_back.items()
+    assert (at.partition, back.offsets, sum(waits.lag.values())) == (0, 4, 4)
+    assert waits.position is not None
+    assert waits.position.read_to == back.since
+    assert "t-0: a transaction is open since" in str(waits).replace(topic.name, "t")
     producer.commit_transaction()
     producer.close()
     assert pipeline.run().rows == 4
+    done = pipeline.status()
+    assert done.position is not None
+    assert done.position.read_to is not None
+    assert back.since is not None
+    assert done.position.read_to > back.since
+    assert (sum(done.lag.values()), done.held.held_back) == (0, {})
     assert lake.rows() == sorted(some(0, 6) + some(10, 2))
 
 

@@ -14,7 +14,7 @@ from connector.delivery.handover import hand_over
 from connector.delivery.ports import GroupWork, Work
 from connector.protocol.steps import Event, Step
 from sinks.contract import Committed, Epoch, Position
-from sinks.errors import GroupActive, OffsetsLost, TopicRecreated
+from sinks.errors import GroupActive, OffsetsForgotten, OffsetsLost, TopicRecreated
 from sinks.memory import MemoryAppend, MemoryTable
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
@@ -168,6 +168,9 @@ def test_from_transactional_the_group_goes_on_from_the_tables_offsets(delivery: 
 def test_back_to_transactional_the_table_takes_the_groups_offsets_once_and_says_so(pipeline: Pipeline) -> None:
     hand_over(pipeline.work(), "manual_commit")
     pipeline.group.stored = Offsets({at(0): 2})
+    with pytest.raises(OffsetsForgotten, match="has no offset of t-1 any more"):
+        hand_over(pipeline.work(), "transactional")
+    pipeline.group.stored = Offsets({at(0): 2, at(1): 0})
     position = hand_over(pipeline.work(), "transactional")
     assert position.offsets == Offsets({at(0): 2, at(1): 0})
     assert pipeline.notes[-1] == (

@@ -4,9 +4,19 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from connector.protocol.recover import HeldBack, Remaining, Remains, Resumption, TopicsHeld, behind, readable, resume
+from connector.protocol.recover import (
+    HeldBack,
+    Remaining,
+    Remains,
+    Resumption,
+    TopicsHeld,
+    behind,
+    reached,
+    readable,
+    resume,
+)
 from sinks.contract import Position
-from sinks.errors import OffsetsLost, TopicRecreated
+from sinks.errors import OffsetsForgotten, OffsetsLost, TopicRecreated
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 AT = TopicPartition("t", 0)
@@ -193,3 +203,16 @@ def test_a_table_is_complete_up_to_the_beginning_of_the_oldest_open_transaction(
     assert complete_to(earlier, None) == earlier
     waiting = replace(everything, held_back={AT: HeldBack(3, earlier)})
     assert (behind(everything.ends, waiting), readable(everything.ends, waiting)) == (3, 0)
+
+
+def test_offsets_that_a_group_has_forgotten_are_not_those_of_the_hand_over() -> None:
+    stood = at({"t": {"0": 5, "1": 3}, "left": {"0": 9}})
+    kafka = held({"t": {"0": 0, "1": 0, "2": 0}}, {"t": {"0": 90, "1": 70, "2": 4}})
+    everything = Offsets.from_dict({"t": {"0": 80, "1": 2}})
+    assert reached(stood, everything, kafka, "g").to_dict() == {"left": {"0": 9}, "t": {"0": 80, "1": 3}}
+    with pytest.raises(OffsetsForgotten, match="group 'g' has no offset of t-1 any more"):
+        reached(stood, Offsets.from_dict({"t": {"0": 80}}), kafka, "g")
+    with pytest.raises(OffsetsForgotten, match="no offset of t-0, t-1 any more"):
+        reached(stood, Offsets(), kafka, "g")
+    again = held({"t": {"0": 0, "1": 0}}, {"t": {"0": 2, "1": 2}}, {"t": "another"})
+    assert reached(stood, Offsets(), again, "g") == stood.offsets  # it was recreated, which is told as such

@@ -21,7 +21,7 @@ from connector.protocol.steps import Event, Step
 from connector.source import group_member as module
 from connector.source.group_member import GroupMember, _Part
 from sinks.contract import Epoch, Position
-from sinks.errors import BrokerUnreachable, ConfigurationError, OffsetsLost
+from sinks.errors import BrokerUnreachable, ConfigurationError, OffsetsForgotten, OffsetsLost
 from sinks.offsets import Offsets, TopicPartition
 
 P0, P1 = KafkaPartition("t", 0), KafkaPartition("t", 1)
@@ -262,8 +262,9 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Run]:
         client = client or Client()
         made = {"DEFAULT_CONFIG": {"max_poll_records": 500}, "__new__": lambda _, **options: client.connect(**options)}
         monkeypatch.setattr(module, "KafkaConsumer", type("KafkaConsumer", (), made))
-        group, events, stop = KafkaGroup(), [], threading.Event()
-        position = Position(1, Offsets({TopicPartition(*at): 0 for at in client.log}), {"t": "id"}, delivery=delivery)
+        handed_over = Offsets({TopicPartition(*at): 0 for at in client.log})
+        group, events, stop = KafkaGroup(stored=handed_over), [], threading.Event()
+        position = Position(1, handed_over, {"t": "id"}, delivery=delivery)
         member = GroupMember(
             config(delivery, **changes),
             owner="run",
@@ -423,10 +424,14 @@ def test_any_other_failure_of_a_commit_ends_the_run(start: Start) -> None:
         run.batches()
 
 
-def test_a_partition_is_read_from_the_groups_offset_or_else_from_the_tables(start: Start) -> None:
+def test_a_partition_is_read_from_the_groups_offset_and_not_without_one(start: Start) -> None:
+    run = start(filled(3, 3))
+    run.group.stored = Offsets({TopicPartition("t", 0): 0, TopicPartition("t", 1): 2})
+    assert run.batches() == [[(0, 0), (0, 1), (0, 2), (1, 2)]]
     run = start(filled(3, 3))
     run.group.stored = Offsets({TopicPartition("t", 1): 2})
-    assert run.batches() == [[(0, 0), (0, 1), (0, 2), (1, 2)]]
+    with pytest.raises(OffsetsForgotten, match="has no offset of t-0 any more"):
+        run.batches()
 
 
 # --- auto_commit: the client's own clock
