@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from connector.config.apart import nested
 from connector.config.formats import INFERRED, JsonFormat, RowsFormat
 from connector.config.places import DeltaSink
 from connector.config.sinks import DeltaAggregateSink, DeltaHistorySink, KafkaTopicSink, S3ObjectsSink
 from connector.config.source import TopicPattern
 from connector.config.unavailable import unkept
+from sinks.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from connector.config.pipeline import PipelineConfig
@@ -141,23 +143,18 @@ def _bound_of_lag(config: PipelineConfig) -> Iterator[str]:
 def _places_apart(config: PipelineConfig) -> Iterator[str]:
     """No table or object lies in the folder of a table, whose VACUUM removes what it doesn't know."""
     tables = {sink.option("path"): sink.folder for sink in config.sinks if isinstance(sink, DeltaSink)}
+    if config.route is not None:
+        with suppress(ConfigurationError):  # the route says what is wrong with its sinks
+            named = {name: sink for name, sink in config.route.sinks.items() if name}
+            tables |= {f"route.overrides.{name}.sink.path": sink.folder for name, sink in named.items()}
     others = {sink.option("url"): sink.place for sink in config.sinks if isinstance(sink, S3ObjectsSink)}
     own = {"dead_letters.path": config.dead_letters, "coordinator.path": config.coordinator}
     tables |= {option: place.folder for option, place in own.items() if place is not None}
-    folders = {
-        option: re.sub("^s3a://", "s3://", folder).rstrip("/") + "/"
-        for option, folder in {**others, **tables}.items()
-        if folder is not None
-    }
-    for inner, folder in folders.items():
-        for outer in tables.keys() & folders.keys() - {inner}:
-            below = folder.removeprefix(folders[outer])
-            # VACUUM passes over folders with such names.
-            if below and below != folder and not re.search(r"(^|/)[_.]", below):
-                yield (
-                    f"{inner}: lies in the folder of {outer}, and VACUUM removes from a table's folder what isn't the "
-                    "table's. Give it a folder beside that one"
-                )
+    for inner, outer in nested(tables, {**others, **tables}):
+        yield (
+            f"{inner}: lies in the folder of {outer}, and VACUUM removes from a table's folder what isn't the table's. "
+            "Give it a folder beside that one"
+        )
 
 
 UNFIT: Sequence[Callable[[PipelineConfig], Iterator[str]]] = (

@@ -15,7 +15,8 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from connector.config import OTHER, DeltaSink, KeyedSink, PipelineConfig
+from connector.config import OTHER, DeltaPlace, DeltaSink, KeyedSink, PipelineConfig
+from connector.config.apart import nested
 from connector.decode.own_columns import OwnColumns
 from connector.decode.records import PROBLEM, ROUTE, TOMBSTONE
 from connector.engine.decoders import Decoder, decoders
@@ -67,8 +68,8 @@ class Routes:
     """Values whose tables this run has made, or has compared with the file."""
     _logged: set[str] = field(default_factory=set)
     """Values whose tables are in the coordinator log."""
-    _places: dict[str, str] = field(default_factory=dict)
-    """Place -> the value that has it."""
+    _places: dict[str, DeltaPlace] = field(default_factory=dict)
+    """Value -> the place of its table."""
     _shared: list[_Shared] = field(default_factory=list)
     """The sessions that the tables share."""
     _kept: ExitStack = field(default_factory=ExitStack)
@@ -281,12 +282,7 @@ class Routes:
             config = self.config.routed(name)
             (sink,) = config.sinks
             assert isinstance(sink, DeltaSink)
-            taken = self._places.setdefault(sink.address, name)
-            if taken != name:
-                raise ConfigurationError(
-                    f"route: the tables of {taken!r} and {name!r} have one place, {sink.place!r}.",
-                    hint="Give one of them another path in route.overrides.",
-                )
+            self._take_place(name, sink)
             shared = self._session()
             template = self._own.get(name, self._template)
             output = self._table(config, sink, shared.spark, template.own)
@@ -299,6 +295,22 @@ class Routes:
             where = f"{ROUTE} IS NULL" if name == OTHER else f"{ROUTE} = {literal(name)}"
             self._tables[name] = RoutedTable(config, output, routed, where, isinstance(sink, KeyedSink), template)
         return self._tables[name]
+
+    def _take_place(self, name: str, sink: DeltaSink) -> None:
+        """Raises ConfigurationError if another table of the pipeline has this place, or if one lies in the other."""
+        own = {"dead_letters": self.config.dead_letters, "coordinator": self.config.coordinator}
+        places = {**{of: place for of, place in own.items() if place is not None}, **self._places}
+        one = [other for other, place in places.items() if other != name and place.address == sink.address]
+        folders, new = {other: place.folder for other, place in places.items()}, {name: sink.folder}
+        inside = [*nested(folders, new), *nested(new, folders)]
+        if one or inside:
+            first, second = (one[0], name) if one else inside[0]
+            how = f"have one place, {sink.place!r}" if one else "lie in each other's folder: VACUUM would remove files"
+            raise ConfigurationError(
+                f"route: the tables of {first!r} and {second!r} {how}.",
+                hint="Give one of them another path in route.overrides.",
+            )
+        self._places[name] = sink
 
     def _made_template(self, config: PipelineConfig, own: OwnColumns | None) -> Template:
         (sink,) = config.sinks

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from connector.config import DeltaPlace, PipelineConfig, Several, SinkBySink, Template, load_any, peek
+from connector.config.apart import nested
 from connector.source.topics import KafkaSource
 from connector.spark.session import SAFE, session
 from sinks.errors import ConfigurationError, LakelockError
@@ -140,9 +141,9 @@ def fault_of(error: BaseException) -> Fault:
 def without_clashes(files: Sequence[PipelineFile]) -> list[PipelineFile]:
     """The same files. Those that would get in each other's way in one process have an error instead of a ``config``.
 
-    Two pipelines clash if they have one name, write to one place, or want different values of one setting of Spark's,
-    because all share a session. A setting that may change what is stored, such as the time zone, has to be in all files
-    or in none. Nobody can say which of them is right, so all that clash are refused.
+    Two pipelines clash if they have one name, write to one place or into each other's folders, or want different values
+    of one setting of Spark's, because all share a session. A setting that may change what is stored, such as the time
+    zone, has to be in all files or in none. Nobody can say which of them is right, so all that clash are refused.
     """
     claims: dict[tuple[str, str], list[PipelineFile]] = {}
     settings: dict[str, dict[str, list[PipelineFile]]] = {}
@@ -152,13 +153,24 @@ def without_clashes(files: Sequence[PipelineFile]) -> list[PipelineFile]:
             for sink in file.config.sinks:
                 place = sink.address if isinstance(sink, DeltaPlace) else sink.place
                 claims.setdefault(("both write to", place), []).append(file)
+    tables = {
+        (number, option): place.folder
+        for number, file in enumerate(files)
+        if file.config is not None
+        for option, place in _tables_of(file.config).items()
+    }
+    apart = {(inner[0], outer[0]) for inner, outer in nested(tables, tables) if inner[0] != outer[0]}
     options = [(file, file.config.spark_options) for file in files if file.config is not None]
     for setting in {setting for _, given in options for setting in given}:
         for file, given in options:
             value = given.get(setting, SAFE.get(setting, "none") if _is_of_rows(setting) else None)
             if value is not None:
                 settings.setdefault(setting, {}).setdefault(value, []).append(file)
-    clashing = [(claimed, f"{how} {what}") for (how, what), claimed in claims.items() if len(claimed) > 1]
+    clashing = [
+        ([files[inner], files[outer]], "write to tables in each other's folder, where VACUUM would remove files")
+        for inner, outer in sorted(apart)
+    ]
+    clashing += [(claimed, f"{how} {what}") for (how, what), claimed in claims.items() if len(claimed) > 1]
     clashing += [
         (
             [file for wanting in values.values() for file in wanting],
@@ -180,6 +192,13 @@ def without_clashes(files: Sequence[PipelineFile]) -> list[PipelineFile]:
         else file
         for file in files
     ]
+
+
+def _tables_of(config: PipelineConfig) -> dict[str, DeltaPlace]:
+    """Its tables, as far as the file names them."""
+    own = {"dead_letters": config.dead_letters, "coordinator": config.coordinator}
+    tables = {sink.in_file: sink for sink in config.sinks if isinstance(sink, DeltaPlace)}
+    return {**tables, **{option: place for option, place in own.items() if place is not None}}
 
 
 def _is_of_rows(setting: str) -> bool:

@@ -358,10 +358,11 @@ def test_another_time_zone_never_takes_part_in_an_epoch_in_doubt(routed: Routed)
     assert routed.rows("a") == [("x", 1)]
 
 
-def test_two_values_with_one_place_are_refused(routed: Routed) -> None:
+@pytest.mark.parametrize(("folder", "how"), [("a", "have one place"), ("a/b", "lie in each other's folder")])
+def test_two_values_with_one_place_or_one_in_the_other_are_refused(routed: Routed, folder: str, how: str) -> None:
     routed.send(("a", "x", 1), ("b", "y", 2))
-    overrides = {"b": {"sink": {"path": f"{routed.lake.folder}/a"}}}
-    with pytest.raises(ConfigurationError, match="have one place"):
+    overrides = {"b": {"sink": {"path": f"{routed.lake.folder}/{folder}"}}}
+    with pytest.raises(ConfigurationError, match=how):
         routed.run(route={"overrides": overrides})
 
 

@@ -96,6 +96,11 @@ def test_relative_places_belong_to_the_file(tmp_path: Any) -> None:
             {},
             "two values write to lake/z",
         ),
+        (
+            {"overrides": {"a": {"sink": {"path": "lake/z"}}, "b": {"sink": {"path": "lake/z/y"}}}},
+            {},
+            "route.overrides.b.sink.path: lies in the folder of route.overrides.a.sink.path",
+        ),
         ({"by": "if(rand() > 0.5, 'a', 'b')"}, {}, "rand may give another value each time"),
         ({"by": "date_format(current_date, 'yyyy')"}, {}, "current_date may give another value each time"),
         ({"by": "IF(unix_timestamp( ) > id, 'a', 'b')"}, {}, "unix_timestamp may give another value each time"),

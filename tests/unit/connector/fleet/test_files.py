@@ -100,3 +100,22 @@ def test_a_setting_of_one_file_never_changes_what_another_one_stores(
     assert [file.fault is not None for file in found] == [clashes] * 2
     if clashes:
         assert f"give spark.'{setting}' different values: {value} and " in str(found[1].fault)
+
+
+@pytest.mark.parametrize(
+    ("changes", "clashes"),
+    [
+        ({"sinks": [{"type": "delta_append", "path": "lake/a/b"}]}, True),
+        ({"sinks": [{"type": "delta_append", "path": "lake"}]}, True),
+        ({"on_bad_record": "dead_letter", "dead_letters": {"path": "lake/a/dead"}}, True),
+        ({"on_bad_record": "dead_letter", "dead_letters": {"path": "lake/a/_dead"}}, False),
+        ({"sinks": [{"type": "delta_append", "path": "lake/ab"}]}, False),
+    ],
+)
+def test_no_table_lies_in_the_folder_of_another_files_table(
+    tmp_path: Path, changes: dict[str, object], clashes: bool
+) -> None:
+    written(tmp_path, "a")
+    written(tmp_path, "b", **changes)
+    found = without_clashes(read(pipeline_files([tmp_path])))
+    assert [file.fault is not None for file in found] == [clashes] * 2

@@ -1,0 +1,31 @@
+"""Tables in each other's folders: the VACUUM of a table removes from its folder what isn't the table's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterator, Mapping
+from typing import TypeVar
+
+_Name = TypeVar("_Name", bound=Hashable)
+
+
+def nested(outer: Mapping[_Name, str | None], inner: Mapping[_Name, str | None]) -> Iterator[tuple[_Name, _Name]]:
+    """The names of each place of ``inner`` that lies in the folder of a table of ``outer``, and of that table.
+
+    Both are name -> folder, absolute or a URI; None: it has none. Equal folders don't count.
+    """
+    tables, places = _with_ends(outer), _with_ends(inner)
+    for name, folder in places.items():
+        for table, around in tables.items():
+            below = folder.removeprefix(around)
+            # VACUUM passes over folders with such names.
+            if below and below != folder and not re.search(r"(^|/)[_.]", below):
+                yield name, table
+
+
+def _with_ends(folders: Mapping[_Name, str | None]) -> dict[_Name, str]:
+    return {
+        name: re.sub("^s3a://", "s3://", folder).rstrip("/") + "/"
+        for name, folder in folders.items()
+        if folder is not None
+    }
