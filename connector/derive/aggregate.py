@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Container, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from connector.config import DeltaAggregateSink, PipelineConfig
@@ -20,10 +22,11 @@ from sinks.delta.aggregate import DeltaAggregate, Groups, PlainAggregate
 from sinks.delta.change_log import ChangeLog
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.limits import Records
+from sinks.delta.meaning import Meaning
 from sinks.delta.merge_on_read import MergeOnRead
 from sinks.delta.session_windows import merged
 from sinks.delta.table import DeltaTable
-from sinks.errors import ConfigurationError
+from sinks.errors import ConfigurationError, SchemaMismatch
 from sinks.event_time import Clock
 from sinks.spark.sql import identifier, literal, struct_sql
 
@@ -70,16 +73,10 @@ def aggregates(
     log = reading = None
     if window is None:
         log = ChangeLog(table, pipeline=config.name, topics=config.source.topics)
-        reading = MergeOnRead(
-            table,
-            adding,
-            commits,
-            log,
-            totals_of(key, states),
-            key=key,
-            changes=lambda: partials.of(records).schema,
-            pipeline=config.name,
-        )
+        parts = {"group_by": key, "aggregates": dict(sink.aggregates), "states": dict(sink.states)}
+        options = json.dumps(parts, sort_keys=True)
+        now = Meaning(lambda: partials.of(records).schema, options, totals_of(key, states), adding, key)
+        reading = MergeOnRead(table, commits, log, now, partial(_kept, table, now), pipeline=config.name)
     columns = partials.table_schema(windowed(timed(records, window.time), window, Clock()) if window else records)
     return TableDerivation(
         columns=columns,
@@ -91,6 +88,17 @@ def aggregates(
         plain=PlainAggregate(table, groups, guarded=config.delivery == "idempotent"),
         prepare=prepare,
         late=late,
+    )
+
+
+def _kept(table: DeltaTable, now: Meaning, _: StructType, options: str) -> Meaning:
+    """See ``sinks.delta.meaning.Kept``. States can't be summed by other aggregates than those that made them."""
+    if options in ("", now.options):
+        return now
+    raise SchemaMismatch(
+        f"The change log of {table.label!r} was started with other aggregates ({options}) than the pipeline has now "
+        f"({now.options}). Its epochs can't be folded by these.",
+        hint="Run `lakelock fold` with the pipeline file as it was before, and change it then.",
     )
 
 

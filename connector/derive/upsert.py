@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from connector.config import OWN_COLUMNS, DeltaUpsertSink, PipelineConfig
@@ -13,10 +14,12 @@ from connector.decode.records import CARRIED, HEADERS, KEY
 from connector.decode.unavailable import has_placeholder
 from connector.derive.changes import changes, check_expressions, problem_with, table_columns, truncates, updates
 from connector.derive.derivation import TableDerivation
+from connector.derive.kept_changes import kept, options_of
 from connector.derive.net_change import has_value, net_of
 from sinks.delta.change_log import ChangeLog
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.limits import Records
+from sinks.delta.meaning import Meaning
 from sinks.delta.merge_on_read import MergeOnRead
 from sinks.delta.order import check_order, keep_order
 from sinks.delta.own_columns import check_own_columns
@@ -43,12 +46,8 @@ def upsert(
     check_expressions(records, sink)
     rule = _rule(config, sink, records)
     every, retention = changes(records, sink), sink.tombstone_retention
-    net = net_of(
-        every.columns,
-        rule,
-        truncates=truncates(sink, records.columns) != "false",
-        ties=config.transform is not None or config.of_rows,
-    )
+    ties = config.transform is not None or config.of_rows
+    net = net_of(every.columns, rule, truncates=truncates(sink, records.columns) != "false", ties=ties)
     columns = _columns(net.of(every).schema, rule)
     on_read = sink.merge == "on_read"
     if on_read and truncates(sink, records.columns) != "false":
@@ -58,13 +57,15 @@ def upsert(
         )
 
     own = _OwnColumns(table, commits, columns, sink, _keeps_deletes(config, sink, rule))
-    merging = DeltaUpsert(
-        table, commits, rule=rule, tombstone_retention=retention, keep_tombstones=config.dead_letters is not None
-    )
+
+    def merging_by(rule: UpsertRule) -> DeltaUpsert:
+        keeps = config.dead_letters is not None
+        return DeltaUpsert(table, commits, rule=rule, tombstone_retention=retention, keep_tombstones=keeps)
+
+    merging = merging_by(rule)
     log = ChangeLog(table, pipeline=config.name, topics=config.source.topics)
-    reading = MergeOnRead(
-        table, merging, commits, log, net, key=sink.key, changes=lambda: every.schema, pipeline=config.name
-    )
+    now = Meaning(lambda: every.schema, options_of(rule, ties=ties), net, merging, sink.key)
+    reading = MergeOnRead(table, commits, log, now, partial(kept, table, now, merging_by), pipeline=config.name)
     return TableDerivation(
         columns=columns,
         reduce=lambda records, _: changes(records, sink) if on_read else net.of(changes(records, sink)),

@@ -353,7 +353,7 @@ def assembled(
                 made = stack.enter_context(outputs(config, spark, none, log.staging if log else ""))
             refuse_renamed(config, made, log)
             of_kafka = partial(Reader(config.source).read, spark, headers=config.reads_headers)
-            folds = stack.enter_context(beside(config, spark, run))
+            folds = stack.enter_context(beside(config, spark, made, run))
             yield Assembly(config, run, spark, source, of_kafka, group, made, log, routes, small=small, beside=folds)
     finally:
         group.close()

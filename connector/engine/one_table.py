@@ -166,7 +166,7 @@ def look_back(config: PipelineConfig, spark: SparkSession, run: str, table: Tabl
     if config.merged_on_read is None:
         log.close(run)
     else:
-        log.make_ready()
+        log.make_ready(run)
 
 
 def reopen_letters(config: PipelineConfig, spark: SparkSession, position: Position | None) -> None:

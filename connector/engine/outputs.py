@@ -82,6 +82,16 @@ class Table:
         layout = laid_out(sink, derivation.columns, carried, declared, zone=_zone(table))
         return cls(decode, derivation, table, commits, schema, layout)
 
+    def in_session(self, spark: SparkSession, config: PipelineConfig, rows: DataFrame) -> Table:
+        """The same table in another session, by the same decoder: neither a registry nor a schema file is read again.
+
+        ``rows``: none, as the sink gets them.
+        """
+        merging(spark, staged=False)
+        it = self.table
+        table = DeltaTable(spark, path=it.path, name=it.name, label=it.label, on_new_column=config.on_new_column)
+        return Table.of(config, table, self.decode, rows)
+
     @property
     def label(self) -> str:
         """The table's name or path, for messages."""

@@ -266,7 +266,7 @@ class Routes:
                     return  # somebody has dropped it: its commit will say so
                 routed.output.ready()
                 if routed.config.merged_on_read is not None and routed.output.derivation.log is not None:
-                    routed.output.derivation.log.make_ready()
+                    routed.output.derivation.log.make_ready(self.run)
             require_conditional_writes(self.spark, routed.output.location)
 
         of_each({name: partial(make, name, self._of(name)) for name in names}, at_once=self.at_once)

@@ -19,7 +19,6 @@ from sinks.delta.proof import proven
 from sinks.delta.table import CHANGING, DeltaTable
 from sinks.spark.schema_changes import differences
 from sinks.spark.sql import identifier
-from sinks.spark.types import sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -68,14 +67,16 @@ class ChangeLog:
             writer = writer.option(name, value)
         return proven(commits, epoch, writer.append)
 
-    def start(self, epoch: Epoch, changes: DataFrame) -> Committed:
-        """Empty the log, or create it, with the number and offsets of an epoch that is in the table. A log with other
-        types gets those of the changes.
+    def start(self, epoch: Epoch, changes: DataFrame, by: str) -> Committed:
+        """Empty the log, or create it, with the number and offsets of an epoch that is in the table. It gets the
+        columns of the changes, if it has others.
 
-        ``changes``: rows with the columns of the changes; none of them is written. Raises what
-        ``sinks.delta.proof.Proof`` raises.
+        ``changes``: rows with the columns of the changes; none of them is written. ``by``: the options that their
+        meaning depends on, see ``sinks.delta.meaning``. Raises what ``sinks.delta.proof.Proof`` raises.
         """
         no_rows = changes.selectExpr(f"{epoch.number}L AS {EPOCH}", *map(identifier, changes.columns)).limit(0)
+        # As the column's comment the options are in the same commit as the columns, and each version has its own.
+        no_rows = no_rows.withMetadata(EPOCH, {"comment": by})
         table = self.table
         if self._find() is None:
             table.create(no_rows.schema, _LAYOUT)
@@ -83,7 +84,7 @@ class ChangeLog:
         assert commits is not None
         anew = replace(epoch, expected=commits.position())
         writer = no_rows.write.format("delta").mode("overwrite").options(**options(table, anew))
-        if not self.takes(changes.schema):
+        if not self.takes(changes.schema, by):
             writer = writer.option("overwriteSchema", "true")
         assert table.path is not None
         return proven(commits, anew, partial(writer.save, table.path))
@@ -99,23 +100,22 @@ class ChangeLog:
         changes = ", ".join(identifier(name) for name in names if name != EPOCH)
         return f"(SELECT {changes} FROM {self.table.sql}{at} WHERE {EPOCH} > {after}{bound})"
 
-    def takes(self, changes: StructType) -> bool:
-        """Whether the log holds every value of these changes as it is: Delta rounds what it appends to a narrower type.
+    def started_with(self, version: int | None = None) -> tuple[StructType, str]:
+        """The columns and the options of the changes. Options are empty if an older release has started the log.
 
-        Columns that the log lacks count only within a struct; for the others see ``add_columns``.
+        ``version``: version of the log; None: the newest.
         """
-        found = differences(self.table.schema, changes)
-        inner = [path for path in found.new if path not in changes.names]
-        return not (found.wider or found.others or inner)
+        return _parted(self.table.spark.sql(f"SELECT * FROM {self.table.sql_at(version)}").schema)
 
-    def add_columns(self, changes: StructType) -> None:
-        """Add the columns of ``changes`` that the log lacks. They are NULL in earlier changes."""
-        table = self.table
-        there = {name.lower() for name in table.schema.names}
-        missing = [field for field in changes if field.name.lower() not in there]
-        if missing:
-            columns = ", ".join(f"{identifier(field.name)} {sql_type(field.dataType)}" for field in missing)
-            table.spark.sql(f"ALTER TABLE {table.sql} ADD COLUMNS ({columns})")
+    def takes(self, changes: StructType, options: str) -> bool:
+        """Whether the log holds these changes as they are: it has the same columns, as wide types, the same options.
+
+        Delta rounds what it appends to a narrower type, and a column that is missing on one side would be NULL there.
+        """
+        columns, kept = self.started_with()
+        found = differences(columns, changes)
+        lacks = {name.lower() for name in columns.names} - {name.lower() for name in changes.names}
+        return kept == options and not (lacks or found.new or found.wider or found.others)
 
     def forget(self, until: int) -> None:
         """Delete the changes of epochs <= ``until``. These are whole files, so no file is rewritten."""
@@ -141,3 +141,10 @@ class ChangeLog:
         if self._at is None:
             self._at = DeltaTable(self._of.spark, path=f"{self._of.location.rstrip('/')}/{FOLDER}")
         return self._at
+
+
+def _parted(schema: StructType) -> tuple[StructType, str]:
+    from pyspark.sql.types import StructType
+
+    columns = StructType([field for field in schema if field.name != EPOCH])
+    return columns, str(schema[EPOCH].metadata.get("comment", ""))

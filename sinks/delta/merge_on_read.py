@@ -20,22 +20,25 @@ log's next number with an epoch without records. This fences the appending run. 
 number above the log's. The other way round, a run that starts to append merges its first epoch into the table, whose
 fence stops the run that merges on write.
 
+An epoch means what it meant when it was appended, whatever the pipeline file or a registry says now: see
+``sinks.delta.meaning``.
+
 Folded changes stay in the log for an hour, for readers that opened the table before the fold.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta.change_log import ChangeLog
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.fence import fenced
 from sinks.delta.key_ranges import range_of
+from sinks.delta.meaning import Kept, Meaning
 from sinks.delta.standing import Standing
 from sinks.delta.table import DeltaTable
 from sinks.errors import Fenced, PositionMismatch, TableReplaced
@@ -52,54 +55,6 @@ _BROADCAST_OFFSETS = 2_000_000
 """Records (by their offsets) up to which the unfolded changes are broadcast to join them with the table."""
 
 
-class Merging(Protocol):
-    """The sink that merges reduced changes into the table: an upsert or an aggregate."""
-
-    def write(self, epoch: Epoch, rows: DataFrame, *, within: str = "") -> Committed:
-        """Commit the epoch with its rows merged.
-
-        ``within``: SQL that is true of every row ``t`` of the table that shares a key with the rows; empty: unknown.
-        """
-        ...
-
-    def rehearse(self, rows: DataFrame, epoch: Epoch) -> None:
-        """Fail if ``write`` would fail because of the rows. Changes nothing."""
-        ...
-
-    def merged_sql(self, rows: str, keys: str, at: Position | None, *, hint: str) -> str:
-        """A query for the rows that the table would have after the write.
-
-        ``rows``: SQL of the rows, as in FROM; ``keys``: SQL of rows with their key columns, as in FROM, where a key may
-        occur any number of times; ``at``: the position whose version of the table is read (None: the newest);
-        ``hint``: SQL hint for the join with the rows.
-        """
-        ...
-
-    def not_merged_sql(self, changes: str) -> str:
-        """SQL, as in FROM, of the changes that have to be merged with the table's newest version.
-
-        ``changes``: SQL, as in FROM, of changes that may be in the table already. They are a tail of the change log:
-        each change that is newer than one of them is among them too.
-        """
-        ...
-
-    def make_ready_for_views(self, changes: str) -> None:
-        """Make the tables that a view of the current rows reads, if some are missing; ``changes``: as above."""
-        ...
-
-
-class Reduces(Protocol):
-    """Reduces changes to the rows that are merged: one per key or group. The changes may be of several epochs."""
-
-    def of(self, changes: DataFrame) -> DataFrame:
-        """The reduced rows."""
-        ...
-
-    def sql(self, changes: str) -> str:
-        """A query for the reduced rows; ``changes``: SQL, as in FROM."""
-        ...
-
-
 class MergeOnRead:
     """The sink that merges on read. Its rows are changes, any number per key or group.
 
@@ -109,29 +64,24 @@ class MergeOnRead:
     def __init__(
         self,
         of: DeltaTable,
-        table: Merging,
         commits: PipelineCommits,
         log: ChangeLog,
-        reduce: Reduces,
+        now: Meaning,
+        kept: Kept,
         *,
-        key: Sequence[str],
-        changes: Callable[[], StructType],
         pipeline: str,
     ) -> None:
-        """``of``: the table; ``table``: the sink that merges into it; ``commits``: the table's commits.
-        ``reduce``: from changes to the rows that ``table`` merges; ``key``: key columns of table and changes;
-        ``changes``: returns the present schema of the changes.
-        """
+        """``of``: the table; ``commits``: the table's commits; ``now``: what this run's changes mean; ``kept``: what
+        those of the log do."""
         self._spark = of.spark
         self._of = of
-        self._table = table
         self._commits = commits
         self._log = log
-        self._reduce = reduce
-        self._key = key
-        self._changes = changes
+        self._now = now
+        self._kept = kept
         self._pipeline = pipeline
         self._goes_on = False
+        self._fits = True
         self._given_up = 0
         self._folded: Position | None = None
         self._published = ""
@@ -140,7 +90,7 @@ class MergeOnRead:
     @property
     def appends(self) -> bool:
         """Whether the next epoch is appended to the log. False: it is merged into the table."""
-        return self._goes_on
+        return self._goes_on and self._fits
 
     @property
     def folded(self) -> Position | None:
@@ -164,11 +114,19 @@ class MergeOnRead:
         table = self._commits.position()
         return Standing(table, self._log.position() if table is not None else None)
 
-    def make_ready(self) -> None:
-        """Before a run: add columns to the log that the table has got, and publish the view."""
-        if self.position() is not None and self._goes_on:
-            self._log.add_columns(self._changes())
+    def make_ready(self, owner: str) -> None:
+        """Before a run: fold what was appended with other columns or options, and publish the view. The next epoch is
+        then merged into the table, and starts the log again.
+
+        ``owner``: id of this run. Raises what ``fold`` raises.
+        """
+        if self.position() is None or not self._goes_on:
+            return
+        self._fits = self._log.takes(self._now.columns(), self._now.options)
+        if self._fits:
             self.publish_view()
+        else:
+            self.fold(owner)
 
     def position(self) -> Position | None:
         """The pipeline's position, read from table and log; None: no epoch was committed."""
@@ -183,31 +141,32 @@ class MergeOnRead:
 
     def rehearse(self, rows: DataFrame, epoch: Epoch) -> None:
         """Fail if the epoch can't be merged into the table. An append doesn't depend on the table's rows."""
-        if not self._goes_on:
-            self._table.rehearse(self._reduce.of(rows), epoch)
+        if not self.appends:
+            self._now.table.rehearse(self._now.reduce.of(rows), epoch)
 
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
         """Append the epoch to the log, or merge it into the table if the log doesn't count.
 
-        If the log's types are too narrow for the rows, the log is folded, and starts again after this epoch. Raises
-        Fenced or PositionMismatch if the table was changed under the run, and what ``sinks.delta.proof.Proof`` raises.
+        If the log doesn't take the rows as they are, it is folded, and starts again after this epoch. Raises Fenced or
+        PositionMismatch if the table was changed under the run, and what ``sinks.delta.proof.Proof`` raises.
         """
         if self._goes_on:
             self._refuse_changed(epoch)
             if self._log_takes(rows):
                 return self._log.append(epoch, rows)
             epoch = self._after_a_fold(epoch)
-        committed = self._table.write(epoch, self._reduce.of(rows))
+        committed = self._now.table.write(epoch, self._now.reduce.of(rows))
         # The position that stands: an earlier attempt of this run may have committed it, having read less.
-        started = self._log.start(Epoch.that_left(committed.position, pipeline=self._pipeline), rows)
-        self._goes_on, self._folded = True, committed.position
+        left = Epoch.that_left(committed.position, pipeline=self._pipeline)
+        started = self._log.start(left, rows, self._now.options)
+        self._goes_on, self._fits, self._folded = True, True, committed.position
         self.publish_view()
         return replace(committed, position=started.position)
 
     def _log_takes(self, rows: DataFrame) -> bool:
         """Whether the log holds the rows as they are. Asks once for each schema."""
         if self._taken != rows.schema:
-            if not self._log.takes(rows.schema):
+            if not self._log.takes(rows.schema, self._now.options):
                 return False
             self._taken = rows.schema
         return True
@@ -257,7 +216,8 @@ class MergeOnRead:
         Tests: tests/integration/test_merge_on_read.py, ``test_killed_around_a_fold`` and
         ``test_two_that_fold_at_once_fold_once``.
 
-        Raises TableReplaced if somebody replaced the table's rows.
+        Raises TableReplaced if somebody replaced the table's rows, and SchemaMismatch if the table can't take the
+        log's changes any more.
 
         ``owner``: id of this run. Returns None if nothing was unfolded, or if another run has folded it.
         """
@@ -285,12 +245,13 @@ class MergeOnRead:
             self._log.forget(standing.log.epoch)
             return
         last = Epoch.of_no_records(position, pipeline=self._pipeline, owner=owner)
-        no_changes = self._spark.sql(f"SELECT * FROM {self._log.rows_sql(last.number)}")
         if not standing.goes_on:
             # The table was restored. If its next number were one that the log has taken, the log would seem to count.
-            self._table.write(replace(last, expected=table), self._reduce.of(no_changes))
+            nothing = self._spark.createDataFrame([], self._now.columns())
+            self._now.table.write(replace(last, expected=table), self._now.reduce.of(nothing))
             self._log.forget(last.number)
             return
+        no_changes = self._spark.sql(f"SELECT * FROM {self._log.rows_sql(last.number)}")
         log = self._log.append(last, no_changes).position
         self._fold(table, log, owner, log.epoch + 1)
         # The view would take changes that stay in the log for newer than what the table gets from now on.
@@ -311,10 +272,11 @@ class MergeOnRead:
         changes = self._log.rows_sql(table.epoch, version=log.version)
         # A broadcast spares the shuffle of the table. For more changes Spark chooses the join.
         small = log.offsets.ahead_of(table.offsets) <= _BROADCAST_OFFSETS
-        return self._merged_sql(changes, table, hint="/*+ BROADCAST(s) */" if small else "")
+        return _merged_sql(self._then(log.version), changes, table, hint="/*+ BROADCAST(s) */" if small else "")
 
-    def _merged_sql(self, changes: str, at: Position | None, *, hint: str = "") -> str:
-        return self._table.merged_sql(f"({self._reduce.sql(changes)})", changes, at, hint=hint)
+    def _then(self, version: int | None = None) -> Meaning:
+        """What the changes of the log mean; ``version``: of the log, None: the newest."""
+        return self._kept(*self._log.started_with(version))
 
     def view_sql(self, name: str) -> str | None:
         """The statement that makes a view of the current rows; ``name``: SQL of its name. None: the log doesn't count.
@@ -334,13 +296,15 @@ class MergeOnRead:
         if table is None or not self._goes_on:
             return None
         changes = self._log.rows_sql(table.epoch)
-        self._table.make_ready_for_views(f"({self._reduce.sql(changes)})")
+        then = self._then()
+        then.table.make_ready_for_views(f"({then.reduce.sql(changes)})")
         return self._view_sql(name, table.epoch)
 
     def _view_sql(self, name: str, folded: int) -> str:
         """``folded``: number of an epoch that the table has. The view is faster the higher it is."""
-        changes = self._table.not_merged_sql(self._log.rows_sql(folded))
-        return f"CREATE OR REPLACE VIEW {name} AS\n{self._merged_sql(changes, None)}"
+        then = self._then()
+        changes = then.table.not_merged_sql(self._log.rows_sql(folded))
+        return f"CREATE OR REPLACE VIEW {name} AS\n{_merged_sql(then, changes, None)}"
 
     def publish_view(self) -> None:
         """Create or replace the view beside a table with a name. Call it after each fold, which keeps the view fast.
@@ -361,9 +325,10 @@ class MergeOnRead:
         self._published = statement
 
     def _fold(self, table: Position, log: Position, owner: str, number: int) -> Committed:
+        then = self._then()
         changes = self._spark.sql(f"SELECT * FROM {self._log.rows_sql(table.epoch, log.epoch)}")
         epoch = replace(Epoch.that_left(log, pipeline=self._pipeline), number=number, owner=owner, expected=table)
-        committed = self._table.write(epoch, self._reduce.of(changes), within=range_of(changes, self._key))
+        committed = then.table.write(epoch, then.reduce.of(changes), within=range_of(changes, then.key))
         self._folded = committed.position
         self.publish_view()
         self._forget()
@@ -376,3 +341,7 @@ class MergeOnRead:
             if commit.timestamp < before:
                 self._log.clean_up(metadata.epoch)
                 return
+
+
+def _merged_sql(meaning: Meaning, changes: str, at: Position | None, *, hint: str = "") -> str:
+    return meaning.table.merged_sql(f"({meaning.reduce.sql(changes)})", changes, at, hint=hint)

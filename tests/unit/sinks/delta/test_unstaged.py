@@ -24,7 +24,7 @@ def position(epoch: int, source: str = "commit") -> Position:
 def of(table: Position | None, log: Position | None) -> Unstaged:
     it: Any = SimpleNamespace(position=lambda: table, spark=None, label="lake/a")
     changes: Any = SimpleNamespace(position=lambda: log)
-    sink = MergeOnRead(it, it, it, changes, it, key=["k"], changes=it, pipeline="p")
+    sink = MergeOnRead(it, it, changes, it, it, pipeline="p")
     return Unstaged("a", it, sink, pipeline="p")
 
 

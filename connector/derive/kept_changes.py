@@ -1,0 +1,77 @@
+"""The options of an upsert that its change log keeps, and what the changes of a log mean by them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from connector.config.unavailable import UNAVAILABLE
+from connector.derive.net_change import net_of
+from sinks.delta.meaning import Meaning, Merging
+from sinks.delta.table import DeltaTable
+from sinks.delta.upsert_rule import UpsertRule
+from sinks.errors import SchemaMismatch
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_NOT_STORED = ("_delete", "_truncate", UNAVAILABLE)
+
+
+def options_of(rule: UpsertRule, *, ties: bool) -> str:
+    """The options as text. ``ties``: see ``net_of``."""
+    return json.dumps({**asdict(rule), "ties": ties})
+
+
+def rule_of(options: str) -> tuple[UpsertRule, bool]:
+    """The rule, and whether there are ties. Raises ValueError for the text of a newer release."""
+    read: dict[str, Any] = json.loads(options)
+    found: dict[str, Any] = {name: tuple(it) if isinstance(it, list) else it for name, it in read.items()}
+    ties = bool(found.pop("ties", False))
+    try:
+        return UpsertRule(**found), ties
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+
+
+def kept(
+    table: DeltaTable, now: Meaning, merging: Callable[[UpsertRule], Merging], columns: StructType, options: str
+) -> Meaning:
+    """What the changes of a log with these columns and options mean.
+
+    ``now``: what those of this run do; ``merging``: the sink that merges into ``table`` by a rule. Raises
+    SchemaMismatch.
+    """
+    there = {name.lower() for name in table.schema.names}
+    lost = [name for name in columns.names if name.lower() not in there and name not in _NOT_STORED]
+    if lost:
+        raise SchemaMismatch(
+            f"The change log of {table.label!r} has changes with {', '.join(lost)}, and the table has no such column "
+            "any more: their values would be lost.",
+            hint="Add the column to the table again, run `lakelock fold`, and drop or rename it then.",
+        )
+    if options == now.options and columns.names == now.columns().names:
+        return now
+    if not options:  # by a release that kept none
+        if _lower(columns) == _lower(now.columns()):
+            return now
+        raise SchemaMismatch(
+            f"An older release has started the change log of {table.label!r}, with other columns than the pipeline has "
+            "now, and hasn't kept by which options its changes are to be folded.",
+            hint="Run `lakelock fold` with the pipeline file and the schema as they were before.",
+        )
+    try:
+        rule, ties = rule_of(options)
+    except ValueError as error:
+        raise SchemaMismatch(
+            f"A newer release has started the change log of {table.label!r}, with options that this one doesn't know: "
+            f"{error}.",
+            hint="Run `lakelock fold` with that release.",
+        ) from None
+    return Meaning(lambda: columns, options, net_of(columns.names, rule, ties=ties), merging(rule), rule.key)
+
+
+def _lower(columns: StructType) -> set[str]:
+    return {name.lower() for name in columns.names}

@@ -1,0 +1,96 @@
+"""What the changes of a log mean is told by the log: no JVM is needed to see that the file has no say."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from connector.config import COORDINATES
+from connector.derive.aggregate import _kept as kept_totals
+from connector.derive.kept_changes import kept, options_of, rule_of
+from connector.derive.net_change import net_of
+from connector.derive.reduction import Reduction
+from sinks.delta.meaning import Meaning
+from sinks.delta.upsert_rule import UpsertRule
+from sinks.errors import SchemaMismatch
+
+NAMES = st.lists(st.text(min_size=1), unique=True, max_size=3).map(tuple)
+RULES = st.builds(
+    UpsertRule,
+    NAMES,
+    sequenced=st.booleans(),
+    soft=st.booleans(),
+    ignore_nulls=NAMES,
+    keeps=NAMES,
+    guarded=st.booleans(),
+)
+OWN = [*COORDINATES, "_delete", "_truncate"]
+
+
+def columns(*names: str) -> StructType:
+    return StructType([StructField(name, LongType() if name == "_offset" else StringType()) for name in names])
+
+
+def meaning(*names: str, options: str = "", **rule: Any) -> Meaning:
+    of = UpsertRule(("k",), **rule)
+    merging: Any = of
+    text = options or options_of(of, ties=False)
+    return Meaning(lambda: columns(*names, *OWN), text, net_of([*names, *OWN], of), merging, ("k",))
+
+
+def of_log(now: Meaning, options: str, *names: str, table: tuple[str, ...] = ("k", "doc", "note")) -> Meaning:
+    there: Any = SimpleNamespace(label="lake/t", schema=columns(*table, *COORDINATES))
+    merging: Any = lambda rule: rule  # noqa: E731
+    return kept(there, now, merging, columns(*names, *OWN), options)
+
+
+@given(rule=RULES, ties=st.booleans())
+def test_the_text_holds_the_whole_rule(rule: UpsertRule, ties: bool) -> None:
+    assert rule_of(options_of(rule, ties=ties)) == (rule, ties)
+
+
+def test_a_fold_takes_the_columns_of_the_log_by_the_rule_of_the_log() -> None:
+    before = UpsertRule(("k",), keeps=("doc",), ignore_nulls=("note",))
+    found = of_log(meaning("k", "doc"), options_of(before, ties=True), "k", "doc", "note", "_unavailable")
+    expected = net_of(["k", "doc", "note", *OWN, "_unavailable"], before, ties=True)
+    assert found.reduce == expected
+    assert found.table == before
+    assert isinstance(found.reduce, Reduction)
+    assert "note" in found.reduce.aggregates["latest"]
+
+
+def test_what_is_the_same_is_not_built_twice() -> None:
+    now = meaning("k", "note")
+    assert of_log(now, now.options, "k", "note") is now
+
+
+def test_a_column_that_the_table_has_lost_is_named() -> None:
+    now = meaning("k", "doc")
+    with pytest.raises(SchemaMismatch, match="has changes with note, and the table has no such column"):
+        of_log(now, now.options, "k", "doc", "note", table=("k", "doc"))
+
+
+def test_a_log_of_an_older_release_is_folded_as_the_file_says_if_it_has_its_columns() -> None:
+    now = meaning("k", "doc")
+    assert of_log(now, "", "doc", "K") is now
+    with pytest.raises(SchemaMismatch, match="An older release has started the change log of 'lake/t'"):
+        of_log(now, "", "k", "doc", "note")
+
+
+@pytest.mark.parametrize("options", ['{"key": ["k"], "brand_new": 1}', "no JSON"])
+def test_options_of_a_newer_release_are_not_guessed(options: str) -> None:
+    with pytest.raises(SchemaMismatch, match="A newer release has started the change log"):
+        of_log(meaning("k", "doc"), options, "k", "doc")
+
+
+def test_sums_are_folded_by_the_aggregates_that_made_them() -> None:
+    table: Any = SimpleNamespace(label="lake/t")
+    now = meaning("k", options='{"aggregates": {"n": "max(n)"}}')
+    assert kept_totals(table, now, columns("k"), now.options) is now
+    with pytest.raises(SchemaMismatch, match=r"(?s)started with other aggregates \(.*min\(n\).*Run `lakelock fold`"):
+        kept_totals(table, now, columns("k"), '{"aggregates": {"n": "min(n)"}}')
