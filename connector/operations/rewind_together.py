@@ -19,7 +19,7 @@ from connector.protocol.steps import Observer
 from sinks.contract import Prepared
 from sinks.delta.merge_on_read import MergeOnRead
 from sinks.delta.restore import Target
-from sinks.errors import ConfigurationError, Diverged, OffsetsLost, PositionMismatch
+from sinks.errors import ConfigurationError, Fenced, LakelockError
 from sinks.offsets import Offsets
 from sinks.s3.hadoop import require_conditional_writes
 
@@ -71,8 +71,9 @@ def rewound_together(
 def _settled(coordinator: Coordinator, log: Log) -> tuple[LogHeld, Row | None]:
     """What the log holds, and the epoch that was in doubt, had been decided, and is settled now.
 
-    An epoch that can't be completed any more is given up by the rewind: its tables go back to before it. Tables that
-    aren't where the log says are no reason to stop either: the rewind brings them to one epoch.
+    An epoch that can't be completed any more is given up by the rewind, whatever its sinks refuse it for: its tables go
+    back to before it. Tables that aren't where the log says are no reason to stop either: the rewind brings them to one
+    epoch. Raises Fenced, and what another try may pass.
     """
     known = log.read()
     doubted = known.in_doubt
@@ -80,7 +81,9 @@ def _settled(coordinator: Coordinator, log: Log) -> tuple[LogHeld, Row | None]:
         return known, None
     try:
         coordinator.recover(join=False)
-    except (PositionMismatch, Diverged, OffsetsLost) as error:
+    except LakelockError as error:
+        if error.transient or isinstance(error, Fenced):
+            raise
         logger.warning("epoch %s can't be completed, and would be given up: %s", doubted.epoch.number, error.message)
         return log.read(), None
     return log.read(), doubted

@@ -41,7 +41,7 @@ from sinks.delta.sql_layout import indented, listed, parentheses
 from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.delta.tombstones import Tombstones
 from sinks.delta.upsert_rule import DELETED_BY, SOURCE, UpsertRule, deleted_sql, moved_sql, upserting
-from sinks.delta.upsert_source import source_sql, tombstone_sql
+from sinks.delta.upsert_source import moved_from_sql, source_sql, tombstone_sql
 from sinks.delta.values import digits_sql, value_sql
 from sinks.offsets import Offsets
 from sinks.spark.row_errors import raise_sql, raised
@@ -91,17 +91,20 @@ class DeltaUpsert:
 
     def rehearse(self, rows: DataFrame, epoch: Epoch) -> None:
         """Fail if the write would fail because of its rows: a broken constraint, or KeyMoved. Writes nothing."""
-        limits = demands(self._table)
-        if limits:
-            with about_moved_keys(self._table.label):
+        limits, stored = demands(self._table), self._merges.stored(rows, epoch.passed)
+        moved = []
+        if stored is not None:
+            moved.append(moved_from_sql(self._rule, SOURCE, rows.columns, stored))
+        if not limits:
+            moved.append(moved_sql(self._table.sql, self._rule, rows.columns))
+        with about_moved_keys(self._table.label):
+            rows.createOrReplaceTempView(SOURCE)
+            for query in moved:
+                if query is not None:
+                    self._table.spark.sql(query).collect()
+            if limits:
                 merged = as_stored(self._merges.merged(rows, epoch.passed), self._table, rows.columns)
                 refuse_broken(merged, limits, self._rule.key)
-            return
-        moved = moved_sql(self._table.sql, self._rule, rows.columns)
-        if moved is not None:
-            rows.createOrReplaceTempView(SOURCE)
-            with about_moved_keys(self._table.label):
-                self._table.spark.sql(moved).collect()
 
     def write(self, epoch: Epoch, rows: DataFrame, *, within: str = "") -> Committed:
         """Commit the epoch with its rows merged. Raises KeyMoved, and what ``sinks.delta.proof.Proof`` raises.

@@ -27,6 +27,14 @@ def source_sql(rule: UpsertRule, net: str, columns: Sequence[str], tombstones: s
     return _without_deleted_values(rule, _with_newest_delete(rule, net, columns, tombstones, truncate), columns)
 
 
+def moved_from_sql(rule: UpsertRule, net: str, columns: Sequence[str], tombstones: str) -> str | None:
+    """A query that fails at a key that has left the partition of its tombstone, as ``source_sql`` does. None: the rule
+    allows it. The parameters are those of ``source_sql``."""
+    if rule.sequenced or not rule.guarded:
+        return None
+    return f"SELECT count({DELETED_BY})\nFROM {parentheses(_with_newest_delete(rule, net, columns, tombstones, None))}"
+
+
 def tombstone_sql(rule: UpsertRule) -> str:
     """SQL of a tombstone's columns as a ``_deleted_by``."""
     names = [*(["_sequence"] if rule.sequenced else []), *COORDINATES]

@@ -214,6 +214,20 @@ def test_what_a_table_refuses_stops_before_the_decision(
     assert len(query(lake.path("append"), "SELECT k FROM t")) == 2
 
 
+def test_a_key_that_left_the_partition_of_its_delete_stops_before_the_decision(lake: Lake) -> None:
+    letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.path("letters"))}}
+    options = together(lake, {"append": {"type": "delta_append"}, "other": {**UPSERT, **DELETES}}, **letters)
+    lake.topic.send(change("gone", "d"), partition=1)
+    Pipeline.from_options(options).run()
+    lake.topic.send(change("gone"), partition=0)
+    with pytest.raises(
+        KeyMoved, match=f"gone.* came from {lake.topic.name}-1 so far, and now from {lake.topic.name}-0"
+    ):
+        Pipeline.from_options(options).run()
+    assert states(lake)[-1] != "decided"
+    assert len(query(lake.path("append"), "SELECT k FROM t")) == 1
+
+
 @pytest.mark.breadth
 def test_a_name_that_the_table_cannot_take_is_told_before_anything_is_written(lake: Lake) -> None:
     sinks = {"append": {"type": "delta_append"}, "upsert": UPSERT}

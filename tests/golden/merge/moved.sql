@@ -45,3 +45,31 @@ SELECT count_if(
 FROM lakelock_epoch AS s
 JOIN target AS t
 ON t.`k` = s.`k`
+
+-- tombstones
+SELECT count(_deleted_by)
+FROM (
+  SELECT
+    r.`k`,
+    r.`v`,
+    r.`_topic`,
+    r.`_partition`,
+    r.`_offset`,
+    greatest(
+      r._deleted_by,
+      CASE
+        WHEN n.mark IS NULL
+        OR startswith(n.mark.topic, '#')
+        OR (n.mark.topic = coalesce(r._topic, r._deleted_by.`topic`) AND n.mark.`partition` = coalesce(r._partition, r._deleted_by.`partition`))
+          THEN n.mark
+        ELSE raise_error(concat('LAKELOCK>', to_json(named_struct('kind', 'key_moved', 'key', to_json(named_struct('k', r.`k`)), 'topic', coalesce(r._topic, r._deleted_by.`topic`), 'partition', coalesce(r._partition, r._deleted_by.`partition`), 'offset', coalesce(r._offset, r._deleted_by.`offset`), 'stored_topic', n.mark.topic, 'stored_partition', n.mark.`partition`))))
+      END
+    ) AS _deleted_by
+  FROM lakelock_epoch AS r
+  LEFT JOIN (
+    SELECT `k`, max(named_struct('topic', _topic, 'partition', _partition, 'offset', _offset, 'timestamp', _timestamp)) AS mark
+    FROM tombstones
+    GROUP BY `k`
+  ) AS n
+  ON r.`k` = n.`k`
+)

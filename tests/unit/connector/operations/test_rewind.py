@@ -8,10 +8,23 @@ import pytest
 
 from connector.engine.undo import undo
 from connector.operations.rewind import given_up, planned
+from connector.operations.rewind_together import _settled
+from connector.protocol.decided import LogHeld, Row, State
 from connector.protocol.recover import Remains, TopicsHeld
-from sinks.contract import Committed, Position
+from sinks.contract import Committed, Epoch, Position
 from sinks.delta.restore import Target
-from sinks.errors import OffsetsLost, SinkError, TopicRecreated
+from sinks.errors import (
+    BadRecord,
+    Diverged,
+    Fenced,
+    KeyMoved,
+    LakelockError,
+    OffsetsLost,
+    SchemaMismatch,
+    SinkError,
+    StoreUnreachable,
+    TopicRecreated,
+)
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -55,3 +68,26 @@ def test_an_epoch_that_others_have_built_on_is_left_and_named() -> None:
     with pytest.raises(SinkError, match=r"epoch 7 .* committed to 'lake.flights'") as found:
         undo(table, commits, committed, TopicRecreated("Topic 't' was deleted and recreated."))
     assert "version 12" in found.value.hint
+
+
+@pytest.mark.parametrize(
+    "error", [KeyMoved("moved"), BadRecord("bad"), SchemaMismatch("narrow"), Diverged("other rows")]
+)
+def test_an_epoch_that_a_sink_refuses_is_given_up_and_one_that_may_pass_is_not(error: LakelockError) -> None:
+    epoch = Epoch(
+        pipeline="p", number=3, owner="r", ranges=(), offsets=Offsets({A0: 9}), topics={}, read_to=None, expected=STOOD
+    )
+    row = Row(State.DECIDED, epoch, "r")
+    log: Any = SimpleNamespace(read=lambda: LogHeld(1, row, row))
+
+    def recovering(error: LakelockError) -> Any:
+        def recover(*, join: bool) -> None:
+            assert not join
+            raise error
+
+        return SimpleNamespace(recover=recover)
+
+    assert _settled(recovering(error), log) == (log.read(), None)
+    for other in (StoreUnreachable("no answer"), Fenced("replaced", owner="other", epoch=3)):
+        with pytest.raises(type(other)):
+            _settled(recovering(other), log)

@@ -27,7 +27,7 @@ from sinks.delta.moved import events_moved_sql
 from sinks.delta.recreated import retiring_sql
 from sinks.delta.sql_layout import indented
 from sinks.delta.upsert_rule import COLUMNS, DELETED_BY, UpsertRule, moved_sql, upserting
-from sinks.delta.upsert_source import source_sql
+from sinks.delta.upsert_source import moved_from_sql, source_sql
 from sinks.delta.version_columns import VersionColumns
 
 OFFSETS = ["k", "v", "_topic", "_partition", "_offset"]
@@ -201,6 +201,7 @@ def test_a_key_that_left_its_partition_is_looked_for_as_the_merge_does() -> None
         "updates": moved_sql("target", BY_OFFSET, OFFSETS),
         "deletes": moved_sql("target", BY_OFFSET, deletes),
         "rows that stay": moved_sql("target", UpsertRule(["k"], soft=True), deletes),
+        "tombstones": moved_from_sql(BY_OFFSET, "lakelock_epoch", deletes, "tombstones"),
     }
     assert_reviewed("moved", sections({name: sql or "" for name, sql in queries.items()}))
 
@@ -208,6 +209,8 @@ def test_a_key_that_left_its_partition_is_looked_for_as_the_merge_does() -> None
 def test_by_a_sequence_or_without_the_guard_a_key_may_be_anywhere() -> None:
     assert moved_sql("target", BY_SEQUENCE, SEQUENCED) is None
     assert moved_sql("target", UpsertRule(["k"], guarded=False), OFFSETS) is None
+    assert moved_from_sql(BY_SEQUENCE, "net", [*SEQUENCED, DELETED_BY], "tombstones") is None
+    assert moved_from_sql(UpsertRule(["k"], guarded=False), "net", [*OFFSETS, DELETED_BY], "tombstones") is None
 
 
 def test_there_is_no_file_without_its_merge() -> None:
