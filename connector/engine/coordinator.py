@@ -90,13 +90,15 @@ class Coordinator(Destination):
         stages: bool = True,
         join: JoinAll = lambda *_: {},
         fold: Callable[[], object] = lambda: None,
+        taken_back: Callable[[Epoch, int], None] = lambda *_: None,
     ) -> None:
         """``run`` is the id of this run.
 
         ``config`` identifies the shape of the pipeline file; the log keeps it with each decision. ``at_once``: how
         many sinks to call at the same time; None: all. It must be 1 if they share one session whose settings belong to
         one statement at a time, as in Spark Connect. ``stages``: whether what the sinks prepare outlives this process.
-        ``fold``: folds the change logs for which it is time.
+        ``fold``: folds the change logs for which it is time. ``taken_back``: gets the epoch of a rewind, and the one
+        that it goes back to, once all tables are back. It may be called again.
         """
         self._log = log
         self._sinks = sinks
@@ -105,6 +107,7 @@ class Coordinator(Destination):
         self._prepare = prepare
         self._join = join
         self._fold = fold
+        self._taken_back = taken_back
         self._observe = observe
         self._at_once = at_once
         self._stages = stages
@@ -292,7 +295,11 @@ class Coordinator(Destination):
                 self._observe(Event(Step.SINK_COMMITTED, action.epoch, committed, self._behind, sink=sink.name))
             return committed
 
-        return self._each({name: sinks[name] for name in action.prepared}, commit)
+        committed = self._each({name: sinks[name] for name in action.prepared}, commit)
+        back_to = Row(State.DECIDED, action.epoch, self._run, action.prepared).back_to
+        if back_to is not None:  # before the log says that the rewind is done, so that a crash repeats it
+            self._taken_back(action.epoch, back_to)
+        return committed
 
     def _each(self, sinks: Mapping[str, Participant], call: Callable[[Participant], Value]) -> Mapping[str, Value]:
         return of_each({name: partial(call, sink) for name, sink in sinks.items()}, at_once=self._at_once)
