@@ -6,12 +6,15 @@ Each kind says the table's columns, reduces the records of an epoch to what its 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from connector.config import DeltaAggregateSink, DeltaHistorySink, DeltaUpsertSink, PipelineConfig
 from connector.config.sinks import columns_named
 from connector.derive.derivation import Derivation, TableDerivation
+from connector.derive.shape import shape
 from sinks.delta.commit import PipelineCommits
+from sinks.delta.shape import ZONE
 from sinks.delta.table import DeltaTable
 from sinks.errors import ConfigurationError
 
@@ -27,6 +30,14 @@ def as_is(config: PipelineConfig, records: DataFrame) -> Derivation:
 
 def derive(config: PipelineConfig, table: DeltaTable, commits: PipelineCommits, records: DataFrame) -> TableDerivation:
     """``records``: none, with the columns of decoded records. Raises ConfigurationError."""
+    found = _derived(config, table, commits, records)
+    zone = str(table.spark.conf.get(ZONE))
+    return replace(found, shape=shape(config, records.schema, found.columns, zone=zone))
+
+
+def _derived(
+    config: PipelineConfig, table: DeltaTable, commits: PipelineCommits, records: DataFrame
+) -> TableDerivation:
     from connector.derive.aggregate import aggregates
     from connector.derive.append import append
     from connector.derive.history import history

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from sinks.contract import Committed, Epoch
 from sinks.delta.limits import Records
 from sinks.delta.merge_on_read import MergeOnRead
+from sinks.delta.shape import Shape
 from sinks.delta.tombstones import Tombstones
 from sinks.delta.two_phase import Rehearsed
 
@@ -68,3 +69,5 @@ class TableDerivation(Derivation):
     """Before the first epoch, with what ``check`` returned."""
     properties: Mapping[str, str] = field(default_factory=dict)
     """What the table gets when it is made."""
+    shape: Shape = field(default_factory=Shape)
+    """What the table remembers of the options that shape its rows."""

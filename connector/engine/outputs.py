@@ -114,8 +114,10 @@ class Table:
         if different:
             log.warning("%r was made with another layout, and stays as it is: %s", self.label, "; ".join(different))
         if detail is None:
-            self.table.create(self.derivation.columns, self._whole_layout)
+            shape = self.derivation.shape.properties  # a table that a person makes gets it with its first run
+            self.table.create(self.derivation.columns, self._whole_layout.with_properties(shape))
         self.derivation.prepare_table(self._checked())
+        self.derivation.shape.keep(self.table)
         self.table.allow_widening(self.derivation.columns)
         self._take_over_deletes()
 
@@ -164,7 +166,14 @@ class Table:
         zone, carried = _zone(self.table), made.of_records.carried
         faults = limits.faults(detail, self._demanding, made.columns, carried, zone=zone)
         self.table.check(detail, made.columns, faults, required=made.required, added=added)
+        made.shape.check(self.table, begun=self._begun)
         return added
+
+    def _begun(self) -> bool:
+        """Whether records were written to the table, which may have left no row. After a rewind to the beginning none
+        were."""
+        position = self.commits.position()
+        return position is not None and (position.delivery != "transactional" or position.offsets != position.since)
 
     def unfit(self, rows: DataFrame) -> Sequence[Limit]:
         """What the table can't hold of decoded records."""

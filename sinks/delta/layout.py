@@ -90,7 +90,8 @@ class Layout:
 
     def refused(self, label: str, error: Exception) -> ConfigurationError | None:
         """What an error of the CREATE TABLE means, if Delta doesn't take the layout. None: it is another error."""
-        given = bool(self.partition_by or self.cluster_by or self.comment or self.properties)
+        asked = [name for name in self.properties if not name.startswith("lakelock.")]
+        given = bool(self.partition_by or self.cluster_by or self.comment or asked)
         # Delta has no error classes for wrong values of properties.
         of_value = bool(self.properties) and type(error).__name__ == "IllegalArgumentException"
         of_folder = "DELTA_CANNOT_CREATE_LOG_PATH" in str(error)

@@ -1,0 +1,86 @@
+"""Which options shape a table's rows, so that it remembers them: see ``sinks.delta.shape``.
+
+They are those by which a record goes together with what earlier records have left. ``transform``, ``require`` and the
+conditions of deletes say what a record is, from the next record on, and may be changed on purpose.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from connector.config import DeltaAggregateSink, DeltaHistorySink, DeltaSink, KeyedSink, PipelineConfig
+from connector.config.formats import AvroFormat, ProtobufFormat
+from connector.config.kinds import duration_text
+from connector.decode.debezium import METADATA
+from connector.decode.records import CARRIED, HEADERS
+from sinks.delta.shape import ZONE, Shape, Text
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructType
+
+_UTC = re.compile(r"(?i)(etc/)?(utc|uct|gmt|ut|z|zulu|universal|greenwich)([+-]0{1,2}(:00)?)?|[+-]00:?00")
+_OF_SEQUENCE = ("_sequence", "__START_AT")
+
+
+def shape(config: PipelineConfig, rows: StructType, columns: StructType, *, zone: str) -> Shape:
+    """What shapes the rows of a pipeline with one table. Pure.
+
+    ``rows``: the columns of decoded records, after ``transform``; ``columns``: those of the table; ``zone``: the
+    session's time zone.
+    """
+    sink = config.sinks[0]
+    assert isinstance(sink, DeltaSink)
+    texts = _options(sink)
+    if _depends_on_the_zone(config, sink, rows, columns):
+        texts[ZONE] = "UTC" if _UTC.fullmatch(zone) else zone
+    return Shape(config.name, sink.option, texts)
+
+
+def _options(sink: DeltaSink) -> dict[str, Text]:
+    found: dict[str, Text] = {}
+    if isinstance(sink, KeyedSink):
+        found["key"] = list(sink.key)
+        if sink.sequence_by is not None:  # between an order by sequence and one by offset: `sinks.delta.order`
+            found["sequence_by"] = sink.sequence_by
+    if isinstance(sink, DeltaHistorySink):
+        for option in ("track_history_column_list", "track_history_except_column_list"):
+            columns = getattr(sink, option)
+            found[option] = list(columns) if columns is not None else None
+    if isinstance(sink, DeltaAggregateSink):
+        found["group_by"] = list(sink.group_by)
+        found |= {f"aggregates.{name}": text for name, text in sink.aggregates.items()}
+        window = sink.window
+        if window is not None:
+            lengths = {"size": window.size, "slide": window.slide or window.size, "gap": window.gap}
+            found["window.time"] = window.time
+            found |= {f"window.{name}": duration_text(each) for name, each in lengths.items() if each is not None}
+    return found
+
+
+def _depends_on_the_zone(config: PipelineConfig, sink: DeltaSink, rows: StructType, columns: StructType) -> bool:
+    """Whether a text without a zone may have become a time of the table, or a time a date, in the session's zone.
+
+    Kafka's timestamps and the windows' are instants already, as are those of Avro and Protobuf.
+    """
+    by_sql = config.transform is not None or isinstance(sink, DeltaAggregateSink)
+    read = by_sql or not isinstance(config.value, AvroFormat | ProtobufFormat)
+    found = [each for each in rows if read and each.name not in (*CARRIED, *METADATA, HEADERS)]
+    if isinstance(sink, KeyedSink) and sink.sequence_by is not None and sink.sequence_by not in rows.names:
+        found += [each for each in columns if each.name in _OF_SEQUENCE]
+    if isinstance(sink, DeltaAggregateSink):
+        found += [each for each in columns if each.name in sink.aggregates]
+    kinds = ("timestamp", "date") if by_sql else ("timestamp",)
+    return any(_holds(each.dataType, kinds) for each in found)
+
+
+def _holds(data_type: DataType, kinds: tuple[str, ...]) -> bool:
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if isinstance(data_type, StructType):
+        return any(_holds(each.dataType, kinds) for each in data_type)
+    if isinstance(data_type, ArrayType):
+        return _holds(data_type.elementType, kinds)
+    if isinstance(data_type, MapType):
+        return _holds(data_type.keyType, kinds) or _holds(data_type.valueType, kinds)
+    return data_type.typeName() in kinds

@@ -1,0 +1,150 @@
+"""A table remembers what shaped its rows: the options that say how later records go together with its rows.
+
+Nothing in a row tells by which expression a sum was added up, or by which the row's last update was found. Under other
+options rows would be mixed of both, without a sign of it. So the table has the options' texts as a property, one for
+each pipeline that writes to it: another text stops a run before it writes anything.
+
+* A new table has the property from its first version on. A table without it, that somebody else or an earlier release
+  has made, gets it before the run's first epoch: what shaped its rows isn't known.
+* A RESTORE takes the property back with the rows, and a CLONE takes it along. What replaces the table removes it.
+* It says nothing of a table that holds no change yet, as after a rewind to the beginning.
+* A crash between the property and the first epoch leaves a table of the same rows. The next run sets it again if need
+  be.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from sinks.delta.conflicts import past_conflicts
+from sinks.delta.table import DeltaTable
+from sinks.errors import SchemaMismatch
+from sinks.spark.row_errors import problem
+from sinks.spark.sql import literal
+
+log = logging.getLogger("lakelock.delta")
+
+ZONE = "spark.sql.session.timeZone"
+_PREFIX = "lakelock.shape."
+_GONE_IS_CHANGED = ("aggregates.", "window.")
+"""Beginnings of options that can't be left out later: the rows hold what they said."""
+_TOKENS = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`[^`]*`|\w+|\S""", re.DOTALL)
+_CHANGES = ("_offset", "_applied", "_deleted_by")
+"""The columns of which one is filled in each row that comes from a record."""
+
+Text: TypeAlias = str | Sequence[str] | None
+"""An expression; columns, whose order makes no difference; or None: the option isn't given."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The options of one pipeline that shape a table's rows."""
+
+    pipeline: str = ""
+    option: Callable[[str], str] = str
+    """From the name of an option to its path in the file, for messages."""
+    texts: Mapping[str, Text] = field(default_factory=dict)
+    """Option -> what it says."""
+
+    @property
+    def name(self) -> str:
+        """The property's name. In hexadecimal digits, as its value: Spark hides what looks like a secret."""
+        return f"{_PREFIX}{self.pipeline.encode().hex()}"
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """What a table gets when it is made."""
+        return {self.name: _packed(self.texts)} if self.texts else {}
+
+    def check(self, table: DeltaTable, *, begun: Callable[[], bool]) -> None:
+        """Raise SchemaMismatch if the table's rows were shaped by other options. ``begun``: whether records were
+        written to the table, of which no row need be left."""
+        other = self.differences(self._kept(table))
+        if not other or not (begun() or _holds_changes(table)):
+            return
+        told = "; ".join(
+            f"{name if name == ZONE else self.option(name)} was {_told(was)}, and is {_told(now)} now"
+            for name, (was, now) in other.items()
+        )
+        back = "Write what the table was made with"
+        if ZONE in other:
+            back += f" (spark: {{{ZONE}: {_told(other[ZONE][0])}}}, or in a session of yours spark.conf.set)"
+        raise SchemaMismatch(
+            f"The rows of {table.label!r} were made with other options: {told}. A row that was made with both would be "
+            "wrong, and nothing would tell it. Nothing was written to the table.",
+            hint=f"{back}, or replay the topic into a new table: `lakelock replay FILE --into PATH`. Where both mean "
+            "the same, as after a column was renamed, have the table forget it: "
+            f"ALTER TABLE {table.sql} UNSET TBLPROPERTIES ('{self.name}')",
+        )
+
+    def keep(self, table: DeltaTable) -> None:
+        """Have the table remember these options, before the first epoch of a run. Call it after ``check``.
+
+        This is a separate commit, which changes no row, and only if the table remembers something else.
+        """
+        from pyspark.errors import PySparkException
+
+        kept = self._kept(table)
+        # The rows of a run whose records had times stay when the records have none.
+        texts = {ZONE: kept[ZONE], **self.texts} if ZONE in kept else self.texts
+        if texts == kept:
+            return
+        change = f"SET TBLPROPERTIES ({literal(self.name)} = {literal(_packed(texts))})"
+        try:
+            past_conflicts(lambda: table.spark.sql(f"ALTER TABLE {table.sql} {change}").collect())
+        except PySparkException as error:
+            # A table of somebody else's may take rows and no properties.
+            log.warning("%r can't remember the options that shape its rows: %s", table.label, problem(error))
+        table.forget()
+
+    def differences(self, kept: Mapping[str, Text]) -> Mapping[str, tuple[Text, Text]]:
+        """Option -> what the table's rows were made with, and what it says now, if that is something else. Pure.
+
+        ``kept``: what the table remembers. An option that it doesn't remember isn't known.
+        """
+        gone = [name for name in kept if name.startswith(_GONE_IS_CHANGED) and name not in self.texts]
+        found = {name: (kept[name], self.texts.get(name)) for name in [*self.texts, *gone] if name in kept}
+        return {name: both for name, both in found.items() if _meaning(both[0]) != _meaning(both[1])}
+
+    def _kept(self, table: DeltaTable) -> Mapping[str, Text]:
+        detail = table.detail()
+        return _unpacked(detail.properties.get(self.name, "")) if detail is not None else {}
+
+
+def _packed(texts: Mapping[str, Text]) -> str:
+    return json.dumps(texts).encode().hex()
+
+
+def _unpacked(text: str) -> dict[str, Text]:
+    """What a property says. Empty: it says nothing that can be read."""
+    try:
+        found = json.loads(bytes.fromhex(text))
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _meaning(text: Text) -> Text:
+    """What is the same for texts that mean the same: spaces, the case of SQL and the order of columns don't count."""
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        return sorted(text)
+    return " ".join(token if token[0] in "'\"`" else token.lower() for token in _TOKENS.findall(text))
+
+
+def _told(text: Text) -> str:
+    if text is None:
+        return "not given"
+    return text if isinstance(text, str) else ", ".join(text) or "empty"
+
+
+def _holds_changes(table: DeltaTable) -> bool:
+    rows = table.spark.table(table.sql)
+    own = [f"{name} IS NOT NULL" for name in rows.columns if name in _CHANGES]
+    return bool(own) and not rows.where(" OR ".join(own)).isEmpty()

@@ -1,0 +1,144 @@
+"""Which options of a pipeline shape the rows of its table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DateType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from connector.config import parse
+from connector.derive.shape import shape
+from sinks.delta.shape import ZONE, Shape
+
+COORDINATES = {
+    "_topic": StringType(),
+    "_partition": IntegerType(),
+    "_offset": LongType(),
+    "_timestamp": TimestampType(),
+}
+AT = {"k": StringType(), "at": TimestampType()}
+NO_TIME = {"k": StringType(), "n": IntegerType()}
+AVRO = {"format": "avro", "schema_file": "a.avsc"}
+JSON = {"format": "json", "schema": "k STRING, n INT"}
+UPSERT = {"type": "delta_upsert", "key": "k"}
+COUNT = {"type": "delta_aggregate", "group_by": "k", "aggregates": {"c": "count(*)"}}
+
+
+def struct(columns: dict[str, DataType]) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in columns.items()])
+
+
+def of(
+    sink: dict[str, Any],
+    rows: dict[str, DataType] = NO_TIME,
+    columns: dict[str, DataType] | None = None,
+    *,
+    zone: str = "Europe/Berlin",
+    **options: Any,
+) -> Shape:
+    config = parse(
+        {
+            "name": "p",
+            "source": {"topics": ["t"], "kafka": {"bootstrap.servers": "localhost:9092"}},
+            "value": JSON,
+            "sinks": [{"path": "t", **sink}],
+            **options,
+        }
+    )
+    rows = {**rows, **COORDINATES}
+    return shape(config, struct(rows), struct(rows if columns is None else columns), zone=zone)
+
+
+@pytest.mark.parametrize(
+    ("sink", "texts"),
+    [
+        ({"type": "delta_append"}, {}),
+        (UPSERT, {"key": ["k"]}),
+        ({**UPSERT, "key": ["k", "n"], "sequence_by": "n"}, {"key": ["k", "n"], "sequence_by": "n"}),
+        ({**UPSERT, "apply_as_deletes": "n = 1", "except_column_list": "n", "deletes": "hard"}, {"key": ["k"]}),
+        (
+            {"type": "delta_history", "key": "k"},
+            {"key": ["k"], "track_history_column_list": None, "track_history_except_column_list": None},
+        ),
+        (
+            {"type": "delta_history", "key": "k", "track_history_column_list": "n"},
+            {"key": ["k"], "track_history_column_list": ["n"], "track_history_except_column_list": None},
+        ),
+        (COUNT, {"group_by": ["k"], "aggregates.c": "count(*)"}),
+        (
+            {**COUNT, "window": {"size": "60 minutes", "late": "add", "allowed_lateness": "1 day"}},
+            {"group_by": ["k"], "aggregates.c": "count(*)", "window.time": "_timestamp", "window.size": "1 hour",
+             "window.slide": "1 hour"},
+        ),
+        (
+            {**COUNT, "window": {"gap": "1 minute", "time": "at"}},
+            {"group_by": ["k"], "aggregates.c": "count(*)", "window.time": "at", "window.gap": "1 minute"},
+        ),
+    ],
+)  # fmt: skip
+def test_the_options_by_which_records_go_together_shape_the_rows(sink: dict[str, Any], texts: dict[str, Any]) -> None:
+    assert of(sink).texts == texts
+
+
+def test_messages_name_the_option_by_its_path_in_the_file() -> None:
+    assert of(COUNT).option("aggregates.c") == "sinks[0].aggregates.c"
+
+
+@pytest.mark.parametrize(
+    ("sink", "rows", "columns", "options"),
+    [
+        ({"type": "delta_append"}, AT, None, {}),
+        ({"type": "delta_append"}, {"all": ArrayType(struct({"at": TimestampType()}))}, None, {}),
+        (UPSERT, AT, None, {}),
+        ({**UPSERT, "sequence_by": "to_timestamp(k)"}, NO_TIME, {"_sequence": TimestampType()}, {}),
+        ({"type": "delta_history", "key": "k", "sequence_by": "to_timestamp(k)"}, NO_TIME,
+         {"__START_AT": TimestampType()}, {}),
+        (COUNT, AT, NO_TIME, {}),
+        ({**COUNT, "aggregates": {"c": "max(to_timestamp(k))"}}, NO_TIME, {"c": TimestampType()}, {}),
+        (UPSERT, {"k": DateType()}, None, {"transform": "SELECT CAST(_timestamp AS DATE) AS k FROM records"}),
+        ({"type": "delta_append"}, AT, None,
+         {"value": AVRO, "transform": "SELECT to_timestamp(k) AS at FROM records"}),
+    ],
+)  # fmt: skip
+def test_the_zone_is_remembered_where_it_may_have_made_a_time(
+    sink: dict[str, Any], rows: dict[str, DataType], columns: dict[str, DataType] | None, options: dict[str, Any]
+) -> None:
+    assert of(sink, rows, columns, **options).texts[ZONE] == "Europe/Berlin"
+
+
+@pytest.mark.parametrize(
+    ("sink", "rows", "columns", "options"),
+    [
+        ({"type": "delta_append"}, NO_TIME, None, {}),
+        ({"type": "delta_append"}, {"at": TimestampNTZType(), "day": DateType()}, None, {}),
+        ({**UPSERT, "sequence_by": "_timestamp"}, NO_TIME, {"_sequence": TimestampType()}, {}),
+        ({**COUNT, "window": {"size": "1 hour"}}, NO_TIME, {"window_start": TimestampType(), "c": LongType()}, {}),
+        ({"type": "delta_append"}, AT, None, {"value": AVRO}),
+    ],
+)
+def test_the_zone_is_not_remembered_where_no_text_became_a_time(
+    sink: dict[str, Any], rows: dict[str, DataType], columns: dict[str, DataType] | None, options: dict[str, Any]
+) -> None:
+    assert ZONE not in of(sink, rows, columns, **options).texts
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Etc/UTC", "GMT", "Z", "+00:00", "Etc/GMT+0", "zulu"])
+def test_all_names_of_utc_are_one_zone(zone: str) -> None:
+    assert of({"type": "delta_append"}, AT, zone=zone).texts == {ZONE: "UTC"}
+
+
+@pytest.mark.parametrize("zone", ["Europe/London", "UTC+1", "+01:00", "Etc/GMT+1"])
+def test_another_zone_is_another_one(zone: str) -> None:
+    assert of({"type": "delta_append"}, AT, zone=zone).texts == {ZONE: zone}

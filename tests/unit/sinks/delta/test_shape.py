@@ -1,0 +1,100 @@
+"""What a table remembers of the options that shape its rows, and which other options are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sinks.delta.shape import ZONE, Shape, Text, _packed, _unpacked
+
+TEXTS = st.dictionaries(
+    st.sampled_from(["key", "group_by", "sequence_by", "aggregates.total", "aggregates.token", "window.size", ZONE]),
+    st.none() | st.text() | st.lists(st.text()),
+)
+
+
+def differences(kept: Mapping[str, Text], now: Mapping[str, Text]) -> Mapping[str, tuple[Text, Text]]:
+    return Shape("p", str, now).differences(kept)
+
+
+@given(TEXTS)
+def test_a_table_remembers_any_text_and_nothing_of_it_looks_like_a_secret(texts: dict[str, Text]) -> None:
+    assert _unpacked(_packed(texts)) == texts
+    assert differences(_unpacked(_packed(texts)), texts) == {}
+    assert set(_packed(texts)) <= set("0123456789abcdef")
+
+
+def test_the_property_is_named_after_the_pipeline_which_may_look_like_a_secret() -> None:
+    ours, theirs = (Shape(pipeline, str, {"key": ["a"]}) for pipeline in ("access_tokens", "orders"))
+    assert ours.properties.keys() != theirs.properties.keys()
+    assert "token" not in ours.name
+
+
+@pytest.mark.parametrize("text", ["", "7b", "zz", "true", b"[]".hex(), b"nonsense".hex()])
+def test_what_cannot_be_read_is_not_known(text: str) -> None:
+    assert differences(_unpacked(text), {"key": ["a"]}) == {}
+
+
+@pytest.mark.parametrize(
+    ("option", "was", "now"),
+    [
+        ("aggregates.total", "sum(amount)", "sum(amount_cents)"),
+        ("aggregates.p", "approx_percentile(x, 0.5)", "approx_percentile(x, 0.9)"),
+        ("aggregates.n", "count(*)", "count(x)"),
+        ("aggregates.n", "count_if(x = 'A')", "count_if(x = 'a')"),
+        ("aggregates.n", "count_if(x = 'a b')", "count_if(x = 'a  b')"),
+        ("aggregates.n", "count_if(x = 'it\\'s A')", "count_if(x = 'it\\'s a')"),
+        ("aggregates.n", "sum(`A b`)", "sum(`A  b`)"),
+        ("sequence_by", "_ts_ms", "version"),
+        ("key", ["a", "b"], ["a"]),
+        ("key", ["a"], ["A, b"]),
+        ("group_by", ["a"], []),
+        ("window.size", "1 hour", "2 hours"),
+        ("window.time", "_timestamp", "at"),
+        ("track_history_column_list", ["a"], None),
+        ("track_history_except_column_list", None, ["a"]),
+        (ZONE, "UTC", "Europe/Berlin"),
+    ],
+)
+def test_another_text_is_a_difference_and_both_are_told(option: str, was: Text, now: Text) -> None:
+    assert differences({option: was}, {option: now}) == {option: (was, now)}
+    assert differences({option: now}, {option: was}) == {option: (now, was)}
+
+
+@pytest.mark.parametrize(
+    ("option", "was", "now"),
+    [
+        ("aggregates.total", "sum(amount)", " SUM( amount )\n"),
+        ("aggregates.n", "count_if(x = 'A')", "COUNT_IF(x='A')"),
+        ("key", ["a", "b"], ["b", "a"]),
+        ("track_history_column_list", None, None),
+    ],
+)
+def test_a_text_that_means_the_same_is_none(option: str, was: Text, now: Text) -> None:
+    assert differences({option: was}, {option: now}) == {}
+
+
+def test_words_stay_apart() -> None:
+    assert differences({"sequence_by": "CASE a END"}, {"sequence_by": "CASEa END"})
+
+
+def test_what_a_table_does_not_remember_is_not_known() -> None:
+    assert differences({}, {"key": ["a"], "aggregates.n": "count(*)", ZONE: "UTC"}) == {}
+
+
+def test_an_aggregate_or_a_window_that_is_left_out_is_a_difference() -> None:
+    """The rows keep it, and would go on without the records that come meanwhile if it came back."""
+    kept = {"aggregates.n": "count(*)", "aggregates.s": "sum(n)", "window.size": "1 hour"}
+    assert differences(kept, {"aggregates.n": "count(*)", "window.gap": "1 hour"}) == {
+        "aggregates.s": ("sum(n)", None),
+        "window.size": ("1 hour", None),
+    }
+
+
+def test_what_else_is_left_out_is_none() -> None:
+    """A zone matters no more if no record has a time; the two orders of changes have a rule of their own; and a later
+    release may have remembered more."""
+    assert differences({ZONE: "UTC", "sequence_by": "n", "of_a_later_release": "x"}, {"key": ["a"]}) == {}
