@@ -74,7 +74,7 @@ def audit(
         committed = _committed(topics, config)
         with session(config.spark_options, name=f"verify {config.name}", s3=config.on_s3, debug=debug) as spark:
             table = AuditedTable(spark, config.sinks[0], config.sinks[0].in_file)
-            known = forms(_with_schema(config, table))
+            known = forms(_with_schema(config, table), table.rows(table.pin(version)).schema)
             pinned = _pin(config, table, topics, version, committed, upto or {})
             foreign = table.foreign(pinned.version)
             say(_plan(table.label, pinned))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -199,19 +199,61 @@ def field_names(schema: Schema) -> list[str]:
     return [each["name"] for each in schema.root["fields"]] if kind_of(schema.root) == "record" else []
 
 
-def grown(versions: Sequence[Schema]) -> Schema:
-    """The newest schema, with the fields that only older ones have. Each may be missing."""
+def grown(versions: Sequence[Schema], takes: Callable[[str], bool] = lambda _: True) -> Schema:
+    """The newest schema, with the fields that only older ones have, at any depth. Each may be missing. ``takes``: says
+    of the path of such a field whether it is added."""
     newest = versions[-1]
-    if not all(isinstance(each.root, dict) and kind_of(each.root) == "record" for each in versions):
-        return newest
-    names = dict(newest.names)
-    fields = list(newest.root["fields"])
+    spark_type(newest, newest.root)  # a type that contains itself can't be written out
+    root = _written_out(newest, newest.root)
     for older in reversed(versions[:-1]):
-        taken = {name for each in fields for name in (each["name"], *each.get("aliases", ()))}
-        names = {**older.names, **names}
-        for each in older.root["fields"]:
-            if each["name"] not in taken:
-                kinds = each["type"] if isinstance(each["type"], list) else [each["type"]]
-                optional = ["null", *(kind for kind in kinds if kind != "null")]
-                fields.append({"name": each["name"], "type": optional, "default": None})
-    return Schema({**newest.root, "fields": fields}, names)
+        try:
+            spark_type(older, older.root)
+        except UnusableSchema:
+            continue
+        root = _grown(root, _written_out(older, older.root), "", takes)
+    return Schema(root, newest.names)
+
+
+def _written_out(schema: Schema, node: Node) -> Node:
+    """The node, with definitions in place of names."""
+    node = schema.at(node)
+    if isinstance(node, list):
+        return [_written_out(schema, each) for each in node]
+    if not isinstance(node, dict):
+        return node
+    made = {part: _written_out(schema, node[part]) for part in ("items", "values") if part in node}
+    if kind_of(node) == "record":
+        made["fields"] = [{**each, "type": _written_out(schema, each["type"])} for each in node["fields"]]
+    return {**node, **made}
+
+
+def _grown(read: Node, written: Node, path: str, takes: Callable[[str], bool]) -> Node:
+    if isinstance(read, list):
+        values = [each for each in read if each != "null"]
+        if len(values) != 1:
+            return read
+        return [each if each == "null" else _grown(each, written, path, takes) for each in read]
+    others = [each for each in written if each != "null"] if isinstance(written, list) else [written]
+    if len(others) != 1 or not isinstance(read, dict) or kind_of(read) != kind_of(others[0]):
+        return read
+    (written,) = others
+    made = {part: _grown(read[part], written[part], path, takes) for part in ("items", "values") if part in read}
+    if kind_of(read) == "record":
+        there = {name: each for each in read["fields"] for name in (each["name"], *each.get("aliases", ()))}
+        theirs = {id(there[each["name"]]): each["type"] for each in written["fields"] if each["name"] in there}
+
+        def inner(name: str) -> str:
+            return f"{path}.{name}" if path else name
+
+        made["fields"] = [
+            {**each, "type": _grown(each["type"], theirs[id(each)], inner(each["name"]), takes)}
+            if id(each) in theirs
+            else each
+            for each in read["fields"]
+        ] + [_optional(each) for each in written["fields"] if each["name"] not in there and takes(inner(each["name"]))]
+    return {**read, **made}
+
+
+def _optional(field: Node) -> Node:
+    kinds = field["type"] if isinstance(field["type"], list) else [field["type"]]
+    return {"name": field["name"], "type": ["null", *(kind for kind in kinds if kind != "null")], "default": None}

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from connector.audit import json_schema, protobuf_schema
+from connector.audit import dropped, json_schema, protobuf_schema
 from connector.audit.avro import Avro
 from connector.audit.avro_schema import Schema, field_names, grown
 from connector.audit.debezium import Events, events
+from connector.audit.dropped import Takes
 from connector.audit.framed import Framed
 from connector.audit.protobuf import Protobuf
 from connector.audit.protobuf_schema import OfProtobuf
@@ -21,6 +22,7 @@ from connector.config import (
     BytesFormat,
     ConfluentRegistry,
     DebeziumFormat,
+    DeltaAggregateSink,
     FormatOptions,
     JsonFormat,
     PipelineConfig,
@@ -90,8 +92,8 @@ class Forms:
     route: RouteForm | None = None
 
 
-def forms(config: PipelineConfig) -> Forms:
-    """The formats of a pipeline file. Asks the registry, if there is one.
+def forms(config: PipelineConfig, table: StructType | None = None) -> Forms:
+    """The formats of a pipeline file. Asks the registry, if there is one. ``table``: the columns of the table.
 
     Raises ConfigurationError, UnusableSchema and RegistryUnreachable."""
     topics = config.source.topics
@@ -99,9 +101,11 @@ def forms(config: PipelineConfig) -> Forms:
         topics = (topics.pattern,)  # then the file names the subject
     # A transform names its columns itself: what the records get more isn't in the table.
     grows = config.on_new_column == "add" and config.transform is None
+    if isinstance(config.sinks[0], DeltaAggregateSink):
+        table = None  # its columns aren't those of records
     return Forms(
-        _form(config.schema_option.removesuffix(".schema"), config.value, topics, grows=grows),
-        _form("key", config.key, topics) if config.key is not None else None,
+        _form(config.schema_option.removesuffix(".schema"), config.value, topics, dropped.takes(table, grows=grows)),
+        _form("key", config.key, topics, dropped.takes(table, under="_key")) if config.key is not None else None,
         config.headers,
         config.require,
         _route(config.route, topics) if config.route is not None else None,
@@ -113,18 +117,18 @@ def _route(route: Route, topics: Sequence[str]) -> RouteForm:
     takes = f"{text} NOT IN ('', {literal(OTHER)})"
     if route.values is not None:
         takes += f" AND {text} IN ({', '.join(map(literal, route.values))})"
-    by = _form("value", route.named_by, topics) if route.named_by is not None else None
+    by = _form("value", route.named_by, topics, dropped.takes(None)) if route.named_by is not None else None
     return RouteForm(f"IF({takes}, {text}, NULL)", route.other in (None, "fail", "dead_letter"), route.key_columns, by)
 
 
-def _form(option: str, format: FormatOptions, topics: Sequence[str], *, grows: bool = False) -> Form:
-    """``grows``: a field that any version of the schema has is a column."""
+def _form(option: str, format: FormatOptions, topics: Sequence[str], takes: Takes) -> Form:
+    """``takes``: which fields that only older versions of the schema have are columns."""
     from pyspark.sql.types import BinaryType, StringType
 
     if isinstance(format, JsonFormat):
-        return _json(option, format, topics, grows=grows)
+        return _json(option, format, topics, takes)
     if isinstance(format, DebeziumFormat) and format.registry is not None:
-        avro = _of_registry(option, format.registry, topics, None, grows=grows)
+        avro = of_registry(option, format.registry, topics, None, dropped.of_event(takes))
         found = events(format, *_event(option, avro.type))
         return Form(found.columns, events=found, binary=avro)
     if isinstance(format, DebeziumFormat) and format.schema_ is not None:
@@ -133,13 +137,13 @@ def _form(option: str, format: FormatOptions, topics: Sequence[str], *, grows: b
     if isinstance(format, AvroFormat):
         given = _file(option, format.schema_file) if format.schema_file is not None else None
         if format.registry is not None:
-            avro = _of_registry(option, format.registry, topics, given, grows=grows)
+            avro = of_registry(option, format.registry, topics, given, takes)
         else:
             assert given is not None
             avro = Avro(OfFile(given), Schema.of(given))
         return Form(avro.type, binary=avro)
     if isinstance(format, ProtobufFormat):
-        protobuf = _protobuf(option, format, topics, grows=grows)
+        protobuf = _protobuf(option, format, topics, takes)
         return Form(protobuf.type, binary=protobuf)
     if isinstance(format, StringFormat):
         return Form(StringType())
@@ -148,7 +152,7 @@ def _form(option: str, format: FormatOptions, topics: Sequence[str], *, grows: b
     raise ConfigurationError(f"{option}: the auditor can't read format {format.format}.")
 
 
-def _json(option: str, format: JsonFormat, topics: Sequence[str], *, grows: bool) -> Form:
+def _json(option: str, format: JsonFormat, topics: Sequence[str], takes: Takes) -> Form:
     permissive, schemas = format.mode == "permissive", None
     if isinstance(format.registry, ConfluentRegistry):
         schemas = OfConfluent(format.registry, "key" if option == "key" else "value", "JSON")
@@ -162,10 +166,11 @@ def _json(option: str, format: JsonFormat, topics: Sequence[str], *, grows: bool
             f"{option}.registry: the registry has no JSON Schema for {' and '.join(topics)}.",
             hint="Check registry.subject, or write the columns: schema.",
         )
-    return Form(json_schema.grown(versions if grows else versions[-1:]), permissive, framed=framed)
+    read = dropped.without(json_schema.grown(versions), json_schema.grown(versions[-1:]), takes)
+    return Form(read, permissive, framed=framed)
 
 
-def _protobuf(option: str, format: ProtobufFormat, topics: Sequence[str], *, grows: bool) -> Protobuf:
+def _protobuf(option: str, format: ProtobufFormat, topics: Sequence[str], takes: Takes) -> Protobuf:
     declared = _columns(option, format.schema_) if format.schema_ is not None else None
     if format.descriptor_file is not None:
         content, name = _descriptors(option, format.descriptor_file), format.message or ""
@@ -188,8 +193,10 @@ def _protobuf(option: str, format: ProtobufFormat, topics: Sequence[str], *, gro
             + (f" with the message {name}." if name else "."),
             hint="Check registry.subject, and message.",
         )
-    counted = messages if grows else messages[-1:]
-    return Protobuf(declared or protobuf_schema.columns_of_all(counted), name, schemas=schemas)
+    if declared is None:
+        every, newest = protobuf_schema.columns_of_all(messages), protobuf_schema.columns(messages[-1])
+        declared = dropped.without(every, newest, takes)
+    return Protobuf(declared, name, schemas=schemas)
 
 
 def _descriptors(option: str, path: str) -> bytes:
@@ -199,9 +206,10 @@ def _descriptors(option: str, path: str) -> bytes:
         raise ConfigurationError(f"{option}.descriptor_file: {path!r} can't be read: {error}.") from None
 
 
-def _of_registry(
-    option: str, registry: RegistryOptions, topics: Sequence[str], given: Texts | None, *, grows: bool
+def of_registry(
+    option: str, registry: RegistryOptions, topics: Sequence[str], given: Texts | None, takes: Takes
 ) -> Avro:
+    """How Avro of a registry is read: by the schema that is ``given``, or by the newest version."""
     schemas: Schemas = schemas_of(registry, "key" if option == "key" else "value")
     if given is not None:
         return Avro(schemas, Schema.of(given))
@@ -212,7 +220,7 @@ def _of_registry(
             hint="Check registry.subject, or give the reader's schema: schema_file.",
         )
     parsed = [Schema.of(version) for version in versions]
-    reader = grown(parsed) if grows else parsed[-1]
+    reader = grown(parsed, takes)
     lacking = [name for name in field_names(reader) if not all(name in field_names(each) for each in parsed)]
     return Avro(schemas, reader, frozenset(lacking))
 

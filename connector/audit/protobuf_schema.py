@@ -183,7 +183,10 @@ def columns_of_all(versions: Sequence[Message]) -> StructType:
     """The columns of the newest version, which is the last one, and those of fields that only older ones have."""
     found = columns(versions[-1])
     for older in reversed(versions[:-1]):
-        more = grown(found, columns(older))
+        try:
+            more = grown(found, columns(older))
+        except UnusableSchema:
+            continue
         assert isinstance(more, type(found))
         found = more
     return found

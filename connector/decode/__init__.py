@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -21,6 +21,7 @@ from connector.decode.avro import AvroFile, AvroOfRegistry
 from connector.decode.debezium import METADATA, ROWS, Debezium, envelope
 from connector.decode.format import Format
 from connector.decode.framed import Framed, FramedOfRegistry, newest
+from connector.decode.held import held_of_event
 from connector.decode.json import Json
 from connector.decode.json_lossless import unreadable
 from connector.decode.protobuf import ProtobufFile, ProtobufOfRegistry
@@ -52,10 +53,12 @@ def record_format(
     *,
     on_new_column: OnNewColumn | None = None,
     added: Callable[[StructType], StructType] = as_declared,
+    held: Collection[str] = (),
 ) -> Format:
     """The format that the option ``option`` declares. Asks the registry, if there is one.
 
-    ``added`` extends a schema from a file by the columns that the table has gained from records since. Raises
+    ``added`` extends a schema from a file by the columns that the table has gained from records since. ``held``: the
+    paths of fields that a table has a column for, see `paths`: a registry's older schemas may have them. Raises
     ConfigurationError, UnusableSchema or RegistryUnreachable.
     """
     if on_new_column == "add" and _learns_from_records(options):
@@ -63,18 +66,19 @@ def record_format(
         instead = "Write new columns into the schema, and add them to the table: ALTER TABLE ... ADD COLUMNS."
         needs(spark, "4.0", "on_new_column: add, of JSON,", instead)
     if isinstance(options, JsonFormat):
-        return _json(option, options, topics, on_new_column, added)
+        return _json(option, options, topics, on_new_column, added, held)
     if isinstance(options, AvroFormat):
         reader = _file(option, options.schema_file) if options.schema_file is not None else None
         if options.registry is not None:
-            return AvroOfRegistry(spark, opened(options.registry), topics, option, reader, on_new_column)
+            return AvroOfRegistry(spark, opened(options.registry), topics, option, reader, on_new_column, held)
         return AvroFile(spark, reader or "")
     if isinstance(options, ProtobufFormat):
-        return _protobuf(option, options, topics, on_new_column)
+        return _protobuf(option, options, topics, on_new_column, held)
     if isinstance(options, DebeziumFormat):
         events: Format
         if options.registry is not None:
-            events = AvroOfRegistry(spark, opened(options.registry), topics, option, on_new_column=on_new_column)
+            registry = opened(options.registry)
+            events = AvroOfRegistry(spark, registry, topics, option, None, on_new_column, held_of_event(held))
         else:
             declares = f"{option}.schema"
             row = _without(METADATA, added(_json_schema(declares, options.schema_ or "")))
@@ -87,12 +91,16 @@ def record_format(
 
 
 def _protobuf(
-    option: Literal["key", "value"], options: ProtobufFormat, topics: Sequence[str], on_new_column: OnNewColumn | None
+    option: Literal["key", "value"],
+    options: ProtobufFormat,
+    topics: Sequence[str],
+    on_new_column: OnNewColumn | None,
+    held: Collection[str],
 ) -> Format:
     declared = _schema(f"{option}.schema", options.schema_) if options.schema_ is not None else None
     if isinstance(options.registry, ConfluentRegistry):
         registry = opened_protobuf(options.registry)
-        return ProtobufOfRegistry(registry, topics, option, options.message, declared, on_new_column)
+        return ProtobufOfRegistry(registry, topics, option, options.message, declared, on_new_column, held)
     assert options.descriptor_file is not None
     assert options.message is not None
     return ProtobufFile(of_file(option, options.descriptor_file), options.message, declared, option=option)
@@ -111,6 +119,7 @@ def _json(
     topics: Sequence[str],
     on_new_column: OnNewColumn | None,
     added: Callable[[StructType], StructType],
+    held: Collection[str],
 ) -> Format:
     registry = opened_json(options.registry) if isinstance(options.registry, ConfluentRegistry) else None
     if options.schema_ is not None:
@@ -125,7 +134,7 @@ def _json(
     format = Json(kind, options.mode == "permissive", of_records, option=declares)
     if registry is not None:
         declared = options.schema_ is not None
-        return FramedOfRegistry(format, registry, topics, option, on_new_column, declared=declared)
+        return FramedOfRegistry(format, registry, topics, option, on_new_column, held, declared=declared)
     return Framed(format) if options.framed else format
 
 

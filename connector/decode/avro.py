@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from connector.decode.avro_evolution import grown, new_fields
 from connector.decode.avro_resolution import misfit
 from connector.decode.avro_schema import AvroSchema, parse
 from connector.decode.format import NeverPlain, SchemaFixed, problem_of
+from connector.decode.held import lacks
 from connector.decode.registry.record_schemas import RecordSchemas
 from connector.decode.registry.registry import Part, Registry
 from sinks.errors import ConfigurationError, JarsMissing, UnusableSchema
@@ -173,23 +174,24 @@ class AvroOfRegistry(NeverPlain):
         part: Part,
         reader: str | None = None,
         on_new_column: OnNewColumn | None = None,
+        held: Collection[str] = (),
     ) -> None:
         """``reader`` is JSON text. ``on_new_column`` says what to do with fields that the reader's schema lacks.
 
         ``add`` adds them to it, ``ignore`` ignores them, ``fail`` makes a problem. With None they are ignored if a
-        reader's schema was given, and otherwise a problem if they are newer than the latest schema at the run's start.
+        reader's schema was given, and otherwise a problem. ``held``: the paths of fields that a table has a column for,
+        in lower case. They are never ignored, unless a reader's schema was given.
 
         Raises `UnusableSchema`, `UnknownSchema` or `RegistryUnreachable`.
         """
         self._spark = spark
         self._wire = registry.wire
         self._reader = parse(reader, of=_OF_FILE) if reader is not None else _latest(registry, topics, part)
+        self._latest, self._held, self._part = self._reader, held if reader is None else (), part
         self._grows = on_new_column == "add" and reader is None
-        self._refuses_fields = on_new_column == "fail"
-        self._refuses_newer_fields = self._refuses_fields or (on_new_column is None and reader is None)
+        self._refuses_fields = on_new_column == "fail" or (on_new_column is None and reader is None)
         self._writers: dict[str, AvroSchema] = {}
         self.type = _type(spark, self._reader)
-        # A field that producers have dropped since stays a column, because older records still have it.
         self._schemas = RecordSchemas(registry, topics, part, self._learn)
         self._schemas.request_versions()
 
@@ -198,11 +200,11 @@ class AvroOfRegistry(NeverPlain):
         """The docs of the fields."""
         return self._reader.docs
 
-    def _learn(self, schema_id: str, writer: AvroSchema, newer: bool) -> str | None:
+    def _learn(self, schema_id: str, writer: AvroSchema) -> str | None:
         """Decode records with this schema from now on. Returns why they can't be."""
         before = self._reader
         try:
-            if self._grows and not writer.recursive:
+            if not writer.recursive:
                 self._grow(writer)
                 if self._reader != before:
                     self.type = _type(self._spark, self._reader)
@@ -211,9 +213,9 @@ class AvroOfRegistry(NeverPlain):
             why = f"{writer.recursive} is recursive" if writer.recursive else misfit(writer, self._reader)
             if why is not None:
                 return f"can't be read as the reader's schema: {why}"
-            refuses = self._refuses_newer_fields if newer else self._refuses_fields
-            if refuses and (fields := new_fields(self._reader, writer)):
-                return f"has fields that the reader's schema lacks: {', '.join(fields)}"
+            fields = new_fields(self._reader, writer) if self._refuses_fields else ()
+            if why := lacks(fields, "the reader's schema", self._part):
+                return why
         except UnusableSchema:
             self._reader = before
             raise
@@ -221,8 +223,13 @@ class AvroOfRegistry(NeverPlain):
         return None
 
     def _grow(self, writer: AvroSchema) -> None:
+        # By their paths in the latest schema: of two older versions one may have the wider type.
+        lacking = new_fields(self._latest, writer)
+        only = None if self._grows else [path for path in lacking if path.lower() in self._held]
+        if only is not None and not only:
+            return
         try:
-            self._reader = grown(self._reader, writer)
+            self._reader = grown(self._reader, writer, only)
         except UnusableSchema:
             return  # ``misfit`` tells whether the writer's records fit all the same
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from connector.decode.avro_resolution import PROMOTED
@@ -17,12 +17,13 @@ def new_fields(reader: AvroSchema, writer: AvroSchema) -> list[str]:
     return list(_new(reader, reader.root, writer, writer.root, "", frozenset()))
 
 
-def grown(reader: AvroSchema, writer: AvroSchema) -> AvroSchema:
+def grown(reader: AvroSchema, writer: AvroSchema, only: Collection[str] | None = None) -> AvroSchema:
     """The reader's schema, extended by the writer's new fields and wider numbers. A field that may be missing is null.
 
-    Raises UnusableSchema if no schema has room for both.
+    ``only``: the paths of the fields that are added or widened. None: all. Raises UnusableSchema if no schema has room
+    for both.
     """
-    schema = parse(json.dumps(_once(_grown(reader, reader.root, writer, writer.root), set())))
+    schema = parse(json.dumps(_once(_grown(reader, reader.root, writer, writer.root, only, ""), set())))
     return replace(schema, docs={**writer.docs, **reader.docs})
 
 
@@ -46,18 +47,20 @@ def _new(
             yield from _new(reader, read[part], writer, written[part], path, above)
 
 
-def _grown(reader: AvroSchema, read: Node, writer: AvroSchema, written: Node) -> Node:
+def _grown(
+    reader: AvroSchema, read: Node, writer: AvroSchema, written: Node, only: Collection[str] | None, path: str
+) -> Node:
     """References stay references. The type that they name is extended where it is defined."""
     if isinstance(read, list) or isinstance(written, list):
         one, other = _value(read), _value(written)
         if isinstance(one, list) or isinstance(other, list):
             return read
-        value = _grown(reader, one, writer, other)
+        value = _grown(reader, one, writer, other, only, path)
         if not isinstance(read, list):
-            return ["null", value] if "null" in written else value
+            return ["null", value] if "null" in written and only is None else value
         return [each if each == "null" else value for each in read]
     if isinstance(read, str) and isinstance(written, str):
-        wider = read in _NUMBERS and written in PROMOTED.get(read, ())
+        wider = only is None and read in _NUMBERS and written in PROMOTED.get(read, ())
         return written if wider else read
     written = writer.definition(written)
     if not isinstance(read, dict) or not isinstance(written, dict) or read["type"] != written["type"]:
@@ -66,19 +69,27 @@ def _grown(reader: AvroSchema, read: Node, writer: AvroSchema, written: Node) ->
     if read["type"] == "record":
         names = {name: each["name"] for each in read["fields"] for name in (each["name"], *each.get("aliases", ()))}
         theirs = {names[each["name"]]: each["type"] for each in written["fields"] if each["name"] in names}
+
+        def inner(name: str) -> str:
+            return f"{path}.{name}" if path else name
+
+        def both(each: Node) -> Node:
+            at = inner(each["name"])
+            return _grown(reader, each["type"], writer, theirs[each["name"]], None if at in (only or ()) else only, at)
+
         grown["fields"] = [
-            {**each, "type": _grown(reader, each["type"], writer, theirs[each["name"]])}
+            {**each, "type": both(each)}
             if each["name"] in theirs
-            else _optional(each, reader)
+            else (_optional(each, reader) if only is None else each)
             for each in read["fields"]
         ] + [
             _optional({"name": each["name"], "type": each["type"]}, writer)
             for each in written["fields"]
-            if each["name"] not in names
+            if each["name"] not in names and (only is None or inner(each["name"]) in only)
         ]
     for part in ("items", "values"):
         if part in read and part in written:
-            grown[part] = _grown(reader, read[part], writer, written[part])
+            grown[part] = _grown(reader, read[part], writer, written[part], only, path)
     return grown
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from connector.decode.format import problem_of
+from connector.decode.held import holds, lacks
 from connector.decode.json import Json
 from connector.decode.json_new_fields import grown
 from connector.decode.json_schema import JsonSchema
@@ -15,7 +17,7 @@ from connector.decode.registry.registry import Part, Registry
 from connector.decode.registry.wire_format import ConfluentWire
 from connector.source.columnar import PlainValues
 from connector.spark.compat import from_ddl
-from sinks.errors import ConfigurationError
+from sinks.errors import ConfigurationError, UnusableSchema
 from sinks.spark.schema_changes import OnNewColumn
 
 if TYPE_CHECKING:
@@ -93,16 +95,18 @@ class FramedOfRegistry(Framed):
         topics: Sequence[str],
         part: Part,
         on_new_column: OnNewColumn | None = None,
+        held: Collection[str] = (),
         *,
         declared: bool,
     ) -> None:
         """``declared``: the columns are declared in the pipeline file. Else they are those of the subject's newest
-        schema, and ``on_new_column`` says what becomes of fields that other schemas have: as for `AvroOfRegistry`.
+        schema, and ``on_new_column`` says what becomes of fields that other schemas have: as for `AvroOfRegistry`, like
+        ``held``.
 
         Raises UnusableSchema, UnknownSchema or RegistryUnreachable.
         """
         super().__init__(json)
-        self._on_new_column = on_new_column
+        self._on_new_column, self._held, self._part = on_new_column, held, part
         self._declared = declared
         self._schemas = RecordSchemas(registry, topics, part, self._learn)
         self._schemas.request_versions()
@@ -131,18 +135,23 @@ class FramedOfRegistry(Framed):
         if others:
             super().resolve(others, records)
 
-    def _learn(self, schema_id: str, schema: JsonSchema, newer: bool) -> str | None:  # noqa: ARG002
+    def _learn(self, schema_id: str, schema: JsonSchema) -> str | None:  # noqa: ARG002
         """Take records with this schema from now on. Returns why they can't be."""
-        if self._declared or self._on_new_column == "ignore" or (not newer and self._on_new_column != "add"):
+        if self._declared:
             return None
-        written = struct_of(schema)
-        if self._on_new_column == "add":
-            more = grown(self.type, written)
-            assert isinstance(more, type(written))
-            self._json.type = more
+        try:
+            written = struct_of(schema)
+        except UnusableSchema:
+            if self._on_new_column != "ignore":
+                raise
+            written = type(self.type)()  # nobody asks what it has
+        adds = self._on_new_column == "add"
+        more = grown(self.type, written) if adds else grown(self.type, written, partial(holds, self._held))
+        assert isinstance(more, type(written))
+        self._json.type = more
+        if self._on_new_column == "ignore":
             return None
-        fields = new_fields(self.type, written)
-        return f"has fields that the newest schema at the run's start lacks: {', '.join(fields)}" if fields else None
+        return lacks(new_fields(more, written), "the newest schema at the run's start", self._part)
 
 
 def newest(registry: Registry[JsonSchema], topics: Sequence[str], part: Part) -> str:

@@ -7,11 +7,13 @@ A Java class of ours decodes, straight into the declared columns, by a plan that
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from connector.decode.format import NeverPlain, SchemaFixed, problem_of
 from connector.decode.framed import new_fields
+from connector.decode.held import holds, lacks
 from connector.decode.json_new_fields import grown
 from connector.decode.protobuf_columns import columns_of
 from connector.decode.protobuf_plan import MessagePlan, Misfit, of_one, of_several
@@ -19,7 +21,7 @@ from connector.decode.protobuf_schema import Message, Messages, ProtobufSchema
 from connector.decode.registry.record_schemas import RecordSchemas
 from connector.decode.registry.registry import Part, Registry
 from connector.spark.jars import PROTOBUF_JAR
-from sinks.errors import ConfigurationError, JarsMissing
+from sinks.errors import ConfigurationError, JarsMissing, UnusableSchema
 from sinks.spark.row_errors import problem as first_line
 from sinks.spark.schema_changes import OnNewColumn
 
@@ -105,14 +107,16 @@ class ProtobufOfRegistry(NeverPlain):
         message: str | None = None,
         declared: StructType | None = None,
         on_new_column: OnNewColumn | None = None,
+        held: Collection[str] = (),
     ) -> None:
         """``message``: its full name; None: the newest schema's first one. ``declared``: the columns; None: those of
         the newest schema, and ``on_new_column`` says what becomes of fields that other schemas have, as for
-        `AvroOfRegistry`.
+        `AvroOfRegistry`, like ``held``.
 
         Raises UnusableSchema, UnknownSchema, RegistryUnreachable and ConfigurationError.
         """
-        self._declared, self._on_new_column = declared is not None, on_new_column
+        self._declared, self._on_new_column, self._held = declared is not None, on_new_column, held
+        self._part = part
         newest = {topic: registry.latest(topic, part).schema for topic in topics}
         found = {topic: _message(schema, message) for topic, schema in newest.items()}
         self._name = next(iter(found.values())).full_name
@@ -137,18 +141,24 @@ class ProtobufOfRegistry(NeverPlain):
         if self._declared and lacking and set.intersection(*lacking):
             raise _no_such_fields(part, sorted(set.intersection(*lacking)), messages)
 
-    def _learn(self, schema_id: str, schema: ProtobufSchema, newer: bool) -> str | None:
+    def _learn(self, schema_id: str, schema: ProtobufSchema) -> str | None:
         """Decode records with this schema from now on. Returns why they can't be."""
         message = schema.message(self._name)
         if message is None:
             return f"has no message {self._name}"
         columns = self.type
-        if not self._declared and (self._on_new_column in ("add", "fail") or (newer and self._on_new_column is None)):
-            written = columns_of(message)
-            if self._on_new_column == "add":
-                columns = _struct(grown(self.type, written))
-            elif fields := new_fields(self.type, written):
-                return f"has fields that the newest schema at the run's start lacks: {', '.join(fields)}"
+        if not self._declared:
+            adds = self._on_new_column == "add"
+            try:
+                written = columns_of(message)
+            except UnusableSchema:
+                if self._on_new_column != "ignore":
+                    raise
+                written = type(columns)()  # nobody asks what it has
+            columns = _struct(grown(columns, written) if adds else grown(columns, written, partial(holds, self._held)))
+            fields = new_fields(columns, written) if self._on_new_column != "ignore" else ()
+            if why := lacks(fields, "the newest schema at the run's start", self._part):
+                return why
         try:
             MessagePlan(message, columns)
         except Misfit as misfit:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from connector.config import (
     OTHER,
     OWN_COLUMNS,
+    DeltaAggregateSink,
     JsonFormat,
     KeyedSink,
     PipelineConfig,
@@ -18,13 +19,15 @@ from connector.config import (
 )
 from connector.decode import as_declared, own_format, record_format
 from connector.decode.debezium import METADATA
+from connector.decode.format import Format
+from connector.decode.held import paths
 from connector.decode.json_lossless import unreadable
 from connector.decode.json_new_fields import grown
 from connector.decode.own_columns import OwnColumns
 from connector.decode.records import CARRIED, PROBLEM, RAW, TOMBSTONE, RecordDecoder, Routing, refuse_tombstones
 from connector.decode.transform import transform
 from sinks.delta.table import DeltaTable
-from sinks.spark.schema_changes import narrowed
+from sinks.spark.schema_changes import OnNewColumn, narrowed
 from sinks.spark.sql import identifier
 
 if TYPE_CHECKING:
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 
 
 Rows = Callable[["DataFrame"], "DataFrame"]
+_IN_KEY = "_key."
 
 
 @dataclass(frozen=True)
@@ -67,17 +71,7 @@ def decoders(
 
     Raises ConfigurationError for a format or schema that can't be used.
     """
-    topics = config.source.topics
-    if isinstance(topics, TopicPattern):
-        topics = (topics.pattern,)  # a registry is asked for a subject of this name
-    # A transform names its columns itself. It would not use any other field.
-    learns = config.on_new_column != "add" or config.transform is None
-    value = record_format(
-        "value", config.value, spark, topics,
-        on_new_column=config.on_new_column if learns else None,
-        added=partial(_with_columns_of, tables.values()) if config.on_new_column == "add" and learns else as_declared,
-    )  # fmt: skip
-    key_format = record_format("key", config.key, spark, topics) if config.key is not None else None
+    value, key_format = _formats(config, spark, tables)
     letters = config.on_bad_record == "dead_letter"
     keys = [sink.key if isinstance(sink, KeyedSink) else None for sink in config.sinks]
     if config.route is not None:
@@ -109,6 +103,33 @@ def decoders(
         )
         for index, columns in enumerate(keys)
     ]
+
+
+def _formats(
+    config: PipelineConfig, spark: SparkSession, tables: Mapping[int, DeltaTable]
+) -> tuple[Format, Format | None]:
+    """Of the value and of the key."""
+    topics = config.source.topics
+    if isinstance(topics, TopicPattern):
+        topics = (topics.pattern,)  # a registry is asked for a subject of this name
+    # A transform names its columns itself. It would not use any other field.
+    learns = config.on_new_column != "add" or config.transform is None
+    of_fields = [number for number, sink in enumerate(config.sinks) if not isinstance(sink, DeltaAggregateSink)]
+    held = _held([table for number, table in tables.items() if number in of_fields])
+    # The columns of groups are named by the file, whatever other fields the records have.
+    on_new_column = config.on_new_column if of_fields or config.on_new_column == "fail" else "ignore"
+    value = record_format(
+        "value", config.value, spark, topics,
+        on_new_column=on_new_column if learns else None,
+        added=partial(_with_columns_of, tables.values()) if config.on_new_column == "add" and learns else as_declared,
+        held=held,
+    )  # fmt: skip
+    key_format = None
+    if config.key is not None:
+        of_key = [each.removeprefix(_IN_KEY) for each in held if each.startswith(_IN_KEY)]
+        ignored: OnNewColumn | None = "ignore" if on_new_column == "ignore" else None
+        key_format = record_format("key", config.key, spark, topics, on_new_column=ignored, held=of_key)
+    return value, key_format
 
 
 def declared_comments(config: PipelineConfig, decode: Decoder) -> Mapping[str, str]:
@@ -162,6 +183,17 @@ def _with_columns_of(tables: Iterable[DeltaTable], declared: StructType) -> Stru
             inner = grown(mine.dataType, field.dataType)
             fields[field.name.lower()] = StructField(mine.name, inner, mine.nullable, mine.metadata)
     return StructType(list(fields.values()))
+
+
+def _held(tables: Iterable[DeltaTable]) -> frozenset[str]:
+    """The paths of what the tables have columns for, without those that Delta generates: see `paths`."""
+    found: set[str] = set()
+    for table in tables:
+        detail = table.detail()
+        if detail is not None:
+            found.update(paths(table.schema))
+            found.difference_update(name.lower() for name in (*detail.generated, *detail.identities))
+    return frozenset(found)
 
 
 def _without_new_columns(rows: DataFrame, table: DeltaTable, carried: Sequence[str]) -> DataFrame:

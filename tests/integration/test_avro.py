@@ -135,7 +135,7 @@ def framed(schema_id: int, value: bytes) -> bytes:
 
 
 def test_each_record_is_read_by_its_own_schema_as_the_latest(spark: SparkSession) -> None:
-    decoder = AvroOfRegistry(spark, Schemas({"1": V1, "300": V2}), ["t"], "value")
+    decoder = AvroOfRegistry(spark, Schemas({"1": V1, "300": V2}), ["t"], "value", on_new_column="ignore")
     assert decoder.type.simpleString() == "struct<id:bigint,new:int,maybe:string,added:string>"
     first = framed(1, encoded(V1, {"id": 7, "gone": "x", "old": 3, "maybe": "m"}))
     second = framed(300, encoded(V2, {"id": 2**40, "new": 4, "maybe": None, "added": "a"}))
@@ -202,7 +202,8 @@ def test_glues_header_has_a_uuid_and_compressed_records_say_so(spark: SparkSessi
 
 
 def test_every_record_is_decoded_once(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
-    decoder = AvroOfRegistry(spark, Schemas({"1": V1, "2": {**V1, "doc": "the same data"}, "300": V2}), ["t"], "value")
+    schemas = Schemas({"1": V1, "2": {**V1, "doc": "the same data"}, "300": V2})
+    decoder = AvroOfRegistry(spark, schemas, ["t"], "value", on_new_column="ignore")
     records = spark.range(1).selectExpr("to_binary(string(id), 'utf-8') AS value")  # no constant, to be folded
     decoder.decoded(records, "value", "row").select("row.*", problem_of("row")).explain()
     assert capsys.readouterr().out.count("from_avro(") == 2
@@ -313,7 +314,7 @@ from test_avro import V1, V2, Schemas, decoded, encoded, framed
 from connector.decode.avro import AvroOfRegistry
 with session({"spark.remote": "local[2]", **SHORT_LIVED}, name="connect") as spark:
     assert "connect" in type(spark).__module__, type(spark)
-    decoder = AvroOfRegistry(spark, Schemas({"1": V1, "300": V2}), ["t"], "value")
+    decoder = AvroOfRegistry(spark, Schemas({"1": V1, "300": V2}), ["t"], "value", on_new_column="ignore")
     value = framed(1, encoded(V1, {"id": 7, "gone": "x", "old": 3, "maybe": "m"}))
     for row in decoded(spark, decoder, value, value[:-1], framed(5, b"")):
         print(row)

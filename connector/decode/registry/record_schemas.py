@@ -19,9 +19,9 @@ MOST_ABSENT = 16
 """The number of IDs in one epoch that the registry may not have. After these it is asked for no others. Corrupt bytes
 may name thousands, and each request takes its time."""
 
-Learn: TypeAlias = Callable[[str, Schema, bool], str | None]
-"""Of an ID, its schema, and whether the schema is newer than the run: why records with it can't be read, as in "has
-fields that ...", or None. May raise UnusableSchema."""
+Learn: TypeAlias = Callable[[str, Schema], str | None]
+"""Of an ID and its schema: why records with it can't be read, as in "has fields that ...", or None. May raise
+UnusableSchema."""
 
 
 class RecordSchemas(Generic[Schema]):
@@ -46,7 +46,7 @@ class RecordSchemas(Generic[Schema]):
     def request_versions(self) -> None:
         """Take the versions that the subject has now. Raises what the registry raises."""
         for schema_id, schema in self._registered().items():
-            self._take(schema_id, schema, newer=False)
+            self._take(schema_id, schema)
 
     def begin_epoch(self) -> None:
         """See `Format.begin_epoch`."""
@@ -66,7 +66,7 @@ class RecordSchemas(Generic[Schema]):
             for schema_id, schema in self._registered().items():
                 if schema_id in wanted:
                     wanted.remove(schema_id)
-                    self._take(schema_id, schema, newer=True)
+                    self._take(schema_id, schema)
         for schema_id in wanted:
             if self._absent_of_epoch >= MOST_ABSENT:
                 self._asks = False
@@ -79,7 +79,7 @@ class RecordSchemas(Generic[Schema]):
             except UnusableSchema as error:
                 self._refuse(schema_id, error)
             else:
-                self._take(schema_id, schema, newer=True)
+                self._take(schema_id, schema)
 
     def problem(self, value: Column, of_taken: str | None) -> Column:
         """STRING: why this value can't be read. ``of_taken``: what is said of one whose schema can."""
@@ -113,9 +113,9 @@ class RecordSchemas(Generic[Schema]):
         versions = [self._registry.known(topic, self._part) for topic in self._topics]
         return {schema_id: each.schema for known in versions for schema_id, each in known.items()}
 
-    def _take(self, schema_id: str, schema: Schema, *, newer: bool) -> None:
+    def _take(self, schema_id: str, schema: Schema) -> None:
         try:
-            why = self._learn(schema_id, schema, newer)
+            why = self._learn(schema_id, schema)
         except UnusableSchema as error:
             self._refuse(schema_id, error)
             return

@@ -61,3 +61,28 @@ def test_what_has_grown_keeps_the_docs_of_both_the_readers_first() -> None:
 def test_what_no_schema_has_room_for_stays_a_misfit() -> None:
     read, written = parse(json.dumps(record("R", a="int"))), parse(json.dumps(record("R", a="string")))
     assert misfit(written, grown(read, written)) is not None
+
+
+LATEST = record("R", k="int", pay=record("Pay", amount="long"))
+FIRST = record("R", k="int", discount="int", gone="int", pay=record("Pay", amount="long", bonus="int", x="int"))
+SECOND = record("R", k="int", discount="long", pay=record("Pay", amount="int"))
+
+
+def test_only_some_of_the_dropped_fields_come_back_with_the_widest_type_of_any_version() -> None:
+    latest, first, second = (parse(json.dumps(each)) for each in (LATEST, FIRST, SECOND))
+    only = ["discount", "pay.bonus"]
+    both = grown(grown(latest, first, only), second, only)
+    wanted = record("R", k="int", pay=record("Pay", amount="long"))
+    optional = {"default": None}
+    wanted["fields"][1]["type"]["fields"].append({"name": "bonus", "type": ["null", "int"], **optional})
+    wanted["fields"].append({"name": "discount", "type": ["null", "long"], **optional})
+    assert both.text == parse(json.dumps(wanted)).text
+    assert new_fields(both, first) == ["gone", "pay.x"]
+    assert misfit(first, both) is None
+    assert grown(latest, first, []).text == latest.text
+
+
+def test_what_the_schemas_differ_in_beside_the_fields_that_come_back_stays_as_the_latest_has_it() -> None:
+    latest = parse(json.dumps(record("R", k="int", only_new="string")))
+    older = parse(json.dumps(record("R", k=["null", "long"], discount="int")))
+    assert grown(latest, older, ["discount"]).root["fields"][:2] == latest.root["fields"]

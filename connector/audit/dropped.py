@@ -1,0 +1,74 @@
+"""Fields that the newest schema of a registry lacks, and older ones have: whether the records are read with them.
+
+They are, where ``on_new_column: add`` has made a column of each, and where the table has one from before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructType
+
+Takes: TypeAlias = Callable[[str], bool]
+"""Whether records are read with the field at this path, as ``at.city``, that the newest schema lacks."""
+
+
+def takes(table: DataType | None, *, grows: bool = False, under: str = "") -> Takes:
+    """``grows``: with every field. ``under``: of the column of this name in the table."""
+    if grows:
+        return lambda _: True
+    there = frozenset(_paths(table, "")) if table is not None else frozenset()
+    return lambda path: (f"{under}.{path}" if under else path).lower() in there
+
+
+def of_event(takes: Takes) -> Takes:
+    """The same for the fields of a Debezium event, in whose ``before`` and ``after`` the row is."""
+
+    def in_event(path: str) -> bool:
+        part, _, inner = path.partition(".")
+        return takes(inner) if part in ("before", "after") else takes(f"_{path}")
+
+    return in_event
+
+
+def without(grown: StructType, newest: StructType, takes: Takes, path: str = "") -> StructType:
+    """The columns ``grown`` without the fields that ``newest`` lacks and that nothing ``takes``."""
+    from pyspark.sql.types import StructField, StructType
+
+    there, fields = {each.name.lower(): each.dataType for each in newest}, []
+    for each in grown:
+        inner = f"{path}.{each.name}" if path else each.name
+        if (old := there.get(each.name.lower())) is not None:
+            fields.append(StructField(each.name, _without(each.dataType, old, takes, inner), each.nullable))
+        elif takes(inner):
+            fields.append(each)
+    return StructType(fields)
+
+
+def _without(grown: DataType, newest: DataType, takes: Takes, path: str) -> DataType:
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if isinstance(grown, ArrayType) and isinstance(newest, ArrayType):
+        return ArrayType(_without(grown.elementType, newest.elementType, takes, path))
+    if isinstance(grown, MapType) and isinstance(newest, MapType):
+        return MapType(grown.keyType, _without(grown.valueType, newest.valueType, takes, path))
+    if isinstance(grown, StructType) and isinstance(newest, StructType):
+        return without(grown, newest, takes, path)
+    return grown
+
+
+def _paths(kind: DataType, at: str) -> Iterator[str]:
+    """The paths of all fields in a type, in lower case."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if isinstance(kind, ArrayType):
+        yield from _paths(kind.elementType, at)
+    elif isinstance(kind, MapType):
+        yield from _paths(kind.valueType, at)
+    elif isinstance(kind, StructType):
+        for field in kind:
+            inner = f"{at}.{field.name}".removeprefix(".").lower()
+            yield inner
+            yield from _paths(field.dataType, inner)
