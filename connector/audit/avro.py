@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -197,7 +198,7 @@ def _scalar(read: Node, kind: str, wanted: str) -> Make:
         def whole(value: int) -> Any:
             if not low <= value < high or not low <= value * scale < high:
                 raise _Unfit
-            return float(value) if wanted in ("float", "double") else value * scale
+            return _exactly(value, wanted) if wanted in ("float", "double") else value * scale
 
         return whole
     if kind == "enum":
@@ -208,6 +209,13 @@ def _scalar(read: Node, kind: str, wanted: str) -> Make:
     if kind == "bytes" and wanted == "string":
         return lambda value: value.decode()
     return lambda value: value
+
+
+def _exactly(value: int, wanted: str) -> float:
+    """A whole number as a float or double that is the same number."""
+    form = "<f" if wanted == "float" else "<d"
+    found: float = struct.unpack(form, struct.pack(form, value))[0]
+    return found if found == value else _unfit(value)
 
 
 def _decimal(value: bytes, precision: int, scale: int) -> Decimal:

@@ -14,7 +14,7 @@ from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING
 
-from connector.decode.avro_evolution import grown, new_fields
+from connector.decode.avro_evolution import grown, new_fields, unrounded
 from connector.decode.avro_resolution import misfit
 from connector.decode.avro_schema import AvroSchema, parse
 from connector.decode.format import NeverPlain, SchemaFixed, problem_of
@@ -33,6 +33,7 @@ MALFORMED = "not exactly one Avro value of its schema, or text in it that isn't 
 # No two bytes are equal, so no part of them at the end of a value looks like their beginning.
 _END = bytes.fromhex("4c616b65106f9d3b")
 _END_AS_DOUBLE = struct.unpack("<d", _END)[0]
+_ROUNDED = "a whole number in it isn't exactly one of the FLOAT or DOUBLE that its column is"
 _PARSED = "_parsed_avro"
 _OF_FILE = "The Avro schema in the file that schema_file names"
 
@@ -100,6 +101,27 @@ def _texts(kind: DataType, value: Column) -> Iterator[Column]:
             pairs = F.flatten(F.transform(F.filter(value, lambda item: item.isNotNull()), F.map_entries))
             entries = StructType().add("key", items.keyType).add("value", items.valueType)
             yield from _texts(ArrayType(entries), pairs)
+
+
+def _stays(written: DataType, read: DataType, value: Column) -> Column:
+    """Whether a value, of the type ``written``, is the same as one of the type ``read``. Never null."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    yes = F.lit(True)
+    if isinstance(written, StructType) and isinstance(read, StructType):
+        fields = zip(written, read, strict=True)
+        return reduce(and_, (_stays(one.dataType, other.dataType, value[one.name]) for one, other in fields), yes)
+    if isinstance(written, ArrayType) and isinstance(read, ArrayType):
+        one, other = written.elementType, read.elementType
+        return F.coalesce(F.forall(value, lambda item: _stays(one, other, item)), yes)
+    if isinstance(written, MapType) and isinstance(read, MapType):
+        return _stays(ArrayType(written.valueType), ArrayType(read.valueType), F.map_values(value))
+    if written == read:
+        return yes
+    rounded = value.cast(read)
+    too_large = rounded >= F.lit(2.0**63)  # for the cast back
+    return F.coalesce(F.when(too_large, F.lit(False)).otherwise(rounded.cast("bigint") == value), yes)
 
 
 def _judged(records: DataFrame, value: Column, kind: DataType, why: Column, into: str) -> DataFrame:
@@ -210,7 +232,7 @@ class AvroOfRegistry(NeverPlain):
                     self.type = _type(self._spark, self._reader)
             # Avro needs a stack frame for each level of a value, even in a part that nobody reads. A deep value would
             # end the JVM.
-            why = f"{writer.recursive} is recursive" if writer.recursive else misfit(writer, self._reader)
+            why = f"{writer.recursive} is recursive" if writer.recursive else self._misfit(writer)
             if why is not None:
                 return f"can't be read as the reader's schema: {why}"
             fields = new_fields(self._reader, writer) if self._refuses_fields else ()
@@ -221,6 +243,9 @@ class AvroOfRegistry(NeverPlain):
             raise
         self._writers[schema_id] = writer
         return None
+
+    def _misfit(self, writer: AvroSchema) -> str | None:
+        return misfit(writer, unrounded(self._reader, writer))
 
     def _grow(self, writer: AvroSchema) -> None:
         # By their paths in the latest schema: of two older versions one may have the wider type.
@@ -252,14 +277,24 @@ class AvroOfRegistry(NeverPlain):
         for schema_id, writer in self._writers.items():
             alike.setdefault(writer.text, []).append(schema_id)
         parsed = None
-        for ids in alike.values():
-            mine = self._schemas.one_of(value, ids)
-            envelope = enveloped(payload, self._writers[ids[0]], self._reader)
+        why: str | None = MALFORMED
+        for number, ids in enumerate(alike.values()):
+            mine, writer = self._schemas.one_of(value, ids), self._writers[ids[0]]
+            as_written = unrounded(self._reader, writer)
+            envelope = enveloped(payload, writer, as_written)
+            if as_written != self._reader:
+                # A column of its own, because several expressions use it.
+                column, why = f"{_PARSED}_{number}", f"{MALFORMED}, or {_ROUNDED}"
+                records = records.withColumn(column, F.when(mine, envelope))
+                whole, kind = F.col(column), _type(self._spark, as_written)
+                end = F.when(_stays(kind, self.type, whole["value"]), whole["end"])
+                envelope = F.struct(whole["value"].cast(self.type).alias("value"), end.alias("end"))
             parsed = F.when(mine, envelope) if parsed is None else parsed.when(mine, envelope)
         if parsed is None:
             parsed = F.when(F.lit(False), enveloped(payload, self._reader, self._reader))
-        why = self._schemas.problem(value, MALFORMED)
-        return _judged(records.withColumn(_PARSED, parsed), value, self.type, why, into)
+        kept = records.columns
+        judged = _judged(records.withColumn(_PARSED, parsed), value, self.type, self._schemas.problem(value, why), into)
+        return judged.drop(*(name for name in kept if name.startswith(_PARSED)))
 
 
 def _latest(registry: Registry[AvroSchema], topics: Sequence[str], part: Part) -> AvroSchema:

@@ -6,8 +6,8 @@ import json
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
-from connector.decode.avro_resolution import PROMOTED
-from connector.decode.avro_schema import AvroSchema, Node, full_name, parse
+from connector.decode.avro_resolution import PROMOTED, ROUNDED
+from connector.decode.avro_schema import AvroSchema, Node, full_name, kind_of, parse
 
 _NUMBERS = frozenset(("int", "long", "float", "double"))
 
@@ -25,6 +25,45 @@ def grown(reader: AvroSchema, writer: AvroSchema, only: Collection[str] | None =
     """
     schema = parse(json.dumps(_once(_grown(reader, reader.root, writer, writer.root, only, ""), set())))
     return replace(schema, docs={**writer.docs, **reader.docs})
+
+
+def unrounded(reader: AvroSchema, writer: AvroSchema) -> AvroSchema:
+    """The reader's schema, with the writer's whole number wherever Avro would make a FLOAT or a DOUBLE of one.
+
+    In a union of several types a number stays as it is, and `misfit` refuses it.
+    """
+    root = _unrounded(reader.root, writer, writer.root)
+    return reader if root == reader.root else parse(json.dumps(_once(root, set())))
+
+
+def _unrounded(read: Node, writer: AvroSchema, written: Node) -> Node:
+    """References stay references, as in `_grown`."""
+    written = writer.definition(written)
+    if isinstance(read, list) or isinstance(written, list):
+        one, other = _value(read), writer.definition(_value(written))
+        if isinstance(one, list) or isinstance(other, list):
+            return read
+        value = _unrounded(one, writer, other)
+        return [each if each == "null" else value for each in read] if isinstance(read, list) else value
+    if (kind_of(written), kind_of(read)) in ROUNDED:
+        return kind_of(written)
+    if not isinstance(read, dict) or not isinstance(written, dict) or read["type"] != written["type"]:
+        return read
+    made = dict(read)
+    if read["type"] == "record":
+        made["fields"] = []
+        theirs = {each["name"]: each["type"] for each in written["fields"]}
+        for each in read["fields"]:
+            name = next((name for name in (each["name"], *each.get("aliases", ())) if name in theirs), None)
+            kind = each["type"] if name is None else _unrounded(each["type"], writer, theirs[name])
+            same = kind == each["type"]
+            # A default is of the other type, and not needed.
+            kept = each if same else {part: each[part] for part in ("name", "aliases") if part in each}
+            made["fields"].append({**kept, "type": kind})
+    for part in ("items", "values"):
+        if part in read and part in written:
+            made[part] = _unrounded(read[part], writer, written[part])
+    return made
 
 
 def _new(

@@ -16,6 +16,8 @@ PROMOTED = {
     "string": ("bytes",),
     "bytes": ("string",),
 }
+ROUNDED = {("int", "float"), ("long", "float"), ("long", "double")}
+"""Promotions after which different numbers may be the same."""
 _UNITS = ("millis", "micros", "nanos")
 _MEANINGFUL = {
     "decimal",
@@ -54,6 +56,8 @@ class _Resolution:
         if kind != wanted and wanted not in PROMOTED.get(kind, ()):
             return f"{where} is {kind}, which can't be read as {wanted}"
         _same_meaning(written, read, where)
+        if (kind, wanted) in ROUNDED:
+            raise _Clash(f"{where} is {kind}, which Avro would round as {wanted}")
         if kind in ("enum", "fixed"):
             if full_name(written) not in (full_name(read), *_aliases(read)):
                 return f"{where} is the {kind} {full_name(written)}, which can't be read as {full_name(read)}"

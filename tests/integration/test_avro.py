@@ -154,6 +154,37 @@ def test_the_readers_schema_may_be_given(spark: SparkSession) -> None:
     assert decoded(spark, decoder, value) == [Row(value=Row(id=7.0), problem=None)]
 
 
+def test_a_whole_number_that_a_double_or_a_float_would_round_is_a_problem(spark: SparkSession) -> None:
+    """Avro promotes it in silence. What is the same number stays, wherever it is in the record."""
+
+    def of(whole: str, small: str) -> dict[str, Any]:
+        inner = record(field("x", whole), name="In")
+        return record(
+            field("a", ["null", whole]), field("f", small), field("in", inner),
+            field("xs", {"type": "array", "items": ["null", "In"]}), field("m", {"type": "map", "values": whole}),
+        )  # fmt: skip
+
+    decoder = AvroOfRegistry(spark, Schemas({"1": of("long", "int"), "2": of("double", "float")}), ["t"], "value")
+    right: dict[str, Any] = {
+        "a": None, "f": 2**24, "in": {"x": -(2**63)}, "xs": [None, {"x": 2**60}], "m": {"k": 2**53}
+    }  # fmt: skip
+    wrong = [
+        {"a": 2**53 + 1}, {"a": 2**63 - 1}, {"f": 2**24 + 1}, {"f": 2**31 - 1}, {"in": {"x": 2**53 + 1}},
+        {"xs": [{"x": 1}, {"x": 2**62 - 1}]}, {"m": {"k": 1, "l": -(2**53) - 1}},
+    ]  # fmt: skip
+    sent = [framed(1, encoded(of("long", "int"), {**right, **each})) for each in ({}, *wrong)]
+    exact = {"a": 0.5, "f": 0.25, "in": {"x": 1.5}, "xs": [], "m": {}}
+    first, *others, last = decoded(spark, decoder, *sent, framed(2, encoded(of("double", "float"), exact)))
+    assert first.problem is None
+    assert first.value.asDict(recursive=True) == {
+        "a": None, "f": 2.0**24, "in": {"x": -(2.0**63)}, "xs": [None, {"x": 2.0**60}], "m": {"k": 2.0**53}
+    }  # fmt: skip
+    assert [("isn't exactly one of the FLOAT or DOUBLE" in row.problem, row.value) for row in others] == [
+        (True, None)
+    ] * len(wrong)
+    assert (last.problem, last.value["in"].x) == (None, 1.5)
+
+
 def test_what_lacks_the_header_says_so(spark: SparkSession) -> None:
     decoder = AvroOfRegistry(spark, Schemas({"1": V1}), ["t"], "value")
     for row in decoded(spark, decoder, b"", b"\0\0\0\0", b"\1\0\0\0\1", b"{}"):

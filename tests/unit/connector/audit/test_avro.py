@@ -63,6 +63,12 @@ OLD = record(field("k", "string"), field("n", "int"))
     ("writer", "reader", "value", "found"),
     [
         (OLD, record(field("k", "string"), field("n", "double")), {"k": "a", "n": 7}, {"k": "a", "n": 7.0}),
+        ("long", "double", 2**53, 2.0**53),
+        ("long", "double", 2**53 + 1, BAD),
+        ("long", "double", 2**63 - 1, BAD),
+        ("long", ["null", "float"], -(2**63), -(2.0**63)),
+        ("int", "float", 2**24 + 1, BAD),
+        ({"type": "map", "values": "long"}, {"type": "map", "values": "double"}, {"a": 1, "b": 2**60 + 1}, BAD),
         (OLD, record(field("k", "bytes")), {"k": "é", "n": 7}, {"k": "é".encode()}),
         (OLD, record(field("id", "string", aliases=["k"])), {"k": "a", "n": 7}, {"id": "a"}),
         (OLD, record(field("k", ["null", "string"])), {"k": "a", "n": 7}, {"k": "a"}),

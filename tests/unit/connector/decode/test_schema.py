@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from connector.decode.avro_evolution import unrounded
 from connector.decode.avro_resolution import misfit
 from connector.decode.avro_schema import parse
 from sinks.errors import UnusableSchema
@@ -20,7 +21,8 @@ def record(name: str = "R", **fields: Any) -> dict[str, Any]:
 
 
 def fits(writer: Any, reader: Any) -> str | None:
-    return misfit(parse(json.dumps(writer)), parse(json.dumps(reader)))
+    written, read = parse(json.dumps(writer)), parse(json.dumps(reader))
+    return misfit(written, unrounded(read, written))
 
 
 def decimal(precision: int, scale: int) -> dict[str, Any]:
@@ -221,3 +223,46 @@ def test_a_schema_that_evolved_can_be_read(writer: Any, reader: Any) -> None:
 )
 def test_one_that_never_fits_or_would_be_misread_is_found(writer: Any, reader: Any, why: str) -> None:
     assert fits(writer, reader) == why
+
+
+@pytest.mark.parametrize(
+    ("reader", "writer", "found"),
+    [
+        (record(a="double", b="float"), record(a="long", b="int"), record(a="long", b="int")),
+        (record(a="double"), record(a="int"), record(a="double")),
+        (record(a="double"), record(a="float"), record(a="double")),
+        (record(a=["null", "double"]), record(a="long"), record(a=["null", "long"])),
+        (record(a={"type": "double", "default": 0.5}), record(a=["null", "long"]), record(a="long")),
+        (record(a={"type": ["double", "null"], "default": 0.5}), record(a="long"), record(a=["long", "null"])),
+        (record(new={"type": "double", "aliases": ["old"]}), record(old="long"),
+         record(new={"type": "long", "aliases": ["old"]})),
+        (record(one=record("In", x="double"), two="In"), record(one=record("In", x="long"), two="In"),
+         record(one=record("In", x="long"), two="In")),
+        ({"type": "array", "items": {"type": "map", "values": "float"}},
+         {"type": "array", "items": {"type": "map", "values": "long"}},
+         {"type": "array", "items": {"type": "map", "values": "long"}}),
+        ("double", "long", "long"),
+    ],
+)  # fmt: skip
+def test_a_whole_number_is_read_as_one_where_avro_would_round_it(reader: Any, writer: Any, found: Any) -> None:
+    read, written = parse(json.dumps(reader)), parse(json.dumps(writer))
+    exact = unrounded(read, written)
+    assert exact.text == parse(json.dumps(found)).text
+    assert (exact == read) == (reader == found)
+    assert misfit(written, exact) is None
+
+
+@pytest.mark.parametrize(
+    ("writer", "reader"),
+    [
+        (record(a=["string", "long"]), record(a=["string", "double"])),
+        (record(a=["int", "long"]), record(a="double")),
+        (record(a="long"), record(a=["string", "float"])),
+    ],
+)
+def test_what_would_be_rounded_in_a_union_of_several_types_is_refused(writer: Any, reader: Any) -> None:
+    assert re.search("a is long, which Avro would round as (double|float)", fits(writer, reader) or "")
+
+
+def test_in_a_union_the_type_that_avro_takes_counts() -> None:
+    assert fits(record(a="long"), record(a=["double", "long"])) is None
