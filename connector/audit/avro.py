@@ -15,6 +15,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from connector.audit.avro_schema import Node, Schema, arrow_type, in_json, kind_of, meaning, spark_type
+from connector.audit.batches import headers, with_column
 from connector.audit.registries import Schemas, Texts
 from sinks.errors import UnusableSchema
 
@@ -31,8 +32,6 @@ _PROMOTED = {
 }  # fmt: skip
 _BITS = {"int": 32, "long": 64}
 _SCALE: Mapping[tuple[Any, ...], int] = {("timestamp-millis",): 1000, ("local-timestamp-millis",): 1000}
-_MOST = 2_000
-"""The number of different headers whose schemas are asked for."""
 
 
 class _Unfit(Exception):
@@ -258,7 +257,8 @@ class Avro:
         """
         from pyspark.sql import types as T
 
-        writers = {header: self.schemas.of(header) for header in self._headers(records, column)}
+        named = headers(records, column, self.schemas.header)
+        writers = {header: self.schemas.of(header) for header in named}
         known = {header: texts for header, texts in writers.items() if texts is not None}
         length, kind, reader = self.schemas.header, self.type, self.reader
         schema = T.StructType([*records.schema.fields, T.StructField(into, T.StructType().add("value", kind))])
@@ -267,16 +267,6 @@ class Avro:
             yield from decoded(batches, column, into, length, known, reader, kind)
 
         return records.mapInArrow(decode, schema)
-
-    def _headers(self, records: DataFrame, column: str) -> list[bytes]:
-        """The headers that most records have: corrupt ones may have any."""
-        from pyspark.sql import functions as F
-
-        header = F.substring(F.col(column), 1, self.schemas.header)
-        if not self.schemas.header:
-            return [b""]
-        counts = records.where(F.col(column).isNotNull()).groupBy(header.alias("header")).count()
-        return [bytes(row["header"]) for row in counts.orderBy(F.desc("count"), "header").limit(_MOST).collect()]
 
 
 def _end(schema: Schema, node: Node, content: bytes, at: int) -> int:
@@ -360,8 +350,4 @@ def decoded(
         except Exception:  # whatever bytes that are no value make it say
             return None
 
-    for batch in batches:
-        values = [value_of(each) for each in batch.column(batch.schema.get_field_index(column)).to_pylist()]
-        columns = [*batch.columns, pyarrow.array(values, arrow)]
-        fields = [*batch.schema, pyarrow.field(into, arrow)]
-        yield pyarrow.RecordBatch.from_arrays(columns, schema=pyarrow.schema(fields))
+    yield from with_column(batches, column, into, arrow, value_of)

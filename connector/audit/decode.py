@@ -12,6 +12,7 @@ from connector.audit.avro import Avro
 from connector.audit.debezium import Events
 from connector.audit.formats import Form, Forms
 from connector.audit.framed import Framed
+from connector.audit.json_valid import Valid
 from connector.audit.names import respelled
 from connector.audit.protobuf import Protobuf
 from connector.audit.records import PROBLEM, TOMBSTONE, Records
@@ -209,7 +210,17 @@ def _read_framed(records: DataFrame, column: str, form: Form, framed: Framed) ->
     return frame, replace(of_body, readable=F.coalesce(readable, F.lit(False)), exact=F.coalesce(exact, F.lit(False)))
 
 
+def _read_valid(records: DataFrame, column: str, form: Form, valid: Valid) -> tuple[DataFrame, _Read]:
+    from pyspark.sql import functions as F
+
+    into = f"valid_{column}"
+    frame, read = _read(valid.read(records, column, into), column, replace(form, valid=None))
+    return frame, replace(read, readable=read.readable & F.col(into), exact=read.exact & F.col(into))
+
+
 def _read(records: DataFrame, column: str, form: Form) -> tuple[DataFrame, _Read]:
+    if form.valid is not None:
+        return _read_valid(records, column, form, form.valid)
     if form.events is not None:
         return _read_events(records, column, form, form.events)
     if form.binary is not None:

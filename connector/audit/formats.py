@@ -13,6 +13,7 @@ from connector.audit.avro_schema import Schema, field_names, grown
 from connector.audit.debezium import Events, events
 from connector.audit.dropped import Takes
 from connector.audit.framed import Framed
+from connector.audit.json_valid import OfJsonSchema, Valid
 from connector.audit.protobuf import Protobuf
 from connector.audit.protobuf_schema import OfProtobuf
 from connector.audit.registries import OfConfluent, OfFile, Schemas, Texts, schemas_of
@@ -52,6 +53,8 @@ class Form:
     """How Avro or Protobuf is read. None: the values are in neither."""
     framed: Framed | None = None
     """How the header before JSON is read. None: there is none."""
+    valid: Valid | None = None
+    """How JSON is validated. None: it isn't."""
 
     @property
     def columns(self) -> StructType:
@@ -156,9 +159,12 @@ def _json(option: str, format: JsonFormat, topics: Sequence[str], takes: Takes) 
     permissive, schemas = format.mode == "permissive", None
     if isinstance(format.registry, ConfluentRegistry):
         schemas = OfConfluent(format.registry, "key" if option == "key" else "value", "JSON")
-    framed = Framed(schemas) if format.framed else None
+    framed, valid = Framed(schemas) if format.framed else None, _valid(option, format)
     if format.schema_ is not None:
-        return Form(_columns(option, format.schema_), permissive, framed=framed)
+        return Form(_columns(option, format.schema_), permissive, framed=framed, valid=valid)
+    if format.schema_file is not None:
+        (text,) = _file(option, format.schema_file)
+        return Form(json_schema.columns_of(text), framed=framed, valid=valid)
     assert schemas is not None
     versions = [version[-1] for topic in topics for version in schemas.versions(topic)]
     if not versions:
@@ -167,7 +173,15 @@ def _json(option: str, format: JsonFormat, topics: Sequence[str], takes: Takes) 
             hint="Check registry.subject, or write the columns: schema.",
         )
     read = dropped.without(json_schema.grown(versions), json_schema.grown(versions[-1:]), takes)
-    return Form(read, permissive, framed=framed)
+    return Form(read, permissive, framed=framed, valid=valid)
+
+
+def _valid(option: str, format: JsonFormat) -> Valid | None:
+    if format.schema_file is not None:
+        return Valid(OfFile(("", *_file(option, format.schema_file))), format.framed)
+    if format.validate_ and isinstance(format.registry, ConfluentRegistry):
+        return Valid(OfJsonSchema(format.registry, "key" if option == "key" else "value"), framed=True)
+    return None
 
 
 def _protobuf(option: str, format: ProtobufFormat, topics: Sequence[str], takes: Takes) -> Protobuf:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from connector.audit.batches import headers
 from connector.audit.registries import Schemas
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _HEADER = 5
-_MOST = 2_000
-"""The number of different headers whose schemas are asked for."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,5 @@ class Framed:
         """The headers that the registry knows, of those that most records have."""
         from pyspark.sql import functions as F
 
-        header = F.substring(F.col(column), 1, _HEADER)
-        counts = records.where(F.octet_length(column) >= _HEADER).groupBy(header.alias("header")).count()
-        found = [bytes(row["header"]) for row in counts.orderBy(F.desc("count"), "header").limit(_MOST).collect()]
+        found = headers(records, column, _HEADER, F.octet_length(column) >= _HEADER)
         return [each.hex().upper() for each in found if schemas.of(each) is not None]

@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from connector.audit.avro_schema import arrow_type
+from connector.audit.batches import headers, with_column
 from connector.audit.protobuf_schema import (
     Message,
     OfProtobuf,
@@ -35,8 +36,6 @@ Way: TypeAlias = tuple[tuple[int, ...], type, Make]
 """The indexes of a message, its class, and what its objects become."""
 
 _HEADER = 5
-_MOST = 2_000
-"""The number of different headers whose schemas are asked for."""
 
 
 class _Unfit(Exception):
@@ -79,14 +78,9 @@ class Protobuf:
 
     def _known(self, records: DataFrame, column: str) -> Mapping[bytes, bytes]:
         """Header -> its descriptor files: of the headers that most records have, as corrupt ones may have any."""
-        from pyspark.sql import functions as F
-
         if self.schemas is None:
             return {b"": self.content}
-        header = F.substring(F.col(column), 1, _HEADER)
-        counts = records.where(F.col(column).isNotNull()).groupBy(header.alias("header")).count()
-        named = [bytes(row["header"]) for row in counts.orderBy(F.desc("count"), "header").limit(_MOST).collect()]
-        texts = {each: self.schemas.of(each) for each in named}
+        texts = {each: self.schemas.of(each) for each in headers(records, column, _HEADER)}
         made = {each: descriptors(found) for each, found in texts.items() if found is not None}
         return {each: content for each, content in made.items() if content is not None}
 
@@ -122,11 +116,7 @@ def decoded(
         except Exception:  # whatever bytes that are no message make it say
             return None
 
-    for batch in batches:
-        values = [value_of(each) for each in batch.column(batch.schema.get_field_index(column)).to_pylist()]
-        columns = [*batch.columns, pyarrow.array(values, arrow)]
-        fields = [*batch.schema, pyarrow.field(into, arrow)]
-        yield pyarrow.RecordBatch.from_arrays(columns, schema=pyarrow.schema(fields))
+    yield from with_column(batches, column, into, arrow, value_of)
 
 
 def _indexes(content: bytes, at: int) -> tuple[tuple[int, ...], int]:

@@ -30,7 +30,7 @@ emr = typer.Typer(
     rich_markup_mode=None,
 )
 
-_OWN_JARS = (jars.LOG_STORE_JAR, jars.READER_JAR, jars.PROTOBUF_JAR)
+_OWN_JARS = (jars.LOG_STORE_JAR, jars.READER_JAR, jars.PROTOBUF_JAR, jars.JSON_JAR)
 _LOG_WITHIN = {"serverless": 120.0, "step": 600.0}
 """Seconds to wait for a log. EMR Serverless copies logs to S3 when a job ends, a cluster every five minutes."""
 

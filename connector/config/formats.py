@@ -37,6 +37,12 @@ class JsonFormat(Options):
     registry: RegistryOptions | None = None
     """The schema registry that has the JSON Schema of each record. Its newest version gives the columns, unless
     ``schema`` does. A registry with Confluent's API only. See below."""
+    validate_: bool | None = Field(default=None, alias="validate")
+    """``true``: a record that its JSON Schema in the ``registry`` doesn't allow is a bad record. By default the schema
+    gives types only."""
+    schema_file: Text | None = None
+    """The path of a file with a JSON Schema, in place of a ``registry``: a record that it doesn't allow is a bad
+    record. It gives the columns, unless ``schema`` does."""
 
     _inferred: bool = PrivateAttr(False)
 
@@ -47,7 +53,19 @@ class JsonFormat(Options):
                 "registry: JSON is read with a registry with Confluent's API only, not with AWS Glue's: write "
                 "registry: {url: ...}"
             )
-        if self.schema_ is None and self.registry is None:
+        if self.validate_ and self.registry is None:
+            yield (
+                "validate: is for the JSON Schemas of a registry: add registry: {url: ...}. By a schema_file all "
+                "records are validated anyway, so remove validate"
+            )
+        if self.schema_file is not None and self.registry is not None:
+            yield (
+                "schema_file: is for records whose schema no registry has. To validate by the registry's, write "
+                "validate: true and remove schema_file"
+            )
+        if self.validated and self.mode == "permissive":
+            yield "mode: permissive takes what no JSON Schema describes: remove it, or don't validate"
+        if self.schema_ is None and self.registry is None and self.schema_file is None:
             yield (
                 'schema: is missing: write the columns, as in "id BIGINT, name STRING", or registry: {url: ...} for '
                 "those of its JSON Schema"
@@ -57,6 +75,11 @@ class JsonFormat(Options):
     def framed(self) -> bool:
         """Whether a header comes before the JSON text."""
         return self.wire_format is not None or self.registry is not None
+
+    @property
+    def validated(self) -> bool:
+        """Whether a record has to be what a JSON Schema allows."""
+        return bool(self.validate_) or self.schema_file is not None
 
     @property
     def inferred(self) -> bool:
@@ -208,7 +231,7 @@ def unset_since(format: FormatOptions | None) -> set[str]:
     """The options that a format got later and that aren't set: an epoch in doubt knows the hash without them."""
     later: Sequence[str] = ()
     if isinstance(format, JsonFormat):
-        later = ("wire_format", "registry")
+        later = ("wire_format", "registry", "validate_", "schema_file")
     elif isinstance(format, DebeziumFormat):
         later = ("wire_format",)
     return {name for name in later if getattr(format, name) is None}
@@ -218,7 +241,7 @@ def schema_files(*formats: FormatOptions | None) -> bytes:
     """What the files hold that these formats name. Of one that can't be read whoever decodes will say so."""
     content = b""
     for format in formats:
-        file = format.schema_file if isinstance(format, AvroFormat) else None
+        file = format.schema_file if isinstance(format, AvroFormat | JsonFormat) else None
         file = format.descriptor_file if isinstance(format, ProtobufFormat) else file
         if file is not None:
             with suppress(OSError):

@@ -24,11 +24,13 @@ from connector.decode.framed import Framed, FramedOfRegistry, newest
 from connector.decode.held import held_of_event
 from connector.decode.json import Json
 from connector.decode.json_lossless import unreadable
+from connector.decode.json_schema import of_file as schema_of_file
 from connector.decode.protobuf import ProtobufFile, ProtobufOfRegistry
 from connector.decode.protobuf_schema import of_file
 from connector.decode.registry import opened, opened_json, opened_protobuf
 from connector.decode.rows import Rows
 from connector.decode.text import Bytes, Text
+from connector.decode.validated import Validated
 from connector.spark.compat import from_ddl, needs
 from sinks.errors import ConfigurationError
 from sinks.spark.row_errors import problem
@@ -121,10 +123,18 @@ def _json(
     added: Callable[[StructType], StructType],
     held: Collection[str],
 ) -> Format:
-    registry = opened_json(options.registry) if isinstance(options.registry, ConfluentRegistry) else None
+    registry, validated = None, bool(options.validate_)
+    if isinstance(options.registry, ConfluentRegistry):
+        registry = opened_json(options.registry, references=validated)
+    schema = None
+    if options.schema_file is not None:
+        schema = schema_of_file(f"{option}.schema_file", _file(option, options.schema_file))
     if options.schema_ is not None:
         declares = f"{option}.schema"
         kind, of_records = added(_json_schema(declares, options.schema_)), on_new_column
+    elif schema is not None:
+        declares = f"{option}.schema_file"
+        kind, of_records = added(_json_schema(declares, schema.columns)), on_new_column
     else:
         assert registry is not None
         declares = f"the schema of {option}.registry"
@@ -134,14 +144,17 @@ def _json(
     format = Json(kind, options.mode == "permissive", of_records, option=declares)
     if registry is not None:
         declared = options.schema_ is not None
-        return FramedOfRegistry(format, registry, topics, option, on_new_column, held, declared=declared)
-    return Framed(format) if options.framed else format
+        return FramedOfRegistry(
+            format, registry, topics, option, on_new_column, held, declared=declared, validated=validated
+        )
+    found: Format = Framed(format) if options.framed else format
+    return found if schema is None else Validated(found, schema)
 
 
 def _learns_from_records(options: FormatOptions) -> bool:
     """Whether only the records can say the types of new columns."""
     if isinstance(options, JsonFormat):
-        return options.schema_ is not None
+        return options.schema_ is not None or options.schema_file is not None
     return isinstance(options, DebeziumFormat) and options.registry is None
 
 

@@ -11,10 +11,12 @@ from connector.decode.format import problem_of
 from connector.decode.held import holds, lacks
 from connector.decode.json import Json
 from connector.decode.json_new_fields import grown
+from connector.decode.json_plan import Plan, of_several
 from connector.decode.json_schema import JsonSchema
 from connector.decode.registry.record_schemas import RecordSchemas
 from connector.decode.registry.registry import Part, Registry
 from connector.decode.registry.wire_format import ConfluentWire
+from connector.decode.validated import validated as judged
 from connector.source.columnar import PlainValues
 from connector.spark.compat import from_ddl
 from sinks.errors import ConfigurationError, UnusableSchema
@@ -98,24 +100,31 @@ class FramedOfRegistry(Framed):
         held: Collection[str] = (),
         *,
         declared: bool,
+        validated: bool = False,
     ) -> None:
         """``declared``: the columns are declared in the pipeline file. Else they are those of the subject's newest
         schema, and ``on_new_column`` says what becomes of fields that other schemas have: as for `AvroOfRegistry`, like
-        ``held``.
+        ``held``. ``validated``: a record that its schema doesn't allow is a bad record.
 
         Raises UnusableSchema, UnknownSchema or RegistryUnreachable.
         """
         super().__init__(json)
         self._on_new_column, self._held, self._part = on_new_column, held, part
-        self._declared = declared
+        self._declared, self._validated = declared, validated
+        self._plans: dict[str, Plan] = {}
         self._schemas = RecordSchemas(registry, topics, part, self._learn)
         self._schemas.request_versions()
 
     @property
     def plain(self) -> PlainValues | None:
         """See ``Format.plain``."""
-        plain = super().plain
+        plain = None if self._validated else super().plain
         return None if plain is None else replace(plain, schema_ids=tuple(map(int, self._schemas.taken)))
+
+    def decoded(self, records: DataFrame, column: str, into: str) -> DataFrame:
+        """See ``Format.decoded``."""
+        found = super().decoded(records, column, into)
+        return judged(found, column, into, of_several(self._plans)) if self._validated else found
 
     def _wrong(self, value: Column) -> Column:
         return self._schemas.problem(value, None)
@@ -135,8 +144,10 @@ class FramedOfRegistry(Framed):
         if others:
             super().resolve(others, records)
 
-    def _learn(self, schema_id: str, schema: JsonSchema) -> str | None:  # noqa: ARG002
-        """Take records with this schema from now on. Returns why they can't be."""
+    def _learn(self, schema_id: str, schema: JsonSchema) -> str | None:
+        """Take records with this schema from now on. Returns why they can't be. Raises UnusableSchema."""
+        if self._validated:
+            self._plans[schema_id] = Plan(schema)
         if self._declared:
             return None
         try:

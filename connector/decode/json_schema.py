@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
+from connector.decode.registry.registry import Reference
 from sinks.errors import UnusableSchema
 from sinks.spark.sql import identifier
 
@@ -43,6 +44,10 @@ class JsonSchema:
     root: Node
     of: str
     """Which one it is, for messages."""
+    text: str = ""
+    """As it was registered: numbers are exact only there."""
+    references: Sequence[tuple[str, JsonSchema]] = ()
+    """The schemas that it was registered with, by the names that it refers to them by."""
 
     @property
     def columns(self) -> str:
@@ -50,15 +55,24 @@ class JsonSchema:
         return _Mapping(self.root, self.of).columns()
 
 
-def parse(text: str, _: Sequence[JsonSchema], of: str) -> JsonSchema:
+def parse(text: str, references: Sequence[Reference[JsonSchema]], of: str) -> JsonSchema:
     """Parse a schema's text. ``of``: what it is of. Raises UnusableSchema if it isn't JSON."""
     of = f"The JSON Schema in {of}"
     try:
-        return JsonSchema(json.loads(text), of)
+        return JsonSchema(json.loads(text), of, text, [(each.name, each.schema) for each in references])
     except (ValueError, RecursionError) as error:
         raise UnusableSchema(
             f"{of} is malformed: it isn't JSON ({error}).", hint="Register the schema again as a new version."
         ) from None
+
+
+def of_file(option: str, text: str) -> JsonSchema:
+    """Parse the text of a file that ``option`` names. Raises UnusableSchema if it isn't JSON."""
+    of = f"The JSON Schema of {option}"
+    try:
+        return JsonSchema(json.loads(text), of, text)
+    except (ValueError, RecursionError) as error:
+        raise UnusableSchema(f"{of} is malformed: it isn't JSON ({error}).", hint="Correct the file.") from None
 
 
 @dataclass(frozen=True)

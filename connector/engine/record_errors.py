@@ -12,8 +12,9 @@ from typing import Any
 
 from connector.decode.json_faults import malformed_at
 from connector.decode.protobuf import PACKAGE as PROTOBUF
+from connector.decode.validated import PACKAGE as JSON
 from connector.source.columnar import FOUND_ODD, PACKAGE
-from connector.spark.jars import PROTOBUF_JAR, READER_JAR
+from connector.spark.jars import JSON_JAR, PROTOBUF_JAR, READER_JAR
 from sinks.delta.refusals import HINT
 from sinks.errors import BadRecord, ConfigurationError, LakelockError, OffsetsLost, PositionMismatch
 from sinks.kafka import reader_refused
@@ -81,11 +82,12 @@ def _explained(error: Exception) -> Exception | None:
             f"The driver has {READER_JAR.name}, and the executors lack it. {_NOTHING}",
             hint="Submit it with --jars (spark.jars): Spark sends it to them. Or write source: {reader: spark}.",
         )
-    if f"ClassNotFoundException: {PROTOBUF}" in said:
-        return ConfigurationError(
-            f"The driver has {PROTOBUF_JAR.name}, and the executors lack it. {_NOTHING}",
-            hint="Submit it with --jars (spark.jars): Spark sends it to them.",
-        )
+    for package, jar in ((PROTOBUF, PROTOBUF_JAR), (JSON, JSON_JAR)):
+        if f"ClassNotFoundException: {package}" in said:
+            return ConfigurationError(
+                f"The driver has {jar.name}, and the executors lack it. {_NOTHING}",
+                hint="Submit it with --jars (spark.jars): Spark sends it to them.",
+            )
     return reader_refused(error)
 
 

@@ -15,16 +15,20 @@ AVRO = Language(
     lambda text, references, of: parse(text, [each.schema for each in references], of=f"The Avro schema in {of}"),
 )
 
-JSON = Language("JSON", lambda text, _, of: json_schema(text, (), of), follows_references=False)
+JSON = Language("JSON", json_schema, follows_references=False)
+
+JSON_WITH_REFERENCES = Language("JSON", json_schema)
+"""To validate with. What a schema refers to in others gives no columns."""
 
 PROTOBUF = Language("PROTOBUF", protobuf_schema)
 
 
-def opened_json(options: ConfluentRegistry) -> Registry[JsonSchema]:
-    """A registry for these options, with JSON Schemas. It sends no request yet."""
+def opened_json(options: ConfluentRegistry, *, references: bool = False) -> Registry[JsonSchema]:
+    """A registry for these options, with JSON Schemas. ``references``: with those that they refer to, too. It sends no
+    request yet."""
     from connector.decode.registry.confluent import Confluent
 
-    return Confluent(options, JSON)
+    return Confluent(options, JSON_WITH_REFERENCES if references else JSON)
 
 
 def opened_protobuf(options: ConfluentRegistry) -> Registry[ProtobufSchema]:

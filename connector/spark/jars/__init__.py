@@ -5,8 +5,8 @@ Delta Lake), ``s3`` (what it lacks for s3a:// paths), both with a POM per Spark 
 (a complete broker). They are stored in the virtual environment, so that environments with other versions don't share
 them, or in ``$LAKELOCK_JARS/<kind>``, for example in a container image.
 
-Three more jars are part of this package, with their Java sources in ``java``: `LOG_STORE_JAR`, `READER_JAR` and
-`PROTOBUF_JAR`.
+Four more jars are part of this package, with their Java sources in ``java``: `LOG_STORE_JAR`, `READER_JAR`,
+`PROTOBUF_JAR` and `JSON_JAR`.
 
 `find` only looks. `fetch` is the only function here that may use the network.
 """
@@ -38,6 +38,8 @@ READER_JAR = _POMS / "lakelock-kafka.jar"
 """The jar with the columnar reader of Kafka, see `connector.source.columnar`. For Spark 4."""
 PROTOBUF_JAR = _POMS / "lakelock-protobuf.jar"
 """The jar with the function that decodes Protobuf, see `connector.decode.protobuf`. It needs no library."""
+JSON_JAR = _POMS / "lakelock-json.jar"
+"""The jar with the function that validates by JSON Schemas, see `connector.decode.validated`. It needs no library."""
 # Maven repeats these lines after every failure. The cause stands above them.
 _BOILERPLATE = ("To see the full stack", "Re-run Maven", "For more information", "[Help", "After correcting")
 
@@ -50,7 +52,7 @@ def folder(kind: Kind) -> Path:
 
 def own() -> list[Path]:
     """The jars of this package that were built for the installed Spark. Raises as `built_for.installed` does."""
-    return [LOG_STORE_JAR, PROTOBUF_JAR, *([READER_JAR] if installed().columnar_reader else [])]
+    return [LOG_STORE_JAR, PROTOBUF_JAR, JSON_JAR, *([READER_JAR] if installed().columnar_reader else [])]
 
 
 def find(kind: Kind) -> list[Path]:

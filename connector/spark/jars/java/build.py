@@ -1,5 +1,5 @@
-"""Builds ``lakelock-s3.jar``, ``lakelock-kafka.jar`` and ``lakelock-protobuf.jar`` from the Java sources next to this
-file.
+"""Builds ``lakelock-s3.jar``, ``lakelock-kafka.jar``, ``lakelock-protobuf.jar`` and ``lakelock-json.jar`` from the Java
+sources next to this file.
 
 Needs a JDK (17 or later) and `lakelock jars`. The jars are kept in the package, because users who install Lakelock have
 no compiler. Each contains its source, which a test compares.
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyspark
 
-from connector.spark.jars import LOG_STORE_JAR, PROTOBUF_JAR, READER_JAR, find
+from connector.spark.jars import JSON_JAR, LOG_STORE_JAR, PROTOBUF_JAR, READER_JAR, find
 
 HERE = Path(__file__).parent
 # One time for all files, so that the same classes make the same jar.
@@ -52,3 +52,4 @@ if __name__ == "__main__":
     build(HERE / "log_store", LOG_STORE_JAR)
     build(HERE / "reader", READER_JAR)
     build(HERE / "protobuf", PROTOBUF_JAR)
+    build(HERE / "json", JSON_JAR)

@@ -93,11 +93,38 @@ def test_json_has_confluents_header_if_the_file_says_so_or_names_a_registry(opti
 
 
 @pytest.mark.parametrize(
+    ("options", "validated"),
+    [
+        ({"schema_file": "a.json"}, True),
+        ({"schema_file": "a.json", "schema": "id INT", "wire_format": "confluent"}, True),
+        ({"registry": {"url": URL}, "validate": True}, True),
+        ({"registry": {"url": URL}, "validate": False}, False),
+        ({"registry": {"url": URL}}, False),
+    ],
+)
+def test_json_is_validated_if_the_file_says_so_or_names_a_schema(options: object, validated: bool) -> None:
+    format = FORMAT.validate_python({"format": "json", **options})  # type: ignore[dict-item]
+    assert isinstance(format, JsonFormat)
+    assert format.validated is validated
+
+
+@pytest.mark.parametrize(
     ("options", "why"),
     [
         ({}, "schema: is missing: write the columns"),
         ({"wire_format": "confluent"}, "schema: is missing: write the columns"),
         ({"schema": "id INT", "wire_format": "glue"}, "Input should be 'confluent'"),
+        ({"schema": "id INT", "validate": True}, "validate: is for the JSON Schemas of a registry"),
+        ({"schema_file": "a.json", "validate": True}, "validate: is for the JSON Schemas of a registry"),
+        (
+            {"schema_file": "a.json", "registry": {"url": URL}},
+            "schema_file: is for records whose schema no registry has",
+        ),
+        ({"schema_file": "a.json", "mode": "permissive"}, "mode: permissive takes what no JSON Schema describes"),
+        (
+            {"registry": {"url": URL}, "validate": True, "mode": "permissive"},
+            "mode: permissive takes what no JSON Schema describes",
+        ),
         ({"registry": {"glue": {}}}, "registry: JSON is read with a registry with Confluent's API only"),
     ],
 )

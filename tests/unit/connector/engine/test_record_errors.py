@@ -5,13 +5,17 @@ from __future__ import annotations
 import pytest
 
 from connector.engine.record_errors import about_the_records
-from connector.spark.jars import PROTOBUF_JAR, READER_JAR
+from connector.spark.jars import JSON_JAR, PROTOBUF_JAR, READER_JAR
 from sinks.errors import ConfigurationError
 
 
 @pytest.mark.parametrize(
     ("missing", "jar"),
-    [("lakelock.protobuf.Decode", PROTOBUF_JAR.name), ("lakelock.reader.RecordsReader", READER_JAR.name)],
+    [
+        ("lakelock.protobuf.Decode", PROTOBUF_JAR.name),
+        ("lakelock.json.Validate", JSON_JAR.name),
+        ("lakelock.reader.RecordsReader", READER_JAR.name),
+    ],
 )
 def test_a_jar_that_the_executors_lack_is_named(missing: str, jar: str) -> None:
     with pytest.raises(ConfigurationError, match=f"The driver has {jar}, and the executors lack it") as caught:

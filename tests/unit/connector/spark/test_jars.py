@@ -196,8 +196,9 @@ def test_sparks_jars_bring_nothing_with_them(pom: str) -> None:
         (jars.LOG_STORE_JAR, "log_store", "lakelock"),
         (jars.READER_JAR, "reader", "lakelock/reader"),
         (jars.PROTOBUF_JAR, "protobuf", "lakelock/protobuf"),
+        (jars.JSON_JAR, "json", "lakelock/json"),
     ],
-    ids=["log store", "reader", "protobuf"],
+    ids=["log store", "reader", "protobuf", "json"],
 )
 def test_our_jars_were_built_from_the_sources_next_to_them(jar: Path, folder: str, package: str) -> None:
     sources = list((POM / "java" / folder).glob("*.java"))
@@ -277,7 +278,9 @@ def test_where_there_are_no_jars_spark_fetches_s3a_only_for_who_needs_it(home: P
     for s3 in (False, True):
         settings = spark_jars({}, s3)
         assert (f"org.apache.hadoop:hadoop-aws:{hadoop}" in settings["spark.jars.packages"].split(",")) is s3
-        assert settings["spark.jars"] == ",".join(map(str, (jars.LOG_STORE_JAR, jars.PROTOBUF_JAR, jars.READER_JAR)))
+        assert settings["spark.jars"] == ",".join(
+            map(str, (jars.LOG_STORE_JAR, jars.PROTOBUF_JAR, jars.JSON_JAR, jars.READER_JAR))
+        )
 
 
 def test_where_there_are_jars_spark_is_given_them_all(home: Path) -> None:

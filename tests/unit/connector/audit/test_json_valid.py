@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from json_schema_cases import UNUSABLE, every_case
+
+from connector.audit.json_valid import judge, validator
+
+
+def test_a_record_is_valid_if_its_draft_says_so() -> None:
+    wrong = [
+        (schema, text[:200], valid)
+        for schema, text, valid in every_case()
+        if judge({b"": ("", schema)}, 0, 0)(text.encode()) is not valid
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("schema", [schema for schema, _ in UNUSABLE])
+def test_no_record_is_valid_by_a_schema_that_cannot_be_used(schema: Any) -> None:
+    assert validator(("", json.dumps(schema))) is None
+    assert not judge({b"": ("", json.dumps(schema))}, 0, 0)(b"{}")
+
+
+def test_each_record_is_judged_by_the_schema_of_its_header() -> None:
+    known = {b"\0\0\0\0\1": ("", '{"required": ["a"]}'), b"\0\0\0\0\2": ("", "{}")}
+    is_valid = judge(known, 5, 5)
+    given = [
+        b"\0\0\0\0\1{}",
+        b'\0\0\0\0\1{"a": 1}',
+        b"\0\0\0\0\2{}",
+        b"\0\0\0\0\3{}",
+        b"\1\0\0\0\1{}",
+        b"\0\0\0\0",
+        None,
+    ]
+    assert [is_valid(each) for each in given] == [False, True, True, False, False, False, False]
