@@ -117,7 +117,7 @@ ODD: Sequence[tuple[str, bool]] = [
     ('{"x": 1, "x": 1}', False), ('{"x": {"a": 1, "b": 2, "a": 1}}', False), (r'{"x": 1, "\u0078": 2}', False),
     (f'{{"x": {"[" * 99}{"]" * 99}}}', True), (f'{{"x": {"[" * 100}{"]" * 100}}}', False),
     ("", False), ("{", False), ("{}{}", False), ('{"x": NaN}', False), ("{'x': 1}", False), ('{"x": 01}', False),
-    ('{"x": 1,}', False), ('{"x": .5}', False), ('{"x": "\t"}', False), ("// a\n{}", False),
+    ('{"x": 1,}', False), ('{"x": .5}', False), ('{"x": "\t"}', False), ("// a\n{}", False), ("\ufeff{}", False),
 ]  # fmt: skip
 
 UNUSABLE: Sequence[tuple[Any, str]] = [

@@ -20,6 +20,8 @@ final class Json {
 
   private static final JsonFactory FACTORY =
       JsonFactory.builder()
+          // Whoever sends ever new names would fill the table of them.
+          .disable(JsonFactory.Feature.CANONICALIZE_FIELD_NAMES)
           .streamReadConstraints(
               StreamReadConstraints.builder()
                   .maxNestingDepth(Integer.MAX_VALUE)
@@ -37,6 +39,10 @@ final class Json {
   }
 
   static Object read(byte[] bytes, int start, int length, int deepest) throws Problem {
+    // Jackson passes over a byte order mark.
+    if (length > 2 && bytes[start] == (byte) 0xEF && bytes[start + 1] == (byte) 0xBB && bytes[start + 2] == (byte) 0xBF) {
+      throw new Problem("not one JSON value: a byte order mark comes first");
+    }
     try (JsonParser parser = FACTORY.createParser(bytes, start, length)) {
       JsonToken first = parser.nextToken();
       if (first == null) {
