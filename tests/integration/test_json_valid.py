@@ -73,7 +73,7 @@ def test_a_record_is_valid_on_spark_if_its_draft_says_so(spark: SparkSession) ->
     cases = list(every_case())
     schemas = {text: at for at, text in enumerate(dict.fromkeys(schema for schema, _, _ in cases))}
     plans = {str(at): Plan(JsonSchema(json.loads(text), "", text)) for text, at in schemas.items()}
-    rows = [(at, framed(schemas[schema], text.encode())) for at, (schema, text, _) in enumerate(cases)]
+    rows = [(at, framed(schemas[schema], text.encode()), None) for at, (schema, text, _) in enumerate(cases)]
     records = spark.createDataFrame(rows, f"at INT, value BINARY, {problem_of('v')} STRING")
     found = validated(records, "value", "v", of_several(plans)).select("at", problem_of("v")).collect()
     said = dict(found)
