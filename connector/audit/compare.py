@@ -24,6 +24,7 @@ from connector.audit.records import PLACE, PROBLEM, TOMBSTONE, Records, table_co
 from connector.audit.refused import refused_by_the_sink, unreadable
 from connector.audit.routes import of_table
 from connector.audit.rows import NOTHING, Earlier
+from connector.audit.steps import stepped, with_headers
 from connector.audit.upserted import upserted
 from connector.config import (
     OWN_COLUMNS,
@@ -33,6 +34,7 @@ from connector.config import (
     KeyedSink,
     PipelineConfig,
 )
+from connector.config.steps import names_before
 from sinks.errors import ConfigurationError
 from sinks.spark.sql import identifier, literal
 
@@ -78,10 +80,10 @@ def compare(
 
     Raises ConfigurationError and SchemaMismatch.
     """
-    key = config.sinks[0].key if isinstance(config.sinks[0], KeyedSink) else ()
     # Such a table has a row also of a record that can't be read.
     of_rows = config.sinks[0].type == "delta_append" and config.on_bad_record == "fail"
-    every, letters, unnamed = _records(config, records, rows, forms, key, letters)
+    every, letters, unnamed = _records(config, records, rows, forms, letters)
+    every = stepped(every, config.steps)
     made = transformed(every, config.transform, strict=of_rows)
     config = with_its_own_rules(config, made.columns.names)
     sink = config.sinks[0]
@@ -93,7 +95,7 @@ def compare(
     elif unnamed is not None:
         counts, _ = unreadable(unnamed, cut)
     notes: list[str] = []
-    if config.transform is None and not isinstance(sink, DeltaAggregateSink):
+    if not config.reshaped and not isinstance(sink, DeltaAggregateSink):
         made, rows, earlier, notes = _in_both(sink, made, rows, earlier, forms)
     if passes_over_tombstones(config, made.columns.names):
         made = replace(made, frame=made.frame.where(f"NOT {TOMBSTONE}"))
@@ -188,7 +190,6 @@ def _records(
     records: DataFrame,
     rows: DataFrame,
     forms: Forms,
-    key: Sequence[str],
     letters: DataFrame | None,
 ) -> tuple[Records, DataFrame | None, DataFrame | None]:
     """The decoded records that concern the table, the letters that do, and records of a route that name no table
@@ -196,11 +197,13 @@ def _records(
     """
     from pyspark.sql import functions as F
 
+    key = names_before(config.steps, config.sinks[0].key) if isinstance(config.sinks[0], KeyedSink) else ()
+    records, kept = with_headers(records, config.steps)
     ruled, table = config.on_bad_record == "dead_letter", config.route.value if config.route is not None else None
     if table is None or forms.route is None:
-        return decoded(records, forms, key, ruled=ruled), letters, None
+        return decoded(records, forms, key, ruled=ruled, kept=kept), letters, None
     if forms.route.value is None:
-        every, names = decoded(records, forms, forms.route.keys, ruled=ruled), forms.route.names(table)
+        every, names = decoded(records, forms, forms.route.keys, ruled=ruled, kept=kept), forms.route.names(table)
     else:
         every, names = decoded_for(table, records, forms, key, ruled=ruled), f"{NAMED} <=> {literal(table)}"
     frame = every.frame

@@ -33,6 +33,7 @@ from connector.config import (
     StringFormat,
     TopicPattern,
 )
+from connector.config.steps import names_before
 from connector.spark.compat import from_ddl
 from sinks.errors import ConfigurationError, UnusableSchema
 from sinks.spark.sql import literal
@@ -102,8 +103,8 @@ def forms(config: PipelineConfig, table: StructType | None = None) -> Forms:
     topics = config.source.topics
     if isinstance(topics, TopicPattern):
         topics = (topics.pattern,)  # then the file names the subject
-    # A transform names its columns itself: what the records get more isn't in the table.
-    grows = config.on_new_column == "add" and config.transform is None
+    # Steps and a transform name the columns themselves: what the records get more isn't in the table.
+    grows = config.on_new_column == "add" and not config.reshaped
     if isinstance(config.sinks[0], DeltaAggregateSink):
         table = None  # its columns aren't those of records
     return Forms(
@@ -111,17 +112,17 @@ def forms(config: PipelineConfig, table: StructType | None = None) -> Forms:
         _form("key", config.key, topics, dropped.takes(table, under="_key")) if config.key is not None else None,
         config.headers,
         config.require,
-        _route(config.route, topics) if config.route is not None else None,
+        _route(config.route, names_before(config.steps, config.route.key_columns), topics) if config.route else None,
     )
 
 
-def _route(route: Route, topics: Sequence[str]) -> RouteForm:
+def _route(route: Route, keys: tuple[str, ...], topics: Sequence[str]) -> RouteForm:
     text = f"CAST(({route.by}) AS STRING)"
     takes = f"{text} NOT IN ('', {literal(OTHER)})"
     if route.values is not None:
         takes += f" AND {text} IN ({', '.join(map(literal, route.values))})"
     by = _form("value", route.named_by, topics, dropped.takes(None)) if route.named_by is not None else None
-    return RouteForm(f"IF({takes}, {text}, NULL)", route.other in (None, "fail", "dead_letter"), route.key_columns, by)
+    return RouteForm(f"IF({takes}, {text}, NULL)", route.other in (None, "fail", "dead_letter"), keys, by)
 
 
 def _form(option: str, format: FormatOptions, topics: Sequence[str], takes: Takes) -> Form:

@@ -20,6 +20,7 @@ from connector.audit.counted import counted
 from connector.audit.decode import decoded
 from connector.audit.formats import forms
 from connector.audit.records import PLACE, PROBLEM, kafka_records
+from connector.audit.steps import stepped, with_headers
 from connector.audit.table import AuditedTable, letters_table
 from connector.audit.topics import Topics
 from connector.audit.verdict import Audit, partitions
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("lakelock.audit")
 
 _SHOWN = 5
+_NAMED = "lakelock_missing"
+"""The table that a record names, if that isn't there."""
 
 
 @dataclass(frozen=True)
@@ -159,6 +162,8 @@ def _without_table(
     config: PipelineConfig, spark: SparkSession, done: _Done, say: Callable[[str], None]
 ) -> Audit | None:
     """The records that name a table that isn't there, counted as lost. None: there are none."""
+    from pyspark.sql import functions as F
+
     topics = Topics(config.source)
     try:
         held = topics.held(topics.named(config.source.topics, (at.topic for at in done.stands.offsets)))
@@ -173,13 +178,18 @@ def _without_table(
     route = known_forms.route
     assert route is not None
     sets_aside = config.on_bad_record == "dead_letter"
-    records = kafka_records(spark, config.source.kafka_options, cut, headers=sets_aside or config.headers)
-    every = decoded(records, known_forms, route.keys, ruled=sets_aside)
+    with_them = sets_aside or config.headers or config.steps_read_headers
+    records = kafka_records(spark, config.source.kafka_options, cut, headers=with_them)
+    records, kept = with_headers(records, config.steps)
+    every = decoded(records, known_forms, route.keys, ruled=sets_aside, kept=kept)
     known = [route.names(name) for name in done.tables]
     known += [route.names(OTHER)] if config.route is not None and config.route.other == "ignore" else []
-    named = every.frame.where(f"{PROBLEM} IS NULL AND NOT ({' OR '.join(known) or 'false'})")
-    lost = _without_letters(config, spark, done, named).selectExpr(
-        f"{route.sql} AS named",
+    # By the columns before the steps, as `route.by` sees them. A filter may leave such a record out.
+    named = f"IF(NOT ({' OR '.join(known) or 'false'}), struct({route.sql} AS name), NULL)"
+    every = stepped(replace(every, frame=every.frame.withColumn(_NAMED, F.expr(named))), config.steps)
+    nowhere = every.frame.where(f"{PROBLEM} IS NULL AND {_NAMED} IS NOT NULL")
+    lost = _without_letters(config, spark, done, nowhere).selectExpr(
+        f"{_NAMED}.name AS named",
         "struct(_topic AS topic, _partition AS `partition`, _offset AS offset, true AS claimed) AS at",
     )
     values = [row["named"] for row in lost.select("named").distinct().limit(_SHOWN + 1).collect()]

@@ -54,6 +54,7 @@ from connector.config.sinks import (
     Window,
 )
 from connector.config.source import FromOffsets, FromTimestamp, Source, Start, TopicPattern, Translated
+from connector.config.steps import Step
 from connector.config.table_per_topic import OPTION as TABLES
 from connector.config.table_per_topic import TablePerTopic, Template
 from connector.config.yaml_text import read_yaml
@@ -98,6 +99,7 @@ __all__ = [
     "SinkBySink",
     "Source",
     "Start",
+    "Step",
     "StringFormat",
     "TablePerTopic",
     "Template",

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from connector.config.secret_places import WEBHOOK
+from connector.config.secret_places import SALT, STEPS, WEBHOOK
 from sinks.kafka import SECRET
 
 HIDDEN = "(hidden)"
@@ -40,7 +40,7 @@ def _masked(value: object, path: tuple[str, ...] = ()) -> Any:
 
 
 def _names_secret(path: tuple[str, ...]) -> bool:
-    return path == WEBHOOK or any(SECRET.search(part) or _OTHER_SECRETS.search(part) for part in path)
+    return path in (WEBHOOK, (STEPS, SALT)) or any(SECRET.search(part) or _OTHER_SECRETS.search(part) for part in path)
 
 
 def hidden_login(text: str) -> str:

@@ -41,6 +41,7 @@ from connector.config.sinks import (
     Window,
 )
 from connector.config.source import ContinueAhead, FromOffsets, FromTimestamp, Source, TopicPattern, Translated
+from connector.config.steps import Step
 from sinks.spark.schema_changes import OnNewColumn
 
 KAFKA_KEY = (KAFKAS_KEY,)
@@ -87,6 +88,7 @@ __all__ = [
     "Route",
     "Rows",
     "S3Objects",
+    "Step",
     "Table",
     "Text",
     "TopicOptions",
@@ -195,6 +197,7 @@ class _Options(TypedDict, total=False):
     trigger: Literal["available_now"] | Interval | Latency
     retry: Retry
     event_time: str
+    steps: Sequence[Step]
     transform: str
     sinks: Sequence[ListedSink]
     route: Route

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
@@ -10,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, StrictBool, field_validator
 
-from connector.config.formats import FormatOptions, JsonFormat, RowsFormat, schema_files, unset_since
+from connector.config.formats import FormatOptions, JsonFormat, RowsFormat
 from connector.config.kinds import (
     Options,
     OptionText,
@@ -21,11 +20,11 @@ from connector.config.kinds import (
     refuse,
     told,
 )
-from connector.config.layout import LAYOUT
 from connector.config.operations import Maintenance, MetricsOptions, NotifyOptions
 from connector.config.pacing import EpochBound, EveryRecords, Interval, Latency, Retry, as_commit_every, as_trigger
-from connector.config.places import NAME, DeadLetters, DeltaPlace, DeltaSink
+from connector.config.places import NAME, DeadLetters, DeltaPlace
 from connector.config.route import Route, unfit_for
+from connector.config.shape import shape_of
 from connector.config.sink_by_sink import PartOf
 from connector.config.sinks import (
     IDLE_AFTER,
@@ -37,6 +36,7 @@ from connector.config.sinks import (
     SinkOptions,
 )
 from connector.config.source import Source, TopicPattern
+from connector.config.steps import Step
 from connector.config.transform_sql import row_by_row
 from connector.config.unfit import UNFIT
 from connector.config.written import Given, written
@@ -44,12 +44,6 @@ from connector.protocol.pacing import Pace
 from sinks.spark.schema_changes import OnNewColumn
 
 Delivery: TypeAlias = Literal["auto_commit", "manual_commit", "idempotent", "transactional"]
-
-
-_SHAPING = {
-    "value", "key", "headers", "require", "on_bad_record", "on_new_column", "transform", "event_time", "sinks",
-    "route",
-}  # fmt: skip
 
 
 class PipelineConfig(Options):
@@ -95,6 +89,9 @@ class PipelineConfig(Options):
     """How often to retry after transient failures. See below."""
     event_time: Text | None = None
     """A TIMESTAMP column whose range each commit stores, for ``lakelock rewind``. By default Kafka's timestamp."""
+    steps: tuple[Step, ...] = ()
+    """What to do with the decoded columns, in this order, without SQL: rename, drop, mask, flatten, cast and more. See
+    below. ``require`` and ``route.by`` see the columns before the steps, ``transform`` and the sinks those after."""
     transform: Annotated[Text | None, AfterValidator(row_by_row)] = None
     """One SELECT ... FROM records that is applied row by row, before the sinks."""
     sinks: tuple[SinkOptions, ...]
@@ -282,8 +279,18 @@ class PipelineConfig(Options):
 
     @property
     def reads_headers(self) -> bool:
-        """Whether to read the Kafka headers: for the table, or because dead letters store them."""
-        return self.headers or self.dead_letters is not None
+        """Whether to read the Kafka headers: for the table or a step, or because dead letters store them."""
+        return self.headers or self.dead_letters is not None or self.steps_read_headers
+
+    @property
+    def steps_read_headers(self) -> bool:
+        """Whether a step makes columns of Kafka headers."""
+        return any(step.header is not None for step in self.steps)
+
+    @property
+    def reshaped(self) -> bool:
+        """Whether the rows have other columns than the records: those that ``steps`` or ``transform`` make."""
+        return self.transform is not None or bool(self.steps)
 
     @property
     def schema_option(self) -> str:
@@ -293,7 +300,7 @@ class PipelineConfig(Options):
     @property
     def columns_option(self) -> str:
         """The option that says the columns of the rows, for messages."""
-        return "transform" if self.transform is not None else self.schema_option
+        return "transform" if self.transform is not None else "steps" if self.steps else self.schema_option
 
     @property
     def of_rows(self) -> bool:
@@ -309,14 +316,7 @@ class PipelineConfig(Options):
     @property
     def shape(self) -> str:
         """A hash of the options that shape the rows. Two files with the same hash make the same rows of a record."""
-        # A table's layout has no part in its rows; that of objects is a part of their names.
-        layout = {
-            index: {"part", *(LAYOUT if isinstance(sink, DeltaSink) else ())} for index, sink in enumerate(self.sinks)
-        }
-        unset = {option: unset_since(getattr(self, option)) for option in ("value", "key")}
-        shaping = self.model_dump_json(include=_SHAPING, exclude={"sinks": layout, **unset})
-        files = schema_files(self.value, self.key) if self.route is not None else b""
-        return hashlib.sha256(shaping.encode() + files).hexdigest()[:16]
+        return shape_of(self)
 
     def routed(self, value: str) -> PipelineConfig:
         """A copy with the table of one value of ``route.by`` as its only sink; of ``OTHER``, that of the other records.

@@ -26,6 +26,7 @@ from connector.config import (
     route,
     sinks,
     source,
+    steps,
     table_per_topic,
 )
 from connector.config.kinds import duration_text
@@ -44,6 +45,7 @@ SECTIONS: Mapping[str, type[BaseModel]] = {
     "`registry: {glue: ...}`": registry.GlueOptions,
     "`epoch`": pacing.EpochBound,
     "`retry`": pacing.Retry,
+    "`steps`": steps.Step,
     "`sinks`: `type: delta_append`": sinks.DeltaAppendSink,
     "`type: delta_upsert`": sinks.DeltaUpsertSink,
     "`type: delta_history`": sinks.DeltaHistorySink,

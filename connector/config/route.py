@@ -256,7 +256,8 @@ def _unfit_for_schemas(config: PipelineConfig, value: str, route: Route) -> Iter
             f"on_new_column: {config.on_new_column} doesn't work with a schema of its own in route.overrides, whose "
             "fields value.schema lacks"
         )
+    why = "work with a schema of its own in route.overrides: it has other columns than value.schema"
     if config.transform is not None:
-        yield (
-            "transform doesn't work with a schema of its own in route.overrides: it sees the columns of value.schema"
-        )
+        yield f"transform doesn't {why}"
+    if config.steps:
+        yield f"steps don't {why}"

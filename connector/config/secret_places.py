@@ -9,13 +9,17 @@ REFERENCED = ("username", "password", "token")
 """Options of services that log in."""
 WEBHOOK = ("notify", "url")
 """Who has this URL can write there."""
+STEPS, SALT = "steps", "salt"
+"""Who has the salt of a step can find out masked values by trying."""
 
 
 def holds_secret(path: Path) -> bool:
     """Whether a value that comes from the environment or a file stays wrapped as a secret here."""
     of_service = ("registry" in path or path[:2] == ("metrics", "push")) and path[-1] in REFERENCED
     of_own_class = path[:1] == ("sinks",) and path[2:3] == ("options",)
-    return path[:2] == ("source", "kafka") or path[:1] == ("spark",) or of_service or of_own_class or path == WEBHOOK
+    of_step = path[:1] == (STEPS,) and path[-1] == SALT
+    usual = path[:2] == ("source", "kafka") or path[:1] == ("spark",) or path == WEBHOOK
+    return usual or of_service or of_own_class or of_step
 
 
 def may_hold_secret(path: Path) -> bool:

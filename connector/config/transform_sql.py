@@ -1,4 +1,4 @@
-"""The user's SELECT, as far as it can be checked without Spark."""
+"""The user's SQL, as far as it can be checked without Spark."""
 
 from __future__ import annotations
 

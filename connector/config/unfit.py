@@ -12,6 +12,7 @@ from connector.config.places import DeltaSink
 from connector.config.sinks import DeltaAggregateSink, DeltaHistorySink, KafkaTopicSink, S3ObjectsSink
 from connector.config.source import TopicPattern
 from connector.config.unavailable import unkept
+from connector.config.unfit_steps import unfit_steps
 from sinks.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -159,5 +160,5 @@ def _places_apart(config: PipelineConfig) -> Iterator[str]:
 
 UNFIT: Sequence[Callable[[PipelineConfig], Iterator[str]]] = (
     _merges_on_read, _source_fits, _windows_fit, _rows_have_no_bytes, _inferred_schema, _bound_of_lag,
-    _layout_fits, _places_apart, unkept,
+    _layout_fits, _places_apart, unkept, unfit_steps,
 )  # fmt: skip

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
     from connector.decode.own_columns import OwnColumns
+    from connector.decode.steps import Steps
 
 KEY = "_key"
 HEADERS = "_headers"
@@ -76,7 +77,7 @@ class RecordDecoder:
     ``tombstones`` are the columns that identify the row that a null value deletes. With None a null value is a problem.
     ``require`` is a condition on the columns that must be true. With ``letters`` bad records stay. With ``raw`` the
     record as Kafka gave it is added, even if a problem fails the query. With ``route`` each record names its table.
-    ``own``: the columns of records with a schema of their own, each as one more column.
+    ``own``: the columns of records with a schema of their own, each as one more column. ``steps`` change the columns.
     """
 
     value: Format
@@ -88,6 +89,7 @@ class RecordDecoder:
     raw: bool = False
     route: Routing | None = None
     own: tuple[OwnColumns, ...] = ()
+    steps: Steps | None = None
 
     def __call__(self, records: DataFrame) -> DataFrame:
         """Columns: the value's, ``_key``, ``_headers``, ``_tombstone``, the coordinates, ``_problem``, ``_raw``, and
@@ -102,6 +104,8 @@ class RecordDecoder:
             frame = _routed(frame, self.route)
         for own in self.own:
             frame = own.added(frame, self.key)
+        if self.steps is not None:
+            frame = self.steps.applied(frame)
         if not self.letters:
             frame = _failing(frame, self.value.header)
         return frame if self.raw else frame.drop(RAW)
@@ -144,7 +148,7 @@ class RecordDecoder:
 
     def named(self, records: DataFrame) -> DataFrame:
         """Of records without a problem the ``value``, and the table that it names by a route."""
-        every = replace(self, own=(), letters=True, raw=True)(records)
+        every = replace(self, own=(), steps=None, letters=True, raw=True)(records)
         return every.where(f"{PROBLEM} IS NULL").selectExpr(ROUTE, f"{RAW}.value AS value")
 
     @property
@@ -212,7 +216,7 @@ class RecordDecoder:
         from pyspark.sql.types import BooleanType
 
         hint = 'Write a condition over the columns of a record, as in "amount >= 0".'
-        kind = _type_of(frame, "require", require, hint)
+        kind = type_of(frame, "require", require, hint)
         if not isinstance(kind, BooleanType):
             raise ConfigurationError(f"require: {require!r} is {sql_type(kind).upper()}, not BOOLEAN.")
         broken = told("rule", f"breaks the rule {require}")
@@ -305,7 +309,7 @@ def _routed(frame: DataFrame, route: Routing) -> DataFrame:
     from pyspark.sql.types import AtomicType
 
     hint = "Write an expression over the columns of a record, as in event_type, or CAST(_headers['type'] AS STRING) "
-    kind = _type_of(frame, "route.by", route.by, f"{hint}with headers: true.")
+    kind = type_of(frame, "route.by", route.by, f"{hint}with headers: true.")
     if not isinstance(kind, AtomicType):
         raise ConfigurationError(f"route.by: {route.by!r} is {sql_type(kind).upper()}, and has to be one value.")
     named = frame.selectExpr("*", f"CASE WHEN {PROBLEM} IS NULL THEN {route.sql} END AS {ROUTE}")
@@ -321,7 +325,7 @@ def _routed(frame: DataFrame, route: Routing) -> DataFrame:
     return also(named, f"CASE WHEN {ROUTE} IS NULL THEN {at_fault} END")
 
 
-def _type_of(frame: DataFrame, option: str, sql: str, hint: str) -> DataType:
+def type_of(frame: DataFrame, option: str, sql: str, hint: str) -> DataType:
     """The type of a user's expression over a record's columns. Raises ConfigurationError if Spark doesn't take it."""
     from pyspark.errors import PySparkException
 

@@ -17,6 +17,7 @@ from connector.config import (
     PipelineConfig,
     TopicPattern,
 )
+from connector.config.steps import names_before
 from connector.decode import as_declared, own_format, record_format
 from connector.decode.debezium import METADATA
 from connector.decode.format import Format
@@ -25,6 +26,7 @@ from connector.decode.json_lossless import unreadable
 from connector.decode.json_new_fields import grown
 from connector.decode.own_columns import OwnColumns
 from connector.decode.records import CARRIED, PROBLEM, RAW, TOMBSTONE, RecordDecoder, Routing, refuse_tombstones
+from connector.decode.steps import Steps
 from connector.decode.transform import transform
 from sinks.delta.table import DeltaTable
 from sinks.spark.schema_changes import OnNewColumn, narrowed
@@ -73,14 +75,15 @@ def decoders(
     """
     value, key_format = _formats(config, spark, tables)
     letters = config.on_bad_record == "dead_letter"
-    keys = [sink.key if isinstance(sink, KeyedSink) else None for sink in config.sinks]
+    keys = [names_before(config.steps, sink.key) if isinstance(sink, KeyedSink) else None for sink in config.sinks]
     if config.route is not None:
-        keys = [config.route.key_columns or None]
+        keys = [names_before(config.steps, config.route.key_columns) or None]
     first = next((key for key in keys if key), None)
     decode = {
         columns: RecordDecoder(
             value, key_format, headers=config.headers, tombstones=columns, require=config.require, letters=letters,
             raw=config.dead_letters is not None, route=_routing(config), own=_own_columns(config),
+            steps=Steps(config.steps) if config.steps else None,
         )
         for columns in {columns or first for columns in keys}
     }  # fmt: skip
@@ -112,8 +115,8 @@ def _formats(
     topics = config.source.topics
     if isinstance(topics, TopicPattern):
         topics = (topics.pattern,)  # a registry is asked for a subject of this name
-    # A transform names its columns itself. It would not use any other field.
-    learns = config.on_new_column != "add" or config.transform is None
+    # Steps and a transform make columns of their own: a column of the table isn't a field of the records.
+    learns = config.on_new_column != "add" or not config.reshaped
     of_fields = [number for number, sink in enumerate(config.sinks) if not isinstance(sink, DeltaAggregateSink)]
     held = _held([table for number, table in tables.items() if number in of_fields])
     # The columns of groups are named by the file, whatever other fields the records have.
@@ -133,9 +136,9 @@ def _formats(
 
 
 def declared_comments(config: PipelineConfig, decode: Decoder) -> Mapping[str, str]:
-    """Column -> the comment that the schema of the records has for it. Empty with a transform, which makes columns of
-    its own."""
-    if config.transform is not None:
+    """Column -> the comment that the schema of the records has for it. Empty with steps or a transform, which make
+    columns of their own."""
+    if config.reshaped:
         return {}
     value = config.route.value if config.route is not None else None
     own = next((own.format for own in decode.decode.own if own.value == value), None)

@@ -217,5 +217,6 @@ _HINTS = {
     "no_key": "Choose a key (route.sink.key) that every record has, or write the topic with delta_append.",
     "no_sequence": "Choose a sequence_by that every record has.",
     "no_time": "Choose an event_time that every record has.",
+    "step": "Correct the step, or have the producer mend the record.",
     "rule": "Have the producer mend it, or loosen the rule in the option require; a null never meets a rule.",
 }

@@ -57,6 +57,7 @@ def lineage_of(config: PipelineConfig) -> Lineage:
     topics = config.source.topics
     steps = [f"decoded as {config.value.format}"]
     steps += ["checked by require"] if config.require is not None else []
+    steps += [f"changed by {step.kind}" for step in config.steps]
     steps += ["transformed by SQL"] if config.transform is not None else []
     steps += [f"routed by {config.route.by}"] if config.route is not None else []
     goals = [

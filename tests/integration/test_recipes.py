@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hmac
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +74,20 @@ def test_tables_follow_events_of_other_shapes(reader: Reader, send: Send) -> Non
 
 def _of_dms(operation: str, kind: str) -> dict[str, str]:
     return {"operation": operation, "record-type": kind, "schema-name": "shop", "table-name": "parts"}
+
+
+@pytest.mark.pages
+def test_personal_data_is_masked(reader: Reader, send: Send, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MASK_SALT", salt := "what openssl prints")
+    spent = {1: ("ann@example.com", "9.50"), 2: ("bob@example.com", "3"), 3: ("ann@example.com", "1")}
+    device = {"os": "linux", "ip": "192.0.2.7"}
+    for number, (email, cents) in spent.items():
+        send("visits", (str(number), {"id": number, "email": email, "spent": cents, "device": device}))
+    reader.follow(PAGE, "Personal data: masked before it is stored")
+    assert rows(reader, "visits.yaml", "id", "visitor", "spent", "device_os") == [
+        (number, hmac.new(salt.encode(), email.encode(), "sha256").hexdigest(), Decimal(sent), "linux")
+        for number, (email, sent) in spent.items()
+    ]
 
 
 @pytest.mark.pages

@@ -21,6 +21,7 @@ def test_there_are_examples() -> None:
 def test_an_example_is_a_valid_pipeline(example: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for secret in ("KAFKA_PASSWORD", "REGISTRY_PASSWORD"):
         monkeypatch.setenv(secret, "secret")
+    monkeypatch.setenv("MASK_SALT", "as long as a salt has to be")
     monkeypatch.setenv("ALERTS_URL", "https://hooks.example.com/secret")
     (tmp_path / "ca.pem").write_text("a certificate")
     monkeypatch.chdir(tmp_path)

@@ -36,6 +36,10 @@ FREE = {
     "overrides",
     "properties",
     "comments",
+    "rename",
+    "cast",
+    "header",
+    "add",
 }
 """Mappings whose keys are names of the user's."""
 

@@ -1,0 +1,169 @@
+"""What the ``steps`` of a pipeline file make of decoded records, made without the pipeline's code."""
+
+from __future__ import annotations
+
+import hmac
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from connector.audit import exact_json
+from connector.audit.records import PROBLEM, TOMBSTONE, Records
+from connector.config import Step
+from connector.spark.compat import from_ddl
+from sinks.errors import ConfigurationError
+from sinks.spark.sql import identifier, literal
+from sinks.spark.types import is_utf8, sql_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructField
+
+_HEADERS = "lakelock_headers"
+"""Kafka's headers, until a step has read them."""
+_OP = "_op"
+_WRONG = "step"
+
+
+@dataclass(frozen=True)
+class _Made:
+    """A column after a step, and whether a record has a value that the step can't take; None: it takes any."""
+
+    name: str
+    value: Column
+    wrong: Column | None = None
+
+
+def with_headers(records: DataFrame, steps: Sequence[Step]) -> tuple[DataFrame, Sequence[str]]:
+    """The records of Kafka, and the names of the columns that ``decoded`` has to keep for the steps."""
+    if not any(step.header is not None for step in steps):
+        return records, ()
+    return records.withColumn(_HEADERS, records["headers"]), [_HEADERS]
+
+
+def stepped(every: Records, steps: Sequence[Step]) -> Records:
+    """The records after the steps, those that a step can't take with a problem. What a filter leaves out is gone.
+
+    Raises ConfigurationError.
+    """
+    for index, step in enumerate(steps):
+        for name in step.takes:
+            if name not in every.columns.names:
+                raise ConfigurationError(f"steps[{index}].{step.kind}: {name} isn't a column here.")
+        if step.filter is not None:
+            every = replace(every, frame=every.frame.where(_stays(every, step.filter)))
+        else:
+            every = _with(every, list(_made(step, every.columns.fields)))
+    return replace(every, frame=every.frame.drop(_HEADERS)) if steps else every
+
+
+def _stays(every: Records, condition: str) -> str:
+    delete = f"{TOMBSTONE} OR {_OP} <=> 'd'" if _OP in every.columns.names else TOMBSTONE
+    return f"{PROBLEM} IS NOT NULL OR {delete} OR ({condition})"
+
+
+def _with(every: Records, columns: Sequence[_Made]) -> Records:
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StructType
+
+    problem = F.col(PROBLEM)
+    for made in columns:
+        if made.wrong is not None:
+            problem = F.coalesce(problem, F.when(made.wrong, _WRONG))
+    others = [name for name in every.frame.columns if name not in every.columns.names and name != PROBLEM]
+    names = [made.name for made in columns]
+    frame = every.frame.select(
+        *(made.value.alias(made.name) for made in columns), *map(F.col, others), problem.alias(PROBLEM)
+    )
+    return replace(every, frame=frame, columns=StructType([part for part in frame.schema if part.name in names]))
+
+
+def _same(part: StructField) -> _Made:
+    from pyspark.sql import functions as F
+
+    return _Made(part.name, F.col(identifier(part.name)))
+
+
+def _each(step: Step, columns: Sequence[StructField]) -> Iterator[_Made]:
+    """The columns of a step that changes those that it names."""
+    made = {"mask": _hash, "cast": _cast, "flatten": _fields}[step.kind]
+    for part in columns:
+        yield from made(step, part) if part.name in step.option else [_same(part)]
+
+
+def _hash(step: Step, part: StructField) -> Iterator[_Made]:
+    from pyspark import cloudpickle
+    from pyspark.sql import functions as F
+
+    assert step.salt is not None
+    # The executors of a cluster may not have this package.
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
+    salt = step.salt.get_secret_value().encode()
+    hashed = F.udf(partial(hash_of, salt), "string", useArrow=False)  # else PySpark warns: it looks for type hints
+    value = F.col(identifier(part.name))
+    content = value if part.dataType.typeName() == "binary" else value.cast("string").cast("binary")
+    yield _Made(part.name, hashed(content))
+
+
+def hash_of(salt: bytes, content: bytes | bytearray | None) -> str | None:
+    """What ``mask`` makes of a value."""
+    return None if content is None else hmac.new(salt, bytes(content), "sha256").hexdigest()
+
+
+def _fields(_: Step, part: StructField) -> Iterator[_Made]:
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StructType
+
+    whole = [(part.name, F.col(identifier(part.name)), part.dataType)]
+    while whole:
+        name, value, kind = whole.pop(0)
+        if isinstance(kind, StructType):
+            whole = [(f"{name}_{each.name}", value[each.name], each.dataType) for each in kind] + whole
+        else:
+            yield _Made(name, value)
+
+
+def _cast(step: Step, part: StructField) -> Iterator[_Made]:
+    """The auditor is no stricter than the pipeline: a record that a cast would change is a bad one for both, and where
+    only the pipeline finds it bad, its letter is believed."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StringType
+
+    name, wanted = identifier(part.name), from_ddl(step.option[part.name])
+    value = f"try_cast({name} AS {sql_type(wanted)})"
+    if isinstance(part.dataType, StringType):
+        value = exact_json.of_text(wanted, name)
+    elif not isinstance(wanted, StringType):
+        value = f"IF(try_cast({value} AS {sql_type(part.dataType)}) <=> {name}, {value}, NULL)"
+    yield _Made(part.name, F.expr(value), F.expr(f"{name} IS NOT NULL AND ({value}) IS NULL"))
+
+
+def _of_headers(step: Step) -> Iterator[_Made]:
+    from pyspark.sql import functions as F
+
+    for name, header in step.option.items():
+        named = f"filter({_HEADERS}, each -> each.key = {literal(header)}).value"
+        sent = F.expr(f"IF(size({named}) > 0, {named}[size({named}) - 1], NULL)")
+        sound = F.expr(is_utf8(f"IF(size({named}) > 0, {named}[size({named}) - 1], NULL)"))
+        yield _Made(name, sent.cast("string"), ~F.coalesce(sound, F.lit(True)))
+
+
+def _constants(step: Step) -> Iterator[_Made]:
+    from pyspark.sql import functions as F
+
+    for name, value in step.option.items():
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        yield _Made(name, F.lit(value).cast("bigint") if whole else F.lit(value))
+
+
+def _made(step: Step, columns: Sequence[StructField]) -> Iterator[_Made]:
+    """The columns that a step leaves."""
+    if step.kind in ("mask", "cast", "flatten"):
+        yield from _each(step, columns)
+        return
+    for part in columns:
+        if part.name not in (step.drop or ()):
+            yield replace(_same(part), name=(step.rename or {}).get(part.name, part.name))
+    yield from _of_headers(step) if step.header else _constants(step) if step.add else ()

@@ -1,0 +1,40 @@
+"""A hash of the options that shape the rows: an epoch in doubt may only be read again by the same ones."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import TYPE_CHECKING
+
+from connector.config.formats import schema_files, unset_since
+from connector.config.layout import LAYOUT
+from connector.config.places import DeltaSink
+
+if TYPE_CHECKING:
+    from connector.config.pipeline import PipelineConfig
+
+_SHAPING = {
+    "value", "key", "headers", "require", "on_bad_record", "on_new_column", "transform", "event_time", "sinks",
+    "route",
+}  # fmt: skip
+
+
+def shape_of(config: PipelineConfig) -> str:
+    """Two files with the same hash make the same rows of a record."""
+    # A table's layout has no part in its rows; that of objects is a part of their names.
+    layout = {
+        index: {"part", *(LAYOUT if isinstance(sink, DeltaSink) else ())} for index, sink in enumerate(config.sinks)
+    }
+    unset = {option: unset_since(getattr(config, option)) for option in ("value", "key")}
+    shaping = config.model_dump_json(include=_SHAPING, exclude={"sinks": layout, **unset})
+    files = schema_files(config.value, config.key) if config.route is not None else b""
+    return hashlib.sha256(shaping.encode() + files + _steps(config)).hexdigest()[:16]
+
+
+def _steps(config: PipelineConfig) -> bytes:
+    """Empty without steps: the hash is that of versions before them. A salt is told apart, and not told."""
+    if not config.steps:
+        return b""
+    salts = [step.salt.get_secret_value().encode() for step in config.steps if step.salt is not None]
+    told = b"".join(hmac.digest(salt, b"lakelock shape", "sha256") for salt in salts)
+    return config.model_dump_json(include={"steps"}).encode() + told

@@ -1,0 +1,149 @@
+"""The option ``steps``: what happens to the decoded columns before the sinks, one line for each change."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+
+from connector.config.columns import Columns, distinct
+from connector.config.kinds import ANY_TEXT, REFERENCE, Options, Text, fits
+from connector.config.registry import Secret
+from connector.config.steady import unsteady
+
+KINDS = ("rename", "drop", "mask", "flatten", "cast", "filter", "header", "add")
+_TYPE = re.compile(
+    r"BOOLEAN|TINYINT|SMALLINT|INT|BIGINT|FLOAT|DOUBLE|STRING|DATE|TIMESTAMP|TIMESTAMP_NTZ|DECIMAL\((\d+),(\d+)\)"
+)
+_SHORTEST_SALT = 16
+_LARGEST = 2**63
+_MOST_DIGITS = 38
+
+
+def _as_type(text: str) -> str:
+    """A type as Spark writes it. Raises ValueError for one that no value can be cast to exactly."""
+    name = re.sub(r"\s", "", text).upper()
+    name = {"INTEGER": "INT", "LONG": "BIGINT"}.get(name, name)
+    found = _TYPE.fullmatch(name)
+    if found is None:
+        raise ValueError(
+            f"write BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(10,2), STRING, DATE, TIMESTAMP or "
+            f"TIMESTAMP_NTZ, not {text!r}"
+        )
+    if found[1] is not None and not int(found[2]) <= int(found[1]) <= _MOST_DIGITS:
+        raise ValueError(f"{text}: a DECIMAL has up to {_MOST_DIGITS} digits, and no more of them after the point")
+    return name
+
+
+def _constant(value: object) -> object:
+    if not isinstance(value, bool | int | float | str):
+        raise ValueError('write a text, a number, true or false. A time is a text in quotes, as in "2026-11-01"')
+    if isinstance(value, int) and not -_LARGEST <= value < _LARGEST:
+        raise ValueError("is no BIGINT; write it in quotes, and cast it to a DECIMAL in the next step")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("is no finite number")
+    return value
+
+
+def _steady(condition: str | None) -> str | None:
+    if condition is not None and (word := unsteady(condition)) is not None:
+        raise ValueError(
+            f"{word} may give another value each time, and a record that is read again has to pass as before. Use the "
+            "record's own columns, such as _timestamp"
+        )
+    return condition
+
+
+_Names: TypeAlias = Annotated[Mapping[Text, Text], Field(min_length=1)]
+_Constant: TypeAlias = Annotated[bool | int | float | str, BeforeValidator(_constant), WithJsonSchema(ANY_TEXT)]
+_Distinct: TypeAlias = Annotated[Columns, AfterValidator(distinct)]
+
+
+class Step(Options):
+    """One of the ``steps``. Each has one of these options, and ``mask`` has its ``salt``."""
+
+    rename: _Names | None = None
+    """Rename columns: {old: new}."""
+    drop: _Distinct | None = None
+    """Remove columns."""
+    mask: _Distinct | None = None
+    """Replace the values of columns by a hash: HMAC-SHA-256 with the ``salt`` as its key, 64 hexadecimal digits. Who
+    doesn't know the salt can't find out the values. Equal values have equal hashes. A null stays null. For text,
+    bytes, whole numbers, decimals, booleans and dates."""
+    salt: Secret | None = None
+    """The secret key of ``mask``, at least 16 bytes. Only as ${env:NAME} or ${file:/path}. Another salt gives other
+    hashes, so keep it."""
+    flatten: _Distinct | None = None
+    """Replace STRUCT columns by a column for each field, also of nested ones: ``address.city`` becomes
+    ``address_city``."""
+    cast: Annotated[Mapping[Text, Annotated[Text, AfterValidator(_as_type)]], Field(min_length=1)] | None = None
+    """Change types: {column: type}. A value that the type can't hold exactly makes a bad record. Text to any type,
+    numbers to numbers, and numbers, booleans and dates to text."""
+    filter: Annotated[Text | None, AfterValidator(_steady)] = None
+    """Keep the records that meet a SQL condition, as in ``amount > 0``. Deletes are always kept: tombstones, and
+    Debezium's events with ``_op = 'd'``."""
+    header: _Names | None = None
+    """Add columns with the text of Kafka headers: {column: header}. Null where a record doesn't have the header; of
+    several headers of one name, the last counts. One that is no UTF-8 text makes a bad record."""
+    add: Annotated[Mapping[Text, _Constant], Field(min_length=1)] | None = None
+    """Add columns that have the same value in all rows: {column: value}. A text gives a STRING, a whole number a
+    BIGINT, a number with a point a DOUBLE, true and false a BOOLEAN."""
+
+    @fits
+    def _one_step(self) -> None:
+        given = [kind for kind in KINDS if getattr(self, kind) is not None]
+        if len(given) != 1:
+            has = f"this one has {' and '.join(given)}" if given else "this one has none"
+            raise ValueError(f"a step has one of {', '.join(KINDS)}, and {has}. Write an item of the list for each")
+
+    @fits
+    def _salted(self) -> None:
+        if (self.mask is None) != (self.salt is None):
+            raise ValueError("mask needs salt beside it, as in {mask: [email], salt: '${env:MASK_SALT}'}")
+        text = self.salt.get_secret_value() if self.salt is not None else ""
+        # In Python a reference is resolved later.
+        if self.salt is not None and not REFERENCE.fullmatch(text) and len(text.encode()) < _SHORTEST_SALT:
+            raise ValueError(f"salt: is shorter than {_SHORTEST_SALT} bytes, so that it could be guessed")
+
+    @property
+    def kind(self) -> str:
+        """Which step it is."""
+        return next(kind for kind in KINDS if getattr(self, kind) is not None)
+
+    @property
+    def option(self) -> Any:
+        """What it is given."""
+        return getattr(self, self.kind)
+
+    @property
+    def takes(self) -> Sequence[str]:
+        """The columns that it names, and that have to be there."""
+        return () if self.kind in ("filter", "header", "add") else tuple(self.option)
+
+
+def names_before(steps: Sequence[Step], columns: Sequence[str]) -> tuple[str, ...]:
+    """The names that columns have before the steps: where Kafka's key has to have them for a tombstone."""
+    names = tuple(columns)
+    for step in reversed(steps):
+        old = {new: name for name, new in (step.rename or {}).items()}
+        names = tuple(old.get(name, name) for name in names)
+    return names
+
+
+def last_changes(steps: Sequence[Step]) -> Mapping[str, tuple[int, str]]:
+    """Column -> the last step that has changed it otherwise than by its name, with its index. Columns that are gone
+    have the step that took them."""
+    changed: dict[str, tuple[int, str]] = {}
+    for index, step in enumerate(steps):
+        if step.rename is not None:
+            moved = {new: changed[old] for old, new in step.rename.items() if old in changed}
+            changed |= dict.fromkeys(step.rename, (index, "rename"))
+            for new in step.rename.values():
+                changed.pop(new, None)
+            changed |= moved
+        elif step.kind != "filter":
+            changed |= dict.fromkeys(step.option, (index, step.kind))
+    return changed

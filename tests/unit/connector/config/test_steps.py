@@ -1,0 +1,140 @@
+"""``steps:``, as the pipeline file has it: what is taken, and what is refused before anything is touched."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from connector.config import PipelineConfig, parse
+from connector.config.masked import without_secrets
+from connector.config.steps import Step, names_before
+from sinks.errors import ConfigurationError
+
+SALT = "a salt of the tests"
+MASK = {"mask": "email", "salt": "${env:MASK_SALT}"}
+UPSERT = {"type": "delta_upsert", "path": "lake/t", "key": "id", "sequence_by": "seq"}
+
+
+@pytest.fixture(autouse=True)
+def _salt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MASK_SALT", SALT)
+
+
+def config(*steps: Any, **changes: Any) -> PipelineConfig:
+    options = {
+        "name": "p",
+        "source": {"topics": ["t"], "kafka": {"bootstrap.servers": "127.0.0.1:9092"}},
+        "value": {"format": "json", "schema": "id INT, email STRING, seq BIGINT"},
+        **({} if "route" in changes else {"sinks": [UPSERT]}),
+        **({"steps": list(steps)} if steps else {}),
+    }
+    return parse({**options, **changes})
+
+
+def test_each_step_is_one_line() -> None:
+    steps = [
+        {"rename": {"oid": "id"}}, {"drop": ["a", "b"]}, MASK, {"flatten": "address"},
+        {"cast": {"amount": "decimal(10, 2)", "n": "integer"}}, {"filter": "amount > 0"},
+        {"header": {"trace": "x-trace"}}, {"add": {"region": "eu", "live": True, "version": 2, "share": 0.5}},
+    ]  # fmt: skip
+    made = config(*steps).steps
+    assert [step.kind for step in made] == [next(iter(step)) for step in steps]
+    assert made[4].option == {"amount": "DECIMAL(10,2)", "n": "INT"}
+    assert [type(value) for value in made[7].option.values()] == [str, bool, int, float]
+
+
+@pytest.mark.parametrize(
+    ("step", "says"),
+    [
+        ({"rename": {"a": "b"}, "drop": "c"}, "this one has rename and drop"),
+        ({"salt": "${env:MASK_SALT}"}, "this one has none"),
+        ({"mask": "email"}, "mask needs salt beside it"),
+        ({"drop": "a", "salt": "${env:MASK_SALT}"}, "mask needs salt beside it"),
+        ({"mask": "email", "salt": SALT}, "a secret must not be written in a pipeline file"),
+        ({"mask": "email", "salt": "${env:SHORT}"}, "shorter than 16 bytes"),
+        ({"cast": {"a": "INTERVAL"}}, "not 'INTERVAL'"),
+        ({"cast": {"a": "DECIMAL(39,2)"}}, "up to 38 digits"),
+        ({"add": {"a": None}}, "a text in quotes"),
+        ({"add": {"a": 2**63}}, "is no BIGINT"),
+        ({"filter": "at > now()"}, "now may give another value each time"),
+        ({"drop": []}, "is empty"),
+        ({"drop": ["a", "A"]}, "names the column a twice"),
+        ({"masked": "email"}, "unknown option"),
+    ],
+)
+def test_a_wrong_step_is_refused_with_its_place(
+    step: dict[str, Any], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHORT", "fifteen bytes..")
+    with pytest.raises(ConfigurationError, match=r"steps\[1\]") as caught:
+        config({"drop": "x"}, step)
+    assert says in str(caught.value)
+    assert SALT not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("steps", "says"),
+    [
+        ([{"drop": "id"}], r"steps\[0\].drop: removes id, a column of sinks\[0\].key"),
+        ([{"rename": {"id": "oid"}}], "rename: renames id, a column of"),
+        ([{"rename": {"id": "a"}}, {"add": {"id": 1}}], "would be the same in every record"),
+        ([{"add": {"a": 1}}, {"rename": {"a": "id", "id": "b"}}], "would be the same in every record"),
+        ([{**MASK, "mask": "seq"}], "a hash has another order"),
+        ([{"add": {"seq": 1}}], "orders nothing"),
+        ([{"cast": {"seq": "STRING"}}], "10 comes before 9"),
+        ([{"flatten": "seq"}], "this step replaces it"),
+    ],
+)
+def test_what_identifies_and_orders_rows_keeps_its_meaning(steps: list[dict[str, Any]], says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        config(*steps)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [{**MASK, "mask": "id"}],
+        [{"cast": {"id": "STRING", "seq": "DECIMAL(20,0)"}}],
+        [{"rename": {"id": "seq", "seq": "id"}}],
+        [{"drop": "id"}, {"rename": {"oid": "id"}}],
+        [{"drop": "seq"}, {"header": {"seq": "x-seq"}}],
+    ],
+)
+def test_what_keeps_rows_apart_and_in_order_is_taken(steps: list[dict[str, Any]]) -> None:
+    assert len(config(*steps).steps) == len(steps)
+
+
+def test_what_steps_do_not_go_with_is_refused() -> None:
+    debezium = {"format": "debezium", "schema": "id INT, email STRING, seq BIGINT", "unavailable": "keep"}
+    with pytest.raises(ConfigurationError, match=r"steps don't work with value\.unavailable: keep"):
+        config(MASK, value=debezium)
+    route = {
+        "by": "email",
+        "sink": {"type": "delta_append", "path": "lake/{route}"},
+        "overrides": {"a": {"value": {"schema": "id INT"}}},
+    }
+    with pytest.raises(ConfigurationError, match="steps don't work with a schema of its own"):
+        config(MASK, route=route, coordinator={"path": "lake/log"})
+
+
+def test_a_tombstone_has_the_names_before_the_steps() -> None:
+    steps = [Step(rename={"a": "b", "b": "a"}), Step(drop=("x",)), Step(rename={"b": "c"})]
+    assert names_before(steps, ["c", "a", "k"]) == ("a", "b", "k")
+
+
+def test_another_salt_is_another_shape_and_no_steps_are_the_shape_of_earlier_versions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    without, first = config(), config(MASK)
+    monkeypatch.setenv("MASK_SALT", SALT[::-1])
+    assert len({without.shape, first.shape, config(MASK).shape, config({"drop": "email"}).shape}) == 4
+    assert without.shape == "2460e7536842eb73"
+    assert config().shape == without.shape
+
+
+def test_a_salt_is_shown_nowhere() -> None:
+    made = config(MASK)
+    assert SALT not in f"{made!r} {made.model_dump_json()} {made.document}"
+    assert "${env:MASK_SALT}" in without_secrets(made.document)
+    assert SALT not in without_secrets({"steps": [{**MASK, "salt": SALT}]})
