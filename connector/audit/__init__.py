@@ -190,7 +190,7 @@ def _compared(
                 config.source.kafka_options,
                 pinned.cut,
                 held.ends if claim.commits_later and keyed else None,
-                headers=sets_aside or config.headers or config.steps_read_headers,
+                headers=config.reads_headers,
             ),
             rows=table.rows(pinned.version),
             forms=known,

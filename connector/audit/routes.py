@@ -178,8 +178,7 @@ def _without_table(
     route = known_forms.route
     assert route is not None
     sets_aside = config.on_bad_record == "dead_letter"
-    with_them = sets_aside or config.headers or config.steps_read_headers
-    records = kafka_records(spark, config.source.kafka_options, cut, headers=with_them)
+    records = kafka_records(spark, config.source.kafka_options, cut, headers=config.reads_headers)
     records, kept = with_headers(records, config.steps)
     every = decoded(records, known_forms, route.keys, ruled=sets_aside, kept=kept)
     known = [route.names(name) for name in done.tables]

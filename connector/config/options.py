@@ -198,6 +198,7 @@ class _Options(TypedDict, total=False):
     retry: Retry
     event_time: str
     steps: Sequence[Step]
+    sensitive: Sequence[str]
     transform: str
     sinks: Sequence[ListedSink]
     route: Route

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, StrictBool, field_validator
 
+from connector.config.columns import AnyColumns
 from connector.config.formats import FormatOptions, JsonFormat, RowsFormat
 from connector.config.kinds import (
     Options,
@@ -92,6 +93,9 @@ class PipelineConfig(Options):
     steps: tuple[Step, ...] = ()
     """What to do with the decoded columns, in this order, without SQL: rename, drop, mask, flatten, cast and more. See
     below. ``require`` and ``route.by`` see the columns before the steps, ``transform`` and the sinks those after."""
+    sensitive: AnyColumns = ()
+    """Columns of the records, or of the ``transform``, whose values stand only in the table: not in errors, logs,
+    reasons of dead letters or previews. No error quotes a record then: docs/sources.md."""
     transform: Annotated[Text | None, AfterValidator(row_by_row)] = None
     """One SELECT ... FROM records that is applied row by row, before the sinks."""
     sinks: tuple[SinkOptions, ...]
@@ -280,12 +284,7 @@ class PipelineConfig(Options):
     @property
     def reads_headers(self) -> bool:
         """Whether to read the Kafka headers: for the table or a step, or because dead letters store them."""
-        return self.headers or self.dead_letters is not None or self.steps_read_headers
-
-    @property
-    def steps_read_headers(self) -> bool:
-        """Whether a step makes columns of Kafka headers."""
-        return any(step.header is not None for step in self.steps)
+        return self.headers or self.dead_letters is not None or any(step.header is not None for step in self.steps)
 
     @property
     def reshaped(self) -> bool:

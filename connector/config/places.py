@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, Field, PrivateAttr
 
@@ -95,6 +95,9 @@ class DeadLetters(DeltaPlace):
     """A topic in the source's Kafka cluster, instead of a table. After a crash a dead letter may be there twice."""
     max_share: Annotated[float, Field(gt=0, le=1)] | None = None
     """The largest share of bad records in an epoch, above 0 up to 1. Beyond it the run stops. No limit by default."""
+    sensitive: Literal["refuse", "allow"] = "refuse"
+    """Whether the letters may hold ``sensitive`` columns: a letter has its whole record, which a retry needs. With
+    ``refuse`` such a file is refused. Write ``allow`` if who can read the letters may see these columns."""
     properties: TableProperties = Field(default_factory=dict)
     """Properties of the table, for when it is made, as in {delta.deletedFileRetentionDuration: 30 days}."""
 

@@ -20,18 +20,13 @@ _OF_TODAY = re.compile(
 )
 
 
-def unsteady(expression: str) -> str | None:
-    """What of a SQL expression may give another value when the record is read again; None: nothing."""
-    found = _UNSTEADY.search(QUOTED.sub(" ", expression)) or _OF_TODAY.search(expression)
-    return next(filter(None, found.groups())) if found is not None else None
-
-
 def steady(expression: str) -> str:
     """Refuse an expression with an unsteady part: an epoch in doubt is read again, a table is replayed, and `verify`
     computes it once more, maybe tomorrow."""
-    if (word := unsteady(expression)) is not None:
+    unsteady = _UNSTEADY.search(QUOTED.sub(" ", expression)) or _OF_TODAY.search(expression)
+    if unsteady is not None:
         raise ValueError(
-            f"{word} may give another value each time, and a record has to count alike whenever it is read. Use the "
-            "record's own columns, such as _timestamp"
+            f"{next(filter(None, unsteady.groups()))} may give another value each time, and a record has to count "
+            "alike whenever it is read. Use the record's own columns, such as _timestamp"
         )
     return expression

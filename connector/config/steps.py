@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 from connector.config.columns import Columns, distinct
 from connector.config.kinds import ANY_TEXT, REFERENCE, Options, Text, fits
 from connector.config.registry import Secret
-from connector.config.steady import unsteady
+from connector.config.steady import steady
 
 KINDS = ("rename", "drop", "mask", "flatten", "cast", "filter", "header", "add")
 _TYPE = re.compile(
@@ -48,15 +48,6 @@ def _constant(value: object) -> object:
     return value
 
 
-def _steady(condition: str | None) -> str | None:
-    if condition is not None and (word := unsteady(condition)) is not None:
-        raise ValueError(
-            f"{word} may give another value each time, and a record that is read again has to pass as before. Use the "
-            "record's own columns, such as _timestamp"
-        )
-    return condition
-
-
 _Names: TypeAlias = Annotated[Mapping[Text, Text], Field(min_length=1)]
 _Constant: TypeAlias = Annotated[bool | int | float | str, BeforeValidator(_constant), WithJsonSchema(ANY_TEXT)]
 _Distinct: TypeAlias = Annotated[Columns, AfterValidator(distinct)]
@@ -82,7 +73,7 @@ class Step(Options):
     cast: Annotated[Mapping[Text, Annotated[Text, AfterValidator(_as_type)]], Field(min_length=1)] | None = None
     """Change types: {column: type}. A value that the type can't hold exactly makes a bad record. Text to any type,
     numbers to numbers, and numbers, booleans and dates to text."""
-    filter: Annotated[Text | None, AfterValidator(_steady)] = None
+    filter: Annotated[Text, AfterValidator(steady)] | None = None
     """Keep the records that meet a SQL condition, as in ``amount > 0``. Deletes are always kept: tombstones, and
     Debezium's events with ``_op = 'd'``."""
     header: _Names | None = None

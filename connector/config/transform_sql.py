@@ -12,6 +12,12 @@ _READ = re.compile(r"\b(?:FROM|JOIN)\s+RECORDS\b|(?<=\bRECORDS)(?:\s+(?:AS\s+)?\
 QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`]|``)*`|--[^\n]*|/\*.*?\*/""", re.DOTALL)
 
 
+def column_words(expression: str) -> set[str]:
+    """The words of a SQL expression that may be columns."""
+    plain = re.sub(r"'(?:[^'\\]|\\.)*'", " ", expression)
+    return {*re.findall(r"\w+", QUOTED.sub(" ", plain)), *re.findall(r"`([^`]+)`", plain)}
+
+
 def row_by_row(sql: str | None) -> str | None:
     """Allow one row-by-row SELECT only: other queries would depend on where epochs begin and end, or lose records."""
     if sql is None:

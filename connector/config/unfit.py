@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from connector.config.apart import nested
 from connector.config.formats import INFERRED, JsonFormat, RowsFormat
 from connector.config.places import DeltaSink
+from connector.config.sensitive import unfit_sensitive
 from connector.config.sinks import DeltaAggregateSink, DeltaHistorySink, KafkaTopicSink, S3ObjectsSink
 from connector.config.source import TopicPattern
 from connector.config.unavailable import unkept
@@ -160,5 +161,5 @@ def _places_apart(config: PipelineConfig) -> Iterator[str]:
 
 UNFIT: Sequence[Callable[[PipelineConfig], Iterator[str]]] = (
     _merges_on_read, _source_fits, _windows_fit, _rows_have_no_bytes, _inferred_schema, _bound_of_lag,
-    _layout_fits, _places_apart, unkept, unfit_steps,
+    _layout_fits, _places_apart, unkept, unfit_steps, unfit_sensitive,
 )  # fmt: skip

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from connector.config.sinks import KeyedSink
 from connector.config.steps import last_changes
-from connector.config.transform_sql import QUOTED
+from connector.config.transform_sql import column_words
 from connector.config.unavailable import keeps_by
 
 if TYPE_CHECKING:
@@ -46,8 +45,7 @@ def _of_the_key(config: PipelineConfig, sink: KeyedSink) -> Iterator[str]:
 
 def _of_the_sequence(config: PipelineConfig, sink: KeyedSink) -> Iterator[str]:
     sequence = sink.sequence_by or ""
-    text = re.sub(r"'(?:[^'\\]|\\.)*'", " ", sequence)
-    words = {*re.findall(r"\w+", QUOTED.sub(" ", text)), *re.findall(r"`([^`]+)`", text)}
+    words = column_words(sequence)
     why = {
         "mask": "a hash has another order than the values",
         "add": "it is the same in every record, and orders nothing",

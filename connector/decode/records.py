@@ -90,6 +90,9 @@ class RecordDecoder:
     route: Routing | None = None
     own: tuple[OwnColumns, ...] = ()
     steps: Steps | None = None
+    quotes: bool = True
+    """Whether an error may show the start of a value. A record with sensitive columns is never quoted: where it is
+    malformed, nobody knows which of them a text belongs to."""
 
     def __call__(self, records: DataFrame) -> DataFrame:
         """Columns: the value's, ``_key``, ``_headers``, ``_tombstone``, the coordinates, ``_problem``, ``_raw``, and
@@ -107,7 +110,7 @@ class RecordDecoder:
         if self.steps is not None:
             frame = self.steps.applied(frame)
         if not self.letters:
-            frame = _failing(frame, self.value.header)
+            frame = _failing(frame, self.value.header, quotes=self.quotes)
         return frame if self.raw else frame.drop(RAW)
 
     def _decoded_value(self, records: DataFrame) -> DataFrame:
@@ -141,7 +144,7 @@ class RecordDecoder:
                 bad = looked
                 of_part = f"CASE WHEN {PROBLEM}.reason = {literal(part)} THEN"
                 details.insert(0, f"{of_part} concat('its {part}: ', {fault}.fault) END")
-                shown.insert(0, f"{of_part} {fault}.shown END")
+                shown.insert(0, f"{of_part} {fault}.shown END" if self.quotes else "CAST(NULL AS STRING)")
         told = f"named_struct('reason', {PROBLEM}.reason, 'detail', coalesce({', '.join(details)})) AS {PROBLEM}"
         kept = (told if name == PROBLEM else identifier(name) for name in names)
         return bad.selectExpr(*kept, f"coalesce({', '.join(shown)}) AS {SHOWN}")
@@ -341,15 +344,16 @@ def also(frame: DataFrame, wrong: str) -> DataFrame:
     return frame.selectExpr(*(found if name == PROBLEM else identifier(name) for name in frame.columns))
 
 
-def _failing(frame: DataFrame, header: int) -> DataFrame:
+def _failing(frame: DataFrame, header: int, *, quotes: bool) -> DataFrame:
     """Fail the query at a problem, whichever columns it uses. ``header``: bytes of a value that nobody can read."""
     value = f"{RAW}.value"
     if header:
         value = f"IF(startswith({value}, X'00'), substring({value}, {header + 1}), {value})"
     columns = [name for name in frame.columns if name != PROBLEM]
+    start = {"value": f"substring(CAST({value} AS STRING), 1, {SHOWN_OF_A_BAD_VALUE})"} if quotes else {}
     bad = raise_sql(
         "bad_record", topic="_topic", partition="_partition", offset="_offset", reason=f"{PROBLEM}.reason",
-        detail=f"{PROBLEM}.detail", value=f"substring(CAST({value} AS STRING), 1, {SHOWN_OF_A_BAD_VALUE})",
+        detail=f"{PROBLEM}.detail", **start,
     )  # fmt: skip
     checked = frame.selectExpr("*", f"CASE WHEN {PROBLEM} IS NULL THEN true ELSE {bad} END AS {_RIGHT}")
     return checked.selectExpr(

@@ -17,6 +17,7 @@ from connector.decode.mask import hashed, key_of_mask
 from connector.decode.records import CARRIED, KEY, PROBLEM, RAW, TOMBSTONE, also, told, type_of
 from connector.decode.tombstone_key import of_text
 from sinks.errors import ConfigurationError
+from sinks.spark.row_errors import problem
 from sinks.spark.sql import identifier, literal
 from sinks.spark.types import is_utf8, sql_type
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
 
+_OF_A_FILTER = 'Write a condition over the columns before this step, of one record alone, as in "amount > 0".'
 Kinds = Mapping[str, "DataType"]
 """Column -> type."""
 
@@ -76,7 +78,7 @@ class Steps:
 
 def _selected(frame: DataFrame, selection: Selection) -> DataFrame:
     if selection.where is not None:
-        return frame.where(_kept(frame, selection.at, selection.where))
+        return _filtered(frame, selection.at, selection.where)
     if selection.salt is not None:
         key_of_mask(frame.sparkSession, selection.salt)
     if selection.problem is not None:
@@ -85,17 +87,23 @@ def _selected(frame: DataFrame, selection: Selection) -> DataFrame:
     return frame.selectExpr(*(f"{made.sql} AS {identifier(made.name)}" for made in selection.columns), *carried)
 
 
-def _kept(frame: DataFrame, at: str, condition: str) -> str:
-    """SQL: which records a filter keeps. Bad ones and deletes have few columns, and aren't judged by them."""
+def _filtered(frame: DataFrame, at: str, condition: str) -> DataFrame:
+    """The records that a filter keeps. Bad ones and deletes have few columns, and aren't judged by them."""
+    from pyspark.errors import PySparkException
     from pyspark.sql.types import BooleanType
 
-    kind = type_of(frame, at, condition, 'Write a condition over the columns before this step, as in "amount > 0".')
+    kind = type_of(frame, at, condition, _OF_A_FILTER)
     if not isinstance(kind, BooleanType):
         raise ConfigurationError(f"{at}: {condition!r} is {sql_type(kind).upper()}, not BOOLEAN.")
     always = [f"{PROBLEM} IS NOT NULL"]
     always += [TOMBSTONE] if TOMBSTONE in frame.columns else []
     always += [f"{OP} <=> 'd'"] if OP in frame.columns else []
-    return f"{' OR '.join(always)} OR ({condition})"
+    try:
+        kept = frame.where(f"{' OR '.join(always)} OR ({condition})")
+        _ = kept.schema  # makes Spark Connect analyse the frame here
+    except PySparkException as error:
+        raise ConfigurationError(f"{at}: Spark doesn't take it: {problem(error)}", hint=_OF_A_FILTER) from None
+    return kept
 
 
 def planned(steps: Sequence[Step], kinds: Kinds) -> Iterator[Selection]:

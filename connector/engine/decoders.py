@@ -17,7 +17,9 @@ from connector.config import (
     PipelineConfig,
     TopicPattern,
 )
+from connector.config.nearest import did_you_mean
 from connector.config.steps import names_before
+from connector.config.transform_sql import column_words
 from connector.decode import as_declared, own_format, record_format
 from connector.decode.debezium import METADATA
 from connector.decode.format import Format
@@ -25,16 +27,30 @@ from connector.decode.held import paths
 from connector.decode.json_lossless import unreadable
 from connector.decode.json_new_fields import grown
 from connector.decode.own_columns import OwnColumns
-from connector.decode.records import CARRIED, PROBLEM, RAW, TOMBSTONE, RecordDecoder, Routing, refuse_tombstones
+from connector.decode.records import (
+    CARRIED,
+    HEADERS,
+    KEY,
+    PROBLEM,
+    RAW,
+    TOMBSTONE,
+    RecordDecoder,
+    Routing,
+    fields_of,
+    refuse_tombstones,
+)
 from connector.decode.steps import Steps
 from connector.decode.transform import transform
 from sinks.delta.table import DeltaTable
+from sinks.errors import ConfigurationError
 from sinks.spark.schema_changes import OnNewColumn, narrowed
 from sinks.spark.sql import identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+    from connector.decode.format import Format
 
 
 Rows = Callable[["DataFrame"], "DataFrame"]
@@ -74,6 +90,7 @@ def decoders(
     Raises ConfigurationError for a format or schema that can't be used.
     """
     value, key_format = _formats(config, spark, tables)
+    _refuse_unknown(config, value)
     letters = config.on_bad_record == "dead_letter"
     keys = [names_before(config.steps, sink.key) if isinstance(sink, KeyedSink) else None for sink in config.sinks]
     if config.route is not None:
@@ -83,7 +100,7 @@ def decoders(
         columns: RecordDecoder(
             value, key_format, headers=config.headers, tombstones=columns, require=config.require, letters=letters,
             raw=config.dead_letters is not None, route=_routing(config), own=_own_columns(config),
-            steps=Steps(config.steps) if config.steps else None,
+            steps=Steps(config.steps) if config.steps else None, quotes=not config.sensitive,
         )
         for columns in {columns or first for columns in keys}
     }  # fmt: skip
@@ -133,6 +150,20 @@ def _formats(
         ignored: OnNewColumn | None = "ignore" if on_new_column == "ignore" else None
         key_format = record_format("key", config.key, spark, topics, on_new_column=ignored, held=of_key)
     return value, key_format
+
+
+def _refuse_unknown(config: PipelineConfig, value: Format) -> None:
+    """Raises ConfigurationError for a sensitive column that no record has: the values of the one that is meant would be
+    shown."""
+    known = {*fields_of(value), KEY, HEADERS}
+    if config.route is not None and config.route.own_schemas:
+        return
+    for column in config.sensitive:
+        if column not in known and column not in column_words(config.transform or ""):
+            raise ConfigurationError(
+                f"sensitive: {column} isn't a column of the records{did_you_mean(column, known)}.",
+                hint="Name columns as the records have them, before the steps, or as the transform makes them.",
+            )
 
 
 def declared_comments(config: PipelineConfig, decode: Decoder) -> Mapping[str, str]:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from connector.config import OTHER, DeltaAggregateSink, PipelineConfig
+from connector.config.sensitive import HIDDEN, is_sensitive
 from connector.decode.own_columns import OwnColumns
 from connector.decode.records import ROUTE, TOMBSTONE
 from connector.display import Grid, Line, Page, Shown
@@ -139,7 +140,7 @@ def _taking(config: PipelineConfig, limit: int) -> Callable[[Output, DataFrame, 
 
     def take(output: Output, rows: DataFrame, own: Sequence[OwnColumns]) -> PreviewedTable:
         aggregates = output.label in grouped
-        columns = dict(_columns(output, rows, own, aggregates=aggregates))
+        columns = dict(_columns(config, output, rows, own, aggregates=aggregates))
         named = [f"{sql} AS c{number}" for number, sql in enumerate(columns.values())]
         found = [tuple(row) for row in rows.selectExpr(*named).limit(limit).collect()]
         names = list(columns)
@@ -152,18 +153,19 @@ def _taking(config: PipelineConfig, limit: int) -> Callable[[Output, DataFrame, 
 
 
 def _columns(
-    output: Output, rows: DataFrame, own: Sequence[OwnColumns], *, aggregates: bool
+    config: PipelineConfig, output: Output, rows: DataFrame, own: Sequence[OwnColumns], *, aggregates: bool
 ) -> Iterator[tuple[str, str]]:
     """Name and SQL of each column: those that the sink stores, the coordinates last, all as text."""
     if ROUTE in rows.columns:
         yield _TABLE, f"coalesce({ROUTE}, {literal(OTHER)})"
     if own:
-        yield _ROW, f"substring({row_json(rows, own)}, 1, {_LONGEST})"
+        yield _ROW, f"substring({row_json(rows, own, config)}, 1, {_LONGEST})"
     else:
         stored = set(output.derivation.columns.names)
         names = [name for name in own_names(rows, own) if aggregates or name in stored or name in COORDINATES]
         for name in sorted(names, key=lambda name: name in COORDINATES):
-            yield name, _text(identifier(name), rows.schema[name].dataType)
+            hidden = literal(HIDDEN) if is_sensitive(config, name) else None
+            yield name, hidden or _text(identifier(name), rows.schema[name].dataType)
     if TOMBSTONE in rows.columns:
         yield _DELETES, f"IF({TOMBSTONE}, 'delete', NULL)"
 

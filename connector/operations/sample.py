@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from connector.config import OTHER
+from connector.config import OTHER, PipelineConfig
+from connector.config.sensitive import HIDDEN, is_sensitive
 from connector.decode.own_columns import OwnColumns
 from connector.decode.records import PROBLEM, RAW, ROUTE, TOMBSTONE
 from connector.engine.assembly import Assembly
@@ -17,7 +18,7 @@ from connector.operations.checked import Fault, Sample
 from connector.source.records import polled
 from sinks.delta.table import COORDINATES
 from sinks.offsets import OffsetRange
-from sinks.spark.sql import identifier
+from sinks.spark.sql import identifier, literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -37,7 +38,8 @@ def sampled(assembly: Assembly, records: Sequence[Any], ranges: Sequence[OffsetR
     """
 
     def take(_: Output, rows: DataFrame, own: Sequence[OwnColumns]) -> list[str]:
-        return [row["shown"] for row in rows.selectExpr(f"{row_json(rows, own)} AS shown").limit(_ROWS).collect()]
+        shown = row_json(rows, own, assembly.config)
+        return [row["shown"] for row in rows.selectExpr(f"{shown} AS shown").limit(_ROWS).collect()]
 
     sample, shown = judged(assembly, records, ranges, take)
     return replace(sample, rows=next(filter(None, shown.values()), []))
@@ -87,10 +89,13 @@ def own_names(rows: DataFrame, own: Sequence[OwnColumns]) -> list[str]:
     return [name for name in rows.columns if name not in others]
 
 
-def row_json(rows: DataFrame, own: Sequence[OwnColumns]) -> str:
-    """SQL of a row as JSON, with the columns that its table gets."""
-    columns = ", ".join(map(identifier, own_names(rows, own)))
-    whens = " ".join(f"WHEN {each.mine} THEN to_json({each.column})" for each in own)
+def row_json(rows: DataFrame, own: Sequence[OwnColumns], config: PipelineConfig) -> str:
+    """SQL of a row as JSON, with the columns that its table gets, without sensitive values."""
+    hidden = literal(HIDDEN)
+    shown = {name: hidden if is_sensitive(config, name) else identifier(name) for name in own_names(rows, own)}
+    columns = ", ".join(f"{sql} AS {identifier(name)}" for name, sql in shown.items())
+    of_own = {each.mine: hidden if config.sensitive else f"to_json({each.column})" for each in own}
+    whens = " ".join(f"WHEN {mine} THEN {sql}" for mine, sql in of_own.items())
     row = f"to_json(struct({columns}))"
     return f"CASE {whens} ELSE {row} END" if whens else row
 

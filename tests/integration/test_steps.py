@@ -96,7 +96,8 @@ def test_steps_shape_rows_refuse_what_they_would_change_and_are_verified(
 
     (decoder, *_) = decoders(parse(lake.options("upsert", **options)), spark)
     kafkas = "CAST(NULL AS BINARY) AS key, value, '{}' AS topic, 0 AS partition, 0L AS offset, now() AS timestamp"
-    records = spark.sql(f"SELECT {kafkas}, NULL AS headers FROM VALUES (X'7b7d'), (X'7b') AS t(value)")
+    headers = "CAST(NULL AS ARRAY<STRUCT<key: STRING, value: BINARY>>) AS headers"
+    records = spark.sql(f"SELECT {kafkas}, {headers} FROM VALUES (X'7b7d'), (X'7b') AS t(value)")
     decoder(records).explain(extended=True)
     shown = capfd.readouterr().out
     assert "lakelock_mask" in shown
@@ -151,7 +152,7 @@ def test_a_cast_gives_the_same_value_or_none_and_the_auditor_agrees(spark: Spark
                 ([{"rename": {"n": "k"}}], "column k is there twice"),
                 ([{"filter": "n"}], "'n' is INT, not BOOLEAN"),
                 ([{"filter": "nn > 0"}], "Spark doesn't take 'nn > 0'"),
-                ([{"filter": "n > 0 AND sum(n) > 1"}], "steps"),
+                ([{"filter": "sum(n) > 1"}], r"steps\[0\].filter: Spark doesn't take it"),
             )
         ),
     ],

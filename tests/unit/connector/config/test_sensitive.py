@@ -1,0 +1,68 @@
+"""``sensitive:`` keeps values out of everything but the table: what would show them is refused, with what to write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from connector.config import PipelineConfig, parse
+from connector.config.sensitive import is_sensitive
+from sinks.errors import ConfigurationError
+
+UPSERT = {"type": "delta_upsert", "path": "lake/t", "key": "id"}
+MASK = {"mask": "email", "salt": "${env:MASK_SALT}"}
+LETTERS: dict[str, Any] = {"on_bad_record": "dead_letter", "dead_letters": {"path": "lake/dead"}}
+
+
+@pytest.fixture(autouse=True)
+def _salt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MASK_SALT", "a salt of the tests")
+
+
+def config(sink: dict[str, Any] = UPSERT, **changes: Any) -> PipelineConfig:
+    return parse(
+        {
+            "name": "p",
+            "source": {"topics": ["t"], "kafka": {"bootstrap.servers": "127.0.0.1:9092"}},
+            "value": {"format": "json", "schema": "id INT, email STRING"},
+            "sensitive": ["email", "person"],
+            **({} if "route" in changes else {"sinks": [sink]}),
+            **changes,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (LETTERS, "a dead letter holds its whole record, also the values of email, person. Write sensitive: allow"),
+        ({"sink": {**UPSERT, "key": ["id", "email"]}}, r"email is in sinks\[0\].key, and errors and verify name rows"),
+        ({"sink": {**UPSERT, "key": "mail"}, "steps": [{"rename": {"email": "mail"}}]}, "mail is in .*Mask it"),
+        ({"sink": {**UPSERT, "partition_by": "person"}}, "its values become names of folders"),
+        ({"sink": {"type": "delta_aggregate", "path": "a", "group_by": "email", "aggregates": {"n": "count(*)"}}},
+         "verify names groups by it"),
+        ({"route": {"by": "lower(email)", "sink": {**UPSERT, "path": "lake/{route}"}},
+          "coordinator": {"path": "lake/log"}}, "email is in route.by, and names tables"),
+        ({"sensitive": [], **LETTERS, "dead_letters": {"path": "lake/dead", "sensitive": "allow"}}, "is never used"),
+    ],
+)  # fmt: skip
+def test_what_would_show_a_sensitive_value_is_refused(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        config(**options)
+
+
+def test_what_shows_no_sensitive_value_is_taken() -> None:
+    assert config().sensitive == ("email", "person")
+    config({**UPSERT, "key": "email"}, steps=[MASK])
+    config(**{**LETTERS, "dead_letters": {"path": "lake/dead", "sensitive": "allow"}})
+
+
+def test_a_column_stays_sensitive_under_another_name_until_it_is_masked() -> None:
+    steps = [
+        {"flatten": "person"}, {"rename": {"email": "a", "person_name": "b", "id": "email"}},
+        {"cast": {"person_age": "INT"}}, {"add": {"c": 1}}, {**MASK, "mask": "a"},
+    ]  # fmt: skip
+    made = config({**UPSERT, "key": "email"}, steps=steps)
+    columns = ("a", "b", "c", "email", "person_age", "other")
+    assert [column for column in columns if is_sensitive(made, column)] == ["b", "person_age"]
