@@ -143,8 +143,8 @@ class Reading:
             return plain
         if self.several or self.letters is not None or self.timing is not None:
             return plain
-        if decoder.key is not None or decoder.require is not None:
-            return plain
+        if decoder.key is not None or decoder.require is not None or decoder.steps is not None:
+            return plain  # a record that they leave out, or find bad, may be the last one of its key
         # The reader sees fields of the value. Those of an envelope aren't the columns, whatever their names are.
         if plain.schema != decoder.value.type or not set(key) <= set(plain.schema.names):
             return plain
