@@ -47,7 +47,8 @@ class Position:
     how far it has come is in the offsets of its consumer group."""
     clock: Clock = field(default_factory=Clock)
     batch: str = ""
-    """Of a streaming query, "<query id>/<batch id>"; empty where the commit was made by a run."""
+    """Of a streaming query, "<query id>/<batch id>"; of a retry through a route, "dead letters/<version>", with the
+    version of the table of letters that was read; else empty."""
     leaders: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Kafka's leader epochs when the log reached these very offsets: what is written later has higher ones. Empty for
     other offsets, and where the broker doesn't say."""

@@ -15,13 +15,14 @@ from connector.delivery.ports import Group, Topics, Work
 from connector.delivery.retries import Patience
 from connector.engine.coordinator import Coordinator, PrepareAll, SinksNow
 from connector.engine.coordinator_log import Log
-from connector.engine.dead_letters import letters, letters_topic
+from connector.engine.dead_letters import letters, letters_table, letters_topic
 from connector.engine.epoch import Read, Reading, prepare_epoch
 from connector.engine.field_check import FieldCheck
 from connector.engine.fold import Folding, refuse_unfolded
 from connector.engine.fold_beside import Beside, beside
 from connector.engine.inferred import with_schema
 from connector.engine.joining import Joining
+from connector.engine.letters_again import RoutedLetters
 from connector.engine.one_table import OneTable, letters_taken_back, look_back
 from connector.engine.output import Output
 from connector.engine.outputs import Other, Table, outputs, with_new_columns
@@ -248,9 +249,15 @@ class Assembly:
         return self._coordinator(lambda _: {sink.name: sink for sink in sinks}, prepare, observe, at_once)
 
     def _routed(self, routes: Routes, observe: Observer) -> Coordinator:
-        reading = self.reading({routes.split.label: routes.split})
-        prepare = partial(routes.prepare, reading, observe)
-        return self._coordinator(routes.sinks, prepare, observe, routes.at_once, lambda: routes.fold(observe))
+        reading, place = self.reading({routes.split.label: routes.split}), letters_table(self.config, self.spark)
+        fold = partial(routes.fold, observe)
+        if place is None:
+            return self._coordinator(
+                routes.sinks, partial(routes.prepare, lambda _: reading, observe), observe, routes.at_once, fold
+            )
+        letters = RoutedLetters(place, routes.split.label)
+        prepare = partial(routes.prepare, lambda epoch: letters.reading(epoch, reading), observe)
+        return self._coordinator(routes.sinks, prepare, observe, routes.at_once, fold, letters.committed)
 
     @property
     def _shape(self) -> str:
@@ -268,6 +275,7 @@ class Assembly:
         observe: Observer,
         at_once: int | None,
         fold: Callable[[], object] = lambda: None,
+        committed: Callable[[Epoch, Mapping[str, Prepared]], object] = lambda *_: None,
     ) -> Coordinator:
         assert self.log is not None
         return Coordinator(
@@ -282,6 +290,7 @@ class Assembly:
             join=Joining(self.config, self.run, self.source, partial(self._alone, observe), observe, self.stopped),
             fold=fold,
             taken_back=partial(letters_taken_back, self.config, self.spark),
+            committed=committed,
         )
 
     @contextmanager

@@ -91,6 +91,7 @@ class Coordinator(Destination):
         join: JoinAll = lambda *_: {},
         fold: Callable[[], object] = lambda: None,
         taken_back: Callable[[Epoch, int], None] = lambda *_: None,
+        committed: Callable[[Epoch, Mapping[str, Prepared]], object] = lambda *_: None,
     ) -> None:
         """``run`` is the id of this run.
 
@@ -98,7 +99,8 @@ class Coordinator(Destination):
         many sinks to call at the same time; None: all. It must be 1 if they share one session whose settings belong to
         one statement at a time, as in Spark Connect. ``stages``: whether what the sinks prepare outlives this process.
         ``fold``: folds the change logs for which it is time. ``taken_back``: gets the epoch of a rewind, and the one
-        that it goes back to, once all tables are back. It may be called again.
+        that it goes back to, once all tables are back. ``committed``: called with an epoch that all sinks hold. Both are
+        called before the log says that the epoch is done; after a crash in between, again.
         """
         self._log = log
         self._sinks = sinks
@@ -108,6 +110,7 @@ class Coordinator(Destination):
         self._join = join
         self._fold = fold
         self._taken_back = taken_back
+        self._committed = committed
         self._observe = observe
         self._at_once = at_once
         self._stages = stages
@@ -295,11 +298,13 @@ class Coordinator(Destination):
                 self._observe(Event(Step.SINK_COMMITTED, action.epoch, committed, self._behind, sink=sink.name))
             return committed
 
-        committed = self._each({name: sinks[name] for name in action.prepared}, commit)
+        outcomes = self._each({name: sinks[name] for name in action.prepared}, commit)
+        if None not in outcomes.values():
+            self._committed(action.epoch, action.prepared)
         back_to = Row(State.DECIDED, action.epoch, self._run, action.prepared).back_to
-        if back_to is not None:  # before the log says that the rewind is done, so that a crash repeats it
+        if back_to is not None:
             self._taken_back(action.epoch, back_to)
-        return committed
+        return outcomes
 
     def _each(self, sinks: Mapping[str, Participant], call: Callable[[Participant], Value]) -> Mapping[str, Value]:
         return of_each({name: partial(call, sink) for name, sink in sinks.items()}, at_once=self._at_once)

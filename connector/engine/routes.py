@@ -15,7 +15,7 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from connector.config import OTHER, DeltaPlace, DeltaSink, KeyedSink, PipelineConfig
+from connector.config import OTHER, DeltaAppendSink, DeltaPlace, DeltaSink, KeyedSink, PipelineConfig
 from connector.config.apart import nested
 from connector.decode.own_columns import OwnColumns
 from connector.decode.records import PROBLEM, ROUTE, TOMBSTONE
@@ -24,6 +24,7 @@ from connector.engine.epoch import Reading
 from connector.engine.field_check import look_at_value
 from connector.engine.fold import Folding, refuse_unfolded
 from connector.engine.in_parallel import of_each
+from connector.engine.letters_again import RECORD, letters_version, without_rows_there
 from connector.engine.outputs import Table
 from connector.engine.record_errors import about_the_records
 from connector.engine.routed_table import RoutedTable, Split, Template
@@ -98,13 +99,20 @@ class Routes:
         return {name: self._of(name).output for name in names}
 
     def prepare(
-        self, reading: Reading, observe: Observer, epoch: Epoch, names: Sequence[str], again: bool, behind: int
+        self,
+        reads: Callable[[Epoch], Reading],
+        observe: Observer,
+        epoch: Epoch,
+        names: Sequence[str],
+        again: bool,
+        behind: int,
     ) -> tuple[Epoch, Mapping[str, Prepared]]:
         """Read, decode and count an epoch, and have each table hold its rows. See ``coordinator.PrepareAll``.
 
-        Makes the tables that are missing. Raises what ``epoch.prepare_epoch`` raises, and ConfigurationError for too
-        many tables.
+        ``reads``: says how an epoch is read. Makes the tables that are missing. Raises what ``epoch.prepare_epoch``
+        raises, and ConfigurationError for too many tables.
         """
+        reading = reads(epoch)
         if not again:  # a decided epoch is committed whatever is in it
             reading.refuse_unmatched(epoch)
 
@@ -204,6 +212,11 @@ class Routes:
             return routed.sink.pass_by()
         own = routed.output.table.spark
         mine = (rows if own is self.spark else own.table(self._view_sql)).where(routed.where)
+        if letters_version(epoch.batch) is not None and isinstance(routed.config.sinks[0], DeltaAppendSink):
+            with routed.sink.alone():  # the other kinds ignore a record that they hold
+                stands = routed.output.commits.position()
+            if stands is not None:
+                mine = without_rows_there(routed.output.table, stands.version, mine, RECORD)
         taken = self._as_taken(mine, routed.template.own, keyed=routed.keyed)
         return routed.sink.hold(epoch, routed.output.derivation.reduce(taken, epoch), count)
 

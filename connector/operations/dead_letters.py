@@ -30,23 +30,23 @@ from connector.config import (
 from connector.config.unavailable import keeps_by
 from connector.display import Grid, Line, Page, Shown
 from connector.engine.assembly import Assembly
-from connector.engine.dead_letters import Letters, letters_table
-from connector.engine.epoch import Reading, run_epoch, these
+from connector.engine.dead_letters import letters_table
+from connector.engine.epoch import Reading, run_epoch
+from connector.engine.letters_again import marked_letters, of_letters, without_rows_there
 from connector.engine.outputs import Table
 from connector.protocol.recover import TopicsHeld, behind, refuse_replaced
 from connector.protocol.steps import Event, Observer, Step
 from sinks.contract import Epoch, Position
 from sinks.delta.dead_letters import DeadLetters
-from sinks.delta.table import COORDINATES, DeltaTable
+from sinks.delta.table import DeltaTable
 from sinks.delta.tombstones import deletes_since
 from sinks.errors import ConfigurationError
 from sinks.plurals import plural
 from sinks.spark.sql import literal
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-_RECORD = COORDINATES[:3]
 _REPLAY = (
     "While Kafka still holds the records, build the table anew with `lakelock replay`. Give it the corrected file, "
     "with another path in dead_letters, as the letters there are the old table's."
@@ -86,41 +86,38 @@ class Retried(Shown):
         return Page(lines)
 
 
-@dataclass(frozen=True)
-class _StillBad:
-    """Takes the dead letters of a retry: they keep their place, with the new reason and without the mark."""
-
-    letters: DeadLetters
-    retry: str
-
-    def add(self, letters: DataFrame, _: Epoch) -> None:
-        self.letters.keep(letters, self.retry)
-
-
 def refuse_unfit(config: PipelineConfig) -> None:
     """Raises ConfigurationError for a pipeline whose table couldn't count a letter's record exactly once.
 
     A letter's record is older than the position, so the table itself has to tell whether it holds the record.
     """
     letters_place(config)
-    sink, keeps = config.sinks[0], keeps_by(config)
-    if len(config.sinks) > 1 or config.two_phase:
-        what = "the tables of a route" if config.route is not None else "several sinks, or one that is no table,"
-        why = f"{what} move together by offset ranges, and a letter has none"
-        fix = "While Kafka still holds the records, run the corrected file, under another name, into new places."
-    elif config.delivery != "transactional":
+    anew = "While Kafka still holds the records, run the corrected file, under another name, into new places."
+    why: str | None = None
+    if config.route is None and config.two_phase:
+        why = "several sinks, or one that is no table, move together by offset ranges, and a letter has none"
+    elif config.route is not None and any(config.route.merges_on_read):
+        why = "the change log of a table with merge: on_read doesn't tell which letters of a route it holds"
+    if why is not None:
+        raise _unfit(config, why, anew)
+    if config.delivery != "transactional":
         why = f"with delivery: {config.delivery} the table keeps no position that could tell what it holds"
         fix = "Run the pipeline once with delivery: transactional, which takes the group's offsets over; then retry."
-    elif isinstance(sink, DeltaAggregateSink):
-        why = "a group stores the highest offset that it has added per partition, and so takes a letter for added"
-        fix = _REPLAY
-    elif isinstance(sink, DeltaUpsertSink) and sink.sequence_by is None and (sink.ignore_null_updates or keeps):
-        option = keeps or "ignore_null_updates"
-        why = f"{option} without sequence_by doesn't record which columns of a row are newer than a letter"
-        fix = _REPLAY
-    else:
-        return
-    raise ConfigurationError(f"Dead letters of pipeline {config.name!r} can't be sent through again: {why}.", hint=fix)
+        raise _unfit(config, why, fix)
+    sinks = config.route.sinks.values() if config.route is not None else config.sinks
+    keeps = keeps_by(config)
+    for sink in sinks:
+        if isinstance(sink, DeltaAggregateSink):
+            why = "a group stores the highest offset that it has added per partition, and so takes a letter for added"
+        elif isinstance(sink, DeltaUpsertSink) and sink.sequence_by is None and (sink.ignore_null_updates or keeps):
+            option = keeps or "ignore_null_updates"
+            why = f"{option} without sequence_by doesn't record which columns of a row are newer than a letter"
+        if why is not None:
+            raise _unfit(config, why, _REPLAY if config.route is None else anew)
+
+
+def _unfit(config: PipelineConfig, why: str, fix: str) -> ConfigurationError:
+    return ConfigurationError(f"Dead letters of pipeline {config.name!r} can't be sent through again: {why}.", hint=fix)
 
 
 def retried(config: PipelineConfig, assembly: Assembly, observe: Observer) -> Retried:
@@ -129,6 +126,8 @@ def retried(config: PipelineConfig, assembly: Assembly, observe: Observer) -> Re
     letters = letters_table(config, assembly.spark)
     assert letters is not None
     assembly.look_back()
+    if assembly.routes is not None:
+        return retry_through_route(config, assembly, letters, observe)
     table, held = assembly.table, assembly.source.look()
     reading = assembly.reading({table.label: table})
     return retry(config, table, letters, reading, run=assembly.run, held=held, observe=observe)
@@ -183,16 +182,63 @@ def retry(
     observe(Event(Step.PLANNED, epoch))
     records = letters.records(run)
     if isinstance(config.sinks[0], DeltaAppendSink):
-        records = _not_in(output.table, position, records)
-    again = Letters(_StillBad(letters, run), max_share=None, label=output.label)
+        records = without_rows_there(output.table, position.version, records, ("topic", "partition", "offset"))
     committed = run_epoch(
         epoch,
-        replace(reading, read=these(records), letters=again),
+        marked_letters(reading, letters, run, records, output.label),
         write=sink.write,
         observe=observe,
         behind=behind(position.offsets, held),
     )
     through = letters.close(run, committed.position.epoch)
+    return Retried(through, marked - through, too_old, committed.position.epoch)
+
+
+def retry_through_route(config: PipelineConfig, assembly: Assembly, letters: DeadLetters, observe: Observer) -> Retried:
+    """Send the open dead letters of a route through the pipeline as it is now, each once, to the tables that they name.
+
+    The steps are those of ``retry``, and the commit is an epoch of the coordinator log, with no records of Kafka:
+
+    1. *Settle* an epoch in doubt, as every run does. It may be an earlier retry's.
+    2. *Mark*, as above.
+    3. *Prepare.* Read the marked letters, in the version of their table that the epoch names. Those that are still bad
+       lose their mark. Count the rows of each table.
+    4. *Decide*, in the log. Then each table that gets a row commits the epoch.
+    5. *Close* the letters that still have the mark. Only then the log says that the epoch is done.
+
+    ====================  ==============================================================================================
+    crash                 what is left
+    ====================  ==============================================================================================
+    before the decision   As with one table: open letters, and no row.
+    between two commits   The epoch is in doubt, with open letters, and rows in some tables. The next run, retry or
+                          ``recover`` reads the same letters, by the same pipeline file, in the version that the epoch
+                          names, and brings them to the tables that lack the epoch. Then it closes the letters.
+    before or after the   The epoch is in doubt, and all tables hold it. The next run closes the letters, which changes
+    close                 nothing the second time, and says that the epoch is done.
+    ====================  ==============================================================================================
+
+    If another retry has taken a mark meanwhile, its letter stays open, although the table has the row. The next retry
+    sends it again, and the table tells that it holds it, as above.
+    """
+    coordinator, log = assembly.coordinator(observe), assembly.log
+    assert assembly.routes is not None
+    assert log is not None
+    position, held = coordinator.position(), assembly.source.look()
+    if position is None or not letters.exists():
+        return Retried()
+    decided = log.read().decided
+    tables = assembly.routes.tables(decided.prepared if decided is not None else ())
+    kept = (_deletes_known_since(config.routed(name), output.table) for name, output in tables.items())
+    since = max((each for each in kept if each is not None), default=None)
+    too_old = letters.older(position.offsets, since) if since else 0
+    marked = letters.begin(assembly.run, position.offsets, noted_since=since)
+    if not marked:
+        return Retried(too_old=too_old)
+    epoch = of_letters(_epoch(config, assembly.run, position, held), letters.version)
+    observe(Event(Step.PLANNED, epoch))
+    committed = coordinator.run_epoch(epoch, behind(position.offsets, held))
+    coordinator.settle()
+    through = letters.closed(assembly.run)
     return Retried(through, marked - through, too_old, committed.position.epoch)
 
 
@@ -231,18 +277,6 @@ def _deletes_known_since(config: PipelineConfig, table: DeltaTable) -> datetime 
         if sink.sequence_by is None and (kept := deletes_since(table)) is not None:
             since.append(kept)
     return max(since, default=None)
-
-
-def _not_in(table: DeltaTable, position: Position, records: DataFrame) -> DataFrame:
-    """The records of which the table has no row, at the position's version.
-
-    A commit after that version fences this epoch, so no later row can be missed.
-    """
-    version = f" VERSION AS OF {position.version}" if position.version is not None else ""
-    rows = table.spark.sql(f"SELECT {', '.join(_RECORD)} FROM {table.sql}{version}")
-    tried = records.selectExpr("topic AS _topic", "partition AS _partition", "offset AS _offset")
-    there = rows.join(tried, list(_RECORD), "left_semi").selectExpr(*(f"{name} AS {name[1:]}" for name in _RECORD))
-    return records.join(there, [name[1:] for name in _RECORD], "left_anti")
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from connector.config import DeltaPlace, PipelineConfig
 from connector.display import Grid, Line, Page, Shown
 from connector.engine.coordinator_log import Entry, Log
+from connector.engine.letters_again import letters_version
 from connector.operations.merged_history import merged
 from connector.protocol.decided import State
 from connector.telemetry.progress import span
@@ -322,7 +323,8 @@ def _notes(before: Position | None, after: Position, runs: Sequence[str]) -> lis
         if after.owner in runs and runs[-1] != after.owner:
             notes.append(f"run {short(after.owner)} goes on after another run's epoch: two were active")
     if after.batch:
-        notes.append(f"batch {after.batch} of a streaming query")
+        of_letters = letters_version(after.batch) is not None
+        notes.append("dead letters sent again" if of_letters else f"batch {after.batch} of a streaming query")
     return notes
 
 

@@ -91,12 +91,18 @@ class DeadLetters:
         row = self.table.spark.sql(f"SELECT count(*) AS n FROM {self.table.sql} WHERE {where}").first()
         return row["n"] if row else 0
 
-    def records(self, retry: str) -> DataFrame:
+    @property
+    def version(self) -> int:
+        """The newest version of the table."""
+        return self.table.history(1)[0].version
+
+    def records(self, retry: str, version: int | None = None) -> DataFrame:
         """The records of the marked letters, with the columns of Kafka's source; each record once.
 
-        The result reads the present version of the table, also if the table changes before it is used.
+        They are those of this ``version`` of the table, by default of the present one, also if the table changes before
+        they are used.
         """
-        version = self.table.history(1)[0].version
+        version = self.version if version is None else version
         return self.table.spark.sql(
             "SELECT key, value, _topic AS topic, _partition AS partition, _offset AS offset, _timestamp AS timestamp, "
             f"headers FROM {self.table.sql} VERSION AS OF {version} "
@@ -112,6 +118,12 @@ class DeadLetters:
         """Close the letters that are still marked: ``epoch`` has written their records. Returns how many there are."""
         through = {"_retried_epoch": f"{int(epoch)}L", "_retried_at": "current_timestamp()"}
         return self._update(through, f"_retry = {literal(retry)} AND _retried_epoch IS NULL")
+
+    def closed(self, retry: str) -> int:
+        """The number of letters that a retry has closed."""
+        where = f"{self._of_pipeline} AND _retry = {literal(retry)} AND _retried_epoch IS NOT NULL"
+        row = self.table.spark.sql(f"SELECT count(*) AS n FROM {self.table.sql} WHERE {where}").first()
+        return row["n"] if row else 0
 
     def take_back(self, offsets: Offsets, restored_to: int, highest: int) -> None:
         """Undo, after a RESTORE of the table, what later epochs did to letters. May be called again.

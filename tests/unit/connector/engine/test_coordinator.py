@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from fakes import Group, Topic
 
 from connector.delivery.ports import Work
@@ -67,3 +68,36 @@ def test_an_epoch_that_a_run_decided_and_finished_after_a_failure_is_told_as_com
     assert [len(place.rows) for place in places] == [10, 10]
     assert (report.epochs, report.rows, report.records, report.set_aside) == (1, 20, 10, 4)
     assert said[0].startswith("p: done. 1 epoch, 20 rows written, 4 records set aside in ")
+
+
+def test_what_belongs_to_a_commit_is_done_before_the_log_says_that_it_is_done_and_again_after_a_crash() -> None:
+    """Else letters that went through could stay open, or be closed while a table lacks their rows."""
+    topic, places, log = Topic([[("a", 1), ("b", 2)]], deleted_up_to={}), [MemoryPlace(), MemoryPlace()], Log()
+    sinks = {"a": MemoryTwoPhase("a", places[0]), "b": AwayOnce("b", places[1])}
+    told: list[tuple[int, int, list[State]]] = []
+
+    def committed(epoch: Epoch, _: Mapping[str, Prepared]) -> None:
+        told.append((epoch.number, sum(len(place.rows) for place in places), [row.state for row in log.entries[-1]]))
+        if len(told) == 1:
+            raise StoreUnreachable("the letters, for a moment")
+
+    def prepare(epoch: Epoch, *_: object) -> tuple[Epoch, Mapping[str, Prepared]]:
+        return epoch, {name: sink.prepare(epoch, topic.read(epoch)) for name, sink in sinks.items()}
+
+    def run(owner: str) -> Any:
+        given: Any = lambda _: sinks  # noqa: E731
+        return Coordinator(
+            log, given, run=owner, config="c", prepare=prepare, observe=lambda _: None, committed=committed
+        )
+
+    work = Work("p", "one", topic, run("one"), 100, Group(), lambda _: None, patience=Patience(1, timedelta(0)))
+    with pytest.raises(StoreUnreachable):  # of b: not all sinks hold the epoch, and nothing is told
+        deliver(work, interval=None, stop=threading.Event())
+    assert told == []
+    with pytest.raises(StoreUnreachable):
+        run("two").recover()
+    run("three").recover()
+    assert told == [(1, 4, [State.DECIDED])] * 2
+    assert log.entries[-1][0].state is State.DONE
+    run("four").recover()
+    assert len(told) == 2

@@ -59,6 +59,42 @@ def test_what_it_cannot_tell_is_refused(changes: dict[str, Any], why: str) -> No
     assert raised.value.hint
 
 
+def routed(sink: dict[str, Any], **route: Any) -> PipelineConfig:
+    return parse(
+        {
+            "name": "p",
+            "source": {"topics": ["t"], "kafka": {"bootstrap.servers": "127.0.0.1:9092"}},
+            "value": {"format": "json", "schema": "kind STRING, a INT"},
+            "coordinator": {"path": "lake/log"},
+            "route": {"by": "kind", "sink": {**sink, "path": "lake/{kind}"}, **route},
+            "on_bad_record": "dead_letter",
+            "dead_letters": {"path": "lake/dead"},
+        }
+    )
+
+
+@pytest.mark.parametrize("sink", [{"type": "delta_append"}, UPSERT, {"type": "delta_history", "key": "a"}])
+def test_tables_of_a_route_are_retried(sink: dict[str, Any]) -> None:
+    refuse_unfit(routed(sink, other={"type": "delta_append", "path": "lake/others"}))
+
+
+@pytest.mark.parametrize(
+    ("route", "why"),
+    [
+        (
+            {"other": {"type": "delta_aggregate", "path": "lake/n", "group_by": "a", "aggregates": {"n": "count(*)"}}},
+            "takes a letter",
+        ),
+        ({"overrides": {"x": {"sink": {"ignore_null_updates": True}}}}, "ignore_null_updates without sequence_by"),
+        ({"overrides": {"x": {"sink": {"merge": "on_read"}}}}, "merge: on_read doesn't tell"),
+    ],
+)
+def test_one_table_of_a_route_that_cannot_tell_is_enough(route: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigurationError, match=why) as raised:
+        refuse_unfit(routed(UPSERT, **route))
+    assert "into new places" in raised.value.hint
+
+
 def test_how_a_topic_of_letters_is_read_is_told() -> None:
     with pytest.raises(ConfigurationError) as raised:
         letters_place(config(dead_letters={"topic": "dead"}))

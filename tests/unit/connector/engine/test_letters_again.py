@@ -1,0 +1,60 @@
+"""An epoch that reads dead letters says which ones, wherever it is read back from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from connector.engine.letters_again import RoutedLetters, letters_version, of_letters
+from sinks.contract import Epoch, Position, Prepared
+from sinks.delta.metadata import CommitMetadata
+from sinks.offsets import Offsets
+
+STANDS = Position(4, Offsets.from_dict({"t": {"0": 7}}), owner="before")
+RETRY = of_letters(Epoch.of_no_records(STANDS, pipeline="p", owner="me"), 12)
+
+
+class Letters:
+    def __init__(self) -> None:
+        self.did: list[Any] = []
+
+    def close(self, *what: Any) -> None:
+        self.did.append(("close", *what))
+
+    def take_back(self, *what: Any) -> None:
+        self.did.append(("take back", *what))
+
+
+def test_the_version_is_in_what_the_coordinator_log_keeps() -> None:
+    kept = CommitMetadata.from_json(CommitMetadata.of(RETRY).to_json(), pipeline="p")
+    assert kept is not None
+    assert letters_version(Epoch.that_left(kept.position, pipeline="p").batch) == 12
+
+
+@pytest.mark.parametrize("batch", ["", "0f5c/12", "dead letters/", "dead letters/12/3", "my dead letters/12"])
+def test_other_epochs_read_no_letters(batch: str) -> None:
+    assert letters_version(batch) is None
+
+
+def test_an_epoch_after_a_retry_reads_kafka_again() -> None:
+    assert letters_version(Epoch.of_no_records(RETRY.position(), pipeline="p", owner="next").batch) is None
+
+
+@pytest.mark.parametrize(
+    ("epoch", "prepared", "did"),
+    [
+        (RETRY, Prepared(2, "", {}, 3), [("close", "me", 5)]),
+        (Epoch.of_no_records(STANDS, pipeline="p", owner="me"), Prepared(2, "", {}, 3), []),
+        (
+            Epoch.of_no_records(STANDS, pipeline="p", owner="me"),
+            Prepared.going_back(3, 2, of_route=True),
+            [("take back", STANDS.offsets, 2, 4)],
+        ),
+    ],
+    ids=["retry", "run", "rewind"],
+)
+def test_letters_follow_what_all_tables_hold(epoch: Epoch, prepared: Prepared, did: list[Any]) -> None:
+    letters: Any = Letters()
+    RoutedLetters(letters, "lake/{kind}").committed(epoch, {"a": prepared, "b": Prepared(0, "", {}, 3)})
+    assert letters.did == did
