@@ -18,6 +18,7 @@ from connector.audit.claim import Bounds, unchecked
 from connector.audit.debezium import passes_over_tombstones, with_its_own_rules
 from connector.audit.decode import NAMED, decoded, decoded_for, transformed
 from connector.audit.formats import Forms
+from connector.audit.grown import as_declared
 from connector.audit.history import versions
 from connector.audit.letters import told_apart
 from connector.audit.records import PLACE, PROBLEM, TOMBSTONE, Records, table_columns
@@ -95,6 +96,8 @@ def compare(
     elif unnamed is not None:
         counts, _ = unreadable(unnamed, cut)
     notes: list[str] = []
+    if config.route is not None and config.on_new_column == "add":
+        rows, earlier = _as_declared(sink, made, rows, earlier)
     if not config.reshaped and not isinstance(sink, DeltaAggregateSink):
         made, rows, earlier, notes = _in_both(sink, made, rows, earlier, forms)
     if passes_over_tombstones(config, made.columns.names):
@@ -168,6 +171,14 @@ def _in_both(
     if others:
         notes.append(f"The records say nothing of these columns of the table: {', '.join(others)}.")
     return made, rows, earlier, notes
+
+
+def _as_declared(sink: object, made: Records, rows: DataFrame, earlier: Earlier) -> tuple[DataFrame, Earlier]:
+    """The rows with the columns that a table of a route gets with its next rows."""
+    columns = table_columns(made.columns, sink) if isinstance(sink, KeyedSink) else made.columns
+    wanted = [part for part in columns if part.name.lower() not in OWN_COLUMNS]
+    before = as_declared(earlier.rows, wanted) if earlier.rows is not None else None
+    return as_declared(rows, wanted), replace(earlier, rows=before)
 
 
 def _filled(frame: DataFrame, fill: Mapping[str, str]) -> DataFrame:

@@ -11,12 +11,19 @@ from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, field_
 from connector.config.all_faults import checked
 from connector.config.fault_texts import found, one_of
 from connector.config.faults import Fault
-from connector.config.formats import FormatOptions, JsonFormat
+from connector.config.formats import AvroFormat, FormatOptions, JsonFormat
 from connector.config.kinds import Options, Text, as_written, dotted, fits
 from connector.config.marks import Path
 from connector.config.placeholders import merged, misplaced, placed, placeholders
 from connector.config.places import DeltaSink
-from connector.config.sinks import SINK_TYPES, DeltaAggregateSink, KeyedSink, MergedSink
+from connector.config.sinks import (
+    SINK_TYPES,
+    DeltaAggregateSink,
+    DeltaAppendSink,
+    DeltaUpsertSink,
+    KeyedSink,
+    MergedSink,
+)
 from connector.config.steady import steady
 from sinks.errors import ConfigurationError
 
@@ -225,11 +232,13 @@ def _unfit(sink: DeltaSink) -> Iterator[tuple[str, str]]:
 def unfit_for(route: Route, config: PipelineConfig) -> Iterator[str]:
     """What of the other options of a pipeline file doesn't go with its route."""
     for option, given in {
-        f"on_new_column: {config.on_new_column}": config.on_new_column in ("add", "ignore"),
+        "on_new_column: ignore": config.on_new_column == "ignore",
         "value: {format: rows}": config.of_rows,
     }.items():
         if given:
             yield f"{option} doesn't work with route. Write a pipeline file for each table"
+    if config.on_new_column == "add":
+        yield from _unfit_to_grow(route, config.value)
     if route.own_schemas:
         yield from _unfit_for_schemas(config, next(iter(route.own_schemas)), route)
     if route.other == "dead_letter" and config.on_bad_record != "dead_letter":
@@ -242,6 +251,36 @@ def unfit_for(route: Route, config: PipelineConfig) -> Iterator[str]:
     for place in dict.fromkeys(places):
         if places.count(place) > 1:
             yield f"route: two values write to {place}: give each its own place"
+
+
+def _unfit_to_grow(route: Route, value: FormatOptions) -> Iterator[str]:
+    """What doesn't go with tables that get new columns. These are the columns that the file declares: an epoch in doubt
+    is read again by the same file, so that each of its tables gets the same ones."""
+    declared = isinstance(value, JsonFormat) and value.schema_ is not None
+    declared = declared or (isinstance(value, AvroFormat) and value.schema_file is not None)
+    if getattr(value, "registry", None) is not None and not declared:
+        yield (
+            "on_new_column: add doesn't work with route and the newest schema of a registry, which may be another one "
+            "when an epoch in doubt is read again. Declare the columns: schema, or schema_file"
+        )
+    try:
+        sinks = route.sinks
+    except ConfigurationError:
+        return  # the route says what is wrong with its sinks
+    for name in route.overrides:  # the pipeline checks the other sinks
+        sink = sinks[name]
+        if not isinstance(sink, DeltaAppendSink | DeltaUpsertSink):
+            yield (
+                f"route.overrides.{name}.sink.type: on_new_column: add works with delta_append and delta_upsert only; "
+                "write fail, or remove the option"
+            )
+        elif isinstance(sink, DeltaUpsertSink) and sink.ignore_null_updates is True:
+            yield (
+                f"route.overrides.{name}.sink: ignore_null_updates: true doesn't work with on_new_column: add; list "
+                "the columns instead"
+            )
+    if any(route.merges_on_read):
+        yield "on_new_column: add changes a table, but not its change log. Write merge: on_write"
 
 
 def _unfit_for_schemas(config: PipelineConfig, value: str, route: Route) -> Iterator[str]:

@@ -138,10 +138,13 @@ def _formats(
     held = _held([table for number, table in tables.items() if number in of_fields])
     # The columns of groups are named by the file, whatever other fields the records have.
     on_new_column = config.on_new_column if of_fields or config.on_new_column == "fail" else "ignore"
+    unknown = on_new_column if learns else None
+    grows = unknown == "add" and config.route is None
+    if unknown == "add" and not grows:
+        unknown = "fail"  # tables of a route get declared columns only, and no field is lost in silence
     value = record_format(
-        "value", config.value, spark, topics,
-        on_new_column=on_new_column if learns else None,
-        added=partial(_with_columns_of, tables.values()) if config.on_new_column == "add" and learns else as_declared,
+        "value", config.value, spark, topics, on_new_column=unknown,
+        added=partial(_with_columns_of, tables.values()) if grows else as_declared,
         held=held,
     )  # fmt: skip
     key_format = None

@@ -332,7 +332,8 @@ class Routes:
         return Template.of(table, rows, own, keyed=isinstance(sink, KeyedSink))
 
     def _table(self, config: PipelineConfig, sink: DeltaSink, spark: SparkSession, own: OwnColumns | None) -> Table:
-        table = DeltaTable(spark, path=sink.folder, name=sink.table, label=sink.place)
+        on_new = config.on_new_column if config.on_new_column == "add" else None
+        table = DeltaTable(spark, path=sink.folder, name=sink.table, label=sink.place, on_new_column=on_new)
         return Table.of(config, table, self.decode, self._as_taken(self.rows, own, keyed=isinstance(sink, KeyedSink)))
 
     def _as_taken(self, rows: DataFrame, own: OwnColumns | None, *, keyed: bool) -> DataFrame:

@@ -161,7 +161,7 @@ class Did(str, Enum):
     NOTHING = "nothing"
     ABORTED = "thrown away: it was never decided"
     ROLLED_FORWARD = "committed, from what was prepared"
-    READ_AGAIN = "committed; what was prepared was gone, and was read from Kafka again"
+    READ_AGAIN = "committed; what was prepared was gone, and was read again"
 
 
 @dataclass(frozen=True)

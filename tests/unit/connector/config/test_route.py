@@ -111,7 +111,27 @@ def test_relative_places_belong_to_the_file(tmp_path: Any) -> None:
         ({"bi": "kind"}, {}, "route.bi: unknown option, did you mean by?"),
         ({}, {"coordinator": None}, "coordinator: is missing: route needs a log"),
         ({}, {"sinks": [SINK]}, "give either sinks or route, not both"),
-        ({}, {"on_new_column": "add"}, "on_new_column: add doesn't work with route"),
+        ({}, {"on_new_column": "ignore"}, "on_new_column: ignore doesn't work with route"),
+        (
+            {"overrides": {"a": {"sink": {"ignore_null_updates": True}}}},
+            {"on_new_column": "add"},
+            "route.overrides.a.sink: ignore_null_updates: true doesn't work with on_new_column: add",
+        ),
+        (
+            {"overrides": {"a": {"sink": {"merge": "on_read"}}}},
+            {"on_new_column": "add"},
+            "on_new_column: add changes a table, but not its change log",
+        ),
+        (
+            {"sink": {**SINK, "type": "delta_history"}},
+            {"on_new_column": "add"},
+            "on_new_column: add doesn't work with delta_history",
+        ),
+        (
+            {},
+            {"on_new_column": "add", "value": {"format": "json", "registry": {"url": "http://r"}}},
+            "the newest schema of a registry, which may be another one when an epoch in doubt is read again",
+        ),
         ({}, {"delivery": "manual_commit"}, "delivery: manual_commit works with one Delta table only"),
     ],
 )
@@ -161,6 +181,20 @@ def test_a_schema_in_a_file_of_its_own_is_part_of_what_shapes_the_rows(tmp_path:
     file.unlink()
     assert shapes[0] == shapes[2]
     assert len({*shapes, routed(value=value).shape}) == 3
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"transform": "SELECT *, id + 1 AS next FROM records"},
+        {"value": {"format": "json", "schema": "kind STRING, id INT", "registry": {"url": "http://r"}}},
+    ],
+)
+def test_tables_may_get_the_columns_that_the_file_declares(changes: Any) -> None:
+    """The file is a part of what shapes the rows, so an epoch in doubt gives each table the same ones."""
+    config = routed(on_new_column="add", **changes)
+    assert config.shape != routed(**changes).shape
 
 
 @pytest.mark.parametrize(
