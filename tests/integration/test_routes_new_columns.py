@@ -57,7 +57,16 @@ def test_each_table_gets_a_column_with_its_own_rows_also_after_a_crash(routed: R
     audits = audit_routes(config, lambda one, upto: audit(one, upto=upto))
     assert not any(fault in counts(each) for each in audits for fault in FAULTS), [counts(each) for each in audits]
     assert {Path(each.table).name for each in audits} == {"a", "b", "c", "d"}
-    # A field that the file doesn't declare is never lost in silence: nobody knows yet whose column it is.
+
+
+@BREADTH
+@pytest.mark.parametrize("sink", [UPSERT, None])
+def test_a_field_that_the_file_does_not_declare_is_never_lost_in_silence(routed: Routed, sink: Any) -> None:
+    """Nobody has said yet of which type it is."""
+    routed.send(("a", "x", 1), ("b", "y", 2), ("c", "z", 3))
+    routed.run(sink=sink)
+    routed.topic.send(("k", {"kind": "b", "k": "x", "n": 4, "more": "m", "n2": 5}), partition=0)
+    routed.run(sink=sink, **MORE)
     routed.topic.send(("k", {"kind": "a", "k": "x", "n": 6, "later": 1}), partition=0)
     with pytest.raises(BadRecord, match=r"has fields that value\.schema lacks: later"):
         routed.run(sink=sink, **MORE)
