@@ -1,10 +1,10 @@
 """Dead letters: what kinds there are, and how they are sent through the pipeline again, each once.
 
 ``retry`` and ``retry_through_route`` have the steps, and what a crash leaves. The rule behind them: the table itself
-tells whether it holds a letter's record. An append leaves out records of which it has rows, by their coordinates. An upsert ignores what
-isn't newer than its row or its delete. A history ignores an event that it holds. Because the table tells, and no note
-in a commit, the rule holds as well after the table's log was cleaned, after a RESTORE (the rows are gone then, see
-``DeadLetters.take_back``), and for records that were read again, and were good then, after a rewind.
+tells whether it holds a letter's record. An append leaves out records of which it has rows, by their coordinates. An
+upsert ignores what isn't newer than its row or its delete. A history ignores an event that it holds. Because the table
+tells, and no note in a commit, the rule holds as well after the table's log was cleaned, after a RESTORE (the rows are
+gone then, see ``DeadLetters.take_back``), and for records that were read again, and were good then, after a rewind.
 
 A letter whose record the position hasn't passed isn't tried: the record is still to be read.
 
