@@ -99,8 +99,8 @@ class Coordinator(Destination):
         many sinks to call at the same time; None: all. It must be 1 if they share one session whose settings belong to
         one statement at a time, as in Spark Connect. ``stages``: whether what the sinks prepare outlives this process.
         ``fold``: folds the change logs for which it is time. ``taken_back``: gets the epoch of a rewind, and the one
-        that it goes back to, once all tables are back. ``committed``: gets an epoch that all sinks hold. Both are called
-        before the log says that the epoch is done; after a crash in between, again.
+        that it goes back to, once all tables are back. ``committed``: gets an epoch that all sinks hold. Both are
+        called before the log says that the epoch is done; after a crash in between, again.
         """
         self._log = log
         self._sinks = sinks
