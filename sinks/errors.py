@@ -21,6 +21,7 @@
     |   +-- BadRecord               exit 1   a record can't be decoded, lacks its key or doesn't meet `require`
     |   +-- TooManyDeadLetters      exit 1   the share of bad records in an epoch exceeds dead_letters.max_share
     |   +-- GroupActive             exit 1   the consumer group still has members (transient)
+    |   +-- OffsetsForgotten        exit 1   the consumer group has no offsets any more
     |   +-- UnknownSchema           exit 1   the registry lacks a schema, or the table has another one meanwhile
     |   |   +-- NoRecordYet         exit 1   no record shows the schema that is to be inferred
     |   +-- RegistryUnreachable     exit 1   the schema registry didn't answer in time (transient)

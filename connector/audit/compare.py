@@ -95,11 +95,8 @@ def compare(
         made, counts, unread = _without_bad(config, every, made, letters, cut)
     elif unnamed is not None:
         counts, _ = unreadable(unnamed, cut)
-    notes: list[str] = []
-    if config.route is not None and config.on_new_column == "add":
-        rows, earlier = _as_declared(sink, made, rows, earlier)
-    if not config.reshaped and not isinstance(sink, DeltaAggregateSink):
-        made, rows, earlier, notes = _in_both(sink, made, rows, earlier, forms)
+    rows, earlier = _as_declared(config, made, rows, earlier)
+    made, rows, earlier, notes = _in_both(config, made, rows, earlier, forms)
     if passes_over_tombstones(config, made.columns.names):
         made = replace(made, frame=made.frame.where(f"NOT {TOMBSTONE}"))
     gone, unknown = bool(unchecked(cut)) or any(part.compacted for part in cut), list[str]()
@@ -143,7 +140,7 @@ def _without_bad(
 
 
 def _in_both(
-    sink: object, made: Records, rows: DataFrame, earlier: Earlier, forms: Forms
+    config: PipelineConfig, made: Records, rows: DataFrame, earlier: Earlier, forms: Forms
 ) -> tuple[Records, DataFrame, Earlier, list[str]]:
     """The columns that records and table both have, and notes on the others.
 
@@ -152,6 +149,9 @@ def _in_both(
     """
     from pyspark.sql.types import StructType
 
+    sink = config.sinks[0]
+    if config.reshaped or isinstance(sink, DeltaAggregateSink):
+        return made, rows, earlier, []
     notes: list[str] = []
     there = {name.lower() for name in rows.columns}
     if forms.value.binary is not None:
@@ -173,8 +173,11 @@ def _in_both(
     return made, rows, earlier, notes
 
 
-def _as_declared(sink: object, made: Records, rows: DataFrame, earlier: Earlier) -> tuple[DataFrame, Earlier]:
+def _as_declared(config: PipelineConfig, made: Records, rows: DataFrame, earlier: Earlier) -> tuple[DataFrame, Earlier]:
     """The rows with the columns that a table of a route gets with its next rows."""
+    if config.route is None or config.on_new_column != "add":
+        return rows, earlier
+    sink = config.sinks[0]
     columns = table_columns(made.columns, sink) if isinstance(sink, KeyedSink) else made.columns
     wanted = [part for part in columns if part.name.lower() not in OWN_COLUMNS]
     before = as_declared(earlier.rows, wanted) if earlier.rows is not None else None

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from sinks.spark.schema_changes import differences
 from sinks.spark.sql import identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import DataType, StructField
+    from pyspark.sql.types import DataType, DecimalType, StructField
+
+_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
+_WIDENED = {
+    ("float", "double"), ("tinyint", "double"), ("smallint", "double"), ("int", "double"), ("date", "timestamp_ntz"),
+}  # fmt: skip
 
 
 def as_declared(rows: DataFrame, wanted: Iterable[StructField]) -> DataFrame:
@@ -33,7 +37,7 @@ def as_declared(rows: DataFrame, wanted: Iterable[StructField]) -> DataFrame:
 
 def _grown(value: Column, there: DataType, wanted: DataType) -> Column:
     from pyspark.sql import functions as F
-    from pyspark.sql.types import ArrayType, MapType, StructField, StructType
+    from pyspark.sql.types import ArrayType, MapType, StructType
 
     if isinstance(there, StructType) and isinstance(wanted, StructType):
         known = {field.name.lower(): field for field in there}
@@ -53,5 +57,22 @@ def _grown(value: Column, there: DataType, wanted: DataType) -> Column:
     if isinstance(there, MapType) and isinstance(wanted, MapType):
         of, to = there.valueType, wanted.valueType
         return value if of == to else F.transform_values(value, lambda _, each: _grown(each, of, to))
-    wider = differences(StructType([StructField("it", there)]), StructType([StructField("it", wanted)])).wider
-    return value.cast(wanted) if wider else value
+    return value.cast(wanted) if _holds(wanted, there) else value
+
+
+def _holds(wider: DataType, narrower: DataType) -> bool:
+    """Whether a type has every value of another one: then Delta Lake may widen a column to it."""
+    from pyspark.sql.types import DecimalType
+
+    one, other = narrower.simpleString(), wider.simpleString()
+    if isinstance(wider, DecimalType):
+        if isinstance(narrower, DecimalType):
+            return wider.scale >= narrower.scale and _whole_digits(wider) >= _whole_digits(narrower)
+        return one in _DIGITS and _whole_digits(wider) >= _DIGITS[one]
+    if one in _DIGITS and other in _DIGITS:
+        return _DIGITS[one] <= _DIGITS[other]
+    return (one, other) in _WIDENED
+
+
+def _whole_digits(of: DecimalType) -> int:
+    return of.precision - of.scale
