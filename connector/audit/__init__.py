@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from connector.audit.claim import At, Bounds, Claim, Held, Range, bounds, claimed, refuse_recreated, unchecked
 from connector.audit.compare import Compared, compare
-from connector.audit.formats import Forms, forms
+from connector.audit.formats import Forms, forms, learns_columns
 from connector.audit.letters import no_letters
 from connector.audit.records import kafka_records
 from connector.audit.routes import audit_routes
@@ -74,7 +74,7 @@ def audit(
         committed = _committed(topics, config)
         with session(config.spark_options, name=f"verify {config.name}", s3=config.on_s3, debug=debug) as spark:
             table = AuditedTable(spark, config.sinks[0], config.sinks[0].in_file)
-            known = forms(_with_schema(config, table), table.rows(table.pin(version)).schema)
+            known, untold = _forms(_with_schema(config, table), table, version)
             pinned = _pin(config, table, topics, version, committed, upto or {})
             foreign = table.foreign(pinned.version)
             say(_plan(table.label, pinned))
@@ -89,10 +89,22 @@ def audit(
         topics.close()
     parts = partitions(_unless_set_aside(config, compared.counts), pinned.claim)
     claim = _with_unreadable(pinned, parts)
-    claim = replace(claim, unknown=(*claim.unknown, *compared.unknown))
+    claim = replace(claim, unknown=(*claim.unknown, *compared.unknown, *untold))
     notes = [*pinned.notes, *compared.notes, *foreign, *_notes(config, pinned, parts)]
     grouped = isinstance(config.sinks[0], DeltaAggregateSink)
     return Audit(config.name, table.label, pinned.version, claim, parts, unchecked(pinned.cut), notes, grouped)
+
+
+def _forms(config: PipelineConfig, table: AuditedTable, version: int | None) -> tuple[Forms, list[str]]:
+    """How the records are read, and why the table can't be called exact where nobody knows that."""
+    columns, filled = table.rows(table.pin(version)).schema, table.filled()
+    if filled is None and learns_columns(config):
+        return forms(config), [
+            "The table may have columns that Delta generates, and its log doesn't say which. So only the columns that "
+            "the file declares were compared."
+        ]
+    from_records = [each for each in columns if each.name not in (filled or ())]
+    return forms(config, type(columns)(from_records)), []
 
 
 def _with_schema(config: PipelineConfig, table: AuditedTable) -> PipelineConfig:

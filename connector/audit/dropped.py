@@ -1,12 +1,16 @@
 """Fields that the newest schema of a registry lacks, and older ones have: whether the records are read with them.
 
-They are, where ``on_new_column: add`` has made a column of each, and where the table has one from before.
+They are, where ``on_new_column: add`` has made a column of each, and where the table has one from before. And the
+columns that a table has got from fields of JSON, which no schema has.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
+
+from connector.audit.protobuf_schema import grown
+from connector.config import OWN_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -57,6 +61,32 @@ def _without(grown: DataType, newest: DataType, takes: Takes, path: str) -> Data
     if isinstance(grown, StructType) and isinstance(newest, StructType):
         return without(grown, newest, takes, path)
     return grown
+
+
+def readable(table: StructType) -> StructType:
+    """The table's columns that may come from fields of JSON records."""
+    from pyspark.sql.types import StructType
+
+    own = {name.lower() for name in OWN_COLUMNS}
+    return StructType([each for each in table if each.name.lower() not in own and _of_json(each.dataType)])
+
+
+def with_fields_of(declared: StructType, table: StructType) -> StructType:
+    """The declared columns, with the fields that only the table has, at any depth."""
+    found = grown(declared, table)
+    assert isinstance(found, type(declared))
+    return found
+
+
+def _of_json(kind: DataType) -> bool:
+    """Whether JSON can hold values of this type: its names are text."""
+    from pyspark.sql.types import ArrayType, MapType, StringType, StructType
+
+    if isinstance(kind, MapType):
+        return isinstance(kind.keyType, StringType) and _of_json(kind.valueType)
+    if isinstance(kind, StructType):
+        return all(_of_json(each.dataType) for each in kind)
+    return not isinstance(kind, ArrayType) or _of_json(kind.elementType)
 
 
 def _paths(kind: DataType, at: str) -> Iterator[str]:

@@ -97,7 +97,8 @@ class Forms:
 
 
 def forms(config: PipelineConfig, table: StructType | None = None) -> Forms:
-    """The formats of a pipeline file. Asks the registry, if there is one. ``table``: the columns of the table.
+    """The formats of a pipeline file. Asks the registry, if there is one. ``table``: the columns of the table, without
+    those that Delta fills.
 
     Raises ConfigurationError, UnusableSchema and RegistryUnreachable."""
     topics = config.source.topics
@@ -107,8 +108,15 @@ def forms(config: PipelineConfig, table: StructType | None = None) -> Forms:
     grows = config.on_new_column == "add" and not config.reshaped
     if isinstance(config.sinks[0], DeltaAggregateSink):
         table = None  # its columns aren't those of records
+    gained = dropped.readable(table) if table is not None and learns_columns(config) else None
     return Forms(
-        _form(config.schema_option.removesuffix(".schema"), config.value, topics, dropped.takes(table, grows=grows)),
+        _form(
+            config.schema_option.removesuffix(".schema"),
+            config.value,
+            topics,
+            dropped.takes(table, grows=grows),
+            gained,
+        ),
         _form("key", config.key, topics, dropped.takes(table, under="_key")) if config.key is not None else None,
         config.headers,
         config.require,
@@ -125,18 +133,27 @@ def _route(route: Route, keys: tuple[str, ...], topics: Sequence[str]) -> RouteF
     return RouteForm(f"IF({takes}, {text}, NULL)", route.other in (None, "fail", "dead_letter"), keys, by)
 
 
-def _form(option: str, format: FormatOptions, topics: Sequence[str], takes: Takes) -> Form:
-    """``takes``: which fields that only older versions of the schema have are columns."""
+def learns_columns(config: PipelineConfig) -> bool:
+    """Whether the table gets columns from fields of records that the file's schema lacks."""
+    declared = isinstance(config.value, JsonFormat | DebeziumFormat) and config.value.schema_ is not None
+    return config.on_new_column == "add" and not config.reshaped and config.route is None and declared
+
+
+def _form(
+    option: str, format: FormatOptions, topics: Sequence[str], takes: Takes, gained: StructType | None = None
+) -> Form:
+    """``takes``: which fields that only older versions of the schema have are columns. ``gained``: the table's columns,
+    whose fields are read beside those that the file declares."""
     from pyspark.sql.types import BinaryType, StringType
 
     if isinstance(format, JsonFormat):
-        return _json(option, format, topics, takes)
+        return _json(option, format, topics, takes, gained)
     if isinstance(format, DebeziumFormat) and format.registry is not None:
         avro = of_registry(option, format.registry, topics, None, dropped.of_event(takes))
         found = events(format, *_event(option, avro.type))
         return Form(found.columns, events=found, binary=avro)
     if isinstance(format, DebeziumFormat) and format.schema_ is not None:
-        found = events(format, _columns(option, format.schema_))
+        found = events(format, _columns(option, format.schema_, gained))
         return Form(found.columns, found.permissive, found, framed=Framed() if format.framed else None)
     if isinstance(format, AvroFormat):
         given = _file(option, format.schema_file) if format.schema_file is not None else None
@@ -156,13 +173,13 @@ def _form(option: str, format: FormatOptions, topics: Sequence[str], takes: Take
     raise ConfigurationError(f"{option}: the auditor can't read format {format.format}.")
 
 
-def _json(option: str, format: JsonFormat, topics: Sequence[str], takes: Takes) -> Form:
+def _json(option: str, format: JsonFormat, topics: Sequence[str], takes: Takes, gained: StructType | None) -> Form:
     permissive, schemas = format.mode == "permissive", None
     if isinstance(format.registry, ConfluentRegistry):
         schemas = OfConfluent(format.registry, "key" if option == "key" else "value", "JSON")
     framed, valid = Framed(schemas) if format.framed else None, _valid(option, format)
     if format.schema_ is not None:
-        return Form(_columns(option, format.schema_), permissive, framed=framed, valid=valid)
+        return Form(_columns(option, format.schema_, gained), permissive, framed=framed, valid=valid)
     if format.schema_file is not None:
         (text,) = _file(option, format.schema_file)
         return Form(json_schema.columns_of(text), framed=framed, valid=valid)
@@ -258,7 +275,7 @@ def _event(option: str, envelope: DataType) -> tuple[StructType, StructType]:
     raise ConfigurationError(f"{option}.registry: the schema isn't that of Debezium's events: it has no row `after`.")
 
 
-def _columns(option: str, text: str) -> StructType:
+def _columns(option: str, text: str, gained: StructType | None = None) -> StructType:
     from pyspark.errors import PySparkException
     from pyspark.sql.types import StructType
 
@@ -269,4 +286,4 @@ def _columns(option: str, text: str) -> StructType:
         raise ConfigurationError(f"{option}.schema: not a Spark schema: {problem.strip()}") from None
     if not isinstance(schema, StructType):
         raise ConfigurationError(f'{option}.schema: write columns, as in "carrier STRING, flight INT".')
-    return schema
+    return schema if gained is None else dropped.with_fields_of(schema, gained)

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField
 
 
+_FILLED = {"delta.generationExpression", "delta.identity.start"}
+"""What is said of a column that Delta fills."""
+
+
 class AuditedTable:
     """The table of a pipeline's sink. Its history is read once."""
 
@@ -82,6 +86,30 @@ class AuditedTable:
         """One of the table's properties, as it is now."""
         found = self._spark.sql(f"SHOW TBLPROPERTIES {self._sql}").where(f"key = {literal(name)}").first()
         return None if found is None else str(found["value"])
+
+    def filled(self) -> frozenset[str] | None:
+        """The columns that Delta fills. None: the table may have some, and what is left of its log doesn't tell."""
+        from pyspark.errors import PySparkException
+
+        properties = {row["key"]: row["value"] for row in self._spark.sql(f"SHOW TBLPROPERTIES {self._sql}").collect()}
+        features = [f"delta.feature.{name}Columns" for name in ("generated", "identity")]
+        # Before version 7 the protocol doesn't name its features.
+        if not any(name in properties for name in features) and properties.get("delta.minWriterVersion") not in (
+            "4", "5", "6",
+        ):  # fmt: skip
+            return frozenset()
+        place = self._spark.sql(f"DESCRIBE DETAIL {self._sql}").first()
+        assert place is not None
+        log = self._spark.read.schema("metaData STRUCT<schemaString: STRING>")
+        files = log.json(f"{place['location']}/_delta_log/*.json").where("metaData IS NOT NULL")
+        try:
+            newest = files.selectExpr("max(struct(_metadata.file_name, metaData.schemaString)) AS newest").first()
+        except PySparkException:
+            return None
+        if newest is None or newest["newest"] is None:
+            return None
+        fields = json.loads(newest["newest"][1])["fields"]
+        return frozenset(each["name"] for each in fields if _FILLED & set(each["metadata"]))
 
     def pin(self, version: int | None) -> int:
         """The version to audit: the newest unless one is given. Raises ConfigurationError if the history lacks it."""

@@ -28,6 +28,17 @@ class Rows:
     """Names of other columns, which no field can have."""
 
 
+_EXACT = 15
+"""Digits that a DOUBLE holds, whichever they are."""
+_OF_BIGINT = 20
+"""Digits before the point of a DECIMAL that stands for both whole numbers and others."""
+LONG = {
+    "fractions": r"(?=[\d.]{17,})\d+[.]\d+|(?=[\d.]{16,})[\d.]+[eE]",
+    "wholes": r"(?<![\d.])(?:\d{17,}|9\d{15})(?![\d.eE])",
+}
+"""What a text looks like with numbers, with a fraction or without, that a DOUBLE may not hold. Others may look so too:
+a STRING takes any number."""
+
 OUTERMOST = Rows()
 """The value itself is the row."""
 
@@ -37,14 +48,19 @@ def learned(records: DataFrame, known: StructType, rows: Rows) -> tuple[StructTy
     the paths of fields that can't become columns. Runs one Spark job.
 
     Whole numbers become BIGINT, or DECIMAL(38,0) if they are too large, other numbers DOUBLE. A field that is always
-    null or empty so far, or of several types, becomes STRING, which takes any value.
+    null or empty so far, of several types, or of numbers that a DOUBLE may not hold, becomes STRING, which takes any
+    value.
     """
     from pyspark.sql.types import StructType
 
     texts = ", ".join(map(_text_at, rows.paths))
     objects = records.selectExpr(f"explode(array({texts})) AS text").where("json_object_keys(text) IS NOT NULL")
-    row = objects.selectExpr("schema_of_variant_agg(try_parse_json(text)) AS found").first()
-    kind = from_ddl(f"found {_as_ddl(row['found'] if row else 'VOID')}")
+    row = objects.selectExpr(
+        "schema_of_variant_agg(try_parse_json(text)) AS found",
+        *(f"coalesce(bool_or(text RLIKE {literal(each)}), false) AS {name}" for name, each in LONG.items()),
+    ).first()
+    assert row is not None
+    kind = from_ddl(f"found {as_ddl(row['found'], fractions=row['fractions'], wholes=row['wholes'])}")
     assert isinstance(kind, StructType)
     refused: set[Path] = set()
     own = {name.lower() for name in (*OWN_COLUMNS, *rows.reserved)}
@@ -139,13 +155,22 @@ def _takes(field: StructField) -> bool:
     return not any(map(needs_column_mapping, [field.name, *names(field.dataType)]))
 
 
-def _as_ddl(variant: str) -> str:
-    """Turn a type as ``schema_of_variant`` writes it into a column's type."""
+def as_ddl(variant: str, *, fractions: bool, wholes: bool) -> str:
+    """Turn a type as ``schema_of_variant`` writes it into a column's type. ``fractions`` and ``wholes``: whether there
+    may be such numbers that a DOUBLE doesn't hold."""
 
     def typed(found: re.Match[str]) -> str:
-        if found["scale"] is not None:
-            return "DECIMAL(38,0)" if found["scale"] == "0" else "DOUBLE"
+        if found["name"] is not None:
+            return found[0]
+        if found["scale"] == "0":
+            return "DECIMAL(38,0)"
+        digits, scale = (int(found[part] or 0) for part in ("digits", "scale"))
+        if scale or found[0] == "DOUBLE":
+            mixed = found[0] == "DOUBLE" or digits - scale >= _OF_BIGINT
+            few = scale and digits <= _EXACT
+            return "DOUBLE" if few or not (fractions or (wholes and mixed)) else "STRING"
         return {"OBJECT": "STRUCT", "VARIANT": "STRING", "VOID": "STRING"}.get(found[0], found[0])
 
     variant = variant.replace("OBJECT<>", "STRING")
-    return re.sub(r"`(?:[^`]|``)*`|\w+(?=:)|DECIMAL\(\d+,\s*(?P<scale>\d+)\)|\w+", typed, variant)
+    number = r"DECIMAL\((?P<digits>\d+),\s*(?P<scale>\d+)\)"
+    return re.sub(rf"(?P<name>`(?:[^`]|``)*`|\w+(?=:))|{number}|\w+", typed, variant)

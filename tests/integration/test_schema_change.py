@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from audits import counts
 from conftest import Lake, Topic
 from pyspark.sql import SparkSession
 
@@ -72,25 +73,27 @@ def test_new_fields_of_records_become_columns(lake: Lake, topic: Topic) -> None:
     pipeline.run()
     topic.send(
         ("b", {"k": "b", "n": 2, "size": 3, "tags": ["x"], "at": {"zip": "1"}, "huge": 2**70, "both": 1, "none": None}),
-        ("c", {"k": "c", "n": 3, "size": 4, "ratio": 0.5, "both": "x"}),
+        ("c", b'{"k": "c", "n": 3, "size": 4, "ratio": 0.5, "both": "x", "price": 1234567890.12345678901}'),
         partition=0,
     )  # fmt: skip
     pipeline.run()
     assert columns(lake) == {
         "k": "string", "n": "int", "at": "struct<zip:string>", "both": "string", "huge": "decimal(38,0)",
-        "none": "string", "ratio": "double", "size": "bigint", "tags": "array<string>",
+        "none": "string", "price": "string", "ratio": "double", "size": "bigint", "tags": "array<string>",
     }  # fmt: skip
-    assert lake.sql("SELECT k, size, tags, at.zip, huge, both, ratio FROM {t} ORDER BY k") == [
-        ("a", None, None, None, None, None, None),
-        ("b", 3, ["x"], "1", 2**70, "1", None),
-        ("c", 4, None, None, None, "x", 0.5),
+    assert lake.sql("SELECT k, size, tags, at.zip, huge, both, ratio, price FROM {t} ORDER BY k") == [
+        ("a", None, None, None, None, None, None, None),
+        ("b", 3, ["x"], "1", 2**70, "1", None, None),
+        ("c", 4, None, None, None, "x", 0.5, "1234567890.12345678901"),
     ]
     # The next run has them from the table, and what doesn't fit into them is no silent null.
     topic.send(("d", {"k": "d", "n": 4, "size": 5, "SIZE2": 1}))
     pipeline.run()
     assert lake.sql("SELECT size, size2 FROM {t} WHERE k = 'd'") == [(5, 1)]
-    # The auditor compares what the file declares.
+    # The auditor compares the columns that the table has got since, too.
     assert str(audit(pipeline.config)).startswith("exact: 4 expected, 4 found")
+    lake.spark.sql(f"UPDATE delta.`{lake.path()}` SET size = 0 WHERE k = 'b'")  # type: ignore[union-attr]
+    assert counts(audit(pipeline.config))["altered"] == 1
     topic.send(("e", {"k": "e", "n": 5, "size": 5.5}))
     with pytest.raises(BadRecord, match=r"field size: not a BIGINT, but .5\.5."):
         pipeline.run()
@@ -276,3 +279,20 @@ def test_what_the_table_lacks_is_left_out_of_a_value(spark: SparkSession) -> Non
     table, rows = (from_ddl(ddl)["a"].dataType for ddl in ("a STRUCT<x: INT>", "a STRUCT<x: INT, y: INT>"))
     assert narrowed("a", rows, table) == "CASE WHEN a IS NOT NULL THEN named_struct('x', a.`x`) END"
     assert narrowed("a", table, table) == "a"
+
+
+@learns
+@pytest.mark.breadth
+def test_verify_passes_over_a_column_that_delta_fills_and_no_other(lake: Lake, topic: Topic) -> None:
+    spark = lake.spark
+    assert spark is not None
+    own = "_topic STRING, _partition INT, _offset BIGINT, _timestamp TIMESTAMP"
+    made = "k STRING, n INT, twice INT GENERATED ALWAYS AS (n * 2)"
+    spark.sql(f"CREATE TABLE delta.`{lake.path()}` ({made}, {own}) USING delta")
+    topic.send(("a", {"k": "a", "n": 1, "size": 3}))
+    pipeline = lake.pipeline(on_new_column="add")
+    pipeline.run()
+    assert lake.sql("SELECT k, twice, size FROM {t}") == [("a", 2, 3)]
+    assert audit(pipeline.config).ok
+    spark.sql(f"UPDATE delta.`{lake.path()}` SET size = NULL")
+    assert counts(audit(pipeline.config))["altered"] == 1

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from avro_bytes import field, record
-from pyspark.sql.types import ArrayType, DataType, IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, IntegerType, LongType, MapType, StringType, StructField, StructType
 from registry import RegistryServer, registry_server
 
-from connector.audit.dropped import of_event, takes
+from connector.audit.dropped import of_event, readable, takes, with_fields_of
 from connector.audit.formats import forms, of_registry
 from connector.config import ConfluentRegistry, PipelineConfig, parse
 
@@ -139,3 +139,15 @@ def test_the_key_is_looked_for_in_its_own_column(registry: RegistryServer) -> No
     assert found.key is not None
     assert found.key.columns.names == ["k", "region"]
     assert found.value.columns.names == ["k"]
+
+
+def test_the_columns_that_json_has_given_a_table_are_read_by_the_tables_types() -> None:
+    of_numbers = MapType(IntegerType(), StringType())
+    table = columns(
+        K=StringType(), at=columns(City=StringType(), zip=LongType()), size=LongType(), odd=of_numbers,
+        _offset=LongType(), _key=StringType(), stops=ArrayType(columns(odd=of_numbers)),
+    )  # fmt: skip
+    declared = columns(k=StringType(), at=columns(city=StringType()), later=StringType())
+    assert with_fields_of(declared, readable(table)) == columns(
+        k=StringType(), at=columns(city=StringType(), zip=LongType()), later=StringType(), size=LongType()
+    )
