@@ -93,7 +93,7 @@ class Layout:
         asked = [name for name in self.properties if not name.startswith("lakelock.")]
         given = bool(self.partition_by or self.cluster_by or self.comment or asked)
         # Delta has no error classes for wrong values of properties.
-        of_value = bool(self.properties) and type(error).__name__ == "IllegalArgumentException"
+        of_value = bool(asked) and type(error).__name__ == "IllegalArgumentException"
         of_folder = "DELTA_CANNOT_CREATE_LOG_PATH" in str(error)
         if not given or of_folder or not ("DELTA_" in str(error) or of_value):
             return None

@@ -189,7 +189,7 @@ def test_a_table_that_holds_no_change_takes_other_options(lake: Lake) -> None:
     send(lake, 2)
     ours.run()
     refused(lake, "upsert", other)
-    ours.rewind(to_epoch=0, confirm=lambda _: True)
+    other.rewind(to_epoch=0, confirm=lambda _: True)
     other.run()
     assert query(lake.path("upsert"), "SELECT n FROM t") == [(1,)], "the row with the larger m"
     refused(lake, "upsert", ours)

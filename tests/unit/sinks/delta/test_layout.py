@@ -88,7 +88,10 @@ def test_only_what_delta_says_of_the_layout_is_a_fault_of_the_file() -> None:
     assert WHOLE.refused("t", IllegalArgumentException("Invalid Parquet version string: nine")) is not None
     assert Layout(["day"]).refused("t", IllegalArgumentException("another")) is None
     assert WHOLE.refused("t", RuntimeError("Connection refused")) is None
-    assert NO_LAYOUT.refused("t", RuntimeError("[DELTA_X] no")) is None
+    own = NO_LAYOUT.with_properties({"lakelock.shape.70": "7b7d"})
+    for layout in (NO_LAYOUT, own):
+        assert layout.refused("t", RuntimeError("[DELTA_X] no")) is None
+    assert own.refused("t", IllegalArgumentException("another")) is None
 
 
 def test_a_folder_that_can_not_be_made_is_no_fault_of_the_layout() -> None:
