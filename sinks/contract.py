@@ -68,6 +68,15 @@ class Position:
         """Where other offsets are known to be the next ones, as a consumer group's are."""
         return self if offsets == self.offsets else replace(self, offsets=offsets, leaders={})
 
+    @property
+    def passed_none(self) -> bool:
+        """Whether no record has been read since the pipeline began, as where the topic was empty until now.
+
+        Only a transactional position says so: with other deliveries it tells where the consumer group began.
+        """
+        began = self.since
+        return self.delivery == "transactional" and all(end <= began.get(at, 0) for at, end in self.offsets.items())
+
     def same_place(self, other: Position) -> bool:
         """Whether this position, as a sink gives it, is where ``other`` is: the same epoch and the same next offsets.
 

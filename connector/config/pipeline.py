@@ -78,8 +78,8 @@ class PipelineConfig(Options):
     unmatched: Literal["fail", "warn"] | None = None
     """What to do if no record of an epoch has a field that the ``schema`` of JSON declares, as when its name is
     misspelled: ``fail`` stops the run before anything is written, ``warn`` says so in the log. By default the first
-    epoch of a table fails, and later ones warn if the records have a field of a similar name. The first epoch of a run
-    is checked, then one every 10 minutes."""
+    epoch with records fails, and later ones warn if the records have a field of a similar name. The first epoch of a
+    run is checked, then one every 10 minutes."""
     epoch: EpochBound = EpochBound()
     """The size of an epoch, which is one commit. See below."""
     trigger: Annotated[Literal["available_now"] | Interval | Latency, BeforeValidator(as_trigger)] = "available_now"

@@ -68,16 +68,28 @@ def in_sample(values: Iterable[bytes | None], schema: StructType, roots: Sequenc
 
     ``roots`` are paths of the object with the fields: ``WHOLE`` or ``IMAGES``.
     """
-    objects = [found for value in values if (found := _object(value, roots)) is not None]
-    return list(_missing(schema, objects, (), countable=True)) if objects else []
+    found = [each for value in values if (each := _object(value, roots)) is not None]
+    return list(_missing(schema, found, (), countable=True)) if found else []
+
+
+def has_objects(values: Iterable[bytes | None], roots: Sequence[tuple[str, ...]]) -> bool:
+    """Whether ``in_sample`` has anything to look at."""
+    return any(_object(value, roots) is not None for value in values)
+
+
+def objects(
+    records: DataFrame, part: Literal["value", "key"], roots: Sequence[tuple[str, ...]], limit: int
+) -> list[bytes | None]:
+    """A few values of ``records`` that have such an object. Runs one Spark job, which stops at the ``limit``."""
+    there = records.where(f"json_object_keys({_root(part, roots)}) IS NOT NULL")
+    return [row[part] for row in there.select(part).limit(limit).collect()]
 
 
 def counted(
     records: DataFrame, part: Literal["value", "key"], fields: Sequence[Unmatched], roots: Sequence[tuple[str, ...]]
 ) -> list[Unmatched]:
     """Those of the fields that are in none of all ``records``, with numbers of all of them. Runs one Spark job."""
-    text = f"CAST({part} AS STRING)"
-    text = f"coalesce({', '.join(_at(text, path) for path in roots)})"
+    text = _root(part, roots)
     sums: dict[str, str] = {}
     for index, field in enumerate(fields):
         keys = f"transform(json_object_keys({_at(text, field.path[:-1])}), name -> lower(name))"
@@ -162,6 +174,12 @@ def _value(object: Mapping[str, Any], name: str) -> Any:
     """The field's value, as the decoder takes it: the case matters only where the name is there in several."""
     alike = [value for other, value in object.items() if other.lower() == name.lower()]
     return object.get(name, alike[0] if alike else None)
+
+
+def _root(part: str, roots: Sequence[tuple[str, ...]]) -> str:
+    """SQL of the text of the object with the fields."""
+    text = f"CAST({part} AS STRING)"
+    return f"coalesce({', '.join(_at(text, path) for path in roots)})"
 
 
 def _at(text: str, path: Sequence[str]) -> str:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from connector.config import DebeziumFormat, FormatOptions, JsonFormat, PipelineConfig
 from connector.decode.records import ROUTE
 from connector.decode.registry.wire_format import ConfluentWire
-from connector.decode.unmatched import IMAGES, WHOLE, counted, in_sample
+from connector.decode.unmatched import IMAGES, WHOLE, counted, has_objects, in_sample, objects
 from connector.spark.compat import from_ddl
-from sinks.contract import Epoch
+from sinks.contract import Epoch, Position
 from sinks.errors import SchemaMismatch
 from sinks.offsets import OffsetRange
 from sinks.spark.sql import literal
@@ -67,7 +67,8 @@ class FieldCheck:
         """Raises SchemaMismatch as the option ``unmatched`` says, else it warns."""
         if time.monotonic() >= self._next:
             # The batches of a consumer group don't know what came before.
-            self.warn(epoch.ranges, first=epoch.expected is None and epoch.delivery == "transactional")
+            first = epoch.delivery == "transactional" and has_no_record(epoch.expected)
+            self.warn(epoch.ranges, first=first)
 
     def warn(self, ranges: Sequence[OffsetRange], *, first: bool) -> None:
         """As ``look`` at a sample of the ranges, with the warnings in the log."""
@@ -82,7 +83,9 @@ class FieldCheck:
 
         Raises SchemaMismatch.
         """
-        warnings = []
+        warnings: list[str] = []
+        if not ranges:
+            return warnings
         for each in self.declared:
             sample = [getattr(record, each.part) for record in records]
             warnings += _looked_at(each, sample, lambda: self.read(ranges), self.config.unmatched, first=first)
@@ -92,6 +95,11 @@ class FieldCheck:
     def declared(self) -> Sequence[_Declared]:
         """What the pipeline file declares. Empty for formats that declare no fields of JSON."""
         return _declared(self.config)
+
+
+def has_no_record(position: Position | None) -> bool:
+    """Whether the records after this position are the table's first ones. Epochs of an empty topic have none."""
+    return position is None or position.passed_none
 
 
 def look_at_value(config: PipelineConfig, named: DataFrame, name: str, *, first: bool) -> list[str]:
@@ -118,8 +126,11 @@ def _looked_at(
     part, roots, option = declared.part, declared.roots, declared.option
     if declared.framed:
         sample = [ConfluentWire.body_of(each) for each in sample]
-    found = in_sample(sample, declared.schema, roots)
     strict = unmatched or ("fail" if first else "")
+    if strict and not has_objects(sample, roots):
+        # Kafka may not have answered in time: no sample shows nothing.
+        sample = objects(_texts(read(), declared), part, roots, _SAMPLE)
+    found = in_sample(sample, declared.schema, roots)
     # Only strict JSON can be searched for the names of all records.
     fatal = [each for each in found if each.countable and strict == "fail" and not declared.permissive]
     gone = counted(_texts(read(), declared), part, fatal, roots) if fatal else []

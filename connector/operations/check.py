@@ -6,6 +6,7 @@ from connector.config import DeltaPlace, PipelineConfig
 from connector.config.sinks import SinkOptions
 from connector.engine.assembly import Assembly
 from connector.engine.dead_letters import letters_topic
+from connector.engine.field_check import has_no_record
 from connector.engine.one_table import recreated_starts
 from connector.engine.output import Output
 from connector.operations.checked import Checked, CheckedSink
@@ -45,7 +46,7 @@ def checked(config: PipelineConfig, assembly: Assembly, *, plain: bool = False) 
     records = assembly.source.sample(ranges)
     warnings = [
         *_about_the_group(assembly.group, config.delivery),
-        *assembly.field_check.look(records, ranges, first=position is None),
+        *assembly.field_check.look(records, ranges, first=has_no_record(position)),
     ]
     sample = sampled(assembly, records, ranges)
     return Checked(

@@ -6,6 +6,7 @@ import pytest
 from conftest import Lake, Topic, lakelock
 from golden_files import assert_told
 
+from connector.source import topics
 from sinks.errors import SchemaMismatch
 
 WRONG = "k STRING, n INT, custmer STRING"
@@ -26,6 +27,19 @@ def test_the_first_epoch_stops_before_anything_is_written(lake: Lake, topic: Top
     assert_told("misspelled_column", caught.value, topic=topic.name)
     assert not lake.path().exists(), "a table would have kept the wrong column"
     assert lake.pipeline(schema=WRONG.replace("custmer", "customer")).run().rows == 3, "the corrected file runs"
+
+
+def test_the_first_records_stop_also_after_epochs_without_any(
+    lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pipeline was there before its producer, and Kafka answers too late to give a sample."""
+    assert lake.pipeline(schema=WRONG).run().epochs == 1
+    send(topic, "a", "b", "c")
+    monkeypatch.setattr(topics, "_PEEK_SECONDS", 0.0)
+    with pytest.raises(SchemaMismatch) as caught:
+        lake.pipeline(schema=WRONG).run()
+    assert_told("misspelled_column", caught.value, topic=topic.name)
+    assert lake.sql("SELECT * FROM {t}") == []
 
 
 def test_one_record_that_has_the_field_is_enough(lake: Lake, topic: Topic) -> None:

@@ -7,7 +7,7 @@ import pytest
 from sinks.contract import Epoch, Position, describe
 from sinks.offsets import Offsets, TopicPartition
 
-AT = TopicPartition("t", 0)
+AT, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 BEFORE = Position(2, Offsets({AT: 5}), owner="run-0")
 EPOCH = Epoch("p", 3, "run-1", (), Offsets({AT: 9}), {"t": "id"}, None, BEFORE)
 AFTER = EPOCH.position()
@@ -56,3 +56,22 @@ def test_only_a_first_epoch_follows_no_position() -> None:
 def test_a_position_is_described_by_its_epoch_and_offsets() -> None:
     assert describe(BEFORE) == 'epoch 2 with {"t":{"0":5}}'
     assert describe(None) == "no position"
+
+
+@pytest.mark.parametrize(
+    ("offsets", "since", "delivery", "none"),
+    [
+        ({}, {}, "transactional", True),
+        ({AT: 7}, {AT: 7}, "transactional", True),
+        ({AT: 7, OTHER: 0}, {AT: 7}, "transactional", True),
+        ({AT: 8}, {AT: 7}, "transactional", False),
+        ({AT: 7, OTHER: 1}, {AT: 7}, "transactional", False),
+        ({AT: 7}, {}, "transactional", False),
+        ({AT: 7}, {AT: 7}, "auto_commit", False),
+    ],
+)
+def test_a_position_where_the_pipeline_began_has_passed_no_record(
+    offsets: dict[TopicPartition, int], since: dict[TopicPartition, int], delivery: str, none: bool
+) -> None:
+    position = Position(1, Offsets(offsets), since=Offsets(since), delivery=delivery)
+    assert position.passed_none is none

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, StructField, StructType
 
-from connector.decode.unmatched import IMAGES, WHOLE, Unmatched, in_sample
+from connector.decode.unmatched import IMAGES, WHOLE, Unmatched, has_objects, in_sample
 
 CITY = StructType([StructField("city", StringType())])
 ORDERS = StructType(
@@ -32,6 +32,15 @@ def found(*values: object, roots: Sequence[tuple[str, ...]] = WHOLE) -> list[Unm
 
 def test_records_that_have_all_fields_lack_none() -> None:
     assert found(order(), order(extra=1)) == []
+
+
+def test_without_an_object_a_sample_shows_nothing() -> None:
+    """An empty one neither: Kafka may not have answered in time."""
+    assert not has_objects([], WHOLE)
+    assert not has_objects([None, b"{", b"[1]"], WHOLE)
+    assert not has_objects([b'{"op": "m"}'], IMAGES)
+    assert has_objects([None, b"{}"], WHOLE)
+    assert has_objects([b'{"before": {}}'], IMAGES)
 
 
 def test_a_field_that_one_record_has_is_there_also_as_null() -> None:
