@@ -19,7 +19,8 @@ from connector.audit.claim import At, Claim, Metadata, bounds, metadata, uncheck
 from connector.audit.counted import counted
 from connector.audit.decode import decoded
 from connector.audit.formats import forms
-from connector.audit.records import PLACE, PROBLEM, kafka_records
+from connector.audit.letters import no_letters, told_apart
+from connector.audit.records import PLACE, PROBLEM, Records, kafka_records
 from connector.audit.steps import stepped, with_headers
 from connector.audit.table import AuditedTable, letters_table
 from connector.audit.topics import Topics
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("lakelock.audit")
 
 _SHOWN = 5
+_NO_TABLE = "No table has a row yet, so no rows were compared."
 _NAMED = "lakelock_missing"
 """The table that a record names, if that isn't there."""
 
@@ -96,8 +98,8 @@ def audit_routes(
 ) -> list[Audit]:
     """Audit every table of a route. ``audit``: audits one of them, up to these offsets at least.
 
-    If records name tables that aren't there, one more audit counts them as lost. Raises what ``audit`` raises, and
-    ConfigurationError if no epoch is known.
+    If records name tables that aren't there, or if there is no table, one more audit counts them as lost. Raises what
+    ``audit`` raises, and ConfigurationError if no epoch is known.
     """
     with session(config.spark_options, name=f"verify {config.name}", s3=config.on_s3, debug=debug) as spark:
         before = _log(config, spark)
@@ -161,7 +163,10 @@ def of_table(
 def _without_table(
     config: PipelineConfig, spark: SparkSession, done: _Done, say: Callable[[str], None]
 ) -> Audit | None:
-    """The records that name a table that isn't there, counted as lost. None: there are none."""
+    """The records that name a table that isn't there, counted as lost. None: there are none.
+
+    Where there is no table at all, nobody else audits the dead letters: this audit has them as well.
+    """
     from pyspark.sql import functions as F
 
     topics = Topics(config.source)
@@ -187,23 +192,40 @@ def _without_table(
     named = f"IF(NOT ({' OR '.join(known) or 'false'}), struct({route.sql} AS name), NULL)"
     every = stepped(replace(every, frame=every.frame.withColumn(_NAMED, F.expr(named))), config.steps)
     nowhere = every.frame.where(f"{PROBLEM} IS NULL AND {_NAMED} IS NOT NULL")
-    lost = _without_letters(config, spark, done, nowhere).selectExpr(
+    letters = letters_table(config, spark)
+    lost = _without_letters(config, letters, done, nowhere).selectExpr(
         f"{_NAMED}.name AS named",
         "struct(_topic AS topic, _partition AS `partition`, _offset AS offset, true AS claimed) AS at",
     )
     values = [row["named"] for row in lost.select("named").distinct().limit(_SHOWN + 1).collect()]
-    if not values:
+    if done.tables and not values:
         return None
     counts: list[dict[str, Any]] = counted(lost, {"expected": "1L", "lost": "1L"}, {"expected": "at", "lost": "at"})
+    if not done.tables:
+        if any(end > claim.since[at] for at, end in claim.offsets.items()):
+            claim = replace(claim, unknown=(_NO_TABLE,))
+        if sets_aside and config.dead_letters is not None and config.dead_letters.topic is None:
+            theirs = letters.open_letters(done.stands.epoch) if letters is not None else no_letters(spark)
+            bad, theirs = _of_no_table(every, theirs)
+            counts += told_apart(bad, bad, theirs, config, cut)[1]
     shown = ", ".join(json.dumps(value, ensure_ascii=False) for value in values[:_SHOWN])
     more = ", ..." if len(values) > _SHOWN else ""
-    label = f"tables that aren't there, of {shown}{more}"
+    label = f"tables that aren't there, of {shown}{more}" if values else "no table"
     return Audit(config.name, label, 0, claim, partitions(counts, claim), unchecked(cut))
 
 
-def _without_letters(config: PipelineConfig, spark: SparkSession, done: _Done, records: DataFrame) -> DataFrame:
+def _of_no_table(every: Records, letters: DataFrame) -> tuple[Records, DataFrame]:
+    """The records that have a problem whichever table they name, and the letters that aren't of other records: only
+    the audit of a table knows what its sink refuses."""
+    bad = every.frame.where(f"{PROBLEM} IS NOT NULL")
+    others = every.frame.where(f"{PROBLEM} IS NULL").select(*PLACE)
+    return replace(every, frame=bad.drop(_NAMED)), letters.join(others, list(PLACE), "left_anti")
+
+
+def _without_letters(
+    config: PipelineConfig, letters: AuditedTable | None, done: _Done, records: DataFrame
+) -> DataFrame:
     """The records that haven't been set aside. A table whose records are all bad is never made."""
-    letters = letters_table(config, spark)
     if letters is None:
         return records
     theirs = letters.open_letters(done.stands.epoch).where(f"pipeline = {literal(config.name)}")

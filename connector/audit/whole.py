@@ -30,9 +30,9 @@ class Verification(Shown):
 
     @property
     def verdict(self) -> Verdict:
-        """The worst verdict of all tables."""
+        """The worst verdict of all tables. UNKNOWN if none was compared."""
         found = {table.verdict for table in self.tables}
-        return next((verdict for verdict in _WORST_FIRST if verdict in found), Verdict.EXACT)
+        return next((verdict for verdict in _WORST_FIRST if verdict in found), Verdict.UNKNOWN)
 
     @property
     def ok(self) -> bool:

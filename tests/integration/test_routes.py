@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 import yaml
 from another_engine import query
+from audits import counts
 from conftest import Lake, lakelock
 from routing import SCHEMA, Routed
 from typer.testing import CliRunner
 
 from connector import Pipeline
-from connector.audit.verdict import FAULTS
+from connector.audit.verdict import FAULTS, Verdict
 from connector.cli.app import app
 from connector.lab.bench.pipelines import SHORT_LIVED
 from connector.protocol.steps import Event, Step
@@ -421,6 +422,18 @@ def test_the_auditor_knows_whose_letters_they_are(routed: Routed) -> None:
     found = routed.verified(sink=UPSERT, **letters)
     assert {name: (each["found"], each["letters"]) for name, each in found.items()} == {"a": (1, 2), "b": (1, 3)}
     assert not any(fault in each for each in found.values() for fault in FAULTS)
+
+
+def test_without_a_table_the_auditor_looks_at_the_letters(routed: Routed) -> None:
+    routed.topic.send(("k", {"kind": "a", "n": "no number"}), ("k", {"kind": "b", "n": "none"}), partition=0)
+    letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(routed.lake.path("letters"))}}
+    pipeline = Pipeline.from_options(routed.options(**letters))
+    pipeline.run()
+    found = pipeline.verify()
+    assert (found.verdict, counts(found.tables[0])) == (Verdict.UNKNOWN, {"records": 2, "letters": 2})
+    routed.lake.sql("DELETE FROM {t} WHERE _offset = 1", "letters")
+    found = pipeline.verify()
+    assert (found.verdict, found.tables[0].totals["letters_lost"]) == (Verdict.NOT_EXACT, 1)
 
 
 @pytest.mark.breadth

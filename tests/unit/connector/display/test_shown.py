@@ -177,6 +177,11 @@ def test_the_verdict_of_several_tables_is_the_worst(audits: list[Audit], exit_co
     assert "font-weight:bold" in found._repr_html_()
 
 
+def test_where_no_table_was_compared_nobody_knows() -> None:
+    assert Verification([]).verdict.exit_code == 4
+    assert not Verification([]).ok
+
+
 def test_nothing_is_said_of_a_rewind_that_was_only_planned() -> None:
     plan = Rewind(Position(9, Offsets({AT: 20}), version=9), Target(3, None), Offsets({AT: 3}), 17)
     assert repr(plan).splitlines()[-1] == "again     17 offsets are read once more by the next run"
