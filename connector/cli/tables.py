@@ -66,10 +66,10 @@ def status_fields(state: Status) -> dict[str, object]:
         },
         "total_lag": sum(state.lag.values()),
         "lag_seconds": {
-            topic: {str(at.partition): round(lag, 3) for at, lag in state.lag_seconds.items() if at.topic == topic}
+            topic: {str(at.partition): _rounded(waits) for at, waits in state.lag_seconds.items() if at.topic == topic}
             for topic in sorted(state.held.ends.topics)
         },
-        "max_lag_seconds": round(max(state.lag_seconds.values(), default=0.0), 3),
+        "max_lag_seconds": _rounded(state.max_lag_seconds),
         "watermark": position.clock.watermark.isoformat() if position and position.clock.watermark else None,
         "late": position.clock.late if position else 0,
         "read_to": position.read_to.isoformat() if position and position.read_to else None,
@@ -86,6 +86,10 @@ def status_fields(state: Status) -> dict[str, object]:
         if position
         else None,
     }
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)
 
 
 def letters_fields(groups: Sequence[LetterGroup]) -> dict[str, object]:

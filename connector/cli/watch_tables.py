@@ -45,7 +45,7 @@ def statuses_table(statuses: Sequence[tuple[PipelineFile, Status | Fault]], now:
             f"[{_COLOURS[kind]}]{escape(word)}[/]",
             str(position.epoch) if position else "-",
             f"{sum(status.lag.values()):,}",
-            span(max(status.lag_seconds.values(), default=0.0)),
+            span(status.max_lag_seconds),
             f"{committed:%Y-%m-%d %H:%M:%S} UTC, {span((now - committed).total_seconds())} ago" if committed else "-",
         )
     return Group(f"{now:%Y-%m-%d %H:%M:%S} UTC", table, *faults)

@@ -32,8 +32,9 @@ class Status(Shown):
     offsets: Offsets
     """The next offsets: the table's, or the consumer group's if the delivery keeps them there."""
     held: TopicsHeld
-    next_times: Mapping[TopicPartition, datetime] = field(default_factory=dict)
-    """Kafka's timestamp of the next record, per partition that has a record to read."""
+    next_times: Mapping[TopicPartition, datetime | None] = field(default_factory=dict)
+    """Kafka's timestamp of the next record, per partition that has offsets to read and answered in time. None: no
+    record is at these offsets."""
     unfolded: int | None = None
     """The number of epochs that the change log has and the table lacks. None without ``merge: on_read``."""
     in_doubt: Row | None = None
@@ -77,13 +78,23 @@ class Status(Shown):
         return frozenset(recreated(self.position, self.held)) if self.position else frozenset()
 
     @property
-    def lag_seconds(self) -> Mapping[TopicPartition, float]:
-        """How many seconds the next record has been waiting, per partition; 0 if no record waits."""
-        now = self.held.asked_at
-        return {
-            at: max(0.0, (now - self.next_times[at]).total_seconds()) if at in self.next_times else 0.0
-            for at in self.held.ends
-        }
+    def lag_seconds(self) -> Mapping[TopicPartition, float | None]:
+        """How many seconds the next record has been waiting, per partition; 0 if no record waits. None: nobody knows,
+        as Kafka didn't give the record in time.
+        """
+        return {at: self._waits(at, lag) for at, lag in self.lag.items()}
+
+    @property
+    def max_lag_seconds(self) -> float | None:
+        """The longest of them. None if one that isn't known may be longer."""
+        known = [seconds for seconds in self.lag_seconds.values() if seconds is not None]
+        return max(known, default=0.0) if len(known) == len(self.lag_seconds) else None
+
+    def _waits(self, at: TopicPartition, lag: int) -> float | None:
+        since = self.next_times.get(at)
+        if since is None and (at in self.next_times or lag == self._held_back(at)):  # none of them can be read
+            since = self.held.held_back[at].since if at in self.held.held_back else self.held.asked_at
+        return None if since is None else max(0.0, (self.held.asked_at - since).total_seconds())
 
     def page(self) -> Page:
         """Where the pipeline stands, what would stop a run, and the lag of each partition."""
@@ -99,7 +110,7 @@ class Status(Shown):
 
     def _lag_grid(self) -> Grid:
         """A row per partition: next offset, end, and how far the table is behind. The longest lag has a whole bar."""
-        longest = max([*self.lag.values(), 1])
+        longest, seconds = max([*self.lag.values(), 1]), self.lag_seconds
         rows = [
             (
                 at.topic,
@@ -107,7 +118,7 @@ class Status(Shown):
                 f"{self.offsets[at]:,}" if at in self.offsets else "-",
                 f"{self.held.ends[at] + self._held_back(at):,}",
                 Bar(f"{lag:,}", lag / longest),
-                f"{self.lag_seconds[at]:,.0f}",
+                "-" if (waits := seconds[at]) is None else f"{waits:,.0f}",
             )
             for at, lag in self.lag.items()
         ]

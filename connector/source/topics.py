@@ -238,6 +238,7 @@ class KafkaSource:
         return {
             at: sum(len(record.key or b"") + len(record.value or b"") for record in records) / len(records)
             for at, records in next_few.items()
+            if records
         }
 
     def sample(self, ranges: Sequence[OffsetRange]) -> list[Any]:
@@ -261,15 +262,20 @@ class KafkaSource:
             if record.offset < ends[at]
         ]
 
-    def next_times(self, offsets: Offsets, ends: Offsets) -> Mapping[TopicPartition, datetime]:
-        """Kafka's timestamp of the next record of each partition that has one before ``ends``."""
+    def next_times(self, offsets: Offsets, ends: Offsets) -> Mapping[TopicPartition, datetime | None]:
+        """Kafka's timestamp of the next record of each partition that has offsets before ``ends``.
+
+        None where there is no record at them. Partitions that don't answer in time are missing.
+        """
         next_few = self._peek(offsets, ends)
         return {
-            at: datetime.fromtimestamp(records[0].timestamp / 1000, timezone.utc) for at, records in next_few.items()
+            at: datetime.fromtimestamp(records[0].timestamp / 1000, timezone.utc) if records else None
+            for at, records in next_few.items()
         }
 
     def _peek(self, offsets: Offsets, ends: Offsets) -> dict[TopicPartition, list[Any]]:
-        """A sample of the next records from ``offsets`` on. Partitions that don't answer in time are missing."""
+        """A sample of the next records from ``offsets`` on; empty where only other offsets are left, as those of a
+        transaction's end. Partitions that don't answer in time are missing."""
         waiting = {KafkaPartition(*at): end for at, end in ends.items() if at in offsets and offsets[at] < end}
         if not waiting:
             return {}
@@ -286,6 +292,7 @@ class KafkaSource:
                     for at, end in list(waiting.items()):
                         if TopicPartition(*at) in found or (self._consumer.position(at) or 0) >= end:
                             del waiting[at]
+                            found.setdefault(TopicPartition(*at), [])
                             # A pause would keep what is fetched already, and kafka-python 3 then never gives the
                             # records of another offset: the next look would wait for them in vain.
                             self._consumer.seek(at, end)

@@ -152,7 +152,8 @@ class PartitionLine:
     next: int | None
     end: int
     behind: int
-    waits: float
+    waits: float | None
+    """None: nobody knows."""
 
 
 def partitions(status: Status) -> list[PartitionLine]:

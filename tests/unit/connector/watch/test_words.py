@@ -1,14 +1,17 @@
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
+from connector.cli.tables import status_fields
 from connector.operations.status import Status
-from connector.protocol.recover import TopicsHeld
+from connector.protocol.recover import HeldBack, TopicsHeld
 from connector.watch.state_words import standing
 from sinks.contract import Position
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 AT = TopicPartition("t", 0)
+ASKED = datetime(2026, 11, 1, tzinfo=timezone.utc)
+MINUTE = timedelta(minutes=1)
 
 
 def stands(next_: int, beginning: int, end: int, topic_id: str = "id") -> Status:
@@ -44,3 +47,34 @@ def test_a_new_partition_stands_at_offset_0_as_in_a_run() -> None:
     status = Status("p", "transactional", ["lake/t"], position, position.offsets, held)
     assert (status.gone, status.lag[new]) == ([OffsetRange("t", 1, 0, 4)], 5)
     assert standing(status) == ("bad", "records gone")
+
+
+@pytest.mark.parametrize(
+    ("next_time", "held_back", "waits"),
+    [
+        ({AT: ASKED - MINUTE}, {}, 60),
+        ({AT: ASKED - MINUTE}, {AT: HeldBack(2, ASKED)}, 60),
+        ({}, {}, None),
+        ({}, {AT: HeldBack(2, ASKED)}, None),
+        ({AT: None}, {}, 0),
+        ({AT: None}, {AT: HeldBack(2, ASKED - MINUTE)}, 60),
+        ({AT: None}, {AT: HeldBack(2, None)}, None),
+    ],
+)
+def test_who_does_not_answer_may_have_waited_for_long(
+    next_time: dict[TopicPartition, datetime | None], held_back: dict[TopicPartition, HeldBack], waits: float | None
+) -> None:
+    other = TopicPartition("t", 1)
+    held = TopicsHeld(Offsets({AT: 0, other: 0}), Offsets({AT: 5, other: 3}), {"t": "id"}, ASKED, held_back=held_back)
+    position = Position(5, Offsets({AT: 2, other: 3}), {"t": "id"}, "run")
+    status = Status("p", "transactional", ["lake/t"], position, position.offsets, held, next_time)
+    assert status.lag_seconds == {AT: waits, other: 0}
+    assert status.max_lag_seconds == waits
+    assert status_fields(status)["max_lag_seconds"] == waits
+
+
+@pytest.mark.parametrize(("since", "waits"), [(ASKED - MINUTE, 60), (None, None)])
+def test_what_a_transaction_holds_back_waits_since_its_first_record(since: datetime | None, waits: float) -> None:
+    held = TopicsHeld(Offsets({AT: 0}), Offsets({AT: 5}), {"t": "id"}, ASKED, held_back={AT: HeldBack(2, since)})
+    position = Position(5, Offsets({AT: 5}), {"t": "id"}, "run")
+    assert Status("p", "transactional", ["lake/t"], position, position.offsets, held).lag_seconds == {AT: waits}
