@@ -9,12 +9,7 @@ from sinks.spark.sql import identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import DataType, DecimalType, StructField
-
-_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
-_WIDENED = {
-    ("float", "double"), ("tinyint", "double"), ("smallint", "double"), ("int", "double"), ("date", "timestamp_ntz"),
-}  # fmt: skip
+    from pyspark.sql.types import DataType, StructField
 
 
 def as_declared(rows: DataFrame, wanted: Iterable[StructField]) -> DataFrame:
@@ -57,22 +52,16 @@ def _grown(value: Column, there: DataType, wanted: DataType) -> Column:
     if isinstance(there, MapType) and isinstance(wanted, MapType):
         of, to = there.valueType, wanted.valueType
         return value if of == to else F.transform_values(value, lambda _, each: _grown(each, of, to))
-    return value.cast(wanted) if _holds(wanted, there) else value
+    return value.cast(wanted) if _fits(there, wanted) else value
 
 
-def _holds(wider: DataType, narrower: DataType) -> bool:
-    """Whether a type has every value of another one: then Delta Lake may widen a column to it."""
+def _fits(narrow: DataType, wide: DataType) -> bool:
+    """Whether every value of a number's type is one of another type."""
     from pyspark.sql.types import DecimalType
 
-    one, other = narrower.simpleString(), wider.simpleString()
-    if isinstance(wider, DecimalType):
-        if isinstance(narrower, DecimalType):
-            return wider.scale >= narrower.scale and _whole_digits(wider) >= _whole_digits(narrower)
-        return one in _DIGITS and _whole_digits(wider) >= _DIGITS[one]
-    if one in _DIGITS and other in _DIGITS:
-        return _DIGITS[one] <= _DIGITS[other]
-    return (one, other) in _WIDENED
-
-
-def _whole_digits(of: DecimalType) -> int:
-    return of.precision - of.scale
+    if isinstance(narrow, DecimalType) and isinstance(wide, DecimalType):
+        more = wide.scale - narrow.scale
+        return 0 <= more <= wide.precision - narrow.precision
+    order = ("tinyint", "smallint", "int", "bigint") if narrow.typeName() != "float" else ("float", "double")
+    names = narrow.simpleString(), wide.simpleString()
+    return all(name in order for name in names) and order.index(names[0]) < order.index(names[1])
