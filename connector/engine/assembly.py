@@ -23,7 +23,7 @@ from connector.engine.fold_beside import Beside, beside
 from connector.engine.inferred import with_schema
 from connector.engine.joining import Joining
 from connector.engine.letters_again import RoutedLetters
-from connector.engine.one_table import OneTable, letters_taken_back, look_back
+from connector.engine.one_table import OneTable, look_back
 from connector.engine.output import Output
 from connector.engine.outputs import Other, Table, outputs, with_new_columns
 from connector.engine.renamed import refuse_renamed, refuse_what_it_has
@@ -289,7 +289,6 @@ class Assembly:
             stages=self.routes is None,
             join=Joining(self.config, self.run, self.source, partial(self._alone, observe), observe, self.stopped),
             fold=fold,
-            taken_back=partial(letters_taken_back, self.config, self.spark),
             committed=committed,
         )
 

@@ -90,7 +90,6 @@ class Coordinator(Destination):
         stages: bool = True,
         join: JoinAll = lambda *_: {},
         fold: Callable[[], object] = lambda: None,
-        taken_back: Callable[[Epoch, int], None] = lambda *_: None,
         committed: Callable[[Epoch, Mapping[str, Prepared]], object] = lambda *_: None,
     ) -> None:
         """``run`` is the id of this run.
@@ -98,9 +97,8 @@ class Coordinator(Destination):
         ``config`` identifies the shape of the pipeline file; the log keeps it with each decision. ``at_once``: how
         many sinks to call at the same time; None: all. It must be 1 if they share one session whose settings belong to
         one statement at a time, as in Spark Connect. ``stages``: whether what the sinks prepare outlives this process.
-        ``fold``: folds the change logs for which it is time. ``taken_back``: gets the epoch of a rewind, and the one
-        that it goes back to, once all tables are back. ``committed``: gets an epoch that all sinks hold. Both are
-        called before the log says that the epoch is done; after a crash in between, again.
+        ``fold``: folds the change logs for which it is time. ``committed``: gets an epoch that all sinks hold, before the
+        log says that it is done; after a crash in between, it gets it again.
         """
         self._log = log
         self._sinks = sinks
@@ -109,7 +107,6 @@ class Coordinator(Destination):
         self._prepare = prepare
         self._join = join
         self._fold = fold
-        self._taken_back = taken_back
         self._committed = committed
         self._observe = observe
         self._at_once = at_once
@@ -301,9 +298,6 @@ class Coordinator(Destination):
         outcomes = self._each({name: sinks[name] for name in action.prepared}, commit)
         if None not in outcomes.values():
             self._committed(action.epoch, action.prepared)
-        back_to = Row(State.DECIDED, action.epoch, self._run, action.prepared).back_to
-        if back_to is not None:
-            self._taken_back(action.epoch, back_to)
         return outcomes
 
     def _each(self, sinks: Mapping[str, Participant], call: Callable[[Participant], Value]) -> Mapping[str, Value]:

@@ -178,16 +178,6 @@ def reopen_letters(config: PipelineConfig, spark: SparkSession, position: Positi
         letters.take_back(position.offsets, position.restored_to, position.epoch)
 
 
-def letters_taken_back(config: PipelineConfig, spark: SparkSession, rewind: Epoch, back_to: int) -> None:
-    """Reopen dead letters whose retry a rewind of several tables has undone, and close those that are read again.
-
-    ``rewind``: its epoch; ``back_to``: the epoch that it goes back to.
-    """
-    letters = letters_table(config, spark)
-    if letters is not None:
-        letters.take_back(rewind.offsets, back_to, rewind.number - 1)
-
-
 def recreated_starts(config: PipelineConfig, position: Position, held: TopicsHeld, names: Mapping[str, str]) -> Offsets:
     """The offsets at which recreated topics begin, by the file of a translation.
 

@@ -177,19 +177,13 @@ def _versions(
         position = tables[name].commits.position() if of_route else None
         if not of_route or (position is not None and not position.holds(decided.epoch)):
             wrong.append(f"{name}: it was no sink of the pipeline yet")
-        elif position is not None:  # its first epoch is one that can't be completed
-            number = decided.epoch.number
-            own = (commit.version for commit, of in tables[name].commits.lineage() if of.epoch == number)
-            version = next(own, None)
-            if version:
-                found[name] = version - 1
-            else:
-                wrong.append(f"{name}: its history has no version before epoch {number}")
+        elif position is not None and position.version:  # its first epoch is one that can't be completed
+            found[name] = position.version - 1
     for name, version in found.items():
         left_at = then.left_at(name) if then is not None and name in then.prepared else None
         epoch = aim.epoch if left_at is None else left_at
         had = then is not None and (name in then.prepared or not of_route)
-        why = tables[name].back.wrong(version, epoch if had and epoch else None, most=aim.epoch)
+        why = tables[name].back.wrong(version, epoch if had and epoch else None)
         if why is not None:
             wrong.append(f"{name}: {why}")
     if wrong:

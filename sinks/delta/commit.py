@@ -65,11 +65,6 @@ class PipelineCommits:
         """The table's name or path, for messages."""
         return self._table.label
 
-    @property
-    def topics(self) -> Container[str]:
-        """The topics that the pipeline reads."""
-        return self._topics
-
     def position(self) -> Position | None:
         """The pipeline's position, read from the table; None: there is no table, or no epoch was committed to it.
         Raises TableReplaced if the table's folder holds another table by now."""

@@ -5,7 +5,7 @@ crash                 what is left in the table
 ====================  ==================================================================================================
 before the RESTORE    The table as it was.
 before the commit     The earlier version, without the epoch's number. ``take`` restores it once more.
-after the commit      The earlier version, and the epoch. ``take`` only forgets the deletes that are read again.
+after the commit      The earlier version, and the epoch. ``take`` isn't called again: the table says that it has it.
 ====================  ==================================================================================================
 """
 
@@ -21,7 +21,6 @@ from sinks.delta.commit import PipelineCommits
 from sinks.delta.refusals import append_only
 from sinks.delta.restore import BY_REWIND, restore
 from sinks.delta.table import DeltaTable
-from sinks.delta.tombstones import Tombstones
 from sinks.delta.two_phase import holds
 from sinks.errors import PositionMismatch
 from sinks.spark.row_errors import problem
@@ -36,14 +35,11 @@ class TakesBack:
     commits: PipelineCommits
     columns: Collection[str]
     """Those that the pipeline writes."""
-    tombstones: Tombstones | None = None
-    """The deletes that are kept beside the table; None: none are."""
 
-    def wrong(self, version: int, epoch: int | None, *, most: int) -> str | None:
+    def wrong(self, version: int, epoch: int | None) -> str | None:
         """Why the table can't go back to a version, in words; None: it can. Changes nothing.
 
-        ``epoch``: the pipeline's last epoch at that version; None: the log knows of none, and it must have none higher
-        than ``most``, the epoch that all go back to. Opens every file of the version.
+        ``epoch``: the pipeline's last epoch at that version; None: it isn't compared. Opens every file of the version.
         """
         from pyspark.errors import PySparkException
 
@@ -52,12 +48,11 @@ class TakesBack:
             return "there is no such table"
         if detail.append_only:
             return append_only(self.table.label, "a rewind removes rows").message
-        stood = self.commits.at(version)
-        if epoch is None and stood is not None and stood.metadata.epoch > most:
-            return f"version {version}, for which the log has no epoch, is of epoch {stood.metadata.epoch}"
-        if epoch is not None and (stood is None or stood.metadata.epoch != epoch):
-            found = f"is of epoch {stood.metadata.epoch}" if stood is not None else "isn't in its history any more"
-            return f"version {version}, which the log has for epoch {epoch}, {found}"
+        if epoch is not None:
+            stood = self.commits.at(version)
+            if stood is None or stood.metadata.epoch != epoch:
+                found = f"is of epoch {stood.metadata.epoch}" if stood is not None else "isn't in its history any more"
+                return f"version {version}, which the log has for epoch {epoch}, {found}"
         try:
             # A count alone is answered by the log; the path of a row's file isn't.
             every = f"{self.table.sql} VERSION AS OF {int(version)}"
@@ -67,18 +62,10 @@ class TakesBack:
         return None
 
     def take(self, epoch: Epoch, version: int) -> Committed:
-        """Restore the table, wherever it stands, and commit the epoch, which has no rows. Doesn't if it has it.
+        """Restore the table, wherever it stands, and commit the epoch, which has no rows. Does nothing if it has it.
 
-        Then forget the deletes whose records are read again. Their runs are fenced by the epoch's number. Raises
-        SinkError, SchemaMismatch, Fenced.
+        Raises SinkError, SchemaMismatch, Fenced.
         """
-        committed = self._taken(epoch, version)
-        left = self.tombstones.left_over(epoch.offsets, self.commits.topics) if self.tombstones is not None else None
-        if left is not None:
-            left.delete()
-        return committed
-
-    def _taken(self, epoch: Epoch, version: int) -> Committed:
         stands = None
         with suppress(PositionMismatch):  # somebody has restored it, and another run has written meanwhile
             stands = self.commits.position()

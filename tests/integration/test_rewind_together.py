@@ -16,7 +16,6 @@ from routing import Killed, Routed, dying_before_the_commit_of
 from typer.testing import CliRunner
 
 from connector import Pipeline, run_all
-from connector.audit import audit
 from connector.cli.app import app
 from connector.operations.history import past
 from connector.operations.rewind import Rewind
@@ -153,39 +152,6 @@ def test_the_tables_of_several_sinks_go_back_to_one_epoch(lake: Lake, topic: Top
     pipeline.run()
     assert held() == whole
     assert json.loads(_command(lake, options, "verify", "--json"))["ok"]
-
-
-@pytest.mark.breadth
-def test_letters_and_deletes_of_epochs_that_are_read_again_are_forgotten(lake: Lake, topic: Topic) -> None:
-    """As with one table: the mended file judges the records anew."""
-    upsert = {"type": "delta_upsert", "path": str(lake.path("latest")), "key": "k", "sequence_by": "seq"}
-
-    def pipeline(apply_as_deletes: str, **more: Any) -> Pipeline:
-        options = lake.options(schema="k STRING, n INT, seq INT", on_bad_record="dead_letter", **more)
-        options["dead_letters"] = {"path": str(lake.path("letters"))}
-        options["coordinator"] = {"path": str(lake.path("log"))}
-        deletes = {**upsert, "apply_as_deletes": apply_as_deletes}
-        options["sinks"] = [{"type": "delta_append", "path": str(lake.path("every"))}, deletes]
-        return Pipeline.from_options(options)
-
-    def send(*records: tuple[str, int, int]) -> None:
-        topic.send(*((k, {"k": k, "n": n, "seq": seq}) for k, n, seq in records))
-
-    wrong: dict[str, Any] = {"require": "n < 100", "apply_as_deletes": "n = 7"}
-    send(("a", 1, 1), ("b", 1, 10))
-    pipeline(**wrong).run()
-    send(("a", 100, 2), ("b", 7, 20))
-    pipeline(**wrong).run()
-    assert lake.rows("latest") == [("a", 1)]
-    pipeline(**wrong).rewind(to_epoch=1, confirm=True)
-    mended = pipeline("n = -1")
-    mended.run()
-    send(("b", 5, 15))
-    mended.run()
-    assert lake.rows("latest") == [("a", 100), ("b", 7)]
-    assert lake.sql("SELECT count(*) FROM {t} WHERE _retried_epoch IS NULL", "letters") == [(0,)]
-    for index in range(2):
-        assert audit(mended.config.alone(index)).ok
 
 
 @pytest.mark.breadth
