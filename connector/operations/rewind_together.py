@@ -174,6 +174,9 @@ def _versions(
     then = next((row for row in reversed(rows) if row.state is State.DECIDED and row.epoch.number == aim.epoch), None)
     wrong = []
     for name in unknown:
+        if of_route and any(row.reads.get(name) for row in rows):
+            wrong.append(f"{name}: the log has no version from before its first rows (was it merged on read?)")
+            continue
         position = tables[name].commits.position() if of_route else None
         if not of_route or (position is not None and not position.holds(decided.epoch)):
             wrong.append(f"{name}: it was no sink of the pipeline yet")
@@ -183,7 +186,7 @@ def _versions(
         left_at = then.left_at(name) if then is not None and name in then.prepared else None
         epoch = aim.epoch if left_at is None else left_at
         had = then is not None and (name in then.prepared or not of_route)
-        why = tables[name].back.wrong(version, epoch if had and epoch else None)
+        why = tables[name].back.wrong(version, epoch if had and epoch else None, goal=aim.epoch)
         if why is not None:
             wrong.append(f"{name}: {why}")
     if wrong:

@@ -86,15 +86,17 @@ def versions(
     """The version of each table as of the goal, and the tables that had none.
 
     A table that got its first rows later goes back to the version before them. Of several sinks, that is for a goal
-    before the first epoch only: a sink that was added later would lack what the others have of earlier epochs.
+    before the first epoch only: a sink that was added later would lack what the others have of earlier epochs. Nothing
+    says which version was before the first rows of a table that was merged on read then.
 
     ``rows``: of the goal and all later epochs, oldest first.
     """
     done = [row for row in rows if row.state is State.DONE and row.epoch.number >= max(goal.epoch, 1)]
     found: dict[str, int] = {}
     for name in names:
-        first = next((row for row in done if "version" in row.reads.get(name, {})), None)
-        if first is None:
+        reads = [row for row in done if row.reads.get(name)]
+        first = next((row for row in reads if "version" in row.reads[name]), None)
+        if first is None or (reads[0] is not first and reads[0].epoch.number != goal.epoch):
             continue
         version = int(first.reads[name]["version"])
         if first.epoch.number == goal.epoch:

@@ -36,10 +36,11 @@ class TakesBack:
     columns: Collection[str]
     """Those that the pipeline writes."""
 
-    def wrong(self, version: int, epoch: int | None) -> str | None:
+    def wrong(self, version: int, epoch: int | None, *, goal: int) -> str | None:
         """Why the table can't go back to a version, in words; None: it can. Changes nothing.
 
-        ``epoch``: the pipeline's last epoch at that version; None: it isn't compared. Opens every file of the version.
+        ``epoch``: the pipeline's last epoch at that version; None: the table got its first rows after the epoch
+        ``goal``, so that version has no later one. Opens every file of the version.
         """
         from pyspark.errors import PySparkException
 
@@ -48,11 +49,10 @@ class TakesBack:
             return "there is no such table"
         if detail.append_only:
             return append_only(self.table.label, "a rewind removes rows").message
-        if epoch is not None:
-            stood = self.commits.at(version)
-            if stood is None or stood.metadata.epoch != epoch:
-                found = f"is of epoch {stood.metadata.epoch}" if stood is not None else "isn't in its history any more"
-                return f"version {version}, which the log has for epoch {epoch}, {found}"
+        stood = self.commits.at(version)
+        another = of_another(version, stood.metadata.epoch if stood is not None else None, epoch, goal=goal)
+        if another is not None:
+            return another
         try:
             # A count alone is answered by the log; the path of a row's file isn't.
             every = f"{self.table.sql} VERSION AS OF {int(version)}"
@@ -80,3 +80,18 @@ class TakesBack:
         there = [name for name in self.table.schema.names if name in self.columns]
         nothing = self.table.spark.table(self.table.sql).where("false").select(*map(identifier, there))
         return DeltaAppend(self.table, self.commits).write(own, nothing)
+
+
+def of_another(version: int, found: int | None, epoch: int | None, *, goal: int) -> str | None:
+    """Why a version isn't the one that a rewind to the epoch ``goal`` needs, in words; None: it is. Pure.
+
+    ``found``: the pipeline's last epoch at that version, by the table's history; ``epoch``: by the coordinator log.
+    """
+    if epoch is None:
+        if found is None or found <= goal:
+            return None
+        return f"version {version}, before which the log has no rows of it, holds epoch {found} already"
+    if found == epoch:
+        return None
+    told = f"is of epoch {found}" if found is not None else "isn't in its history any more"
+    return f"version {version}, which the log has for epoch {epoch}, {told}"

@@ -312,6 +312,24 @@ def test_a_sink_that_was_added_later_has_no_version_of_the_epoch() -> None:
     assert versions(aim, rows, NAMES, of_route=False) == ({"a": 1, "b": 1}, ["late"])
 
 
+def test_a_table_that_was_merged_on_read_at_first_has_no_version_before_its_first_rows() -> None:
+    """Its first version in the log has the epochs that were folded before."""
+    merged = [
+        replace(row, reads={**row.reads, "late": {"change log": 1}})
+        if row.state is State.DONE and row.epoch.number == 2 else row
+        for row in ran_to_the_end().rows
+    ]  # fmt: skip
+    for to in (0, 1):
+        aim = goal(merged, lambda row, to=to: row.epoch.number == to)  # type: ignore[misc]
+        assert aim is not None
+        later = [row for row in merged if row.epoch.number >= to]
+        assert versions(aim, later, ["late"], of_route=True) == ({}, ["late"])
+    aim = goal(merged, lambda row: row.epoch.number == 2)
+    assert aim is not None
+    later = [row for row in merged if row.epoch.number >= 2]
+    assert versions(aim, later, ["late"], of_route=True) == ({"late": 0}, []), "all of it was folded, as is compared"
+
+
 def _killed(process: Process, what: str, to: int) -> bool:
     """Let a process do it. Returns whether it got to its end."""
     try:

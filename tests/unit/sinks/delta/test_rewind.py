@@ -7,6 +7,7 @@ from sinks.contract import Position
 from sinks.delta.metadata import CommitMetadata
 from sinks.delta.position import Commit, lineage
 from sinks.delta.restore import Target, before_event_time, before_offsets
+from sinks.delta.taken_back import of_another
 from sinks.event_time import Clock, Seen
 from sinks.offsets import Offsets, TopicPartition
 
@@ -97,3 +98,14 @@ def test_a_stale_copy_of_the_metadata_is_no_commit_of_the_pipeline() -> None:
     copy = Commit(5, NOON, "UPDATE", {}, HISTORY[2].user_metadata)
     found = before_event_time(led_to([*HISTORY, copy]), at(25), lambda version, _: version != 5)
     assert where(found) == (2, 2, {P0: 9, P1: 7})
+
+
+def test_a_table_goes_back_to_no_version_with_an_epoch_after_the_goal() -> None:
+    assert of_another(8, 5, 5, goal=5) is None
+    assert of_another(8, 3, 3, goal=5) is None, "epochs passed it by"
+    assert of_another(8, None, None, goal=5) is None, "it got its first rows later"
+    assert of_another(8, 4, None, goal=5) is None, "rows that a rewind before took back, or none"
+    assert "is of epoch 6" in str(of_another(8, 6, 5, goal=5))
+    assert "isn't in its history any more" in str(of_another(8, None, 5, goal=5))
+    assert "holds epoch 8 already" in str(of_another(8, 8, None, goal=5))
+    assert "holds epoch 1 already" in str(of_another(8, 1, None, goal=0))
