@@ -17,8 +17,9 @@ from connector.protocol.recover import TopicsHeld
 from connector.protocol.rewind import Goal, goal, versions
 from connector.protocol.steps import Observer
 from sinks.contract import Prepared
+from sinks.delta.commit import PipelineCommits
 from sinks.delta.merge_on_read import MergeOnRead
-from sinks.delta.restore import Target
+from sinks.delta.restore import Target, of_epoch
 from sinks.errors import ConfigurationError, Fenced, LakelockError
 from sinks.offsets import Offsets
 from sinks.s3.hadoop import require_conditional_writes
@@ -180,8 +181,12 @@ def _versions(
         position = tables[name].commits.position() if of_route else None
         if not of_route or (position is not None and not position.holds(decided.epoch)):
             wrong.append(f"{name}: it was no sink of the pipeline yet")
-        elif position is not None and position.version:  # its first epoch is one that can't be completed
-            found[name] = position.version - 1
+        elif position is not None:  # its first epoch is one that can't be completed
+            before = version_before(tables[name].commits, decided.epoch.number)
+            if before is None:
+                wrong.append(f"{name}: its history doesn't show what was before its first epoch")
+            else:
+                found[name] = before
     for name, version in found.items():
         left_at = then.left_at(name) if then is not None and name in then.prepared else None
         epoch = aim.epoch if left_at is None else left_at
@@ -197,6 +202,12 @@ def _versions(
             "`lakelock replay` reads them into new tables.",
         )
     return found
+
+
+def version_before(commits: PipelineCommits, epoch: int) -> int | None:
+    """The version before a table's commit of an epoch, whatever was committed since. None: its history has none."""
+    own = of_epoch(commits.lineage(), epoch, commits.is_own)
+    return own.version - 1 if own is not None and own.version else None
 
 
 def _plan(

@@ -8,10 +8,12 @@ import pytest
 
 from connector.engine.undo import undo
 from connector.operations.rewind import given_up, planned
-from connector.operations.rewind_together import _settled
+from connector.operations.rewind_together import _settled, version_before
 from connector.protocol.decided import LogHeld, Row, State
 from connector.protocol.recover import Remains, TopicsHeld
 from sinks.contract import Committed, Epoch, Position
+from sinks.delta.metadata import CommitMetadata
+from sinks.delta.position import Commit, lineage
 from sinks.delta.restore import Target
 from sinks.errors import (
     BadRecord,
@@ -91,3 +93,20 @@ def test_an_epoch_that_a_sink_refuses_is_given_up_and_one_that_may_pass_is_not(e
     for other in (StoreUnreachable("no answer"), Fenced("replaced", owner="other", epoch=3)):
         with pytest.raises(type(other)):
             _settled(recovering(other), log)
+
+
+def test_what_others_have_committed_since_an_epoch_is_not_before_it() -> None:
+    noon = datetime(2026, 11, 26, tzinfo=timezone.utc)
+    history = [
+        Commit(0, noon, "CREATE TABLE", {}, None),
+        Commit(1, noon, "WRITE", {}, CommitMetadata("p", Position(7, Offsets({A0: 5}), owner="run")).to_json()),
+        Commit(2, noon, "OPTIMIZE", {}, None),
+        Commit(3, noon, "SET TBLPROPERTIES", {}, None),
+    ]
+    commits: Any = SimpleNamespace(
+        lineage=lambda: lineage(3, dict(enumerate(history)).get, pipeline="p"), is_own=lambda *_: True
+    )
+    assert version_before(commits, 7) == 0
+    assert version_before(commits, 6) is None
+    commits.is_own = lambda *_: False
+    assert version_before(commits, 7) is None
