@@ -15,7 +15,7 @@ from connector.delivery.ports import Group, Topics, Work
 from connector.delivery.retries import Patience
 from connector.engine.coordinator import Coordinator, PrepareAll, SinksNow
 from connector.engine.coordinator_log import Log
-from connector.engine.dead_letters import letters, letters_table, letters_topic
+from connector.engine.dead_letters import letters, letters_table, letters_topic, take_letters_back
 from connector.engine.epoch import Read, Reading, prepare_epoch
 from connector.engine.field_check import FieldCheck
 from connector.engine.fold import Folding, refuse_unfolded
@@ -290,6 +290,7 @@ class Assembly:
             join=Joining(self.config, self.run, self.source, partial(self._alone, observe), observe, self.stopped),
             fold=fold,
             committed=committed,
+            take_back=partial(take_letters_back, self.config, self.spark),
         )
 
     @contextmanager

@@ -30,6 +30,7 @@ from connector.protocol.two_phase import (
     ReadLog,
     Recovered,
     Steps,
+    TakeBack,
     recover,
     rewind,
     run_epoch,
@@ -91,14 +92,16 @@ class Coordinator(Destination):
         join: JoinAll = lambda *_: {},
         fold: Callable[[], object] = lambda: None,
         committed: Callable[[Epoch, Mapping[str, Prepared]], object] = lambda *_: None,
+        take_back: Callable[[Epoch, int], None] = lambda *_: None,
     ) -> None:
         """``run`` is the id of this run.
 
         ``config`` identifies the shape of the pipeline file; the log keeps it with each decision. ``at_once``: how
         many sinks to call at the same time; None: all. It must be 1 if they share one session whose settings belong to
         one statement at a time, as in Spark Connect. ``stages``: whether what the sinks prepare outlives this process.
-        ``fold``: folds the change logs for which it is time. ``committed``: gets an epoch that all sinks hold, before the
-        log says that it is done; after a crash in between, it gets it again.
+        ``fold``: folds the change logs for which it is time. ``committed``: gets an epoch that all sinks hold, before
+        the log says that it is done; after a crash in between, it gets it again. ``take_back``: takes the dead letters
+        back, in a rewind by this epoch to the one with this number.
         """
         self._log = log
         self._sinks = sinks
@@ -108,6 +111,7 @@ class Coordinator(Destination):
         self._join = join
         self._fold = fold
         self._committed = committed
+        self._take_back = take_back
         self._observe = observe
         self._at_once = at_once
         self._stages = stages
@@ -226,6 +230,8 @@ class Coordinator(Destination):
             return self._commit(action)
         if isinstance(action, Join):
             return self._join(action.epoch, action.positions)
+        if isinstance(action, TakeBack):
+            return self._take_back(action.epoch, action.to)
         return self._abort(action.before)
 
     def _read_log(self) -> LogHeld:

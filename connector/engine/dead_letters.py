@@ -163,6 +163,16 @@ def letters_table(config: PipelineConfig, spark: SparkSession) -> DeadLetters | 
     return DeadLetters(DeltaTable(spark, path=place.folder, name=place.table), pipeline=config.name, layout=layout)
 
 
+def take_letters_back(config: PipelineConfig, spark: SparkSession, epoch: Epoch, to: int) -> None:
+    """Undo what epochs after ``to`` did to dead letters, in a rewind of several tables by this epoch.
+
+    May be called again, also when others have gone on: the letters of later epochs stay as they are.
+    """
+    table = letters_table(config, spark)
+    if table is not None:
+        table.take_back(epoch.offsets, to, epoch.number)
+
+
 def letters_topic(config: PipelineConfig) -> TopicDeadLetters | None:
     """The topic of dead letters; None if there are no letters, or if they go to a table."""
     from sinks.topic.dead_letters import TopicDeadLetters

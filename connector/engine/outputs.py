@@ -228,7 +228,7 @@ class Table:
     @property
     def back(self) -> TakesBack:
         """Takes the table back in a rewind of several tables."""
-        return TakesBack(self.table, self.commits, self.derivation.columns.names)
+        return TakesBack(self.table, self.commits, self.derivation.columns.names, self.derivation.tombstones)
 
     def two_phase(self, pipeline: str) -> TwoPhaseSink[DataFrame]:
         """The sink that takes part in two-phase commit."""

@@ -3,7 +3,8 @@
 The steps are ``two_phase.rewind``.
 
 A rewind is an epoch of no records, with a number of its own. Its decision says which version each table goes back to.
-To commit it, a table is restored to that version, and then gets the epoch with the earlier offsets.
+To commit it, a table is restored to that version, forgets the deletes of records that are read again, and then gets the
+epoch with the earlier offsets. When all have it, the dead letters are taken back, and only then the rewind is done.
 
 ====================  ==================================================================================================
 crash                 what is left, and what the next process does
@@ -13,7 +14,8 @@ after the decision    The rewind counts, and is in doubt as any epoch. The next 
                       takes the other tables back before it reads a record, so no epoch follows on mixed positions.
 between RESTORE and   A table with the rows of the earlier epoch, and without the new number. It is restored to the same
 commit of a table     version once more, and gets the epoch. A version never changes, so this can be repeated.
-all committed         Every commit is a no-op that says so. ``done`` is appended.
+all committed         Every commit is a no-op that says so. The dead letters are taken back, and ``done`` is appended.
+letters taken back    The same. Taken back once more, they stay as they are.
 ====================  ==================================================================================================
 
 The decision takes the next number of the log. So a run that was at work can decide nothing any more, and is fenced. A

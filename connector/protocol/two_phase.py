@@ -142,7 +142,15 @@ class Join:
     positions: Mapping[str, Position | None]
 
 
-Action = ReadLog | Append | AskPositions | Prepare | Begin | Commit | Abort | Join
+@dataclass(frozen=True)
+class TakeBack:
+    """None. What epochs after ``to`` did beside the tables is undone. Asked for again after a crash."""
+
+    epoch: Epoch
+    to: int
+
+
+Action = ReadLog | Append | AskPositions | Prepare | Begin | Commit | Abort | Join | TakeBack
 Steps = Generator[Action, Any, Returned]
 
 
@@ -342,6 +350,8 @@ def _forward(number: int, decided: Row, run: str, config: str) -> Steps[tuple[in
     if len(standing) < len(committed):
         gone = ", ".join(sorted(committed.keys() - standing.keys()))
         raise PositionMismatch(f"What {gone} has prepared for epoch {epoch.number} is gone again.")
+    if decided.back_to is not None:  # before `done`, so that a crash repeats it
+        yield TakeBack(epoch, decided.back_to)
     return number, standing, did
 
 

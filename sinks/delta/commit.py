@@ -54,7 +54,7 @@ class PipelineCommits:
         changed count as replaced."""
         self._table = table
         self._pipeline = pipeline
-        self._topics = topics
+        self.topics = topics
         self._stops_at_changes = stops_at_changes
         self._log_retention = timedelta(days=30)
         self._known: tuple[Position, float] | None = None
@@ -101,7 +101,7 @@ class PipelineCommits:
         if isinstance(standing, Cloned):
             standing, how = self._in_source(standing), "cloned"
         if isinstance(standing, FromRows):
-            rows = self._table.coordinates(self._topics)
+            rows = self._table.coordinates(self.topics)
             from_these = from_rows(rows, standing)
             if from_these is None:
                 epoch = log.highest_txn(self._pipeline)
@@ -267,7 +267,7 @@ class PipelineCommits:
                 standing = self._standing(table.log, PastCommits(table), standing.version)
         except (PySparkException, NotADeltaTable):
             return FromRows()
-        if isinstance(standing, Own) and not standing.metadata.offsets.reaches(self._table.coordinates(self._topics)):
+        if isinstance(standing, Own) and not standing.metadata.offsets.reaches(self._table.coordinates(self.topics)):
             return FromRows()
         return standing
 

@@ -4,9 +4,14 @@
 crash                 what is left in the table
 ====================  ==================================================================================================
 before the RESTORE    The table as it was.
-before the commit     The earlier version, without the epoch's number. ``take`` restores it once more.
+before the commit     The earlier version, without the epoch's number, and maybe without the tombstones of records that
+                      are read again. ``take`` restores it once more, and deletes what is left of these.
 after the commit      The earlier version, and the epoch. ``take`` isn't called again: the table says that it has it.
 ====================  ==================================================================================================
+
+The tombstones are found before ``take`` asks where the table stands. If the table lacks the epoch even then, no later
+epoch was decided yet, so none of those found is of a later one. They are deleted before the commit: a table with the
+epoch has none of them left.
 """
 
 from __future__ import annotations
@@ -21,6 +26,7 @@ from sinks.delta.commit import PipelineCommits
 from sinks.delta.refusals import append_only
 from sinks.delta.restore import BY_REWIND, restore
 from sinks.delta.table import DeltaTable
+from sinks.delta.tombstones import Tombstones
 from sinks.delta.two_phase import holds
 from sinks.errors import PositionMismatch
 from sinks.spark.row_errors import problem
@@ -35,6 +41,7 @@ class TakesBack:
     commits: PipelineCommits
     columns: Collection[str]
     """Those that the pipeline writes."""
+    tombstones: Tombstones | None = None
 
     def wrong(self, version: int, epoch: int | None, *, goal: int) -> str | None:
         """Why the table can't go back to a version, in words; None: it can. Changes nothing.
@@ -66,6 +73,9 @@ class TakesBack:
 
         Raises SinkError, SchemaMismatch, Fenced.
         """
+        left = None
+        if self.tombstones is not None and self.table.detail() is not None:
+            left = self.tombstones.left_over(epoch.offsets, self.commits.topics)
         stands = None
         with suppress(PositionMismatch):  # somebody has restored it, and another run has written meanwhile
             stands = self.commits.position()
@@ -73,6 +83,8 @@ class TakesBack:
             return Committed(stands, rows=0, already=True)
         restore(self.table, version, by=BY_REWIND)
         self.table.forget()  # the earlier version may have other columns
+        if left is not None:
+            left.delete()
         stands = self.commits.position()
         own = replace(epoch, expected=stands)
         if stands is not None and stands.since:  # a table claims what it has read itself

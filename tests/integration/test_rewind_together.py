@@ -157,6 +157,45 @@ def test_the_tables_of_several_sinks_go_back_to_one_epoch(lake: Lake, topic: Top
 
 
 @pytest.mark.breadth
+def test_letters_and_deletes_of_epochs_that_were_taken_back_are_forgotten(lake: Lake, topic: Topic) -> None:
+    def options(deletes: str) -> dict[str, Any]:
+        latest = {"type": "delta_upsert", "path": str(lake.path("latest")), "key": "k", "sequence_by": "seq"}
+        return {
+            **lake.options(schema="k STRING, n INT, seq INT, op STRING"),
+            "coordinator": {"path": str(lake.path("log"))},
+            "on_bad_record": "dead_letter",
+            "dead_letters": {"path": str(lake.path("dead"))},
+            "sinks": [
+                {"type": "delta_append", "path": str(lake.path("every"))},
+                {**latest, "apply_as_deletes": deletes, "except_column_list": "op"},
+            ],
+        }
+
+    def send(key: str, n: int, seq: int, op: str = "U") -> None:
+        topic.send((key, {"k": key, "n": n, "seq": seq, "op": op}), partition=0)
+
+    def open_letters() -> list[tuple[int]]:
+        return lake.sql("SELECT count(*) FROM {t} WHERE _retried_epoch IS NULL", "dead")
+
+    wrong, mended = options("op = 'X'"), options("op = 'D'")
+    send("a", 1, 1)
+    Pipeline.from_options(wrong).run()
+    lake.sql("ALTER TABLE {t} ADD CONSTRAINT small CHECK (n < 100)", "latest")
+    send("a", 10, 10, "X")
+    send("b", 100, 1)
+    Pipeline.from_options(wrong).run()
+    assert (lake.rows("latest"), open_letters()) == ([], [(1,)])
+    pipeline = Pipeline.from_options(mended)
+    pipeline.rewind(to_epoch=1, confirm=True)  # that version has no constraint
+    assert open_letters() == [(0,)]
+    pipeline.run()
+    send("a", 5, 5)
+    pipeline.run()
+    assert lake.rows("latest") == [("a", 10), ("b", 100)]
+    assert json.loads(_command(lake, mended, "verify", "--json"))["ok"]
+
+
+@pytest.mark.breadth
 def test_sinks_that_move_by_themselves_go_back_to_one_time_or_none_does(lake: Lake, topic: Topic) -> None:
     options = {
         **lake.options(schema="k STRING, n INT, t TIMESTAMP", event_time="t"),

@@ -60,6 +60,8 @@ class Table:
 class World:
     tables: dict[str, Table] = field(default_factory=lambda: {name: Table() for name in NAMES})
     log: list[Sequence[Row]] = field(default_factory=list)
+    letters: dict[int, tuple[int, int | None]] = field(default_factory=dict)
+    """Record -> the epoch that set it aside, and the one from which on it is read again."""
     ends: int = 6
 
     @property
@@ -132,7 +134,7 @@ class Process:
         it: Any = self
         self.coordinator = Coordinator(
             it, self._now, run=name, config="c", prepare=self._prepare,
-            observe=lambda _: None, at_once=1, stages=False,
+            observe=lambda _: None, at_once=1, stages=False, take_back=self._take_back,
         )  # fmt: skip
 
     def run(self) -> None:
@@ -170,7 +172,23 @@ class Process:
         self._tick()
         if number != len(self.world.log) + 1:
             raise Fenced("", owner="", epoch=0)
+        for row in rows:
+            if row.state is State.DONE and any(row.epoch.number == n and back for n, back in self._rewinds()):
+                assert not self.open_from(row.epoch.offsets[AT]), "done comes last"
         self.world.log.append(rows)
+
+    def _rewinds(self) -> Sequence[tuple[int, bool]]:
+        return [(row.epoch.number, row.back_to is not None) for row in self.world.rows if row.state is State.DECIDED]
+
+    def open_from(self, offset: int) -> list[int]:
+        """The records at or after an offset whose letter is open."""
+        return [at for at, (_, again) in self.world.letters.items() if at >= offset and again is None]
+
+    def _take_back(self, epoch: Epoch, _: int) -> None:
+        self._tick()
+        for at in self.open_from(epoch.offsets[AT]):
+            if self.world.letters[at][0] <= epoch.number:
+                self.world.letters[at] = self.world.letters[at][0], epoch.number + 1
 
     def _tick(self) -> None:
         self.steps += 1
@@ -225,12 +243,13 @@ def steps_of(world: World, act: Callable[[Process], None]) -> int:
 def test_a_crash_between_any_two_steps_is_followed_by_any_other_crash(to: int, then: str) -> None:
     """What comes next finishes the rewind, or finds that nothing was changed. In the end each record is there once."""
     steps = steps_of(ran_to_the_end(), lambda process: process.rewind(to))
-    assert steps == 8, "the decision, RESTORE and commit of three tables, done"
+    assert steps == 9, "the decision, RESTORE and commit of three tables, the letters, done"
     for first in range(1, steps + 2):
         second = 0
         while True:
             second += 1
             world = ran_to_the_end()
+            world.letters = {1: (1, None), 5: (3, None)}
             before = {name: list(table.versions) for name, table in world.tables.items()}
             _killed(Process(world, "p1", killed_at(first)), "rewind", to)
             decided = any(row.back_to is not None for row in world.rows)
@@ -240,6 +259,9 @@ def test_a_crash_between_any_two_steps_is_followed_by_any_other_crash(to: int, t
                 assert {table.versions[-1].end for table in world.tables.values()} == {2 * to}
             Process(world, "p3").run()
             assert world.exact, (first, second)
+            rewound = any(row.back_to is not None for row in world.rows)
+            closed = {at for at, (_, again) in world.letters.items() if again is not None}
+            assert closed == ({at for at in (1, 5) if at >= 2 * to} if rewound else set()), (first, second)
             if ended:
                 break
 
@@ -247,7 +269,7 @@ def test_a_crash_between_any_two_steps_is_followed_by_any_other_crash(to: int, t
 def test_a_rewind_that_was_paused_anywhere_does_no_harm_in_silence() -> None:
     """Others finish it, go on, and maybe rewind again. At most it takes one table back, which the next run finds."""
     loud = 0
-    for step in range(1, 9):
+    for step in range(1, 10):
         for others in ("run", "rewind"):
             world = ran_to_the_end()
 

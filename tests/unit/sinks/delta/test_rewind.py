@@ -2,12 +2,18 @@
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
+from typing import Any
 
-from sinks.contract import Position
+import pytest
+
+from sinks.contract import Epoch, Position
+from sinks.delta import taken_back
 from sinks.delta.metadata import CommitMetadata
 from sinks.delta.position import Commit, lineage
 from sinks.delta.restore import Target, before_event_time, before_offsets
-from sinks.delta.taken_back import of_another
+from sinks.delta.taken_back import TakesBack, of_another
+from sinks.errors import Fenced
 from sinks.event_time import Clock, Seen
 from sinks.offsets import Offsets, TopicPartition
 
@@ -109,3 +115,36 @@ def test_a_table_goes_back_to_no_version_with_an_epoch_after_the_goal() -> None:
     assert "isn't in its history any more" in str(of_another(8, None, 5, goal=5))
     assert "holds epoch 8 already" in str(of_another(8, 8, None, goal=5))
     assert "holds epoch 1 already" in str(of_another(8, 1, None, goal=0))
+
+
+@pytest.mark.parametrize("stands", [(3, "run"), (4, "rewind"), (5, "run")])
+def test_deletes_are_forgotten_before_the_commit_and_never_those_of_a_later_epoch(
+    stands: tuple[int, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The deletes are those of before the question where the table stands."""
+    steps: list[str] = []
+    number, owner = stands
+
+    def says(step: str, result: Any = None) -> Any:
+        return lambda *_, **__: (steps.append(step), result)[1]
+
+    nothing = SimpleNamespace(where=lambda _: nothing, select=lambda *_: nothing)
+    spark = SimpleNamespace(table=lambda _: nothing)
+    table: Any = SimpleNamespace(
+        detail=lambda: True, label="t", forget=lambda: None, sql="t", schema=SimpleNamespace(names=[]), spark=spark
+    )
+    at = Position(number, Offsets({P0: 5}), owner=owner)
+    commits: Any = SimpleNamespace(position=says("ask", at), topics=["t"])
+    left = SimpleNamespace(delete=says("forget"))
+    tombstones: Any = SimpleNamespace(left_over=says("look", left))
+    monkeypatch.setattr(taken_back, "restore", says("restore"))
+    monkeypatch.setattr(taken_back, "DeltaAppend", lambda *_: SimpleNamespace(write=says("commit")))
+    rewind = Epoch("p", 4, "rewind", (), Offsets({P0: 2}), {}, None, at, Offsets())
+    back = TakesBack(table, commits, [], tombstones)
+    if number == 5:
+        with pytest.raises(Fenced):
+            back.take(rewind, 1)
+    else:
+        back.take(rewind, 1)
+    whole = ["look", "ask", "restore", "forget", "ask", "commit"]
+    assert steps == (whole if number == 3 else whole[:2])
