@@ -179,8 +179,7 @@ def test_a_value_that_a_cast_would_change_stops_the_run_unless_it_is_set_aside(l
     with pytest.raises(BadRecord, match=r"offset 0 isn't right: its n can't be cast to TINYINT exactly") as caught:
         lake.pipeline(steps=[{"cast": {"n": "TINYINT"}}]).run()
     assert "Correct the step" in str(caught.value.hint)
-    lake.pipeline(steps=[{"cast": {"n": "SMALLINT"}}]).run()
-    assert lake.rows() == [("a", 300)]
+    assert lake.rows() == []
 
 
 @pytest.mark.breadth
