@@ -73,6 +73,7 @@ def status_fields(state: Status) -> dict[str, object]:
         "watermark": position.clock.watermark.isoformat() if position and position.clock.watermark else None,
         "late": position.clock.late if position else 0,
         "read_to": position.read_to.isoformat() if position and position.read_to else None,
+        "replaced": state.replaced or None,
         "recreated": sorted(state.recreated),
         "gone": [[gap.topic, gap.partition, gap.start, gap.end] for gap in state.gone],
         "cut": [[gap.topic, gap.partition, gap.start, gap.end] for gap in state.cut],

@@ -73,6 +73,11 @@ class Status(Shown):
         ]
 
     @property
+    def replaced(self) -> str:
+        """How somebody else has replaced what the table had, if so. A run stops there."""
+        return self.position.replaced if self.position is not None else ""
+
+    @property
     def recreated(self) -> frozenset[str]:
         """Topics that were recreated since. The stored offsets belong to the old ones."""
         return frozenset(recreated(self.position, self.held)) if self.position else frozenset()
@@ -208,7 +213,10 @@ def _position_lines(position: Position, unfolded: int | None) -> Iterator[Line]:
 
 
 def _gap_lines(state: Status, position: Position) -> Iterator[Line]:
-    """What Kafka doesn't hold as the table expects: recreated topics, gone, cut and lost records."""
+    """What isn't as a run expects it: a replaced table; of Kafka recreated topics, gone, cut and lost records."""
+    if state.replaced:
+        text = f"by somebody else: {state.replaced}. A run stops there, and says how to go on"
+        yield Line("replaced", text, "warning")
     for topic in sorted(state.recreated):
         text = f"{topic}: Kafka has a new topic of this name. A run stops there; see source.on_recreated_topic"
         yield Line("recreated", text, "warning")

@@ -19,6 +19,8 @@ def standing(status: Status | None, faults: Sequence[Fault] = ()) -> tuple[Kind,
         return "bad", "can't be read"
     if status is None:
         return "unknown", "not seen yet"
+    if status.replaced:
+        return "bad", "table was replaced"
     if status.recreated:
         return "bad", "topic recreated"
     if status.gone:

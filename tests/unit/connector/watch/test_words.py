@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -32,6 +33,17 @@ def stands(next_: int, beginning: int, end: int, topic_id: str = "id") -> Status
 )
 def test_where_a_run_would_stop_it_is_bad(status: Status, kind: str, word: str) -> None:
     assert standing(status) == (kind, word)
+
+
+def test_a_table_that_was_replaced_is_not_up_to_date() -> None:
+    fine = stands(10, 0, 10)
+    assert fine.position is not None
+    status = replace(fine, position=replace(fine.position, replaced="version 7 is an INSERT OVERWRITE"))
+    assert standing(status) == ("bad", "table was replaced")
+    assert status_fields(status)["replaced"] == "version 7 is an INSERT OVERWRITE"
+    assert status_fields(fine)["replaced"] is None
+    assert "replaced" in repr(status)
+    assert "replaced" not in repr(fine)
 
 
 def test_what_is_missing_is_named() -> None:
