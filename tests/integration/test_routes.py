@@ -425,7 +425,8 @@ def test_the_auditor_knows_whose_letters_they_are(routed: Routed) -> None:
 
 
 def test_without_a_table_the_auditor_looks_at_the_letters(routed: Routed) -> None:
-    routed.topic.send(("k", {"kind": "a", "n": "no number"}), ("k", {"kind": "b", "n": "none"}), partition=0)
+    bad = ("k", {"kind": "a", "k": "x", "n": "no number"})
+    routed.topic.send(bad, bad, partition=0)
     letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(routed.lake.path("letters"))}}
     pipeline = Pipeline.from_options(routed.options(**letters))
     pipeline.run()
