@@ -275,7 +275,7 @@ class Assembly:
         observe: Observer,
         at_once: int | None,
         fold: Callable[[], object] = lambda: None,
-        committed: Callable[[Epoch, Mapping[str, Prepared]], object] = lambda *_: None,
+        committed: Callable[[Epoch], object] = lambda _: None,
     ) -> Coordinator:
         assert self.log is not None
         return Coordinator(

@@ -91,7 +91,7 @@ class Coordinator(Destination):
         stages: bool = True,
         join: JoinAll = lambda *_: {},
         fold: Callable[[], object] = lambda: None,
-        committed: Callable[[Epoch, Mapping[str, Prepared]], object] = lambda *_: None,
+        committed: Callable[[Epoch], object] = lambda _: None,
         take_back: Callable[[Epoch, int], None] = lambda *_: None,
     ) -> None:
         """``run`` is the id of this run.
@@ -303,7 +303,7 @@ class Coordinator(Destination):
 
         outcomes = self._each({name: sinks[name] for name in action.prepared}, commit)
         if None not in outcomes.values():
-            self._committed(action.epoch, action.prepared)
+            self._committed(action.epoch)
         return outcomes
 
     def _each(self, sinks: Mapping[str, Participant], call: Callable[[Participant], Value]) -> Mapping[str, Value]:

@@ -170,7 +170,7 @@ def take_letters_back(config: PipelineConfig, spark: SparkSession, epoch: Epoch,
     """
     table = letters_table(config, spark)
     if table is not None:
-        table.take_back(epoch.offsets, to, epoch.number)
+        table.take_back(epoch.offsets, to, epoch.number - 1)
 
 
 def letters_topic(config: PipelineConfig) -> TopicDeadLetters | None:

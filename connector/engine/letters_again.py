@@ -8,13 +8,12 @@ reads, and the letters' mark there is its owner. Other retries may change marks 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from connector.engine.dead_letters import Letters
 from connector.engine.epoch import Reading, these
-from sinks.contract import Epoch, Prepared
+from sinks.contract import Epoch
 from sinks.delta.dead_letters import DeadLetters
 from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.spark.sql import identifier
@@ -86,15 +85,11 @@ class RoutedLetters:
         records = self.letters.records(epoch.owner, version)
         return marked_letters(reading, self.letters, epoch.owner, records, self.label)
 
-    def committed(self, epoch: Epoch, prepared: Mapping[str, Prepared]) -> None:
-        """Bring the letters up to an epoch that is in all its tables, before the log says that it is done.
+    def committed(self, epoch: Epoch) -> None:
+        """Close what went through in a retry's epoch that is in all its tables, before the log says that it is done.
 
-        Of a retry: close what went through. Of a rewind: reopen what retries have brought that is undone by it, and
-        close the letters whose records are read again. A crash before or after this leaves the epoch in doubt, so the
-        next run settles it, and does this again: each is an UPDATE that changes nothing the second time.
+        A crash before or after this leaves the epoch in doubt, so the next run settles it, and does this again: an
+        UPDATE that changes nothing the second time.
         """
-        back_to = next((each.back_to for each in prepared.values() if each.back_to is not None), None)
-        if back_to is not None:
-            self.letters.take_back(epoch.offsets, back_to, epoch.number - 1)
-        elif letters_version(epoch.batch) is not None:
+        if letters_version(epoch.batch) is not None:
             self.letters.close(epoch.owner, epoch.number)

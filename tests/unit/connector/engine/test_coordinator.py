@@ -76,7 +76,7 @@ def test_what_belongs_to_a_commit_is_done_before_the_log_says_that_it_is_done_an
     sinks = {"a": MemoryTwoPhase("a", places[0]), "b": AwayOnce("b", places[1])}
     told: list[tuple[int, int, list[State]]] = []
 
-    def committed(epoch: Epoch, _: Mapping[str, Prepared]) -> None:
+    def committed(epoch: Epoch) -> None:
         told.append((epoch.number, sum(len(place.rows) for place in places), [row.state for row in log.entries[-1]]))
         if len(told) == 1:
             raise StoreUnreachable("the letters, for a moment")

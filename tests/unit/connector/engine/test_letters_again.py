@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from connector.engine.letters_again import RoutedLetters, letters_version, of_letters
-from sinks.contract import Epoch, Position, Prepared
+from sinks.contract import Epoch, Position
 from sinks.delta.metadata import CommitMetadata
 from sinks.offsets import Offsets
 
@@ -21,9 +21,6 @@ class Letters:
 
     def close(self, *what: Any) -> None:
         self.did.append(("close", *what))
-
-    def take_back(self, *what: Any) -> None:
-        self.did.append(("take back", *what))
 
 
 def test_the_version_is_in_what_the_coordinator_log_keeps() -> None:
@@ -42,19 +39,11 @@ def test_an_epoch_after_a_retry_reads_kafka_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("epoch", "prepared", "did"),
-    [
-        (RETRY, Prepared(2, "", {}, 3), [("close", "me", 5)]),
-        (Epoch.of_no_records(STANDS, pipeline="p", owner="me"), Prepared(2, "", {}, 3), []),
-        (
-            Epoch.of_no_records(STANDS, pipeline="p", owner="me"),
-            Prepared.going_back(3, 2, of_route=True),
-            [("take back", STANDS.offsets, 2, 4)],
-        ),
-    ],
-    ids=["retry", "run", "rewind"],
+    ("epoch", "did"),
+    [(RETRY, [("close", "me", 5)]), (Epoch.of_no_records(STANDS, pipeline="p", owner="me"), [])],
+    ids=["retry", "run"],
 )
-def test_letters_follow_what_all_tables_hold(epoch: Epoch, prepared: Prepared, did: list[Any]) -> None:
+def test_letters_follow_what_all_tables_hold(epoch: Epoch, did: list[Any]) -> None:
     letters: Any = Letters()
-    RoutedLetters(letters, "lake/{kind}").committed(epoch, {"a": prepared, "b": Prepared(0, "", {}, 3)})
+    RoutedLetters(letters, "lake/{kind}").committed(epoch)
     assert letters.did == did
