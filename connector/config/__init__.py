@@ -25,6 +25,7 @@ from connector.config.formats import (
     RowsFormat,
     StringFormat,
 )
+from connector.config.half_pairs import half_pairs
 from connector.config.kafka_key import with_kafkas_key
 from connector.config.kinds import OWN_COLUMNS
 from connector.config.marks import Marks
@@ -275,6 +276,9 @@ def _pipeline(
             f"{origin}: {kind.makes}, and this is for one pipeline.",
             hint="Write it into a file, and run the file: `lakelock run FILE`, or connector.run_all([FILE]).",
         )
+    halves = [*half_pairs(document)]
+    if halves:
+        raise configuration_error(origin, halves, marks)
     references = References(folder)
     resolved = {key: references.resolve(value, (key,)) for key, value in document.items()}
     config, found = _checked(resolved, references, folder, moved)

@@ -207,3 +207,12 @@ def test_options_without_a_file_have_no_lines() -> None:
 )
 def test_the_nearest_name(word: str, known: list[str], meant: str | None) -> None:
     assert nearest(word, known) == meant
+
+
+def test_half_of_a_surrogate_pair_is_no_text(file: Path) -> None:
+    """A property of its own would fail much later, with an error of another library's."""
+    said = told(file, f'{FILE}sinks: [{{type: delta_append, path: "lake/\\ud800secret", "na\\udfffme": 1}}]\n')
+    assert said == [
+        "line 4, column 9: sinks[0]: the name 'na\\udfffme' has half of a surrogate pair, which is no text",
+        "line 4, column 36: sinks[0].path: has '\\ud800', half of a surrogate pair, which is no text",
+    ]
