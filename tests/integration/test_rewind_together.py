@@ -105,7 +105,7 @@ def test_a_rewind_gives_up_an_epoch_that_can_no_longer_be_completed(lake: Lake) 
     changed = {"by": "if(kind = 'd', 'e', kind)", "sink": {"path": f"{lake.folder}/{{route}}", "type": "delta_append"}}
     with pytest.raises(Diverged):
         routed.run(route=changed)
-    lake.sql("ALTER TABLE {t} SET TBLPROPERTIES ('owner' = 'somebody')", "c")  # its newest version is another one now
+    lake.sql("ALTER TABLE {t} SET TBLPROPERTIES ('kept_by' = 'somebody')", "c")  # its newest version is another one now
     plan = Pipeline.from_options(routed.options(route=changed)).rewind(to_epoch=1, confirm=True)
     assert plan.tables["a"] == plan.tables["b"] == 1
     assert plan.tables["c"] == 0
