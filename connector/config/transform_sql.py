@@ -7,8 +7,9 @@ import re
 _NOT_ROW_BY_ROW = (
     "DISTINCT", "GROUP", "HAVING", "OVER", "LIMIT", "OFFSET", "TABLESAMPLE", "UNION", "INTERSECT", "EXCEPT", "MINUS",
 )  # fmt: skip
-_READ = re.compile(r"\b(?:FROM|JOIN)\s+RECORDS\b|(?<=\bRECORDS)(?:\s+(?:AS\s+)?\w+)?\s*,\s*RECORDS\b(?!\s*\.)")
-"""A place where a SELECT reads the records: after FROM or JOIN, or as the second of two."""
+_FROM = re.compile(r"\bFROM\b(.*?)(?=\b(?:SELECT|FROM|WHERE)\b|$)", re.DOTALL)
+"""What a SELECT reads: up to its condition, or up to a SELECT within."""
+_READ = re.compile(r"(?:^|,|\(|\bJOIN\b)\s*RECORDS\b(?!\s*[.(])")
 QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`]|``)*`|--[^\n]*|/\*.*?\*/""", re.DOTALL)
 
 
@@ -22,7 +23,7 @@ def row_by_row(sql: str | None) -> str | None:
     """Allow one row-by-row SELECT only: other queries would depend on where epochs begin and end, or lose records."""
     if sql is None:
         return None
-    plain = QUOTED.sub(" ", sql).upper()
+    plain = QUOTED.sub(lambda found: "records" if found[0].lower() == "`records`" else " ", sql).upper()
     words = re.findall(r"\w+", plain)
     if not words or words[0] != "SELECT" or "RECORDS" not in words:
         raise ValueError("write one SELECT ... FROM records, as in `SELECT upper(name) AS name, id FROM records`")
@@ -32,7 +33,7 @@ def row_by_row(sql: str | None) -> str | None:
                 f"{word} can't be used: a transform must work row by row, or its result would depend on where epochs "
                 "begin and end. To group records, use a delta_aggregate sink"
             )
-    if len(_READ.findall(plain)) > 1:
+    if sum(len(_READ.findall(read)) for read in _FROM.findall(plain)) > 1:
         raise ValueError(
             "records may be read once: a transform must work row by row, and a query or a join that looks at other "
             "records sees only those of one epoch"

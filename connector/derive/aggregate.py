@@ -25,6 +25,7 @@ from sinks.delta.limits import Records
 from sinks.delta.meaning import Meaning
 from sinks.delta.merge_on_read import MergeOnRead
 from sinks.delta.session_windows import merged
+from sinks.delta.shape import canonical
 from sinks.delta.table import DeltaTable
 from sinks.errors import ConfigurationError, SchemaMismatch
 from sinks.event_time import Clock
@@ -73,7 +74,8 @@ def aggregates(
     log = reading = None
     if window is None:
         log = ChangeLog(table, pipeline=config.name, topics=config.source.topics)
-        parts = {"group_by": key, "aggregates": dict(sink.aggregates), "states": dict(sink.states)}
+        texts = {name: canonical(text) for name, text in sink.aggregates.items()}
+        parts = {"group_by": canonical(key), "aggregates": texts, "states": dict(sink.states)}
         options = json.dumps(parts, sort_keys=True)
         now = Meaning(lambda: partials.of(records).schema, options, totals_of(key, states), adding, key)
         reading = MergeOnRead(table, commits, log, now, partial(_kept, table, now), pipeline=config.name)

@@ -54,14 +54,16 @@ def kept(
         )
     if options == now.options and columns.names == now.columns().names:
         return now
-    if not options:  # by a release that kept none
+    if not options:  # by a release that kept none: its changes lacked what the pipeline has got since
+        if _lower(columns) - _lower(now.columns()):
+            raise SchemaMismatch(
+                f"An older release has started the change log of {table.label!r}, with columns that the pipeline no "
+                "longer has, and hasn't kept by which options its changes are to be folded.",
+                hint="Run `lakelock fold` with the pipeline file and the schema as they were before.",
+            )
         if _lower(columns) == _lower(now.columns()):
             return now
-        raise SchemaMismatch(
-            f"An older release has started the change log of {table.label!r}, with other columns than the pipeline has "
-            "now, and hasn't kept by which options its changes are to be folded.",
-            hint="Run `lakelock fold` with the pipeline file and the schema as they were before.",
-        )
+        options = now.options
     try:
         rule, ties = rule_of(options)
     except ValueError as error:

@@ -311,17 +311,18 @@ class Routes:
 
     def _take_place(self, name: str, sink: DeltaSink) -> None:
         """Raises ConfigurationError if another table of the pipeline has this place, or if one lies in the other."""
+        places = {f"the table of {value!r}": place for value, place in self._places.items() if value != name}
         own = {"dead_letters": self.config.dead_letters, "coordinator": self.config.coordinator}
-        places = {**{of: place for of, place in own.items() if place is not None}, **self._places}
-        one = [other for other, place in places.items() if other != name and place.address == sink.address]
-        folders, new = {other: place.folder for other, place in places.items()}, {name: sink.folder}
+        places |= {option: place for option, place in own.items() if place is not None}
+        one = [other for other, place in places.items() if place.address == sink.address]
+        folders, new = {other: place.folder for other, place in places.items()}, {"": sink.folder}
         inside = [*nested(folders, new), *nested(new, folders)]
         if one or inside:
-            first, second = (one[0], name) if one else inside[0]
+            other = one[0] if one else max(inside[0])
             how = f"have one place, {sink.place!r}" if one else "lie in each other's folder: VACUUM would remove files"
             raise ConfigurationError(
-                f"route: the tables of {first!r} and {second!r} {how}.",
-                hint="Give one of them another path in route.overrides.",
+                f"route: the table of {name!r} and {other} {how}.",
+                hint="Give the table of that value another path in route.overrides.",
             )
         self._places[name] = sink
 

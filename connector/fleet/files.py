@@ -17,12 +17,15 @@ from sinks.errors import ConfigurationError, LakelockError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_OF_SPEED = (
-    "spark.sql.shuffle.", "spark.sql.adaptive.", "spark.sql.files.", "spark.sql.autoBroadcastJoinThreshold",
-    "spark.sql.catalog.", "spark.sql.catalogImplementation", "spark.sql.extensions", "spark.sql.warehouse.",
-    "spark.sql.hive.metastore.", "spark.sql.ui.", "spark.sql.codegen.", "spark.sql.execution.",
+_OF_ROWS = (
+    "spark.sql.session.", "spark.sql.ansi.", "spark.sql.legacy.", "spark.sql.timestampType", "spark.sql.caseSensitive",
+    "spark.sql.storeAssignmentPolicy", "spark.sql.mapKeyDedupPolicy", "spark.sql.json.", "spark.sql.jsonGenerator.",
+    "spark.sql.avro.", "spark.sql.parquet.int96", "spark.sql.parquet.datetimeRebase", "spark.sql.defaultCollation",
+    "spark.sql.decimalOperations.", "spark.sql.charAsVarchar", "spark.sql.preserveCharVarcharTypeInfo",
+    "spark.sql.readSideCharPadding", "spark.sql.sources.partitionColumnTypeInference", "spark.sql.variable.",
+    "spark.sql.escapedStringLiterals", "spark.sql.parser.", "spark.sql.datetime", "spark.sql.columnNameOfCorruptRecord",
 )  # fmt: skip
-"""What the names of settings begin with that a file may have for all."""
+"""What the names of settings begin with that may change what is stored, and not only how fast, or where."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +166,7 @@ def without_clashes(files: Sequence[PipelineFile]) -> list[PipelineFile]:
     options = [(file, file.config.spark_options) for file in files if file.config is not None]
     for setting in {setting for _, given in options for setting in given}:
         for file, given in options:
-            value = given.get(setting, SAFE.get(setting, "none") if _is_of_rows(setting) else None)
+            value = given.get(setting, SAFE.get(setting, "none") if setting.startswith(_OF_ROWS) else None)
             if value is not None:
                 settings.setdefault(setting, {}).setdefault(value, []).append(file)
     clashing = [
@@ -199,11 +202,6 @@ def _tables_of(config: PipelineConfig) -> dict[str, DeltaPlace]:
     own = {"dead_letters": config.dead_letters, "coordinator": config.coordinator}
     tables = {sink.in_file: sink for sink in config.sinks if isinstance(sink, DeltaPlace)}
     return {**tables, **{option: place for option, place in own.items() if place is not None}}
-
-
-def _is_of_rows(setting: str) -> bool:
-    """Whether a setting may change what is stored, and not only how fast, or where tables and their names are."""
-    return setting.startswith("spark.sql.") and not setting.startswith(_OF_SPEED)
 
 
 @contextmanager

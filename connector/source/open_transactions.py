@@ -33,11 +33,19 @@ class OpenTransactions:
     kafka: Mapping[str, str]
     """The options of Kafka's client."""
     _told: set[TopicPartition] = field(default_factory=set)
+    _known: dict[TopicPartition, tuple[int, datetime | None]] = field(default_factory=dict)
+    """Where committed reading ends in a partition -> since when."""
+    _consumer: KafkaConsumer | None = None
 
     def held_back(self, ends: Mapping[TopicPartition, End]) -> dict[TopicPartition, HeldBack]:
         """What they hold back, for the partitions that have one. Raises KafkaError."""
         stable = {at: end.offset for at, end in ends.items() if end.held_back}
-        since = self._since(stable) if stable else {}
+        self._told &= stable.keys()
+        self._known = {at: known for at, known in self._known.items() if stable.get(at) == known[0]}
+        asked = {at: offset for at, offset in stable.items() if at not in self._known}
+        if asked:
+            self._known |= {at: (stable[at], since) for at, since in self._since(asked).items()}
+        since = {at: began for at, (_, began) in self._known.items() if began is not None}
         now = datetime.now(timezone.utc)
         for at in stable.keys() - self._told:
             if at in since and now - since[at] > _LONG:
@@ -52,24 +60,32 @@ class OpenTransactions:
                 )
         return {at: HeldBack(ends[at].held_back, since.get(at)) for at in stable}
 
-    def _since(self, stable: Mapping[TopicPartition, int]) -> dict[TopicPartition, datetime]:
-        """Kafka's timestamp of the first record of the oldest transaction of each partition.
+    def close(self) -> None:
+        """Close the connection. The next question connects again."""
+        if self._consumer is not None:
+            self._consumer.close(autocommit=False)
+            self._consumer = None
+
+    def _since(self, stable: Mapping[TopicPartition, int]) -> dict[TopicPartition, datetime | None]:
+        """Kafka's timestamp of the first record of the oldest transaction of each partition; None: it has none.
 
         ``stable``: the offset of that record, where committed reading ends. Partitions that don't answer in time are
         missing.
         """
-        consumer = KafkaConsumer(
-            **{
-                **client_options(KafkaConsumer, self.kafka),
-                "isolation_level": "read_uncommitted",
-                "enable_auto_commit": False,
-                "allow_auto_create_topics": False,
-                "auto_offset_reset": "none",
-                "max_partition_fetch_bytes": _BYTES,
-                "fetch_max_wait_ms": 100,
-            }
-        )
-        found: dict[TopicPartition, datetime] = {}
+        if self._consumer is None:
+            self._consumer = KafkaConsumer(
+                **{
+                    **client_options(KafkaConsumer, self.kafka),
+                    "isolation_level": "read_uncommitted",
+                    "enable_auto_commit": False,
+                    "allow_auto_create_topics": False,
+                    "auto_offset_reset": "none",
+                    "max_partition_fetch_bytes": _BYTES,
+                    "fetch_max_wait_ms": 100,
+                }
+            )
+        consumer = self._consumer
+        found: dict[TopicPartition, datetime | None] = {}
         deadline = time.monotonic() + _SECONDS
         try:
             consumer.assign([KafkaPartition(*at) for at in stable])
@@ -77,10 +93,11 @@ class OpenTransactions:
                 consumer.seek(KafkaPartition(*at), offset)
             while len(found) < len(stable) and time.monotonic() < deadline:
                 for at, records in consumer.poll(timeout_ms=200).items():
-                    first = datetime.fromtimestamp(records[0].timestamp / 1000, timezone.utc)
+                    millis = records[0].timestamp
+                    first = datetime.fromtimestamp(millis / 1000, timezone.utc) if millis >= 0 else None
                     found.setdefault(TopicPartition(*at), first)
         except OffsetOutOfRangeError:
             pass  # the topic was made again, or cut: the next look shows it
         finally:
-            consumer.close(autocommit=False)
+            consumer.unsubscribe()
         return found

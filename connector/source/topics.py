@@ -91,6 +91,7 @@ class KafkaSource:
 
     def close(self) -> None:
         """Close the clients. The next request connects again."""
+        self._open.close()
         if self._clients is not None:
             admin, consumer = self._clients
             self._clients = None

@@ -109,7 +109,7 @@ class Shape:
         """
         gone = [name for name in kept if name.startswith(_GONE_IS_CHANGED) and name not in self.texts]
         found = {name: (kept[name], self.texts.get(name)) for name in [*self.texts, *gone] if name in kept}
-        return {name: both for name, both in found.items() if _meaning(both[0]) != _meaning(both[1])}
+        return {name: both for name, both in found.items() if canonical(both[0]) != canonical(both[1])}
 
     def _kept(self, table: DeltaTable) -> Mapping[str, Text]:
         detail = table.detail()
@@ -129,13 +129,19 @@ def _unpacked(text: str) -> dict[str, Text]:
     return found if isinstance(found, dict) else {}
 
 
-def _meaning(text: Text) -> Text:
+def canonical(text: Text) -> Text:
     """What is the same for texts that mean the same: spaces, the case of SQL and the order of columns don't count."""
     if text is None:
         return None
     if not isinstance(text, str):
-        return sorted(text)
-    return " ".join(token if token[0] in "'\"`" else token.lower() for token in _TOKENS.findall(text))
+        return sorted(each.lower() for each in text)
+    return " ".join(_canonical(token) for token in _TOKENS.findall(text))
+
+
+def _canonical(token: str) -> str:
+    if token[0] == "`" and re.fullmatch(r"\w+", token[1:-1]):
+        return token[1:-1].lower()
+    return token if token[0] in "'\"`" else token.lower()
 
 
 def _told(text: Text) -> str:

@@ -45,6 +45,11 @@ def test_what_orders_deletes_and_counts_gives_the_same_at_any_time(sink: dict[st
         "SELECT a.* FROM records a JOIN records b ON a.id = b.id",
         "SELECT a.* FROM records AS a, records AS b WHERE a.id = b.id",
         "SELECT *, (SELECT max(id) FROM records) AS m FROM records",
+        "SELECT * FROM records WHERE id IN (SELECT id FROM `records`)",
+        "SELECT a.* FROM records a JOIN (records) b ON a.id = b.id",
+        "SELECT a.* FROM records a, other o, records b",
+        "SELECT a.* FROM records a, LATERAL explode(a.x) e, records b",
+        "SELECT a.* FROM (SELECT * FROM records) AS a, records AS b",
         "SELECT * FROM records r WHERE NOT EXISTS (SELECT 1 FROM records n WHERE n.id = r.id AND n._offset > 1)",
     ],
 )
@@ -58,6 +63,9 @@ def test_a_transform_reads_the_records_once(sql: str) -> None:
     [
         "SELECT r.id, records FROM (SELECT *, n AS records FROM records) AS r",
         "SELECT id, records.n FROM records",
+        "SELECT id, extract(YEAR FROM records.at) AS y, trim(BOTH ' ' FROM records.name) AS name FROM records",
+        "SELECT id, records, n FROM records WHERE records > 0",
+        "SELECT id, e.* FROM records, LATERAL explode(x) e",
         "SELECT id, explode(array(n, 1)) AS n FROM records",
         "SELECT *, 'FROM records' AS said FROM records -- FROM records",
     ],

@@ -87,6 +87,7 @@ def test_files_that_get_in_each_others_way_are_refused_and_no_others(
         ("spark.sql.ansi.enabled", "false", True),
         ("spark.sql.timestampType", "TIMESTAMP_NTZ", True),
         ("spark.sql.shuffle.partitions", "9", False),
+        ("spark.sql.broadcastTimeout", "900", False),
         ("spark.sql.catalog.glue", "org.example.Catalog", False),
         ("spark.driver.memory", "4g", False),
     ],
