@@ -40,7 +40,11 @@ def _masked(value: object, path: tuple[str, ...] = ()) -> Any:
 
 
 def _names_secret(path: tuple[str, ...]) -> bool:
-    return path in (WEBHOOK, (STEPS, SALT)) or any(SECRET.search(part) or _OTHER_SECRETS.search(part) for part in path)
+    return (
+        path == WEBHOOK
+        or path[-2:] == (STEPS, SALT)
+        or any(SECRET.search(part) or _OTHER_SECRETS.search(part) for part in path)
+    )
 
 
 def hidden_login(text: str) -> str:

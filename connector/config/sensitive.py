@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from connector.config.places import DeltaSink
@@ -18,15 +18,21 @@ HIDDEN = "(sensitive)"
 
 def is_sensitive(config: PipelineConfig, column: str) -> bool:
     """Whether a column of the rows has values of a sensitive column. A masked one doesn't, and a constant doesn't."""
+    hidden, names = {name.lower() for name in config.sensitive}, {column.lower()}
     for step in reversed(config.steps):
-        if column in (step.mask or ()) or column in (step.add or ()):
-            return False
-        if column in (step.header or ()):
-            return "_headers" in config.sensitive
-        old = {new: name for name, new in (step.rename or {}).items()}
-        column = old.get(column, column)
-        column = next((name for name in step.flatten or () if column.startswith(f"{name}_")), column)
-    return column in config.sensitive
+        names -= _lower(step.mask) | _lower(step.add)
+        if names & _lower(step.header) and "_headers" in hidden:
+            return True
+        names -= _lower(step.header)
+        old = {new.lower(): name.lower() for name, new in (step.rename or {}).items()}
+        names = {old.get(name, name) for name in names}
+        # A column of this name may have been there beside the one with its fields.
+        names |= {part for part in _lower(step.flatten) if any(name.startswith(f"{part}_") for name in names)}
+    return bool(names & hidden)
+
+
+def _lower(names: Iterable[str] | None) -> set[str]:
+    return {name.lower() for name in names or ()}
 
 
 def unfit_sensitive(config: PipelineConfig) -> Iterator[str]:
@@ -47,9 +53,9 @@ def unfit_sensitive(config: PipelineConfig) -> Iterator[str]:
                 if is_sensitive(config, column):
                     yield f"sensitive: {column} is in {sink.option(option)}, and {why}. Mask it in steps"
     if config.route is not None:
-        words = column_words(config.route.by)
+        words = _lower(column_words(config.route.by))
         for column in config.sensitive:
-            if column in words:
+            if column.lower() in words:
                 yield f"sensitive: {column} is in route.by, and names tables"
 
 

@@ -66,3 +66,9 @@ def test_a_column_stays_sensitive_under_another_name_until_it_is_masked() -> Non
     made = config({**UPSERT, "key": "email"}, steps=steps)
     columns = ("a", "b", "c", "email", "person_age", "other")
     assert [column for column in columns if is_sensitive(made, column)] == ["b", "person_age"]
+
+
+def test_names_have_no_case_and_a_column_may_be_called_as_a_field_that_is_flattened() -> None:
+    made = config(steps=[{"flatten": "person"}], sensitive=["EMAIL", "person_age"])
+    columns = ("Email", "person_age", "Person_Age", "person_name")
+    assert [column for column in columns if is_sensitive(made, column)] == ["Email", "person_age", "Person_Age"]
