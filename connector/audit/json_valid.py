@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -29,6 +31,8 @@ _DEEPEST, _LONGEST = 100, 1000
 """Levels of a value, and places of a number, that are validated."""
 _PYTHONS_LEVELS = 20_000
 """Calls within calls: jsonschema needs several for each level of a value."""
+_SECONDS = 60.0
+"""For a value: the pipeline gives up sooner, so this is for patterns that Java searches faster than Python."""
 _DEFAULT = "http://json-schema.org/draft-07/schema"
 _DRAFTS = {
     _DEFAULT, "http://json-schema.org/draft-04/schema", "http://json-schema.org/draft-06/schema",
@@ -104,11 +108,29 @@ def judge(known: Mapping[bytes, Texts], of_record: int, skipped: int) -> Callabl
         if found is None:
             return False
         try:
-            return bool(found.is_valid(exact(content[skipped:])))
+            with _within(_SECONDS):
+                return bool(found.is_valid(exact(content[skipped:])))
         except Exception:  # whatever bytes that are no JSON make it say
             return False
 
     return is_valid
+
+
+@contextmanager
+def _within(seconds: float) -> Iterator[None]:
+    """Raise TimeoutError in the block after this time: with some patterns a search never ends. Only in a main thread,
+    which a worker of Spark has."""
+
+    def stop(*_: object) -> NoReturn:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def exact(content: bytes) -> Any:
@@ -121,7 +143,7 @@ def exact(content: bytes) -> Any:
 
 
 def _number(text: str) -> int | Decimal:
-    exponent = text.lower().partition("e")[2]
+    exponent = text.lower().partition("e")[2].lstrip("+-0")
     found = Decimal(text) if len(text) <= _LONGEST and len(exponent) < 10 else _refused(text)
     if abs(found.adjusted() + 1) > _LONGEST:
         raise ValueError(text)

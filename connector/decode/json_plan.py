@@ -108,16 +108,16 @@ class Plan:
     def _node(self, contents: Any, resolver: Any, dialect: str) -> int:
         if _dialect(contents, dialect) != dialect:
             raise Unreadable("it, or one that it refers to, is of another draft than the rest")
-        place = id(contents) if isinstance(contents, dict) else int(contents is True)
+        if not isinstance(contents, dict | bool):
+            raise Unreadable(f"a reference leads to what is no schema: {str(contents)[:100]}")
+        place = id(contents) if isinstance(contents, dict) else int(contents)
         if place not in self._known:
             self._known[place] = at = len(self.nodes)
             self.nodes.append({})
             if isinstance(contents, dict):
                 self.nodes[at].update(self._filled(contents, resolver, dialect))
-            elif contents is False:
+            elif not contents:
                 self.nodes[at]["never"] = True
-            elif contents is not True:
-                raise Unreadable(f"a reference leads to what is no schema: {str(contents)[:100]}")
         return self._known[place]
 
     def _added(self, node: Node) -> int:

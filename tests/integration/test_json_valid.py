@@ -86,6 +86,16 @@ def test_a_record_is_valid_on_spark_if_its_draft_says_so(spark: SparkSession) ->
     assert sum(problem is not None for problem in said.values()) > 200
 
 
+def test_a_pattern_that_takes_for_ever_makes_a_bad_record(spark: SparkSession) -> None:
+    text = '{"patternProperties": {"^k": {"pattern": "a*a*a*a*a*a*b"}}}'
+    plans = {"1": Plan(JsonSchema(json.loads(text), "", text))}
+    values = [framed(1, {"k": "a" * 60}), framed(1, {"k": "a" * 60 + "b"})]
+    records = spark.createDataFrame(list(enumerate(values)), "at INT, value BINARY")
+    records = records.selectExpr("*", f"CAST(NULL AS STRING) AS {problem_of('v')}")
+    said = dict(validated(records, "value", "v", of_several(plans)).select("at", problem_of("v")).collect())
+    assert said == {0: "doesn't fit its JSON Schema: k takes too long to compare with a pattern of its schema", 1: None}
+
+
 def random_records(count: int) -> Iterator[bytes]:
     draw = random.Random(count)
     for at in range(count):

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from json_schema_cases import UNUSABLE, every_case
 
+from connector.audit import json_valid
 from connector.audit.json_valid import judge, validator
 
 
@@ -37,3 +38,15 @@ def test_each_record_is_judged_by_the_schema_of_its_header() -> None:
         None,
     ]
     assert [is_valid(each) for each in given] == [False, True, True, False, False, False, False]
+
+
+def test_a_pattern_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_valid, "_SECONDS", 0.2)
+    is_valid = judge({b"": ("", '{"pattern": "^(a+)+$"}')}, 0, 0)
+    assert not is_valid(json.dumps("a" * 60 + "!").encode())
+    assert is_valid(json.dumps("a" * 60).encode())
+
+
+@pytest.mark.parametrize("text", ["1e+000000001", "1E-0000000000001", "10"])
+def test_zeros_of_an_exponent_are_no_places(text: str) -> None:
+    assert judge({b"": ("", '{"type": "number"}')}, 0, 0)(text.encode())

@@ -220,7 +220,7 @@ final class Node {
     if (length < minLength || length > maxLength) {
       throw Problem.of(at, "has " + length + " characters, " + bounds(length < minLength, minLength, maxLength));
     }
-    if (pattern != null && !Plan.found(pattern.matcher(value))) {
+    if (pattern != null && !Plan.found(pattern, value, at)) {
       throw Problem.of(at, "doesn't match the pattern of its schema");
     }
   }
@@ -291,7 +291,7 @@ final class Node {
     }
     if (matching != null) {
       for (Matching each : matching) {
-        if (Plan.found(each.pattern.matcher(name))) {
+        if (Plan.found(each.pattern, name, at)) {
           known = true;
           each.node.check(plan, value, at, plan.tracks ? new Seen() : null);
         }

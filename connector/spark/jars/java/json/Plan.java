@@ -5,6 +5,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 
 /** The schemas of a topic's records, as the driver has compiled them: see {@code connector/decode/json_plan.py}. */
 final class Plan {
@@ -68,14 +69,16 @@ final class Plan {
     }
   }
 
-  /** Whether a text has a part that the pattern describes. */
-  static boolean found(Matcher matcher) {
+  /** Whether a text has a part that the pattern describes. {@code at}: where the text is. */
+  static boolean found(Pattern pattern, String text, Path at) throws Problem {
     try {
-      return matcher.find();
+      return pattern.matcher(new Searched(text)).find();
+    } catch (Searched.TooLong tooLong) {
+      throw tooLong(at);
     } catch (StackOverflowError overflow) {
+      Matcher matcher = pattern.matcher(new Searched(text));
       boolean[] found = new boolean[1];
       Throwable[] why = new Throwable[1];
-      matcher.reset();
       Thread thread = new Thread(null, () -> found[0] = matcher.find(), "lakelock-pattern", STACK);
       thread.setUncaughtExceptionHandler((ended, error) -> why[0] = error);
       thread.start();
@@ -85,10 +88,17 @@ final class Plan {
         Thread.currentThread().interrupt();
         throw new IllegalStateException(interrupted);
       }
+      if (why[0] instanceof Searched.TooLong) {
+        throw tooLong(at);
+      }
       if (why[0] != null) {
-        throw new IllegalStateException("a text is too long for the pattern " + matcher.pattern(), why[0]);
+        throw new IllegalStateException("a text is too long for the pattern " + pattern, why[0]);
       }
       return found[0];
     }
+  }
+
+  private static Problem tooLong(Path at) {
+    return Problem.of(at, "takes too long to compare with a pattern of its schema");
   }
 }
