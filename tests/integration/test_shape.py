@@ -93,12 +93,6 @@ def test_a_table_forgets_it_where_a_person_says_so(lake: Lake) -> None:
             "sinks[0].track_history_column_list was n, and is n, m now",
         ),
         (
-            "history",
-            {"key": "k"},
-            {"key": "k", "track_history_except_column_list": "at"},
-            "sinks[0].track_history_except_column_list was not given, and is at now",
-        ),
-        (
             "aggregate",
             SUMS,
             {**SUMS, "aggregates": {"total": "sum(n)"}},
