@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from another_engine import query
-from audits import verify
+from audits import counts, verify
 from conftest import Lake, Topic
 from json_schema_cases import every_case
 from pyspark.sql import SparkSession
@@ -20,7 +20,7 @@ from connector.decode.format import problem_of
 from connector.decode.json_plan import Plan, of_several
 from connector.decode.json_schema import JsonSchema
 from connector.decode.validated import validated
-from sinks.errors import BadRecord
+from sinks.errors import BadRecord, UnusableSchema
 
 ONE = {
     "$schema": "http://json-schema.org/draft-07/schema#",
@@ -138,6 +138,36 @@ def test_random_records_are_rows_or_letters_and_what_jsonschema_says(
 
 
 @pytest.mark.breadth
+def test_each_record_is_validated_by_its_own_schema(lake: Lake, topic: Topic, registry: RegistryServer) -> None:
+    given = letters(lake, value=of_registry(registry))
+    topic.send(
+        (None, framed(1, {"k": "a1", "n": 3})), (None, framed(2, {"k": "A", "n": 5, "more": 1})), ("t", None),
+        (None, framed(1, {"k": "A", "n": 3})), (None, framed(2, {"k": "a", "n": 3})),
+        (None, framed(1, {"k": "a", "n": -1})), (None, framed(1, {"k": "a", "more": 1})), (None, framed(1, {"n": 1})),
+        (None, framed(1, {"k": "a", "place": {"city": "x"}})), (None, framed(2, {"k": "a", "tags": []})),
+        (None, framed(2, {"k": "a", "n": 5, "tags": ["a", "a"]})), (None, framed(9, {"k": "a"})),
+        partition=0,
+    )  # fmt: skip
+    lake.pipeline(**given).run()
+    assert query(lake.path("append"), "SELECT k, n FROM t ORDER BY k") == [("A", 5), ("a1", 3)]
+    said = [row["detail"] for row in lake.frame("dead").orderBy("_offset").collect()]
+    fits = "doesn't fit its JSON Schema: "
+    expected = [
+        "", f"{fits}k doesn't match the pattern of its schema", f"{fits}n is no multiple of 5",
+        f"{fits}n is below the minimum, 0", f"{fits}more isn't allowed", f"{fits}k is required, and isn't there",
+        f"{fits}place.city has 1 characters, fewer than 2", f"{fits}n is required, and isn't there",
+        f"{fits}tags has an item twice", "schema id 9 isn't in the registry",
+    ]  # fmt: skip
+    assert len(said) == len(expected)
+    for found, wanted in zip(said, expected, strict=True):
+        assert wanted in found
+    audited = verify(lake, **given)
+    assert audited.ok, str(audited)
+    lake.spark.sql(f"DELETE FROM delta.`{lake.path('append')}` WHERE k = 'A'")  # type: ignore[union-attr]
+    assert counts(verify(lake, **given))["lost"] == 1
+
+
+@pytest.mark.breadth
 @pytest.mark.parametrize("more", [{}, {"wire_format": "confluent"}])
 def test_a_file_gives_the_columns_and_validates(lake: Lake, topic: Topic, more: dict[str, Any]) -> None:
     lake.folder.mkdir(exist_ok=True)
@@ -154,3 +184,21 @@ def test_a_file_gives_the_columns_and_validates(lake: Lake, topic: Topic, more: 
     assert query(lake.path("append"), "SELECT k, n, tags FROM t") == [("a", 5, ["x"])]
     audited = verify(lake, **given)
     assert audited.ok, str(audited)
+
+
+@pytest.mark.breadth
+def test_a_schema_that_cannot_be_used_makes_bad_records_or_stops(
+    lake: Lake, topic: Topic, registry: RegistryServer
+) -> None:
+    registry.register(f"{topic.name}-value", 3, {**ONE, "properties": {"k": {"pattern": "(?<=a)b"}}}, "JSON")
+    topic.send((None, framed(3, {"k": "ab"})), (None, framed(2, {"k": "a"})), partition=0)
+    given = letters(lake, value=of_registry(registry), unmatched="warn")
+    lake.pipeline(**given).run()
+    assert query(lake.path("append"), "SELECT k FROM t") == [("a",)]
+    assert "schema id 3 can't be used" in lake.frame("dead").collect()[0]["detail"]
+    audited = verify(lake, **given)
+    assert audited.ok, str(audited)
+    file = Path(lake.folder, "broken.json")
+    file.write_text('{"properties": {"k": {"type": "text"}}}', encoding="utf-8")
+    with pytest.raises(UnusableSchema, match="isn't a schema of its draft"):
+        lake.pipeline(value={"format": "json", "schema": COLUMNS, "schema_file": str(file)}).run()
