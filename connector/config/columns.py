@@ -6,7 +6,7 @@ from typing import Annotated, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
-from connector.config.kinds import TEXT_OR_TEXTS, Text
+from connector.config.kinds import NAME_OR_NAMES, Name
 
 
 def one_or_more(value: object) -> object:
@@ -24,9 +24,9 @@ def distinct(columns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 Columns: TypeAlias = Annotated[
-    tuple[Text, ...], BeforeValidator(one_or_more), Field(min_length=1), WithJsonSchema(TEXT_OR_TEXTS)
+    tuple[Name, ...], BeforeValidator(one_or_more), Field(min_length=1), WithJsonSchema(NAME_OR_NAMES)
 ]
 AnyColumns: TypeAlias = Annotated[
-    tuple[Text, ...], BeforeValidator(one_or_more), AfterValidator(distinct), WithJsonSchema(TEXT_OR_TEXTS)
+    tuple[Name, ...], BeforeValidator(one_or_more), AfterValidator(distinct), WithJsonSchema(NAME_OR_NAMES)
 ]
 """May be empty."""

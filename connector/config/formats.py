@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import BaseModel, Field, PrivateAttr
 
-from connector.config.kinds import Options, Text, fits
+from connector.config.kinds import Name, Options, fits
 from connector.config.registry import GlueRegistry, RegistryOptions
 
 INFERRED = "inferred"
@@ -40,7 +40,7 @@ class JsonFormat(Options):
     validate_: bool | None = Field(default=None, alias="validate")
     """``true``: a record that its JSON Schema in the ``registry`` doesn't allow is a bad record. By default the schema
     gives types only."""
-    schema_file: Text | None = None
+    schema_file: Name | None = None
     """The path of a file with a JSON Schema, in place of a ``registry``: a record that it doesn't allow is a bad
     record. It gives the columns, unless ``schema`` does."""
 
@@ -128,7 +128,7 @@ class AvroFormat(Options):
 
     format: Literal["avro"]
     """Each record is one Avro value."""
-    schema_file: Text | None = None
+    schema_file: Name | None = None
     """The path of a file with the Avro schema. With a ``registry`` it is the reader's schema; by default that is the
     latest one in the registry."""
     registry: RegistryOptions | None = None
@@ -146,10 +146,10 @@ class ProtobufFormat(Options):
 
     format: Literal["protobuf"]
     """Each record is one Protobuf message."""
-    descriptor_file: Text | None = None
+    descriptor_file: Name | None = None
     """The path of a file with compiled schemas, as ``protoc --include_imports --descriptor_set_out`` writes it, for
     messages without a header."""
-    message: Text | None = None
+    message: Name | None = None
     """The message's full name, as in ``shop.Order``. With a ``registry`` by default the first message of the newest
     schema."""
     schema_: str | None = Field(default=None, alias="schema", min_length=1)
@@ -192,7 +192,7 @@ class DebeziumFormat(Options):
     """What to do with a value that the database didn't send, as PostgreSQL does with a large column that an update left
     as it was: the event is a bad record, the value is null, or the row keeps the value that it has (``keep``, for
     ``delta_upsert`` and ``delta_history``)."""
-    unavailable_value: Text = "__debezium_unavailable_value"
+    unavailable_value: Name = "__debezium_unavailable_value"
     """What stands for such a value: Debezium's ``unavailable.value.placeholder``."""
 
     @fits

@@ -95,8 +95,8 @@ def _text(value: object) -> object:
 
 ANY_TEXT: dict[str, Any] = {"type": ["string", "number", "boolean"]}
 """The JSON schema of a text that YAML may take for something else."""
-TEXT_OR_TEXTS: dict[str, Any] = {"anyOf": [ANY_TEXT, {"type": "array", "items": ANY_TEXT}]}
-"""The JSON schema of a list of texts, of which one may stand alone."""
+NAME_OR_NAMES: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+"""The JSON schema of a list of names, of which one may stand alone."""
 Text: TypeAlias = Annotated[str, BeforeValidator(_text), WithJsonSchema(ANY_TEXT)]
 OptionText: TypeAlias = Annotated[str | SecretStr, BeforeValidator(_text), WithJsonSchema(ANY_TEXT)]
 
@@ -107,6 +107,10 @@ def as_written(value: object) -> object:
     if isinstance(value, int | float):
         raise ValueError(f'write it in quotes, as in "NO" or "010": YAML takes it for {str(value).lower()}, not text')
     return value
+
+
+Name: TypeAlias = Annotated[str, BeforeValidator(as_written)]
+"""A text that names something: a table, a column, a file."""
 
 
 class AlsoWritten:

@@ -9,14 +9,14 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, SecretStr, StrictBool, field_validator, model_validator
 
-from connector.config.kinds import REFERENCE, AlsoWritten, Duration, Options, OptionText, Text, fits
+from connector.config.kinds import REFERENCE, AlsoWritten, Duration, Name, Options, OptionText, Text, fits
 from connector.config.registry import Secret, without_credentials
 
 
 class Pushgateway(Options):
     """A Prometheus Pushgateway, and how to log in."""
 
-    url: Text
+    url: Name
     """The Pushgateway's URL, as http://pushgateway:9091."""
     username: OptionText | None = None
     """The user name for basic authentication. Needs ``password``."""

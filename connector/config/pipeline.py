@@ -11,16 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, Strict
 
 from connector.config.columns import AnyColumns
 from connector.config.formats import FormatOptions, JsonFormat, RowsFormat
-from connector.config.kinds import (
-    Options,
-    OptionText,
-    Text,
-    fits,
-    in_clear,
-    literal_secrets,
-    refuse,
-    told,
-)
+from connector.config.kinds import Name, Options, OptionText, Text, fits, in_clear, literal_secrets, refuse, told
 from connector.config.operations import Maintenance, MetricsOptions, NotifyOptions
 from connector.config.pacing import EpochBound, EveryRecords, Interval, Latency, Retry, as_commit_every, as_trigger
 from connector.config.places import NAME, DeadLetters, DeltaPlace
@@ -88,7 +79,7 @@ class PipelineConfig(Options):
     {target_latency: 30 seconds} commits as seldom as possible, with each record within this time of its arrival."""
     retry: Retry = Retry()
     """How often to retry after transient failures. See below."""
-    event_time: Text | None = None
+    event_time: Name | None = None
     """A TIMESTAMP column whose range each commit stores, for ``lakelock rewind``. By default Kafka's timestamp."""
     steps: tuple[Step, ...] = ()
     """What to do with the decoded columns, in this order, without SQL: rename, drop, mask, flatten, cast and more. See

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, Field, PrivateAttr
 
-from connector.config.kinds import Options, Text, fits, topic_name
+from connector.config.kinds import Name, Options, fits, topic_name
 from connector.config.layout import TableLayout, TableProperties, refuse_append_only
 from sinks.spark.files import absolute
 
@@ -49,9 +49,9 @@ class ListedSink(Options):
 class DeltaPlace(Options):
     """Names a Delta table, by path or by table name."""
 
-    path: Text | None = None
+    path: Name | None = None
     """The table's folder, relative to the pipeline file, or its URI. Give ``path`` or ``table``."""
-    table: Text | None = None
+    table: Name | None = None
     """The table's name, ``catalog.schema.table``, instead of ``path``."""
     _beside: str = PrivateAttr("")
 
@@ -91,7 +91,7 @@ class DeltaSink(ListedSink, TableLayout, DeltaPlace):
 class DeadLetters(DeltaPlace):
     """Where to store dead letters: a Delta table, or a topic in the source's Kafka cluster."""
 
-    topic: Annotated[Text, AfterValidator(topic_name)] | None = None
+    topic: Annotated[Name, AfterValidator(topic_name)] | None = None
     """A topic in the source's Kafka cluster, instead of a table. After a crash a dead letter may be there twice."""
     max_share: Annotated[float, Field(gt=0, le=1)] | None = None
     """The largest share of bad records in an epoch, above 0 up to 1. Beyond it the run stops. No limit by default."""

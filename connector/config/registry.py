@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, SecretStr, WithJsonSchema, field_validator
 
-from connector.config.kinds import REFERENCE, TEXT_OR_TEXTS, Options, OptionText, Text, as_model, fits
+from connector.config.kinds import NAME_OR_NAMES, REFERENCE, Name, Options, OptionText, as_model, fits
 
 
 def _referenced(value: object) -> object:
@@ -45,7 +45,7 @@ def _urls(value: object) -> object:
 class ConfluentRegistry(Options):
     """A registry with Confluent's REST API: Confluent's, Karapace, Apicurio or Redpanda."""
 
-    url: Annotated[tuple[Text, ...], BeforeValidator(_urls), Field(min_length=1), WithJsonSchema(TEXT_OR_TEXTS)]
+    url: Annotated[tuple[Name, ...], BeforeValidator(_urls), Field(min_length=1), WithJsonSchema(NAME_OR_NAMES)]
     """The registry's URL, or a list of URLs. Each is tried when the one before doesn't answer."""
     username: OptionText | None = None
     """The user name for basic authentication. Needs ``password``."""
@@ -53,9 +53,9 @@ class ConfluentRegistry(Options):
     """The password. Only as ${env:NAME} or ${file:/path}."""
     token: Secret | None = None
     """A bearer token, instead of a user name. Only as ${env:NAME} or ${file:/path}."""
-    ca: Text | None = None
+    ca: Name | None = None
     """The path of a PEM file with the certificate authorities to trust. By default the public ones."""
-    subject: Text | None = None
+    subject: Name | None = None
     """The subject of the schemas. By default the topic's name with ``-key`` or ``-value``. Required if ``topics`` is a
     pattern."""
 
@@ -87,14 +87,14 @@ class ConfluentRegistry(Options):
 class GlueOptions(Options):
     """AWS Glue's schema registry. Credentials come from boto3: environment, profile, web identity or instance role."""
 
-    registry: Text = "default-registry"
+    registry: Name = "default-registry"
     """The registry's name."""
-    schema_: Text | None = Field(default=None, alias="schema")
+    schema_: Name | None = Field(default=None, alias="schema")
     """The schema's name. By default the topic's name, as with AWS's serializer. Required if ``topics`` is a
     pattern."""
-    region: Text | None = None
+    region: Name | None = None
     """The AWS region. By default the one that boto3 is configured with."""
-    endpoint: Text | None = None
+    endpoint: Name | None = None
     """Another endpoint URL, for tests."""
 
 

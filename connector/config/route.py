@@ -12,7 +12,7 @@ from connector.config.all_faults import checked
 from connector.config.fault_texts import found, one_of
 from connector.config.faults import Fault
 from connector.config.formats import AvroFormat, FormatOptions, JsonFormat
-from connector.config.kinds import Options, Text, as_written, dotted, fits
+from connector.config.kinds import Name, Options, Text, dotted, fits
 from connector.config.marks import Path
 from connector.config.placeholders import merged, misplaced, placed, placeholders
 from connector.config.places import DeltaSink
@@ -78,7 +78,7 @@ class Route(Options):
     """What to do with a record for which ``by`` is null, empty or ``(other)``, or isn't one of ``values``: stop
     (``fail``), set it aside (``dead_letter``), ``ignore`` it, or write it to the sink with these options. By default it
     is a bad record, and ``on_bad_record`` decides."""
-    values: tuple[Annotated[str, BeforeValidator(as_written)], ...] | None = None
+    values: tuple[Name, ...] | None = None
     """The only values that get a table, each a text: ["NO"] in quotes, as YAML takes NO for false. By default each
     value does."""
     overrides: Mapping[str, RouteOverride] = Field(default_factory=dict)

@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from connector.config.columns import AnyColumns, Columns, distinct
-from connector.config.kinds import Duration, Options, Text, as_model, fits, in_clear, topic_name
+from connector.config.kinds import Duration, Name, Options, Text, as_model, fits, in_clear, topic_name
 from connector.config.places import DeltaSink, ListedSink
 from connector.config.steady import steady
 
@@ -167,7 +167,7 @@ IDLE_AFTER = timedelta(minutes=5)
 class Window(Options):
     """Windows of event time: ``size`` makes tumbling windows, ``size`` and ``slide`` sliding ones, ``gap`` sessions."""
 
-    time: Text = "_timestamp"
+    time: Name = "_timestamp"
     """The TIMESTAMP column with the event time. By default Kafka's timestamp."""
     size: Duration | None = None
     """The length of a window. Give ``size`` or ``gap``."""
@@ -231,23 +231,23 @@ class S3ObjectsSink(ListedSink):
 
     type: Literal["s3_objects"]
     """Write objects to S3, one row per record. Credentials come from boto3."""
-    url: Text
+    url: Name
     """The bucket and prefix to write to, as s3://bucket/flights."""
     format: Literal["parquet", "json_lines"] = "parquet"
     """The file format of the objects."""
     partition_by: AnyColumns = ()
     """The columns to partition by, in folders named as Hive names them (``day=2026-11-01/``)."""
-    endpoint: Text | None = None
+    endpoint: Name | None = None
     """The endpoint URL of a store other than AWS S3."""
-    region: Text | None = None
+    region: Name | None = None
     """The AWS region. By default the one that boto3 is configured with."""
     path_style: StrictBool = False
     """Put the bucket into the URL's path instead of the host name, as many other stores require."""
     server_side_encryption: Literal["AES256", "aws:kms"] | None = None
     """Server-side encryption of the objects. By default the bucket's setting."""
-    kms_key_id: Text | None = None
+    kms_key_id: Name | None = None
     """The KMS key. Needs ``server_side_encryption: aws:kms``."""
-    storage_class: Text | None = None
+    storage_class: Name | None = None
     """The S3 storage class, by S3's own name. By default the bucket's."""
 
     @property
@@ -273,7 +273,7 @@ class KafkaTopicSink(ListedSink):
 
     type: Literal["kafka_topic"]
     """Write one message per record to a topic, in the source's Kafka cluster."""
-    topic: Annotated[Text, AfterValidator(topic_name)]
+    topic: Annotated[Name, AfterValidator(topic_name)]
     """The topic's name. The topic must exist."""
     key: AnyColumns = ()
     """The columns that make up the message key. By default messages have no key."""

@@ -11,11 +11,11 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator
 
 from connector.config.kinds import (
-    TEXT_OR_TEXTS,
+    NAME_OR_NAMES,
     Duration,
+    Name,
     Options,
     OptionText,
-    Text,
     as_model,
     as_written,
     in_clear,
@@ -134,6 +134,19 @@ def _topics(value: object) -> object:
     return [as_written(name) for name in value]
 
 
+def _ids(value: object) -> object:
+    """Refuse a number for the id of a group or a client: 0123 is 83 in YAML, and so another group's offsets."""
+    if isinstance(value, Mapping):
+        refuse(
+            [
+                f'{name}: write it in quotes, as in "0123": YAML takes it for {str(each).lower()}, not text'
+                for name, each in value.items()
+                if str(name).endswith(".id") and isinstance(each, int | float)
+            ]
+        )
+    return value
+
+
 class ContinueAhead(Options):
     """Skip the lost records, and also the records of the next ``ahead``, which retention may remove soon."""
 
@@ -147,7 +160,7 @@ def _on_data_loss(value: object) -> object:
 class Translated(Options):
     """Continue in a mirrored topic at the offsets in the file ``translated``."""
 
-    translated: Text
+    translated: Name
 
 
 def _on_recreated_topic(value: object) -> object:
@@ -159,10 +172,10 @@ def _on_recreated_topic(value: object) -> object:
 class Source(Options):
     """The topics to read, how to connect to Kafka, and where to start."""
 
-    topics: Annotated[tuple[Text, ...] | TopicPattern, BeforeValidator(_topics), WithJsonSchema(TEXT_OR_TEXTS)]
+    topics: Annotated[tuple[Name, ...] | TopicPattern, BeforeValidator(_topics), WithJsonSchema(NAME_OR_NAMES)]
     """The topics to read: a list, [flights, returns], or a regular expression that must match whole names,
     "flights-.*"."""
-    kafka: Mapping[str, OptionText]
+    kafka: Annotated[Mapping[str, OptionText], BeforeValidator(_ids)]
     """Kafka client options, by Kafka's own names. ``bootstrap.servers`` is required. Write secrets as ${env:NAME} or
     ${file:/path}."""
     reader: Literal["auto", "spark"] = "auto"

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from connector.config.columns import Columns, distinct
-from connector.config.kinds import ANY_TEXT, REFERENCE, Options, Text, fits
+from connector.config.kinds import ANY_TEXT, REFERENCE, Name, Options, Text, fits
 from connector.config.registry import Secret
 from connector.config.steady import steady
 
@@ -48,7 +48,7 @@ def _constant(value: object) -> object:
     return value
 
 
-_Names: TypeAlias = Annotated[Mapping[Text, Text], Field(min_length=1)]
+_Names: TypeAlias = Annotated[Mapping[Name, Name], Field(min_length=1)]
 _Constant: TypeAlias = Annotated[bool | int | float | str, BeforeValidator(_constant), WithJsonSchema(ANY_TEXT)]
 _Distinct: TypeAlias = Annotated[Columns, AfterValidator(distinct)]
 
@@ -70,7 +70,7 @@ class Step(Options):
     flatten: _Distinct | None = None
     """Replace STRUCT columns by a column for each field, also of nested ones: ``address.city`` becomes
     ``address_city``."""
-    cast: Annotated[Mapping[Text, Annotated[Text, AfterValidator(_as_type)]], Field(min_length=1)] | None = None
+    cast: Annotated[Mapping[Name, Annotated[Name, AfterValidator(_as_type)]], Field(min_length=1)] | None = None
     """Change types: {column: type}. A value that the type can't hold exactly makes a bad record. Text to any type,
     numbers to numbers, and numbers, booleans and dates to text."""
     filter: Annotated[Text, AfterValidator(steady)] | None = None
@@ -79,7 +79,7 @@ class Step(Options):
     header: _Names | None = None
     """Add columns with the text of Kafka headers: {column: header}. Null where a record doesn't have the header; of
     several headers of one name, the last counts. One that is no UTF-8 text makes a bad record."""
-    add: Annotated[Mapping[Text, _Constant], Field(min_length=1)] | None = None
+    add: Annotated[Mapping[Name, _Constant], Field(min_length=1)] | None = None
     """Add columns that have the same value in all rows: {column: value}. A text gives a STRING, a whole number a
     BIGINT, a number with a point a DOUBLE, true and false a BOOLEAN."""
 

@@ -141,7 +141,7 @@ class DeltaUpsert:
 
 
 @dataclass(frozen=True)
-class _Deletes:
+class Deletes:
     """The deletes that an epoch brings, and the newest truncate that is known."""
 
     added: int
@@ -244,20 +244,32 @@ class Merges:
 
         ``rows`` are read several times. ``stored``, ``within``: as above.
         """
-        tombstones = self.tombstones
-        assert tombstones is not None
-        key = [identifier(name) for name in self._rule.key]
-        is_truncate = f"{key[0]} IS NULL"  # no other change has a NULL in its key
+        deletes = self.deletes(rows, stored)
+        if deletes.added:
+            self.note(rows)
+        return self.beside(rows, stored, deletes, within)
+
+    def deletes(self, rows: DataFrame, stored: str | None) -> Deletes:
+        """The deletes of an epoch's rows. ``stored``: as above. Runs one Spark job."""
+        is_truncate = f"{identifier(self._rule.key[0])} IS NULL"  # no other change has a NULL in its key
         marks = rows.selectExpr(f"{DELETED_BY} AS mark", f"{is_truncate} AS truncates", "true AS added")
         if stored is not None:
             mark = tombstone_sql(self._rule)
             before = f"SELECT {mark} AS mark, true AS truncates, false AS added FROM {stored} WHERE {is_truncate}"
             marks = marks.unionByName(self._table.spark.sql(before))
-        deletes = _deletes(marks, rows.schema[DELETED_BY].dataType)
+        return _deletes(marks, rows.schema[DELETED_BY].dataType)
+
+    def note(self, rows: DataFrame) -> None:
+        """Add the deletes of an epoch's rows to the tombstones."""
+        assert self.tombstones is not None
+        self.tombstones.expire_now_and_then(self._retention)
+        self.tombstones.add(self._deletes_of(rows))
+
+    def beside(
+        self, rows: DataFrame, stored: str | None, deletes: Deletes, within: str = ""
+    ) -> tuple[DataFrame, Merge]:
+        """The source and the MERGE of an epoch whose own deletes are noted. ``stored``, ``within``: as above."""
         truncate = deletes.newest_truncate
-        if deletes.added:
-            tombstones.expire_now_and_then(self._retention)
-            tombstones.add(self._deletes_of(rows))
         # Rows that the epoch doesn't touch were compared with the earlier truncates in their own epochs.
         order = f"({deleted_sql(truncate, sequenced=True)})" if truncate is not None and deletes.truncates else None
         return self._source(rows, stored, truncate), self._merge(rows, order, within)
@@ -283,7 +295,7 @@ class Merges:
         return self._table.spark.sql(source_sql(self._rule, _NET, rows.columns, stored, truncate))
 
 
-def _deletes(marks: DataFrame, kind: DataType) -> _Deletes:
+def _deletes(marks: DataFrame, kind: DataType) -> Deletes:
     """``marks``: a row per change of the epoch and per stored truncate, with ``mark`` (its ``_deleted_by``, of type
     ``kind``; NULL for an update), ``truncates`` and ``added`` (whether the epoch brings it). Runs one Spark job."""
     from pyspark.sql.types import StructType
@@ -304,6 +316,6 @@ def _deletes(marks: DataFrame, kind: DataType) -> _Deletes:
         .first()
     )
     if counts is None or counts["offset"] is None:
-        return _Deletes(counts["added"] if counts else 0, False, None)
+        return Deletes(counts["added"] if counts else 0, False, None)
     values = (f"{literal(name)}, {value_sql(counts[name], of)}" for name, of in fields.items())
-    return _Deletes(counts["added"], counts["truncates"], f"named_struct({', '.join(values)})")
+    return Deletes(counts["added"], counts["truncates"], f"named_struct({', '.join(values)})")

@@ -59,13 +59,41 @@ class PlainUpsert:
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
         """Merge the rows: net changes, see ``DeltaUpsert``. Conflicts are retried. Raises KeyMoved."""
         with about_moved_keys(self._table.label), about_refused_rows(self._table.label):
-            # Only the consumer group knows the table's position, so all tombstones count.
-            stored = self._merges.stored(rows, None)
-            if stored is None:
-                with up_to_a_delete():
-                    return without_position(epoch, self._run(*self._merges.without_deletes(rows)))
-            with kept(rows) as changes:
-                return without_position(epoch, self._run(*self._merges.with_deletes(changes, stored)))
+            return without_position(epoch, self._write(rows))
+
+    def _write(self, rows: DataFrame) -> int:
+        changed = 0
+        if self._stored(rows) is None:
+            with up_to_a_delete():
+                changed = self._run(*self._merges.without_deletes(rows))
+                if self._stored(rows) is None:
+                    return changed
+        with kept(rows) as changes:
+            return changed + self._with_deletes(changes)
+
+    def _with_deletes(self, rows: DataFrame) -> int:
+        """Another member of the group may note a delete, find no row for it, and be done, all before this one adds the
+        row. Delta sees no conflict in that. So whoever has merged looks whether tombstones were added meanwhile, and
+        merges again: that deletes the row. A crash before the second look leaves the row. Then the records are
+        delivered again, and merged beside the tombstone."""
+        tombstones = self._merges.tombstones
+        assert tombstones is not None
+        changed, noted = 0, False
+        while True:
+            stored = self._stored(rows)
+            seen = tombstones.table.history(1)[0].version if stored is not None else None
+            deletes = self._merges.deletes(rows, stored)
+            if deletes.added and not noted:
+                self._merges.note(rows)
+                noted = True
+                continue
+            changed += self._run(*self._merges.beside(rows, stored, deletes))
+            if not tombstones.table.committed_after(seen):
+                return changed
+
+    def _stored(self, rows: DataFrame) -> str | None:
+        # Only the consumer group knows the table's position, so all tombstones count.
+        return self._merges.stored(rows, None)
 
     def _run(self, source: DataFrame, merge: Merge) -> int:
         """The number of rows that changed."""

@@ -20,6 +20,7 @@ from connector.source.group_member import GroupMember
 from sinks.delta.merge import Merge
 from sinks.delta.table import DeltaTable
 from sinks.delta.tombstones import FOLDER, Tombstones
+from sinks.delta.without_offsets import PlainUpsert
 from sinks.errors import BadRecord, ConfigurationError, KeyMoved, SchemaMismatch
 from sinks.offsets import Offsets, TopicPartition
 
@@ -381,6 +382,29 @@ def test_an_idempotent_delivery_ignores_what_was_deleted_when_it_comes_again(
 
 def interrupted(*_: object) -> None:
     raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("op", ["d", pytest.param("t", marks=pytest.mark.breadth)])
+@pytest.mark.parametrize("first", [False, pytest.param(True, marks=pytest.mark.breadth)])
+def test_a_delete_counts_that_another_member_brings_between_a_look_at_the_deletes_and_the_merge(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: bool, op: str
+) -> None:
+    truncates = {"apply_as_truncates": "op = 't'"} if op == "t" else {}
+    table = Table(own_session(spark), tmp_path, "idempotent", sequence_by="seq", **truncates)
+    if not first:
+        table.write([Record("a", "d", None, None, seq=1, offset=0)])
+    plain = table.derivation.plain
+    assert isinstance(plain, PlainUpsert)
+    merge = plain._run
+
+    def overtaken(*planned: Any) -> int:
+        monkeypatch.undo()
+        table.write([Record("b", op, None, None, seq=10, partition=1, offset=0)])
+        return merge(*planned)
+
+    monkeypatch.setattr(plain, "_run", overtaken)
+    table.write([Record("b", "u", 1, 1, seq=5, offset=1), Record("c", "u", 1, 1, seq=12, offset=2)])
+    assert table.rows() == {"c": (1, 1)}
 
 
 def test_the_two_orders_are_never_mixed(lake: Lake, topic: Topic) -> None:

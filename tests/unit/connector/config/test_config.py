@@ -252,6 +252,30 @@ def test_a_topic_that_yaml_takes_for_a_number_needs_quotes() -> None:
 
 
 @pytest.mark.parametrize(
+    "written",
+    [
+        "sinks: [{type: delta_append, table: 2026_11}]",
+        "sinks: [{type: delta_append, path: 010}]",
+        "sinks: [{type: delta_upsert, path: out, key: [id, no]}]",
+        "sinks: [{type: kafka_topic, topic: 0123}]",
+        "source: {topics: [t], kafka: {bootstrap.servers: h:1, group.id: 0123}}",
+        "source: {topics: [t], kafka: {bootstrap.servers: h:1, client.id: yes}}",
+        "steps: [{rename: {a: off}}]",
+        "steps: [{cast: {1: INT}}]",
+        "event_time: 12_3",
+        "dead_letters: {path: 0b11}",
+    ],
+)
+def test_a_name_that_yaml_takes_for_something_else_needs_quotes(written: str) -> None:
+    assert "write it in quotes" in fault(**yaml.safe_load(written))
+
+
+def test_a_setting_may_be_a_number() -> None:
+    kafka = {"bootstrap.servers": "h:1", "group.id": "0123", "session.timeout.ms": 10_000}
+    assert parse(options(source=source(kafka=kafka))).source.kafka_options["session.timeout.ms"] == "10000"
+
+
+@pytest.mark.parametrize(
     ("table", "other", "is_fault"),
     [
         ("lake/orders", "lake/orders/dead", True),
