@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _SOURCE = (
     "version STRING, connector STRING, name STRING, ts_ms BIGINT, snapshot STRING, db STRING, schema STRING, "
-    "table STRING, txId BIGINT, lsn BIGINT, file STRING, pos BIGINT, row BIGINT, gtid STRING, commit_lsn STRING, "
+    "table STRING, txId STRING, lsn BIGINT, file STRING, pos BIGINT, row BIGINT, gtid STRING, commit_lsn STRING, "
     "change_lsn STRING, event_serial_no BIGINT, scn STRING, commit_scn STRING"
 )
 _OP = "_op"
@@ -203,13 +203,13 @@ def _position(source: str, fields: Sequence[str]) -> str:
     row = wide("row", 10) if "row" in fields else "''"
     event = f"coalesce({wide('event_serial_no', 10)}, '')" if "event_serial_no" in fields else "''"
     server = f"concat(coalesce(at.commit_lsn, ''), ':', coalesce(at.change_lsn, ''), ':', {event})"
-    ways = (  # the field that tells the kind of database, those that its position needs, the position
-        ("lsn", {"lsn"}, wide("lsn", 20)),
-        ("pos", {"file", "pos"}, f"concat(at.file, ':', {wide('pos', 20)}, ':', {row})"),
-        ("change_lsn", {"commit_lsn", "change_lsn"}, server),
-        ("scn", {"scn"}, wide("scn", 20)),
+    ways = (  # what tells the kind of database, the fields that its position needs, the position
+        ("at.lsn", {"lsn"}, wide("lsn", 20)),
+        ("at.pos", {"file", "pos"}, f"concat(at.file, ':', {wide('pos', 20)}, ':', {row})"),
+        ("coalesce(at.commit_lsn, at.change_lsn)", {"commit_lsn", "change_lsn"}, server),
+        ("at.scn", {"scn"}, wide("scn", 20)),
     )
-    whens = " ".join(f"WHEN at.{known} IS NOT NULL THEN {sql}" for known, needs, sql in ways if needs <= set(fields))
+    whens = " ".join(f"WHEN {known} IS NOT NULL THEN {sql}" for known, needs, sql in ways if needs <= set(fields))
     if not whens:
         return "CAST(NULL AS STRING)"
     return let("at", source, f"CASE {whens} END")

@@ -60,7 +60,7 @@ def stepped(every: Records, steps: Sequence[Step]) -> Records:
 
 
 def _stays(every: Records, condition: str) -> str:
-    delete = f"{TOMBSTONE} OR {_OP} <=> 'd'" if _OP in every.columns.names else TOMBSTONE
+    delete = f"{TOMBSTONE} OR {_OP} <=> 'd' OR {_OP} <=> 't'" if _OP in every.columns.names else TOMBSTONE
     return f"{PROBLEM} IS NOT NULL OR {delete} OR ({condition})"
 
 

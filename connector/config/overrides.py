@@ -6,11 +6,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-import yaml
-
 from connector.config.fault_texts import shown
 from connector.config.kinds import dotted
 from connector.config.marks import Marks
+from connector.config.yaml_text import read_yaml
 from sinks.errors import ConfigurationError
 
 _PART = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
@@ -31,12 +30,7 @@ def overridden(document: dict[Any, Any], overrides: Sequence[str], marks: Marks,
             raise ConfigurationError(
                 f"--set {option!r}: write OPTION=VALUE, as in sinks[0].path=s3a://lake/flights or source.start=latest."
             )
-        try:
-            value = yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            raise ConfigurationError(
-                f"--set {option}: its value isn't YAML: {getattr(error, 'problem', error)}."
-            ) from None
+        value, _ = read_yaml(text, f"--set {option}")
         _set(document, path, value, f"--set {option}", origin)
         marks.set_by(path, option)
     return document

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -20,13 +21,15 @@ def read_yaml(text: str, origin: str) -> tuple[object, Marks]:
     """The document of a text, and where its options stand. ``origin`` names it in errors. Raises ConfigurationError."""
     try:
         # A subclass of SafeLoader: no YAML tag can create an object.
-        loader = _UniqueKeys(text)
+        loader = _Strict(text)
         node = loader.get_single_node()
         marks = Marks(node)
         return loader.construct_document(node) if node is not None else None, marks
     except (yaml.YAMLError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        if isinstance(error, _Unclear):
+            raise ConfigurationError(f"{origin}{where}: {error.problem}.") from None
         problem = getattr(error, "problem", None) or str(error)
         raise ConfigurationError(f"{origin}{where}: not valid YAML: {problem}.") from None
 
@@ -55,10 +58,15 @@ def _secrets(value: object, path: tuple[str | int, ...]) -> Iterator[tuple[str |
         yield path
 
 
-class _UniqueKeys(yaml.SafeLoader):
+class _Unclear(yaml.constructor.ConstructorError):
+    """A value that YAML takes for another one than most people do."""
+
+
+class _Strict(yaml.SafeLoader):
     """Refuses an option that is given twice. By default YAML keeps the last of two equal keys without a word.
 
-    A key such as ``on`` is text: YAML takes it for true.
+    And a value that looks like a text or another number: NO is false for YAML, 010 is 8, and 12:30 is 750. A key such
+    as ``on`` is text: YAML takes it for true.
     """
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -75,6 +83,25 @@ class _UniqueKeys(yaml.SafeLoader):
             if isinstance(key, str | int):
                 seen[key] = key_node.start_mark.line + 1
         return super().construct_mapping(node, deep)
+
+    def _clear(self, node: yaml.ScalarNode) -> object:
+        kind = node.tag.rpartition(":")[2]
+        value = getattr(yaml.SafeLoader, f"construct_yaml_{kind}")(self, node)
+        if node.style is None and _CLEAR[kind].fullmatch(node.value) is None:
+            shown = str(value).lower()
+            unclear = f'YAML takes {node.value} for {shown}: write {shown}, or "{node.value}" if it is text'
+            raise _Unclear(None, None, unclear, node.start_mark)
+        return value
+
+
+_CLEAR = {
+    "bool": re.compile("true|false", re.IGNORECASE),
+    "int": re.compile(r"[-+]?(0|[1-9]\d*)"),
+    "float": re.compile(r"[-+]?(\d+\.\d*|\.\d+)([eE][-+]?\d+)?|[-+]?\.inf|\.nan", re.IGNORECASE),
+}
+"""How values of these types are written that nobody takes for something else."""
+for _kind in _CLEAR:
+    _Strict.add_constructor(f"tag:yaml.org,2002:{_kind}", _Strict._clear)
 
 
 class _Plain(yaml.SafeDumper):

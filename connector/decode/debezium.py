@@ -35,7 +35,7 @@ ROWS = Rows((("after",), ("before",), ("payload", "after"), ("payload", "before"
 
 SOURCE = (
     "STRUCT<version: STRING, connector: STRING, name: STRING, ts_ms: BIGINT, snapshot: STRING, db: STRING, "
-    "schema: STRING, table: STRING, txId: BIGINT, lsn: BIGINT, file: STRING, pos: BIGINT, row: BIGINT, gtid: STRING, "
+    "schema: STRING, table: STRING, txId: STRING, lsn: BIGINT, file: STRING, pos: BIGINT, row: BIGINT, gtid: STRING, "
     "commit_lsn: STRING, change_lsn: STRING, event_serial_no: BIGINT, scn: STRING, commit_scn: STRING>"
 )
 """Fields of the connectors for PostgreSQL, MySQL and MariaDB, SQL Server and Oracle."""
@@ -208,16 +208,17 @@ class Debezium:
 def _position(source: str, fields: set[str]) -> str:
     """SQL of ``_source_position``. Null if the connector's kind of position isn't known."""
     padded = "lpad(CAST({0}.{1} AS STRING), {2}, '0')"
-    ways = {
-        "lsn": padded.format(source, "lsn", 20),  # PostgreSQL
-        "pos": f"concat({source}.file, ':', {padded.format(source, 'pos', 20)}, ':', "
-        f"{padded.format(source, 'row', 10) if 'row' in fields else literal('')})",  # MySQL, MariaDB
-        "change_lsn": f"concat(coalesce({source}.commit_lsn, ''), ':', coalesce({source}.change_lsn, ''), ':', "
-        f"coalesce({padded.format(source, 'event_serial_no', 10)}, ''))",  # SQL Server
-        "scn": padded.format(source, "scn", 20),  # Oracle
-    }
-    needs = {"lsn": {"lsn"}, "pos": {"file", "pos"}, "change_lsn": {"commit_lsn", "change_lsn"}, "scn": {"scn"}}
-    whens = " ".join(
-        f"WHEN {source}.{name} IS NOT NULL THEN {sql}" for name, sql in ways.items() if needs[name] <= fields
+    pos, row = padded.format(source, "pos", 20), padded.format(source, "row", 10) if "row" in fields else literal("")
+    event = f"coalesce({padded.format(source, 'event_serial_no', 10)}, '')" if "event_serial_no" in fields else "''"
+    ways = (  # the fields that it needs, what tells that an event has them, and the position
+        ({"lsn"}, f"{source}.lsn", padded.format(source, "lsn", 20)),  # PostgreSQL
+        ({"file", "pos"}, f"{source}.pos", f"concat({source}.file, ':', {pos}, ':', {row})"),  # MySQL, MariaDB
+        (  # SQL Server. A snapshot has no change_lsn.
+            {"commit_lsn", "change_lsn"},
+            f"coalesce({source}.commit_lsn, {source}.change_lsn)",
+            f"concat(coalesce({source}.commit_lsn, ''), ':', coalesce({source}.change_lsn, ''), ':', {event})",
+        ),
+        ({"scn"}, f"{source}.scn", padded.format(source, "scn", 20)),  # Oracle
     )
+    whens = " ".join(f"WHEN {known} IS NOT NULL THEN {sql}" for needs, known, sql in ways if needs <= fields)
     return f"CASE {whens} END" if whens else "CAST(NULL AS STRING)"

@@ -88,7 +88,7 @@ def _selected(frame: DataFrame, selection: Selection) -> DataFrame:
 
 
 def _filtered(frame: DataFrame, at: str, condition: str) -> DataFrame:
-    """The records that a filter keeps. Bad ones and deletes have few columns, and aren't judged by them."""
+    """The records that a filter keeps. Bad ones, deletes and truncates have few columns, and aren't judged by them."""
     from pyspark.errors import PySparkException
     from pyspark.sql.types import BooleanType
 
@@ -97,7 +97,7 @@ def _filtered(frame: DataFrame, at: str, condition: str) -> DataFrame:
         raise ConfigurationError(f"{at}: {condition!r} is {sql_type(kind).upper()}, not BOOLEAN.")
     always = [f"{PROBLEM} IS NOT NULL"]
     always += [TOMBSTONE] if TOMBSTONE in frame.columns else []
-    always += [f"{OP} <=> 'd'"] if OP in frame.columns else []
+    always += [f"coalesce({OP} IN ('d', 't'), false)"] if OP in frame.columns else []
     try:
         kept = frame.where(f"{' OR '.join(always)} OR ({condition})")
         _ = kept.schema  # makes Spark Connect analyse the frame here

@@ -1,4 +1,5 @@
 """Whether deletes get through the user's `transform`: they have few columns, so that a WHERE easily leaves them out.
+Truncates have none.
 
 And whether the SELECT still says what the database didn't send.
 """
@@ -13,6 +14,7 @@ from connector.config import KeyedSink, PipelineConfig
 from connector.config.unavailable import UNAVAILABLE
 from connector.decode.debezium import OP
 from connector.decode.records import TOMBSTONE
+from connector.derive.changes import truncates
 from connector.engine.decoders import Decoder
 from sinks.errors import ConfigurationError
 from sinks.spark.sql import identifier, literal
@@ -36,6 +38,9 @@ def refuse_lost_deletes(config: PipelineConfig, sink: object, decode: Decoder, n
     records = decode.decode(none)
     passes = partial(_passes, records, decode.shape, sink.key)
     there = decode.shape(records).columns
+    truncating = getattr(sink, "apply_as_truncates", "") is None and truncates(sink, there) != "false"
+    ops = f"{OP} IN ('d', 't')" if truncating else f"{OP} = 'd'"
+    through = f"Let them through: WHERE {ops} OR (...)."
     if OP in records.columns and OP not in there and sink.apply_as_deletes is None:
         raise ConfigurationError(
             f"transform: leaves out {OP}, which says which of Debezium's events delete a row of {sink.place!r}.",
@@ -49,35 +54,41 @@ def refuse_lost_deletes(config: PipelineConfig, sink: object, decode: Decoder, n
             hint=f"Select {UNAVAILABLE} too: the table doesn't get it. Where the SELECT makes another column of such a "
             "value, add its name to the array.",
         )
-    if TOMBSTONE in records.columns and TOMBSTONE not in sql and not passes(tombstone=True):
+    if TOMBSTONE in records.columns and TOMBSTONE not in sql and not passes(op=None):
         raise ConfigurationError(
             f"transform: leaves out tombstones, which delete rows of {sink.place!r}: all their columns but the key are "
             "null.",
             hint=f"Let them through: WHERE {TOMBSTONE} OR (...). If they are to delete nothing, write "
             f"WHERE NOT {TOMBSTONE} AND (...).",
         )
-    if OP in there and "'d'" not in sql and sink.apply_as_deletes is None and not passes(tombstone=False):
+    if OP in there and "'d'" not in sql and sink.apply_as_deletes is None and not passes(op="d"):
         raise ConfigurationError(
             f"transform: leaves out events that delete rows of {sink.place!r}, if the database sends only the key of a "
             "deleted row.",
-            hint=f"Let them through: WHERE {OP} = 'd' OR (...).",
+            hint=through,
+        )
+    if OP in there and "'t'" not in sql and truncating and not passes(op="t"):
+        raise ConfigurationError(
+            f"transform: leaves out truncates, which delete all rows of {sink.place!r}: all their columns are null.",
+            hint=f"{through} If they are to delete nothing, write {sink.option('apply_as_truncates')}: 'false'.",
         )
 
 
 def _passes(
-    records: DataFrame, transformed: Callable[[DataFrame], DataFrame], key: Sequence[str], *, tombstone: bool
+    records: DataFrame, transformed: Callable[[DataFrame], DataFrame], key: Sequence[str], *, op: str | None
 ) -> bool:
-    """Whether some delete that has only a key gives a row."""
+    """Whether some delete gives a row. ``op``: one of Debezium's events; None: a tombstone. All but a truncate have a
+    key, and nothing else."""
 
     def value(field: StructField, sample: str) -> str:
         if field.name in _PLACE:
             return _PLACE[field.name]
         if field.name == TOMBSTONE:
-            return str(tombstone).lower()
-        if field.name == OP and not tombstone:
-            return "'d'"
+            return str(op is None).lower()
+        if field.name == OP and op is not None:
+            return literal(op)
         kind = sql_type(field.dataType)
-        return f"try_cast({literal(sample)} AS {kind})" if field.name in key else f"CAST(NULL AS {kind})"
+        return f"try_cast({literal(sample)} AS {kind})" if field.name in key and op != "t" else f"CAST(NULL AS {kind})"
 
     def delete(sample: str) -> DataFrame:
         columns = ", ".join(f"{value(field, sample)} AS {identifier(field.name)}" for field in records.schema)

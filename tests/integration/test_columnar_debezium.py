@@ -36,8 +36,9 @@ PLACES = {
     "mysql": '"file":"binlog.000003","pos":154,"row":0,"gtid":null',
     "no row": '"file":"binlog.000003","pos":154',
     "sqlserver": '"commit_lsn":"00000025:00000d98:00a2","change_lsn":null,"event_serial_no":1',
+    "sqlserver's snapshot": '"commit_lsn":"00000025:000004c0:001a","change_lsn":null,"event_serial_no":null',
     "sqlserver's first": '"change_lsn":"00000025:00000d98:00a2"',
-    "oracle": '"scn":"2868546","commit_scn":"2868550"',
+    "oracle": '"scn":"2868546","commit_scn":"2868550","txId":"6.28.807"',
     "of no known kind": '"lsn":null,"wal":[1,{"x":"y"}]',
 }
 SOURCES = [*(f'{{"version":"3","table":"t",{place}}}' for place in PLACES.values()), "null", "{}"]

@@ -142,6 +142,32 @@ def test_by_the_databases_own_order_truncates_count_and_partitions_do_not_matter
 
 
 @pytest.mark.breadth
+@pytest.mark.parametrize(
+    ("snapshot", "change"),
+    [
+        (
+            {"commit_lsn": "00000025:000004c0:001a", "change_lsn": None, "event_serial_no": None},
+            {"commit_lsn": "00000025:000004d0:0003", "change_lsn": "00000025:000004d0:0002", "event_serial_no": 1},
+        ),
+        ({"scn": "2868546", "txId": None}, {"scn": "12868546", "commit_scn": "12868550", "txId": "6.28.807"}),
+    ],
+    ids=["SQL Server", "Oracle"],
+)
+def test_a_snapshot_is_older_than_what_comes_after_it(
+    snapshot: dict[str, Any], change: dict[str, Any], lake: Lake, topic: Topic
+) -> None:
+    def event(op: str, name: str, source: dict[str, Any]) -> dict[str, Any]:
+        return {"op": op, "before": None, "after": {"id": 1, "name": name, "amount": "1.00"}, "source": source}
+
+    topic.send(("1", event("u", "new", change)), partition=0)
+    topic.send(("1", event("r", "old", snapshot)), partition=1)
+    ordered = options(sink={"key": "id", "sequence_by": "_source_position"})
+    lake.pipeline("upsert", **ordered).run()
+    assert held(lake) == {1: ("new", "1.00")}
+    assert verify(lake, "upsert", **ordered).ok
+
+
+@pytest.mark.breadth
 def test_a_tombstone_behind_a_delete_is_no_bad_record_whatever_its_key(lake: Lake, topic: Topic) -> None:
     """In the order of events it says nothing. Kafka Connect's own keys have their schema around them."""
     database = Database(seed=6)

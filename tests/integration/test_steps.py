@@ -199,6 +199,31 @@ def test_a_filter_keeps_what_a_database_deletes(lake: Lake, topic: Topic) -> Non
 
 
 @pytest.mark.breadth
+def test_a_filter_keeps_truncates_of_a_database(lake: Lake, topic: Topic) -> None:
+    def event(op: str, lsn: int, **after: Any) -> dict[str, Any]:
+        return {"op": op, "before": None, "after": after or None, "source": {"lsn": lsn}}
+
+    topic.send(
+        ("1", event("c", 7, id=1, amount=5)), ("2", event("c", 8, id=2, amount=7)), (None, event("t", 9)),
+        ("3", event("c", 10, id=3, amount=2)), partition=0,
+    )  # fmt: skip
+    changes: dict[str, Any] = {
+        "value": {"format": "debezium", "schema": "id INT, amount INT"},
+        "sink": {"key": "id", "sequence_by": "_source_position"},
+    }
+    steps = {"steps": [{"filter": "amount > 0"}]}
+    lake.pipeline("upsert", **changes, **steps).run()
+    assert lake.sql("SELECT id, amount FROM {t}", "upsert") == [(3, 2)]
+    assert str(verify(lake, "upsert", **changes, **steps)).startswith("exact:")
+
+    select = "SELECT id, amount, _op, _source_position FROM records WHERE _tombstone OR {} OR amount > 0"
+    with pytest.raises(ConfigurationError, match="leaves out truncates") as caught:
+        lake.pipeline("upsert", **changes, transform=select.format("_op = 'd'")).check()
+    assert "_op IN ('d', 't')" in str(caught.value.hint)
+    lake.pipeline("upsert", **changes, transform=select.format("_op IN ('d', 't')")).check()
+
+
+@pytest.mark.breadth
 def test_tables_of_a_route_and_a_masked_header_are_verified(lake: Lake, topic: Topic) -> None:
     send(
         topic, ("1", '{"k": "a", "n": 1}', {"user": b"ann"}), ("2", '{"k": "b", "n": 2}', {}),

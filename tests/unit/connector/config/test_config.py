@@ -270,6 +270,27 @@ def test_a_name_that_yaml_takes_for_something_else_needs_quotes(written: str) ->
     assert "write it in quotes" in fault(**yaml.safe_load(written))
 
 
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        (
+            "steps: [{add: {country: NO}}]",
+            'line 5, column 25: YAML takes NO for false: write false, or "NO" if it is text',
+        ),
+        ("steps: [{add: {code: 010}}]", 'YAML takes 010 for 8: write 8, or "010" if it is text'),
+        ("steps: [{add: {at: 12:30:00}}]", "YAML takes 12:30:00 for 45000"),
+        ("steps: [{add: {n: 1_000}}]", "YAML takes 1_000 for 1000"),
+        ("metrics: {port: 0x50}", "YAML takes 0x50 for 80"),
+    ],
+)
+def test_a_value_that_yaml_takes_for_something_else_is_refused(written: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text(f"{SMALLEST.strip()}\n{written}\n")
+    with pytest.raises(ConfigurationError) as caught:
+        load(file)
+    assert said in str(caught.value)
+
+
 def test_a_setting_may_be_a_number() -> None:
     kafka = {"bootstrap.servers": "h:1", "group.id": "0123", "session.timeout.ms": 10_000}
     assert parse(options(source=source(kafka=kafka))).source.kafka_options["session.timeout.ms"] == "10000"

@@ -57,7 +57,7 @@ def test_what_differs_from_place_to_place_is_set_on_the_command_line(
         ("name[0]=x", "is 'flights', not a list, so it has no [0]"),
         ("coordinators[0]=x", "has no list coordinators. Set it as a whole"),
         ("name.first=x", "is 'flights', not a mapping of options, so it can't have 'first'"),
-        ("source.start={", "isn't YAML"),
+        ("source.start={", "not valid YAML"),
         ("source.strat=latest", "--set source.strat: source.strat: unknown option, did you mean start?"),
         ("source.kafka.sasl.password=hunter2", "a secret in a file"),
     ],
