@@ -47,6 +47,7 @@ def news(number: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize("kind", ["upsert", pytest.param("append", marks=pytest.mark.breadth)])
 def test_records_of_several_schemas_are_compared_value_by_value(
     lake: Lake, topic: Topic, registry: RegistryServer, kind: str

@@ -261,6 +261,7 @@ def large(**changes: Any) -> dict[str, Any]:
     return {"value": value, "unmatched": "warn", **changes}
 
 
+@pytest.mark.breadth
 def test_a_value_that_the_database_did_not_send_is_never_taken_for_one(lake: Lake, topic: Topic) -> None:
     forms = [(name, form) for name, forms in FORMS.items() for form in forms]
     for number, (name, form) in enumerate(forms):

@@ -214,6 +214,7 @@ def test_what_a_table_refuses_stops_before_the_decision(
     assert len(query(lake.path("append"), "SELECT k FROM t")) == 2
 
 
+@pytest.mark.breadth
 def test_a_key_that_left_the_partition_of_its_delete_stops_before_the_decision(lake: Lake) -> None:
     letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.path("letters"))}}
     options = together(lake, {"append": {"type": "delta_append"}, "other": {**UPSERT, **DELETES}}, **letters)

@@ -264,6 +264,7 @@ def replaced_at(step: Step, epoch: int, by: Pipeline) -> Any:
     return observe
 
 
+@pytest.mark.breadth
 def test_a_run_that_appends_is_fenced_by_one_that_merges_on_write_and_the_other_way_round(
     lake: Lake, topic: Topic
 ) -> None:
@@ -546,6 +547,7 @@ def test_a_log_with_narrower_types_than_the_records_is_made_anew(lake: Lake, top
     assert lake.sql(f"SELECT {', '.join(columns)} FROM {{t}} ORDER BY n", "upsert") == sorted(map(tuple, rows))
 
 
+@pytest.mark.breadth
 def test_what_delta_fills_at_a_fold_is_in_the_current_rows_too(lake: Lake, topic: Topic) -> None:
     assert lake.spark is not None
     lake.sql(

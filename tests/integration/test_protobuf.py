@@ -191,6 +191,7 @@ def registered(registry: RegistryServer, topic: Topic) -> dict[str, Any]:
     return {"value": {**format, "message": "sale.Sale"}, "key": format}
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize("kind", ["upsert", pytest.param("append", marks=pytest.mark.breadth)])
 def test_each_record_is_read_by_its_own_schema(lake: Lake, topic: Topic, registry: RegistryServer, kind: str) -> None:
     given = letters(lake, on_new_column="add", **registered(registry, topic))

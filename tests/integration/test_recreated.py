@@ -180,6 +180,7 @@ def test_of_several_sinks_none_gets_what_was_read_of_it(lake: Lake, topic: Topic
     assert lake.rows() == lake.rows("other") == [("x", 1), ("y", 2)]
 
 
+@pytest.mark.breadth
 def test_it_leaves_the_letters_of_other_pipelines_alone(lake: Lake, topic: Topic) -> None:
     """Two pipelines share a table of dead letters, and one has gone on to the new topic before the other."""
     letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.path("letters"))}, "source": ON}

@@ -66,6 +66,7 @@ def exact(routed: Routed, **changes: Any) -> None:
     assert not any(fault in each for each in found.values() for fault in FAULTS), found
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize(
     ("sink", "by"), [(None, "recover"), *(pytest.param(UPSERT, by, marks=BREADTH) for by in ("run", "retry"))]
 )

@@ -36,6 +36,7 @@ def version(routed: Routed, kind: str) -> int:
     return max(int(file.stem) for file in (routed.lake.path(kind) / "_delta_log").glob("*.json"))
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize("sink", [UPSERT, pytest.param(None, marks=BREADTH)])
 def test_each_table_gets_a_column_with_its_own_rows_also_after_a_crash(routed: Routed, sink: Any) -> None:
     routed.send(("a", "x", 1), ("b", "y", 2), ("c", "z", 3))

@@ -170,6 +170,7 @@ def test_each_of_several_ends_after_so_many_epochs(
     assert lake.rows("a") == lake.rows("b") == TEN[:8]
 
 
+@pytest.mark.breadth
 @pytest.mark.classic("its run is a process of its own")
 def test_a_signal_ends_all_and_one_port_has_the_metrics_of_all(
     lake: Lake, made: Callable[..., dict[str, Any]], folder: Path, port: int

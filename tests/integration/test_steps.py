@@ -57,6 +57,7 @@ def send(topic: Topic, *records: tuple[str, str | None, Mapping[str, bytes]]) ->
     producer.close()
 
 
+@pytest.mark.breadth
 def test_steps_shape_rows_refuse_what_they_would_change_and_are_verified(
     lake: Lake, topic: Topic, spark: SparkSession, capfd: pytest.CaptureFixture[str]
 ) -> None:

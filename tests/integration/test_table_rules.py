@@ -107,6 +107,7 @@ def test_what_a_generated_column_is_given_has_to_be_what_the_table_generates(lak
 SUM = {"type": "delta_aggregate", "group_by": "k", "aggregates": {"total": "sum(n)"}}
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize("merge", ["on_write", pytest.param("on_read", marks=breadth)])
 def test_a_rule_on_a_value_of_several_records_stops_the_run_and_is_named(lake: Lake, merge: str) -> None:
     sink = {**SUM, "path": str(lake.path("sums")), "merge": merge}
@@ -249,6 +250,7 @@ def test_what_would_say_nothing_of_old_rows_is_not_added(lake: Lake) -> None:
     assert_told("an_aggregate_into_a_table_that_was_there", caught.value, folder=lake.folder)
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize("kind", ["append", pytest.param("upsert", marks=breadth)])
 def test_rows_that_a_table_held_before_are_counted_apart_while_they_are_unchanged(lake: Lake, kind: str) -> None:
     adopted(lake, kind, f"k STRING, n INT, {PLACES}")

@@ -127,6 +127,7 @@ def test_a_row_has_the_newest_value_that_was_sent_for_each_column(
         assert table.rows() == rows_of(seen, sequenced=sequenced)
 
 
+@pytest.mark.breadth
 @pytest.mark.law
 @pytest.mark.parametrize("sink", [pytest.param({}, marks=pytest.mark.draws), BY_SEQUENCE], ids=["offset", "sequence"])
 @draws()
@@ -149,6 +150,7 @@ def test_what_is_merged_on_read_has_it_before_and_after_a_fold(
     assert table.rows() == rows_of(seen, sequenced=sequenced)
 
 
+@pytest.mark.breadth
 @pytest.mark.law
 @pytest.mark.parametrize(
     ("tracked", "order"),
@@ -178,6 +180,7 @@ BY_LSN = {"sequence_by": "_source_position"}
 ON_READ = {"merge": "on_read", "apply_as_truncates": "false"}
 
 
+@pytest.mark.breadth
 @pytest.mark.compiled
 @pytest.mark.parametrize(
     ("kind", "sink"),

@@ -195,6 +195,7 @@ def send(topic: Topic, key: str, n: int | None, seq: int, op: str = "U", partiti
     topic.send((key, {"k": key, "n": n, "seq": seq, "op": op}), partition=partition)
 
 
+@pytest.mark.breadth
 def test_a_late_update_does_not_bring_a_deleted_row_back(lake: Lake, topic: Topic) -> None:
     pipeline = lake.pipeline("upsert", **SEQUENCED, sink=BY_SEQ)
     send(topic, "a", 1, 1)
@@ -276,6 +277,7 @@ def test_a_restore_takes_back_what_later_tombstones_count_for(lake: Lake, topic:
         assert pipeline_spark(lake).sql(f"SELECT * FROM {passed}").count() == count
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize("left_by", ["a rewind", pytest.param("a crash", marks=pytest.mark.breadth)])
 def test_a_delete_that_was_none_is_forgotten(
     left_by: str, lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch
