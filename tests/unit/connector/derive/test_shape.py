@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 from pyspark.sql.types import (
     ArrayType,
     DataType,
@@ -90,6 +91,19 @@ def of(
 )  # fmt: skip
 def test_the_options_by_which_records_go_together_shape_the_rows(sink: dict[str, Any], texts: dict[str, Any]) -> None:
     assert of(sink).texts == texts
+
+
+def test_the_salt_of_a_masked_key_is_remembered_and_not_told() -> None:
+    def masked(salt: str) -> Shape:
+        steps = [{"mask": ["email", "n"], "salt": SecretStr(salt)}, {"rename": {"email": "K"}}]
+        return of(UPSERT, steps=steps)
+
+    one, other = masked("0123456789abcdef"), masked("fedcba9876543210")
+    assert one.texts.keys() == {"key", "steps.mask.email"}
+    assert "0123456789abcdef" not in str(one.texts)
+    assert one.differences(one.texts) == {}
+    assert other.differences(one.texts).keys() == {"steps.mask.email"}
+    assert one.option("steps.mask.email") == "steps.mask.email"
 
 
 def test_messages_name_the_option_by_its_path_in_the_file() -> None:
