@@ -238,11 +238,17 @@ abstract class Field {
   private static final class Chars extends Field {
     @Override
     boolean value(JsonText text, WritableColumnVector to, int row) {
-      if (text.peek() != '"' || !text.string()) {
+      if (text.peek() == '"' ? !text.string() : !whole(text)) {
         return false;
       }
       to.putByteArray(row, text.source, text.from, text.length);
       return true;
+    }
+
+    /** A number whose text is the same for all parsers: PostgreSQL's txId is one, and Oracle's is a string. */
+    private static boolean whole(JsonText text) {
+      boolean plain = text.number() && !text.hasFraction && !text.hasExponent && text.digitCount <= 18;
+      return plain && !(text.negative && text.digits == 0);
     }
   }
 
