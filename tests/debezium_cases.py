@@ -28,10 +28,6 @@ class Case:
     """Why it is a bad record here, although Debezium's serde reads it."""
 
 
-NO_SCHEMA_NEEDED = (
-    "a tombstone of `format: debezium` follows a delete, and needs no key. For rows of `format: json` set the "
-    "connector's `key.converter.schemas.enable` to false"
-)
 KEYS = [
     Case("a key in one column", '{"a": 1}', [1]),
     Case("a key as its value alone", "1", [1]),
@@ -39,8 +35,8 @@ KEYS = [
     Case("a null for a key", "null", [None]),
     Case("a null within its schema", '{"schema": {}, "payload": null}', [None]),
     Case("a null in the column, within its schema", '{"schema": {}, "payload": {"a": null}}', [None]),
-    Case("a key within its schema", '{"schema": {}, "payload": {"a": 1}}', [None], NO_SCHEMA_NEEDED),
-    Case("a key's value within its schema", '{"schema": {}, "payload": 1}', [None], NO_SCHEMA_NEEDED),
+    Case("a key within its schema", '{"schema": {}, "payload": {"a": 1}}', [1]),
+    Case("a key's value within its schema", '{"schema": {}, "payload": 1}', [1]),
     Case("a key of two columns", '{"a": 1, "b": 2}', [1, 2]),
 ]
 """Of tombstones, whose key is all that says which row they delete. ``found``: the columns a, or a and b."""

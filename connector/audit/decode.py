@@ -13,6 +13,7 @@ from connector.audit.debezium import Events
 from connector.audit.formats import Form, Forms
 from connector.audit.framed import Framed
 from connector.audit.json_valid import Valid
+from connector.audit.kafkas_key import of_kafkas_key
 from connector.audit.names import respelled
 from connector.audit.protobuf import Protobuf
 from connector.audit.records import PROBLEM, TOMBSTONE, Records
@@ -22,7 +23,7 @@ from sinks.spark.sql import identifier, literal
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import DataType, MapType, StructField
+    from pyspark.sql.types import MapType, StructField
 
 RAW = "_raw"
 """A digest of the whole record as Kafka gave it. Present only if there are dead letters to compare with."""
@@ -291,7 +292,7 @@ def _of_tombstone(part: StructField, key: Sequence[str], form: Form | None, read
     from pyspark.sql.types import StructType
 
     if form is None or read is None:
-        return _of_kafkas_key(part, alone=len(key) == 1)
+        return of_kafkas_key(part, alone=len(key) == 1)
     if isinstance(form.type, StructType):
         return read.field(form.type[part.name]) if part.name in form.type.names else F.lit(None)
     return read.value if len(key) == 1 else F.lit(None)
@@ -358,29 +359,3 @@ def _select_list(sql: str) -> int:
         if end or token[0].upper() == "SELECT":
             end = token.end()
     return end
-
-
-def _of_kafkas_key(column: StructField, *, alone: bool) -> Column:
-    """A key column of a tombstone: a field of the JSON object in Kafka's key.
-
-    ``alone``: it is the key's only column, so Kafka's key may also be a JSON string or the text itself.
-    """
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import AtomicType, StructField, StructType
-
-    text = "CAST(key AS STRING)"
-    found = f"{exact_json.columns_of(StructType([column]), text)}.{identifier(column.name)}"
-    of_object = F.expr(_exactly(column.dataType, found))
-    value = F.when(F.expr(f"startswith({text}, '{{') AND endswith({text}, '}}')"), of_object)
-    if alone and isinstance(column.dataType, AtomicType):
-        as_field = f"concat('{{\"v\":', {text}, '}}')"
-        found = f"{exact_json.columns_of(StructType([StructField('v', column.dataType)]), as_field)}.v"
-        is_quoted = f"length({text}) > 1 AND startswith({text}, '\"') AND endswith({text}, '\"')"
-        value = value.when(F.expr(is_quoted), F.expr(_exactly(column.dataType, found)))
-        value = value.otherwise(F.expr(exact_json.of_text(column.dataType, text)))
-    return value
-
-
-def _exactly(kind: DataType, found: str) -> str:
-    is_exact, value = (each(kind, found, permissive=False) for each in (exact_json.is_exact, exact_json.value))
-    return f"IF({is_exact}, {value}, NULL)"

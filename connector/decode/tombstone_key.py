@@ -16,13 +16,16 @@ if TYPE_CHECKING:
 
 _NO_TEXT = "[\\\\x00-\\\\x08]"
 """Characters of binary keys, as Avro's begin with. No text has them."""
+_PAYLOAD = "payload"
+_PART = "get_json_object({}, '$.{}')"
 _HUGE_EXPONENT = "[eE][+-]?[0-9]{4,}"
 
 
 def of_kafkas_key(value: DataType, key: Sequence[str], kafkas: str = "key") -> dict[str, str]:
     """SQL of the columns ``key``, whose types are those of ``value``. ``kafkas``: SQL of the bytes of Kafka's key.
 
-    Kafka's key is a JSON object with these columns, or for one column its value as text or as a JSON string.
+    Kafka's key is a JSON object with these columns, or for one column its value as text or as a JSON string. The
+    object, or the one column's value, may be inside ``payload``, beside its schema.
     """
     from pyspark.sql.types import AtomicType, StructField, StructType
 
@@ -30,16 +33,31 @@ def of_kafkas_key(value: DataType, key: Sequence[str], kafkas: str = "key") -> d
         return {}
     text = f"CAST({kafkas} AS STRING)"
     wanted = StructType([StructField(field.name, field.dataType) for field in value if field.name in key])
+    inner = StructType([StructField(_PAYLOAD, wanted)])
     found = {}
     for field in wanted:
-        sql = f"CASE WHEN {text} LIKE '{{%}}' THEN {_of_json(text, wanted, field.name)} "
-        if len(key) == 1 and isinstance(field.dataType, AtomicType):
+        alone = len(key) == 1 and isinstance(field.dataType, AtomicType)
+        of_payload = _of_json(text, inner, _PAYLOAD, field.name)
+        if alone:
+            of_value = _of_json(text, StructType([StructField(_PAYLOAD, field.dataType)]), _PAYLOAD)
+            of_payload = f"CASE WHEN {_PART.format(text, _PAYLOAD)} LIKE '{{%' THEN {of_payload} ELSE {of_value} END"
+        sql = f"CASE WHEN {text} LIKE '{{%}}' AND {_has_schema(text)} THEN {of_payload} "
+        sql += f"WHEN {text} LIKE '{{%}}' THEN {_of_json(text, wanted, field.name)} "
+        if alone:
             as_object = f"concat('{{\"v\":', {text}, '}}')"
             of_string = _of_json(as_object, StructType([StructField("v", field.dataType)]), "v")
             sql += f"WHEN {text} LIKE '\"%\"' THEN {of_string} "
             sql += f"ELSE {of_text(field.dataType, text)} "
         found[field.name] = sql + "END"
     return found
+
+
+def _has_schema(text: str) -> str:
+    """SQL: whether a JSON object is what Kafka Connect's JsonConverter makes of a key, its schema and its payload. Its
+    option ``schemas.enable`` is on unless somebody turns it off."""
+    names = f"array_sort(json_object_keys({text})) = array('{_PAYLOAD}', 'schema')"
+    # Of a null there is no text: the schema of a key without one.
+    return f"{names} AND coalesce({_PART.format(text, 'schema')}, '{{') LIKE '{{%'"
 
 
 def of_text(kind: DataType, text: str) -> str:
@@ -51,14 +69,17 @@ def of_text(kind: DataType, text: str) -> str:
     return value if isinstance(kind, BinaryType) else f"CASE WHEN {text} NOT RLIKE '{_NO_TEXT}' THEN {value} END"
 
 
-def _of_json(text: str, wanted: StructType, name: str) -> str:
-    """SQL of one field of a JSON object."""
+def _of_json(text: str, wanted: StructType, *path: str) -> str:
+    """SQL of one field of a JSON object, of which ``wanted`` is the type."""
     how = exact(wanted)
     parsed, texts = _from_json(text, how.parsed_as), None
     if how.texts_as is not None:
         texts = _from_json(numbers.in_quotes(text, permissive=False), how.texts_as)
-    field = exact(wanted[name].dataType)
-    value = field.value(f"{parsed}.{identifier(name)}", f"{texts}.{identifier(name)}" if field.texts_as else None)
+    kind: DataType = wanted
+    for name in path:
+        kind = kind[name].dataType  # type: ignore[index]
+    names, field = ".".join(map(identifier, path)), exact(kind)
+    value = field.value(f"{parsed}.{names}", f"{texts}.{names}" if field.texts_as else None)
     wrong = [decimals.huge(text, how.decimals), decimals.rounded(text, how.decimals)] if how.decimals else []
     wrong += [f"NOT {how.sound(parsed, texts)}"] if how.sound is not None else []
     return f"CASE {' '.join(f'WHEN {each} THEN NULL' for each in wrong)} ELSE {value} END" if wrong else value

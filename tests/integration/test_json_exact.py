@@ -22,6 +22,7 @@ from pyspark.sql.types import StructType
 from connector.audit.decode import decoded
 from connector.audit.exact_json import of_text
 from connector.audit.formats import Form, Forms
+from connector.audit.kafkas_key import of_kafkas_key as their_key
 from connector.decode import json_decimals
 from connector.decode.json import Json
 from connector.decode.tombstone_key import of_kafkas_key
@@ -369,6 +370,13 @@ KEY_TEXTS = {
     b'{"id": 0.12345678906}': None, b"0.12345678906": None, b'"0.12345678906"': None, b'{"id": 1e-400}': None,
     b'{"id": 0.125}': Decimal("0.125"), b"0.125": Decimal("0.125"), b'"0.125"': Decimal("0.125"), b"1e99999999": None,
     b"1250e-4": Decimal("0.125"), b"x": None, b'{"id": 1e99999999}': None,
+    # As Kafka Connect's JsonConverter sends keys, unless its `schemas.enable` is off.
+    b'{"schema": {"type": "struct", "version": 1}, "payload": {"id": 0.125}}': Decimal("0.125"),
+    b'{"schema": {"type": "double"}, "payload": 0.125}': Decimal("0.125"),
+    b'{"schema": null, "payload": {"id": "0.125"}}': Decimal("0.125"),
+    b'{"schema": {}, "payload": {"id": 0.12345678906}}': None, b'{"schema": {}, "payload": {"id": 1e-400}}': None,
+    b'{"schema": {}, "payload": {}}': None, b'{"schema": {}, "payload": null}': None,
+    b'{"schema": "s", "payload": {"id": 1}}': None, b'{"schema": {}, "payload": {"id": 1}, "id": 8}': Decimal(8),
 }  # fmt: skip
 
 
@@ -382,6 +390,22 @@ def test_a_tombstones_key_is_exact_or_null(spark: SparkSession) -> None:
     records = keys.selectExpr(*kafka, "TIMESTAMP'2026-01-01' AS timestamp")
     theirs = decoded(records, Forms(Form(kind), None, False, None), ("id",), ruled=False).frame.orderBy("_offset")
     assert [row["id"] for row in theirs.collect()] == [*KEY_TEXTS.values()]
+
+
+@pytest.mark.breadth
+def test_a_key_of_several_columns_may_be_within_its_schema(spark: SparkSession) -> None:
+    kind = from_ddl("payload STRING, n BIGINT, other INT")
+    assert isinstance(kind, StructType)
+    texts = {
+        b'{"schema": {"fields": [{"field": "n"}]}, "payload": {"n": 7, "payload": "{1.50}"}}': ("{1.50}", 7),
+        b'{"payload": {"n": 7}, "n": 8}': ('{"n":7}', 8), b'{"schema": {}, "payload": 7}': (None, None),
+    }  # fmt: skip
+    key = ["payload", "n"]
+    keys = spark.createDataFrame([(text, n) for n, text in enumerate(texts)], "key BINARY, i INT").coalesce(1)
+    ours = keys.orderBy("i").selectExpr(*(f"{sql} AS {name}" for name, sql in of_kafkas_key(kind, key).items()))
+    assert [(row["payload"], row["n"]) for row in ours.collect()] == [*texts.values()]
+    theirs = keys.orderBy("i").select(*(their_key(kind[name], alone=False).alias(name) for name in key))
+    assert [(row["payload"], row["n"]) for row in theirs.collect()] == [*texts.values()]
 
 
 @pytest.mark.parametrize("kind", ["BIGINT", "DOUBLE", "DECIMAL(9,0)", "STRING", "BOOLEAN"])
