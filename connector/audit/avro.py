@@ -200,7 +200,7 @@ def _scalar(read: Node, kind: str, wanted: str) -> Make:
             return _exactly(value, wanted) if wanted in ("float", "double") else value * scale
 
         return whole
-    if kind == "enum":
+    if kind == "enum" and "symbols" in read:
         symbols, default = set(read["symbols"]), read.get("default")
         return lambda value: value if value in symbols else _unfit(value) if default is None else default
     if kind == "string" and wanted == "bytes":

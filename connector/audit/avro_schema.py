@@ -201,7 +201,7 @@ def field_names(schema: Schema) -> list[str]:
 
 def grown(versions: Sequence[Schema], takes: Callable[[str], bool] = lambda _: True) -> Schema:
     """The newest schema, with the fields that only older ones have, at any depth. Each may be missing. ``takes``: says
-    of the path of such a field whether it is added."""
+    of the path of such a field whether it is added. Its enums take every symbol."""
     newest = versions[-1]
     spark_type(newest, newest.root)  # a type that contains itself can't be written out
     root = _written_out(newest, newest.root)
@@ -224,6 +224,8 @@ def _written_out(schema: Schema, node: Node) -> Node:
     made = {part: _written_out(schema, node[part]) for part in ("items", "values") if part in node}
     if kind_of(node) == "record":
         made["fields"] = [{**each, "type": _written_out(schema, each["type"])} for each in node["fields"]]
+    if kind_of(node) == "enum":  # whatever symbols the writer has, the column can hold them
+        node = {name: each for name, each in node.items() if name not in ("symbols", "default")}
     return {**node, **made}
 
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING
 
-from connector.decode.avro_evolution import grown, new_fields, unrounded
+from connector.decode.avro_evolution import checked_decimals, grown, new_fields, unrounded, with_symbols
 from connector.decode.avro_resolution import misfit
 from connector.decode.avro_schema import AvroSchema, parse
 from connector.decode.format import NeverPlain, SchemaFixed, problem_of
@@ -106,9 +107,11 @@ def _texts(kind: DataType, value: Column) -> Iterator[Column]:
 def _stays(written: DataType, read: DataType, value: Column) -> Column:
     """Whether a value, of the type ``written``, is the same as one of the type ``read``. Never null."""
     from pyspark.sql import functions as F
-    from pyspark.sql.types import ArrayType, MapType, StructType
+    from pyspark.sql.types import ArrayType, DecimalType, MapType, StructType
 
     yes = F.lit(True)
+    if written == read:
+        return yes
     if isinstance(written, StructType) and isinstance(read, StructType):
         fields = zip(written, read, strict=True)
         return reduce(and_, (_stays(one.dataType, other.dataType, value[one.name]) for one, other in fields), yes)
@@ -117,11 +120,22 @@ def _stays(written: DataType, read: DataType, value: Column) -> Column:
         return F.coalesce(F.forall(value, lambda item: _stays(one, other, item)), yes)
     if isinstance(written, MapType) and isinstance(read, MapType):
         return _stays(ArrayType(written.valueType), ArrayType(read.valueType), F.map_values(value))
-    if written == read:
-        return yes
+    if isinstance(read, DecimalType):
+        return F.coalesce(F.abs(value) < F.lit(Decimal(10 ** (read.precision - read.scale))), yes)
     rounded = value.cast(read)
     too_large = rounded >= F.lit(2.0**63)  # for the cast back
     return F.coalesce(F.when(too_large, F.lit(False)).otherwise(rounded.cast("bigint") == value), yes)
+
+
+def _as_type(parsed: Column, written: DataType, read: DataType) -> Column:
+    """An `enveloped` of the type ``written`` as one of the type ``read``, which isn't whole if the value would change.
+
+    ``parsed`` has to be a column of its own, because several expressions use it.
+    """
+    from pyspark.sql import functions as F
+
+    made = F.struct(parsed["value"].cast(read).alias("value"), parsed["end"].alias("end"))
+    return F.when(_stays(written, read, parsed["value"]), made)
 
 
 def _judged(records: DataFrame, value: Column, kind: DataType, why: Column, into: str) -> DataFrame:
@@ -166,7 +180,7 @@ class AvroFile(SchemaFixed):
 
     def __init__(self, spark: SparkSession, schema: str) -> None:
         """``schema`` is JSON text. Raises `UnusableSchema`."""
-        self._schema = parse(schema, of=_OF_FILE)
+        self._spark, self._schema = spark, parse(schema, of=_OF_FILE)
         self.type = _type(spark, self._schema)
 
     @property
@@ -178,8 +192,11 @@ class AvroFile(SchemaFixed):
         """See `Format.decoded`. Don't filter by it: Spark would move the filter down and decode every record twice."""
         from pyspark.sql import functions as F
 
-        parsed = records.withColumn(_PARSED, enveloped(F.col(column), self._schema, self._schema))
-        return _judged(parsed, F.col(column), self.type, F.lit(MALFORMED), into)
+        value, wide = F.col(column), checked_decimals(self._schema)
+        parsed = records.withColumn(_PARSED, enveloped(value, self._schema, wide))
+        if wide != self._schema:
+            parsed = parsed.withColumn(_PARSED, _as_type(F.col(_PARSED), _type(self._spark, wide), self.type))
+        return _judged(parsed, value, self.type, F.lit(MALFORMED), into)
 
 
 class AvroOfRegistry(NeverPlain):
@@ -209,9 +226,10 @@ class AvroOfRegistry(NeverPlain):
         self._spark = spark
         self._wire = registry.wire
         self._reader = parse(reader, of=_OF_FILE) if reader is not None else _latest(registry, topics, part)
-        self._latest, self._held, self._part = self._reader, held if reader is None else (), part
-        self._grows = on_new_column == "add" and reader is None
-        self._refuses_fields = on_new_column == "fail" or (on_new_column is None and reader is None)
+        self._given = reader is not None
+        self._latest, self._held, self._part = self._reader, () if self._given else held, part
+        self._grows = on_new_column == "add" and not self._given
+        self._refuses_fields = on_new_column == "fail" or (on_new_column is None and not self._given)
         self._writers: dict[str, AvroSchema] = {}
         self.type = _type(spark, self._reader)
         self._schemas = RecordSchemas(registry, topics, part, self._learn)
@@ -227,6 +245,8 @@ class AvroOfRegistry(NeverPlain):
         before = self._reader
         try:
             if not writer.recursive:
+                if not self._given:
+                    self._reader = with_symbols(self._reader, writer)
                 self._grow(writer)
                 if self._reader != before:
                     self.type = _type(self._spark, self._reader)
@@ -281,14 +301,14 @@ class AvroOfRegistry(NeverPlain):
         for number, ids in enumerate(alike.values()):
             mine, writer = self._schemas.one_of(value, ids), self._writers[ids[0]]
             as_written = unrounded(self._reader, writer)
+            if as_written != self._reader:
+                why = f"{MALFORMED}, or {_ROUNDED}"
+            as_written = checked_decimals(as_written)
             envelope = enveloped(payload, writer, as_written)
             if as_written != self._reader:
-                # A column of its own, because several expressions use it.
-                column, why = f"{_PARSED}_{number}", f"{MALFORMED}, or {_ROUNDED}"
+                column = f"{_PARSED}_{number}"
                 records = records.withColumn(column, F.when(mine, envelope))
-                whole, kind = F.col(column), _type(self._spark, as_written)
-                end = F.when(_stays(kind, self.type, whole["value"]), whole["end"])
-                envelope = F.struct(whole["value"].cast(self.type).alias("value"), end.alias("end"))
+                envelope = _as_type(F.col(column), _type(self._spark, as_written), self.type)
             parsed = F.when(mine, envelope) if parsed is None else parsed.when(mine, envelope)
         if parsed is None:
             parsed = F.when(F.lit(False), enveloped(payload, self._reader, self._reader))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 
-from connector.decode.avro_resolution import PROMOTED, ROUNDED
+from connector.decode.avro_resolution import PROMOTED, ROUNDED, aliases
 from connector.decode.avro_schema import AvroSchema, Node, full_name, kind_of, parse
 
+_DIGITS_OF_64_BITS, _MOST_DIGITS = 18, 38
+"""Of decimals in Spark: up to the first it stores them as 64 bits."""
 _NUMBERS = frozenset(("int", "long", "float", "double"))
 
 
@@ -34,6 +36,54 @@ def unrounded(reader: AvroSchema, writer: AvroSchema) -> AvroSchema:
     """
     root = _unrounded(reader.root, writer, writer.root)
     return reader if root == reader.root else parse(json.dumps(_once(root, set())))
+
+
+def checked_decimals(schema: AvroSchema) -> AvroSchema:
+    """The schema, with a higher precision for each decimal of which Spark would keep only the low 64 bits.
+
+    Up to 18 digits it keeps those, whatever the bytes hold: of 2^64 + 5 it makes 5. Of any other it checks the digits.
+    """
+
+    def checked(node: Node) -> Node:
+        kind, size = node["type"], node.get("size", 0)
+        is_decimal = node.get("logicalType") == "decimal" and kind in ("bytes", "fixed")
+        if not is_decimal or node["precision"] > _DIGITS_OF_64_BITS or (kind == "fixed" and size <= 8):
+            return node
+        # Avro takes no more digits for a fixed than its bytes can hold.
+        most = _MOST_DIGITS if kind == "bytes" else min(_MOST_DIGITS, len(str(2 ** (8 * size - 1))) - 1)
+        return {**node, "precision": most}
+
+    root = _changed(schema.root, checked)
+    return schema if root == schema.root else parse(json.dumps(root))
+
+
+def with_symbols(reader: AvroSchema, writer: AvroSchema) -> AvroSchema:
+    """The reader's schema, whose enums have the writer's symbols, too.
+
+    A column holds any of them. Avro would write the enum's default in place of one that the newest schema has dropped.
+    """
+    sent = {name: node["symbols"] for name, node in writer.names.items() if kind_of(node) == "enum"}
+
+    def complete(node: Node) -> Node:
+        if kind_of(node) != "enum":
+            return node
+        written = [symbol for name in (full_name(node), *aliases(node)) for symbol in sent.get(name, ())]
+        return {**node, "symbols": list(dict.fromkeys((*node["symbols"], *written)))}
+
+    root = _changed(reader.root, complete)
+    return reader if root == reader.root else replace(parse(json.dumps(root)), docs=reader.docs)
+
+
+def _changed(node: Node, change: Callable[[Node], Node]) -> Node:
+    """The node, with what ``change`` makes of each definition in it. References stay references."""
+    if isinstance(node, list):
+        return [_changed(each, change) for each in node]
+    if not isinstance(node, dict):
+        return node
+    made = {**node, **{part: _changed(node[part], change) for part in ("items", "values") if part in node}}
+    if "fields" in node:
+        made["fields"] = [{**each, "type": _changed(each["type"], change)} for each in node["fields"]]
+    return change(made)
 
 
 def _unrounded(read: Node, writer: AvroSchema, written: Node) -> Node:

@@ -59,7 +59,7 @@ class _Resolution:
         if (kind, wanted) in ROUNDED:
             raise _Clash(f"{where} is {kind}, which Avro would round as {wanted}")
         if kind in ("enum", "fixed"):
-            if full_name(written) not in (full_name(read), *_aliases(read)):
+            if full_name(written) not in (full_name(read), *aliases(read)):
                 return f"{where} is the {kind} {full_name(written)}, which can't be read as {full_name(read)}"
             if written.get("size") != read.get("size"):
                 return f"{where} has {written['size']} bytes, which can't be read as {read['size']}"
@@ -91,7 +91,7 @@ class _Resolution:
         for field in read["fields"]:
             name = field["name"]
             path = name if where == "the value" else f"{where}.{name}"
-            source = next((there[known] for known in (name, *_aliases(field)) if known in there), None)
+            source = next((there[known] for known in (name, *aliases(field)) if known in there), None)
             if source is None:
                 if "default" not in field:
                     return f"{path} isn't in it, and has no default in the reader's schema"
@@ -102,7 +102,7 @@ class _Resolution:
         return None
 
 
-def _aliases(node: Node) -> tuple[str, ...]:
+def aliases(node: Node) -> tuple[str, ...]:
     """The aliases: full names for a type, as they are for a field."""
     space = node.get("namespace") or ""
     return tuple(alias if "." in alias or not space else f"{space}.{alias}" for alias in node.get("aliases", ()))

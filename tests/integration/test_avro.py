@@ -185,6 +185,48 @@ def test_a_whole_number_that_a_double_or_a_float_would_round_is_a_problem(spark:
     assert (last.problem, last.value["in"].x) == (None, 1.5)
 
 
+@pytest.mark.breadth
+def test_a_decimal_of_more_than_64_bits_is_a_problem_however_few_digits_it_may_have(spark: SparkSession) -> None:
+    """Of such a number Spark keeps the low 64 bits where the precision is at most 18."""
+    amount = {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}
+    fixed = {**amount, "type": "fixed", "name": "F", "size": 9}
+    schema = record(
+        field("a", amount), field("f", fixed), field("list", {"type": "array", "items": ["null", amount]}),
+        field("n", "long"),
+    )  # fmt: skip
+    of_file, right = AvroFile(spark, json.dumps(schema)), {"a": b"\x05", "f": bytes(8) + b"\x06", "list": [None, b""]}
+    of_registry = AvroOfRegistry(spark, Schemas({"1": schema}), ["t"], "value")
+    plain = json.loads(json.dumps(schema).replace('"logicalType": "decimal"', '"logicalType": "none"'))
+    large, most = (2**64 + 5).to_bytes(9, "big"), (10**10 - 1).to_bytes(8, "big")
+    too_many = (10**10).to_bytes(8, "big")
+    changes: list[dict[str, Any]] = [
+        {}, {"a": most}, {"a": too_many}, {"a": large}, {"f": large}, {"list": [b"\x01", large]}, {"a": b"\x7f" * 30},
+    ]  # fmt: skip
+    sent = [encoded(plain, {**right, "n": 1, **each}) for each in changes]
+    for decoder, header in ((of_file, b""), (of_registry, framed(1, b""))):
+        assert decoder.type.simpleString() == (
+            "struct<a:decimal(10,2),f:decimal(10,2),list:array<decimal(10,2)>,n:bigint>"
+        )
+        first, second, *wrong = decoded(spark, decoder, *(header + each for each in sent))
+        assert first.value == Row(a=Decimal("0.05"), f=Decimal("0.06"), list=[None, Decimal(0)], n=1)
+        assert (second.problem, second.value.a) == (None, Decimal("99999999.99"))
+        assert [(row.value, row.problem) for row in wrong] == [(None, MALFORMED)] * 5
+
+
+@pytest.mark.breadth
+def test_a_symbol_that_the_newest_schema_has_dropped_is_read_unless_a_readers_schema_is_given(
+    spark: SparkSession,
+) -> None:
+    def of(*symbols: str) -> dict[str, Any]:
+        return record(field("e", {"type": "enum", "name": "E", "symbols": list(symbols), "default": "OTHER"}))
+
+    older, newest = of("OTHER", "BLUE", "RED"), of("OTHER", "RED")
+    sent = [framed(1, encoded(older, {"e": each})) for each in ("RED", "BLUE")]
+    for given, found in ((None, ["RED", "BLUE"]), (json.dumps(newest), ["RED", "OTHER"])):
+        decoder = AvroOfRegistry(spark, Schemas({"1": older, "2": newest}), ["t"], "value", given)
+        assert [row.value.e for row in decoded(spark, decoder, *sent)] == found
+
+
 def test_what_lacks_the_header_says_so(spark: SparkSession) -> None:
     decoder = AvroOfRegistry(spark, Schemas({"1": V1}), ["t"], "value")
     for row in decoded(spark, decoder, b"", b"\0\0\0\0", b"\1\0\0\0\1", b"{}"):

@@ -10,6 +10,7 @@ from avro_bytes import encoded, field, record
 from both_decoders import avro_by_auditor as read
 from json_oracle import BAD
 
+from connector.audit.avro import Fit
 from connector.audit.avro_schema import Schema, grown, spark_type
 from connector.audit.registries import Texts
 from sinks.errors import UnusableSchema
@@ -149,6 +150,17 @@ def test_a_schema_that_grows_keeps_the_fields_that_were_dropped() -> None:
     second = record(field("k", "string"), field("at", record(field("zip", "string"), name="At")))
     both = grown([Schema.of(texts(OLD)), Schema.of(texts(second))])
     assert spark_type(both, both.root).simpleString() == "struct<k:string,at:struct<zip:string>,n:int>"  # type: ignore[attr-defined]
+
+
+def test_a_symbol_that_the_newest_schema_has_dropped_is_the_one_that_was_sent() -> None:
+    def of(*symbols: str) -> object:
+        return record(field("e", {"type": "enum", "name": "E", "symbols": symbols, "default": "OTHER"}))
+
+    older, newest = of("OTHER", "RED", "BLUE"), of("OTHER", "RED")
+    reader = grown([Schema.of(texts(older)), Schema.of(texts(newest))])
+    assert Fit(Schema.of(texts(older)), reader).made()({"e": "BLUE"}) == {"e": "BLUE"}
+    given = Schema.of(texts(newest))
+    assert Fit(Schema.of(texts(older)), given).made()({"e": "BLUE"}) == {"e": "OTHER"}
 
 
 def at_root(schema: object) -> tuple[Schema, Any]:

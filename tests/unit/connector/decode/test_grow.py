@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from connector.decode.avro_evolution import grown, new_fields
+from connector.decode.avro_evolution import checked_decimals, grown, new_fields, with_symbols
 from connector.decode.avro_resolution import misfit
 from connector.decode.avro_schema import parse
 
@@ -47,6 +47,41 @@ def test_what_has_grown_has_room_for_both(reader: Any, writer: Any, new: list[st
     assert (misfit(read, both), misfit(written, both)) == (None, None)
     assert (new_fields(both, read), new_fields(both, written)) == ([], [])
     assert grown(both, written).text == both.text
+
+
+def test_the_symbols_of_every_version_are_read() -> None:
+    def enum(name: str, *symbols: str, **more: Any) -> dict[str, Any]:
+        return {"type": "enum", "name": name, "symbols": symbols, "default": symbols[0], **more}
+
+    read = record("R", a=["null", enum("shop.E", "A", "B")], b={"type": "array", "items": "shop.E"})
+    written = record("R", a=enum("shop.E", "A", "C", "B"), c=enum("F", "X"))
+    both = with_symbols(parse(json.dumps(read)), parse(json.dumps(written)))
+    assert both.names["shop.E"]["symbols"] == ["A", "B", "C"]
+    assert (both.root["fields"][1]["type"], set(both.names)) == ({"type": "array", "items": "shop.E"}, {"R", "shop.E"})
+    renamed = parse(json.dumps(enum("shop.New", "A", aliases=["E"])))
+    assert with_symbols(renamed, parse(json.dumps(written))).root["symbols"] == ["A", "C", "B"]
+    assert with_symbols(both, parse(json.dumps(written))) == both
+
+
+def test_a_decimal_is_read_with_digits_enough_to_check_it() -> None:
+    def decimal(kind: str, precision: int, **more: Any) -> dict[str, Any]:
+        return {"type": kind, "logicalType": "decimal", "precision": precision, "scale": 2, **more}
+
+    fields = {
+        "few": decimal("bytes", 10), "many": decimal("bytes", 19), "no": "bytes",
+        "small": decimal("fixed", 10, name="Eight", size=8), "large": decimal("fixed", 10, name="Nine", size=9),
+        "again": {"type": "map", "values": "Nine"}, "list": {"type": "array", "items": ["null", decimal("bytes", 18)]},
+        "huge": decimal("fixed", 18, name="Huge", size=99),
+    }  # fmt: skip
+    schema = parse(json.dumps(record("R", **fields)))
+    checked = {each["name"]: each["type"] for each in checked_decimals(schema).root["fields"]}
+    assert {name: kind.get("precision") for name, kind in checked.items() if isinstance(kind, dict)} == {
+        "few": 38, "many": 19, "small": 10, "large": 21, "again": None, "list": None, "huge": 38,
+    }  # fmt: skip
+    assert (checked["again"]["values"], checked["list"]["items"][1]["precision"]) == ("Nine", 38)
+    assert {kind["scale"] for kind in checked.values() if isinstance(kind, dict) and "scale" in kind} == {2}
+    plain = parse(json.dumps(record("R", a=decimal("bytes", 19))))
+    assert checked_decimals(plain) is plain
 
 
 def test_what_has_grown_keeps_the_docs_of_both_the_readers_first() -> None:
