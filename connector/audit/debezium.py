@@ -196,20 +196,28 @@ def _type(ddl: str) -> StructType:
 def _position(source: str, fields: Sequence[str]) -> str:
     """SQL of the place in the database's log, as text that sorts as the log does. ``source``: SQL of the STRUCT, which
     has these ``fields``."""
+    place = _place(fields)
+    return "CAST(NULL AS STRING)" if place is None else let("at", source, place)
+
+
+def _place(fields: Sequence[str]) -> str | None:
+    """SQL of the place from the STRUCT ``at``. None: the fields tell none."""
 
     def wide(name: str, digits: int) -> str:
         return f"lpad(CAST(at.{name} AS STRING), {digits}, '0')"
 
+    # The seventh digit of a log's number, and each one after it, is told by a tilde, which sorts behind all digits.
+    digits = "regexp_extract(at.file, '[0-9]*$', 0)"
+    file = f"concat(substring(at.file, 1, length(at.file) - length({digits})), repeat('~', length({digits}) - 6), "
+    file += f"{digits})"
     row = wide("row", 10) if "row" in fields else "''"
     event = f"coalesce({wide('event_serial_no', 10)}, '')" if "event_serial_no" in fields else "''"
     server = f"concat(coalesce(at.commit_lsn, ''), ':', coalesce(at.change_lsn, ''), ':', {event})"
     ways = (  # what tells the kind of database, the fields that its position needs, the position
         ("at.lsn", {"lsn"}, wide("lsn", 20)),
-        ("at.pos", {"file", "pos"}, f"concat(at.file, ':', {wide('pos', 20)}, ':', {row})"),
+        ("at.pos", {"file", "pos"}, f"concat({file}, ':', {wide('pos', 20)}, ':', {row})"),
         ("coalesce(at.commit_lsn, at.change_lsn)", {"commit_lsn", "change_lsn"}, server),
         ("at.scn", {"scn"}, wide("scn", 20)),
     )
     whens = " ".join(f"WHEN {known} IS NOT NULL THEN {sql}" for known, needs, sql in ways if needs <= set(fields))
-    if not whens:
-        return "CAST(NULL AS STRING)"
-    return let("at", source, f"CASE {whens} END")
+    return f"CASE {whens} END" if whens else None

@@ -205,6 +205,14 @@ class Debezium:
         return f"named_struct({', '.join(fields)})"
 
 
+def _binlog(source: str) -> str:
+    """SQL of the name of MySQL's log, which sorts by its number. After binlog.999999 comes binlog.1000000, with a mark
+    here for each digit more than six. Rows that are in tables have names of six digits as they are."""
+    number = f"substring_index({source}.file, '.', -1)"
+    before = f"substring({source}.file, 1, length({source}.file) - length({number}))"
+    return f"concat({before}, repeat('~', length({number}) - 6), {number})"
+
+
 def _position(source: str, fields: set[str]) -> str:
     """SQL of ``_source_position``. Null if the connector's kind of position isn't known."""
     padded = "lpad(CAST({0}.{1} AS STRING), {2}, '0')"
@@ -212,7 +220,7 @@ def _position(source: str, fields: set[str]) -> str:
     event = f"coalesce({padded.format(source, 'event_serial_no', 10)}, '')" if "event_serial_no" in fields else "''"
     ways = (  # the fields that it needs, what tells that an event has them, and the position
         ({"lsn"}, f"{source}.lsn", padded.format(source, "lsn", 20)),  # PostgreSQL
-        ({"file", "pos"}, f"{source}.pos", f"concat({source}.file, ':', {pos}, ':', {row})"),  # MySQL, MariaDB
+        ({"file", "pos"}, f"{source}.pos", f"concat({_binlog(source)}, ':', {pos}, ':', {row})"),  # MySQL, MariaDB
         (  # SQL Server. A snapshot has no change_lsn.
             {"commit_lsn", "change_lsn"},
             f"coalesce({source}.commit_lsn, {source}.change_lsn)",
