@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, field_validator
@@ -23,6 +24,7 @@ from connector.config.sinks import (
     DeltaUpsertSink,
     KeyedSink,
     MergedSink,
+    SinkOptions,
 )
 from connector.config.steady import steady
 from sinks.errors import ConfigurationError
@@ -227,6 +229,25 @@ def _unfit(sink: DeltaSink) -> Iterator[tuple[str, str]]:
             "doesn't work with route: a pipeline has one event time, and so one watermark. Write a pipeline file for "
             "this table",
         )
+
+
+def sinks_of(config: PipelineConfig) -> Sequence[SinkOptions]:
+    """The sinks of which the file knows, of a route also those of ``overrides``."""
+    found: Sequence[Any] = config.sinks
+    if config.route is not None:
+        with suppress(ConfigurationError):  # the route says what is wrong with its sinks
+            found = [*config.route.sinks.values()]
+    return found
+
+
+def each_once(config: PipelineConfig, check: Callable[[SinkOptions], Iterator[str]]) -> Iterator[str]:
+    """What a check says of the sinks. What is wrong with ``route.sink`` is wrong with each of ``overrides``, too."""
+    told = set()
+    for sink in sinks_of(config):
+        for fault in check(sink):
+            if (what := fault.replace(sink.in_file, "")) not in told:
+                told.add(what)
+                yield fault
 
 
 def unfit_for(route: Route, config: PipelineConfig) -> Iterator[str]:

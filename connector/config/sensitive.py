@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from connector.config.places import DeltaSink
-from connector.config.sinks import DeltaAggregateSink, KeyedSink, S3ObjectsSink
+from connector.config.route import each_once
+from connector.config.sinks import DeltaAggregateSink, KeyedSink, S3ObjectsSink, SinkOptions
 from connector.config.transform_sql import column_words
 
 if TYPE_CHECKING:
@@ -47,16 +49,19 @@ def unfit_sensitive(config: PipelineConfig) -> Iterator[str]:
             f"dead_letters: a dead letter holds its whole record, also the values of {named}. Write sensitive: allow "
             "into dead_letters if who can read the letters may see them, or on_bad_record: fail without dead_letters"
         )
-    for sink in config.sinks:
-        for option, columns, why in _shown(sink):
-            for column in columns:
-                if is_sensitive(config, column):
-                    yield f"sensitive: {column} is in {sink.option(option)}, and {why}. Mask it in steps"
+    yield from each_once(config, partial(_shows, config))
     if config.route is not None:
         words = _lower(column_words(config.route.by))
         for column in config.sensitive:
             if column.lower() in words:
-                yield f"sensitive: {column} is in route.by, and names tables"
+                yield f"sensitive: {column} is in route.by, and names tables: steps mask columns after it"
+
+
+def _shows(config: PipelineConfig, sink: SinkOptions) -> Iterator[str]:
+    for option, columns, why in _shown(sink):
+        for column in columns:
+            if is_sensitive(config, column):
+                yield f"sensitive: {column} is in {sink.option(option)}, and {why}. Mask it in steps"
 
 
 def _shown(sink: object) -> Iterator[tuple[str, Sequence[str], str]]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from connector.config.formats import DebeziumFormat
+from connector.config.route import sinks_of
 from connector.config.sinks import DeltaHistorySink, DeltaUpsertSink, KeyedSink
-from sinks.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from connector.config.pipeline import PipelineConfig
@@ -35,12 +35,8 @@ def unkept(config: PipelineConfig) -> Iterator[str]:
         return
     if config.on_new_column == "add":
         yield f"{option} doesn't work with on_new_column: add; list the columns of the table, and write fail or ignore"
-    try:
-        sinks: Sequence[Any] = config.sinks if config.route is None else [*config.route.sinks.values()]
-    except ConfigurationError:
-        return  # the route says what is wrong with its sinks
     told = set()
-    for sink in sinks:
+    for sink in sinks_of(config):
         if not isinstance(sink, DeltaUpsertSink | DeltaHistorySink) and option.startswith("value"):
             told.add(
                 f"{option} needs a sink with a row for each key, whose value it keeps: delta_upsert or delta_history. "

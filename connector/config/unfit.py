@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from connector.config.apart import nested
 from connector.config.formats import INFERRED, JsonFormat, RowsFormat
 from connector.config.places import DeltaSink
+from connector.config.route import sinks_of
 from connector.config.sensitive import unfit_sensitive
 from connector.config.sinks import DeltaAggregateSink, DeltaHistorySink, KafkaTopicSink, S3ObjectsSink
 from connector.config.source import TopicPattern
@@ -74,7 +75,7 @@ def _source_fits(config: PipelineConfig) -> Iterator[str]:
 
 
 def _layout_fits(config: PipelineConfig) -> Iterator[str]:
-    for sink in config.sinks:
+    for sink in sinks_of(config):
         properties = sink.properties if isinstance(sink, DeltaSink) else {}
         if properties.get("delta.appendOnly", "").lower() == "true" and config.source.takes_recreated:
             yield (

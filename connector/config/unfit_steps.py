@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
-from connector.config.sinks import KeyedSink
+from connector.config.route import each_once
+from connector.config.sinks import KeyedSink, SinkOptions
 from connector.config.steps import last_changes
 from connector.config.transform_sql import column_words
 from connector.config.unavailable import keeps_by
@@ -24,10 +26,13 @@ def unfit_steps(config: PipelineConfig) -> Iterator[str]:
         yield f"steps don't work with {keeps}: a row keeps values by the names of the records. Write a transform"
     if config.of_rows and any(step.header is not None for step in config.steps):
         yield "steps: header doesn't work with value: {format: rows}, whose rows your own query makes"
-    for sink in config.sinks:
-        if isinstance(sink, KeyedSink):
-            yield from _of_the_key(config, sink)
-            yield from _of_the_sequence(config, sink)
+    yield from each_once(config, partial(_of_the_sink, config))
+
+
+def _of_the_sink(config: PipelineConfig, sink: SinkOptions) -> Iterator[str]:
+    if isinstance(sink, KeyedSink):
+        yield from _of_the_key(config, sink)
+        yield from _of_the_sequence(config, sink)
 
 
 def _of_the_key(config: PipelineConfig, sink: KeyedSink) -> Iterator[str]:

@@ -11,6 +11,8 @@ from connector.config.sensitive import is_sensitive
 from sinks.errors import ConfigurationError
 
 UPSERT = {"type": "delta_upsert", "path": "lake/t", "key": "id"}
+TABLES = {"by": "type", "sink": {**UPSERT, "path": "lake/{route}"}}
+ROUTE: dict[str, Any] = {"route": TABLES, "coordinator": {"path": "lake/log"}}
 MASK = {"mask": "email", "salt": "${env:MASK_SALT}"}
 LETTERS: dict[str, Any] = {"on_bad_record": "dead_letter", "dead_letters": {"path": "lake/dead"}}
 
@@ -44,6 +46,12 @@ def config(sink: dict[str, Any] = UPSERT, **changes: Any) -> PipelineConfig:
          "verify names groups by it"),
         ({"route": {"by": "lower(email)", "sink": {**UPSERT, "path": "lake/{route}"}},
           "coordinator": {"path": "lake/log"}}, "email is in route.by, and names tables"),
+        ({**ROUTE, "steps": [MASK], "route": {**TABLES, "by": "`Email`"}}, "names tables: steps mask columns after it"),
+        ({**ROUTE, "steps": [{"rename": {"email": "mail"}}],
+          "route": {**TABLES, "overrides": {"refund": {"sink": {"key": "mail"}}}}},
+         r"mail is in route.overrides.refund.sink.key, and"),
+        ({**ROUTE, "route": {**TABLES, "overrides": {"refund": {"sink": {"partition_by": "email"}}}}},
+         r"email is in route.overrides.refund.sink.partition_by, and"),
         ({"sensitive": [], **LETTERS, "dead_letters": {"path": "lake/dead", "sensitive": "allow"}}, "is never used"),
     ],
 )  # fmt: skip
@@ -56,6 +64,16 @@ def test_what_shows_no_sensitive_value_is_taken() -> None:
     assert config().sensitive == ("email", "person")
     config({**UPSERT, "key": "email"}, steps=[MASK])
     config(**{**LETTERS, "dead_letters": {"path": "lake/dead", "sensitive": "allow"}})
+
+
+def test_a_route_names_tables_by_the_columns_before_the_steps() -> None:
+    config(**{**ROUTE, "steps": [{"rename": {"type": "x", "email": "type"}}]})
+
+
+def test_a_fault_of_all_tables_of_a_route_is_told_once() -> None:
+    overrides = {"refund": {"sink": {"tombstone_retention": "1 day"}}}
+    with pytest.raises(ConfigurationError, match=r"has 1 fault.*\n.*route.sink.key"):
+        config(**ROUTE | {"route": {**TABLES, "sink": {**TABLES["sink"], "key": "email"}, "overrides": overrides}})
 
 
 def test_a_column_stays_sensitive_under_another_name_until_it_is_masked() -> None:

@@ -118,6 +118,20 @@ def test_what_steps_do_not_go_with_is_refused() -> None:
         config(MASK, route=route, coordinator={"path": "lake/log"})
 
 
+@pytest.mark.parametrize(
+    ("step", "sink", "says"),
+    [
+        ({"add": {"m": 1}}, {"key": "m"}, r"m is in route.overrides.a.sink.key, and would be the same"),
+        ({**MASK, "mask": "seq"}, {"sequence_by": "seq"}, r"route.overrides.a.sink.sequence_by orders records by seq"),
+    ],
+)
+def test_the_tables_of_single_values_keep_their_meaning(step: Any, sink: dict[str, Any], says: str) -> None:
+    usual = {"type": "delta_upsert", "path": "lake/{route}", "key": "id"}
+    route = {"by": "email", "sink": usual, "overrides": {"a": {"sink": sink}}}
+    with pytest.raises(ConfigurationError, match=says):
+        config(step, route=route, coordinator={"path": "lake/log"})
+
+
 def test_a_tombstone_has_the_names_before_the_steps() -> None:
     steps = [Step(rename={"a": "b", "b": "a"}), Step(drop=("x",)), Step(rename={"b": "c"})]
     assert names_before(steps, ["c", "a", "k"]) == ("a", "b", "k")
