@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
@@ -124,17 +124,39 @@ def names_before(steps: Sequence[Step], columns: Sequence[str]) -> tuple[str, ..
     return names
 
 
-def last_changes(steps: Sequence[Step]) -> Mapping[str, tuple[int, str]]:
-    """Column -> the last step that has changed it otherwise than by its name, with its index. Columns that are gone
-    have the step that took them."""
-    changed: dict[str, tuple[int, str]] = {}
+class Change(NamedTuple):
+    """What a step does to a column otherwise than to give it another name."""
+
+    step: int
+    kind: str
+    column: str
+    """Its name before the step, or that of the new column."""
+
+    @property
+    def takes_away(self) -> bool:
+        """Whether the column isn't there any more."""
+        return self.kind in ("drop", "rename", "flatten")
+
+
+def changes(steps: Sequence[Step]) -> Mapping[str, Sequence[Change]]:
+    """Column in small letters -> what the steps have done to it, in their order. That of a column that is gone ends
+    with the step that took it."""
+    changed: dict[str, tuple[Change, ...]] = {}
     for index, step in enumerate(steps):
+        if step.filter is not None:
+            continue
+        now = {name.lower(): Change(index, step.kind, name) for name in step.option}
         if step.rename is not None:
-            moved = {new: changed[old] for old, new in step.rename.items() if old in changed}
-            changed |= dict.fromkeys(step.rename, (index, "rename"))
-            for new in step.rename.values():
-                changed.pop(new, None)
-            changed |= moved
-        elif step.kind != "filter":
-            changed |= dict.fromkeys(step.option, (index, step.kind))
+            moved = {new.lower(): changed.get(old.lower(), ()) for old, new in step.rename.items()}
+            changed |= {old: (change,) for old, change in now.items()} | moved
+        elif step.kind in ("add", "header"):
+            changed |= {name: (change,) for name, change in now.items()}
+        else:
+            changed |= {name: (*changed.get(name, ()), change) for name, change in now.items()}
+        for part in step.flatten or ():  # a field may have the name of a column that was there
+            changed = {name: past for name, past in changed.items() if not _may_be_new(part, name, past)}
     return changed
+
+
+def _may_be_new(part: str, name: str, past: Sequence[Change]) -> bool:
+    return name.startswith(f"{part.lower()}_") and any(change.takes_away for change in past)

@@ -84,6 +84,15 @@ def test_a_wrong_step_is_refused_with_its_place(
         ([{"add": {"seq": 1}}], "orders nothing"),
         ([{"cast": {"seq": "STRING"}}], "10 comes before 9"),
         ([{"flatten": "seq"}], "this step replaces it"),
+        ([{"cast": {"n": "STRING"}}, {"rename": {"n": "seq"}}], r"steps\[0\].cast.*10 comes before 9"),
+        ([{**MASK, "mask": "SEQ"}], "a hash has another order"),
+        ([{**MASK, "mask": "n"}, {"cast": {"n": "STRING"}}, {"rename": {"n": "Seq"}}], r"steps\[0\].mask: .* hash has"),
+        ([{"add": {"seq": 1}}, {"cast": {"seq": "STRING"}}], "orders nothing"),
+        (
+            [{"add": {"ID": 1}}, {**MASK, "mask": "ID"}],
+            r"steps\[0\].add: id is in .* would be the same in every record",
+        ),
+        ([{"add": {"a": 1}}, {"cast": {"a": "STRING"}}, {"rename": {"a": "id"}}], "would be the same in every record"),
     ],
 )
 def test_what_identifies_and_orders_rows_keeps_its_meaning(steps: list[dict[str, Any]], says: str) -> None:
@@ -99,10 +108,39 @@ def test_what_identifies_and_orders_rows_keeps_its_meaning(steps: list[dict[str,
         [{"rename": {"id": "seq", "seq": "id"}}],
         [{"drop": "id"}, {"rename": {"oid": "id"}}],
         [{"drop": "seq"}, {"header": {"seq": "x-seq"}}],
+        [{"cast": {"seq": "STRING"}}, {"cast": {"seq": "BIGINT"}}],
+        [{"rename": {"n": "a"}}, {**MASK, "mask": "a"}, {"rename": {"a": "n"}}],
+        [{"rename": {"seq": "x"}}, {"flatten": "s"}, {"rename": {"s_eq": "seq"}}],
+        [{"rename": {"seq": "s_eq"}}, {"rename": {"s_eq": "x"}}, {"flatten": "s"}, {"rename": {"s_eq": "seq"}}],
     ],
 )
 def test_what_keeps_rows_apart_and_in_order_is_taken(steps: list[dict[str, Any]]) -> None:
     assert len(config(*steps).steps) == len(steps)
+
+
+@pytest.mark.parametrize(
+    ("sequence", "taken"),
+    [
+        ("seq", False),
+        ("SEQ", False),
+        ("struct(at, `seq`)", False),
+        ("coalesce(seq, '0')", False),
+        ("(seq)", False),
+        ("CASE WHEN at > 0 THEN seq END", False),
+        ("CAST(seq AS BIGINT)", True),
+        ("struct(at, CAST(seq AS BIGINT))", True),
+        ("seq::bigint", True),
+        ("to_timestamp(seq, 'yyyyMMdd')", True),
+        ("struct(at, 'seq')", True),
+    ],
+)
+def test_a_number_as_text_orders_nothing_unless_a_function_makes_it_a_value_again(sequence: str, taken: bool) -> None:
+    sinks = [{**UPSERT, "sequence_by": sequence}]
+    if taken:
+        config({"cast": {"seq": "STRING"}}, sinks=sinks)
+        return
+    with pytest.raises(ConfigurationError, match="10 comes before 9"):
+        config({"cast": {"seq": "STRING"}}, sinks=sinks)
 
 
 def test_what_steps_do_not_go_with_is_refused() -> None:
