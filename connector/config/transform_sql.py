@@ -19,6 +19,15 @@ def column_words(expression: str) -> set[str]:
     return {*re.findall(r"\w+", QUOTED.sub(" ", plain)), *re.findall(r"`([^`]+)`", plain)}
 
 
+def condition_names(sql: str, column: str, value: str | None = None) -> bool:
+    """Whether a SELECT has a condition, WHERE, that names a column, and a text beside it."""
+    plain = QUOTED.sub(lambda found: " " if found[0].startswith(("--", "/*")) else found[0], sql)
+    where = re.search(r"\bWHERE\b", QUOTED.sub(lambda found: " " * len(found[0]), plain), re.IGNORECASE)
+    condition = plain[where.end() :] if where is not None else ""
+    texts = [found[1:-1] for found in QUOTED.findall(condition) if found[0] in "'\""]
+    return column in {word.lower() for word in column_words(condition)} and (value is None or value in texts)
+
+
 def row_by_row(sql: str | None) -> str | None:
     """Allow one row-by-row SELECT only: other queries would depend on where epochs begin and end, or lose records."""
     if sql is None:

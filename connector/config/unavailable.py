@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ def keeps_by(config: PipelineConfig) -> str | None:
     """
     if isinstance(config.value, DebeziumFormat) and config.value.unavailable == "keep":
         return "value.unavailable: keep"
-    if config.transform is not None and UNAVAILABLE in config.transform.lower():
+    if config.transform is not None and re.search(rf"\b{UNAVAILABLE}\b", config.transform, re.I):
         return f"transform: the column {UNAVAILABLE}"
     return None
 

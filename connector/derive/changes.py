@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from connector.config import COORDINATES, DeltaUpsertSink, KeyedSink
+from connector.config.transform_sql import column_words
 from connector.config.unavailable import UNAVAILABLE
 from connector.decode.debezium import METADATA, OP
 from connector.decode.records import CARRIED, TOMBSTONE, told
@@ -144,7 +145,8 @@ def check_expressions(records: DataFrame, sink: KeyedSink) -> None:
             return all(can_be_ordered(field.dataType) for field in of)
         return isinstance(of, AtomicType) and not isinstance(of, MapType) and of.simpleString() != "variant"
 
-    if OP in records.columns and sink.apply_as_deletes not in (None, "false") and OP not in sink.apply_as_deletes:
+    deletes = sink.apply_as_deletes or "false"
+    if OP in records.columns and deletes != "false" and OP not in {word.lower() for word in column_words(deletes)}:
         raise ConfigurationError(
             f"{sink.option('apply_as_deletes')}: {sink.apply_as_deletes!r} doesn't say what becomes of the rows that "
             f"the database deletes ({OP} = 'd').",

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from connector.config import KeyedSink, PipelineConfig
+from connector.config.transform_sql import condition_names
 from connector.config.unavailable import UNAVAILABLE
 from connector.decode.debezium import OP
 from connector.decode.records import TOMBSTONE
@@ -54,20 +55,20 @@ def refuse_lost_deletes(config: PipelineConfig, sink: object, decode: Decoder, n
             hint=f"Select {UNAVAILABLE} too: the table doesn't get it. Where the SELECT makes another column of such a "
             "value, add its name to the array.",
         )
-    if TOMBSTONE in records.columns and TOMBSTONE not in sql and not passes(op=None):
+    if TOMBSTONE in records.columns and not condition_names(sql, TOMBSTONE) and not passes(op=None):
         raise ConfigurationError(
             f"transform: leaves out tombstones, which delete rows of {sink.place!r}: all their columns but the key are "
             "null.",
             hint=f"Let them through: WHERE {TOMBSTONE} OR (...). If they are to delete nothing, write "
             f"WHERE NOT {TOMBSTONE} AND (...).",
         )
-    if OP in there and "'d'" not in sql and sink.apply_as_deletes is None and not passes(op="d"):
+    if OP in there and not condition_names(sql, OP, "d") and sink.apply_as_deletes is None and not passes(op="d"):
         raise ConfigurationError(
             f"transform: leaves out events that delete rows of {sink.place!r}, if the database sends only the key of a "
             "deleted row.",
-            hint=through,
+            hint=f"{through} If they are to delete nothing, write WHERE {OP} <> 'd' AND (...).",
         )
-    if OP in there and "'t'" not in sql and truncating and not passes(op="t"):
+    if OP in there and not condition_names(sql, OP, "t") and truncating and not passes(op="t"):
         raise ConfigurationError(
             f"transform: leaves out truncates, which delete all rows of {sink.place!r}: all their columns are null.",
             hint=f"{through} If they are to delete nothing, write {sink.option('apply_as_truncates')}: 'false'.",

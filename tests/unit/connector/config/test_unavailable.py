@@ -61,6 +61,11 @@ def test_a_table_with_a_row_for_each_key_keeps_its_values(options: dict[str, Any
     assert keeps_by(parse(options))
 
 
+def test_a_column_with_a_longer_name_says_nothing_of_what_was_not_sent() -> None:
+    soft = config({**UPSERT, "deletes": "soft"}, value=SMALL, transform="SELECT id, is_unavailable FROM records")
+    assert keeps_by(parse(soft)) is None
+
+
 def test_without_an_order_of_its_values_a_row_cannot_take_a_letter_again() -> None:
     with pytest.raises(ConfigurationError, match="unavailable: keep without sequence_by doesn't record which columns"):
         refuse_unfit(parse(config(**LETTERS)))
