@@ -14,7 +14,7 @@ from connector.config.formats import AvroFormat, ProtobufFormat
 from connector.config.kinds import duration_text
 from connector.config.transform_sql import column_words
 from connector.decode.debezium import METADATA
-from connector.decode.records import CARRIED, HEADERS
+from connector.decode.records import CARRIED, HEADERS, KEY
 from connector.derive.masked_keys import MASK, masks_of
 from sinks.delta.shape import ZONE, Shape, Text
 
@@ -65,11 +65,17 @@ def _options(sink: DeltaSink) -> dict[str, Text]:
 def _depends_on_the_zone(config: PipelineConfig, sink: DeltaSink, rows: StructType, columns: StructType) -> bool:
     """Whether a text without a zone may have become a time of the table, or a time a date, in the session's zone.
 
-    Kafka's timestamps and the windows' are instants already, as are those of Avro and Protobuf.
+    Kafka's timestamps and the windows' are instants already, as are those of Avro and Protobuf, if no step has cast
+    them from a text, and they aren't those of a tombstone whose key has another format.
     """
     by_sql = config.transform is not None or isinstance(sink, DeltaAggregateSink)
-    read = by_sql or not isinstance(config.value, AvroFormat | ProtobufFormat)
+    read = (
+        by_sql or any(step.cast for step in config.steps) or not isinstance(config.value, AvroFormat | ProtobufFormat)
+    )
     found = [each for each in rows if read and each.name not in (*CARRIED, *METADATA, HEADERS)]
+    if not isinstance(config.key, AvroFormat | ProtobufFormat):
+        of_key = (KEY, *(sink.key if isinstance(sink, KeyedSink) else ()))
+        found += [each for each in rows if each.name in of_key and each.name not in CARRIED]
     if isinstance(sink, KeyedSink) and sink.sequence_by is not None and sink.sequence_by not in rows.names:
         found += [each for each in columns if each.name in _OF_SEQUENCE]
     if isinstance(sink, DeltaAggregateSink):

@@ -124,6 +124,12 @@ def test_messages_name_the_option_by_its_path_in_the_file() -> None:
         (UPSERT, {"k": DateType()}, None, {"transform": "SELECT CAST(_timestamp AS DATE) AS k FROM records"}),
         ({"type": "delta_append"}, AT, None,
          {"value": AVRO, "transform": "SELECT to_timestamp(k) AS at FROM records"}),
+        ({"type": "delta_append"}, AT, None, {"value": AVRO, "steps": [{"cast": {"at": "TIMESTAMP"}}]}),
+        ({**UPSERT, "sequence_by": "at"}, AT, None, {"value": AVRO, "steps": [{"cast": {"at": "TIMESTAMP"}}]}),
+        ({**UPSERT, "key": "at"}, AT, None, {"value": AVRO}),
+        ({**UPSERT, "key": "at"}, AT, None, {"value": AVRO, "key": {"format": "json", "schema": "at TIMESTAMP"}}),
+        ({"type": "delta_append"}, {"_key": struct({"at": TimestampType()})}, None,
+         {"value": AVRO, "key": {"format": "json", "schema": "at TIMESTAMP"}}),
     ],
 )  # fmt: skip
 def test_the_zone_is_remembered_where_it_may_have_made_a_time(
@@ -140,6 +146,9 @@ def test_the_zone_is_remembered_where_it_may_have_made_a_time(
         ({**UPSERT, "sequence_by": "_timestamp"}, NO_TIME, {"_sequence": TimestampType()}, {}),
         ({**COUNT, "window": {"size": "1 hour"}}, NO_TIME, {"window_start": TimestampType(), "c": LongType()}, {}),
         ({"type": "delta_append"}, AT, None, {"value": AVRO}),
+        (UPSERT, AT, None, {"value": AVRO, "steps": [{"rename": {"a": "at"}}]}),
+        ({**UPSERT, "key": "at"}, AT, None, {"value": AVRO, "key": AVRO}),
+        ({**UPSERT, "key": "_timestamp"}, NO_TIME, None, {"value": AVRO}),
     ],
 )
 def test_the_zone_is_not_remembered_where_no_text_became_a_time(
