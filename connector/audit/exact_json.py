@@ -40,7 +40,8 @@ _NEXT_NUMBER_LENIENT = (
 _NUMBER = r"-?(?:0|[1-9]\d*+)(?:[.]\d++)?+(?:[eE][+-]?\d++)?+"
 _LIKE_A_DECIMAL = r"^[+-]?(?:\d+[.]?\d*|[.]\d+)(?:[eE][+-]?\d{1,3})?$"
 """Larger exponents would take minutes to write out."""
-_DATE = r"^[+-]?\d{4,6}-\d{1,2}-\d{1,2}$"
+FLOATING = r"^\s*[+-]?(?:\d+[.]?\d*|[.]\d+)(?:[eE][+-]?\d+)?\s*$"
+DATE = r"^[+-]?\d{4,6}-\d{1,2}-\d{1,2}$"
 _TIME = r"^[+-]?\d{4,6}-\d{1,2}-\d{1,2}(?!.*[.]\d{6}\d*[1-9])"
 """With a date, and nothing below microseconds."""
 _WHOLE_NUMBER, _DIGITS_AND_POINT, _FRACTION, _EXPONENT = r"^-?\d+$", r"([\d.]+)", r"[.](\d+)", r"[eE]([+-]?\d+)"
@@ -101,7 +102,7 @@ def value(kind: DataType, found: str, *, permissive: bool, depth: int = 0) -> st
     if isinstance(kind, T.BooleanType) and permissive:
         return f"IF({found} RLIKE '^(?i:true|false)$', CAST({found} AS BOOLEAN), NULL)"
     if permissive and not isinstance(kind, T.BinaryType):
-        return f"try_cast({_sent(found)} AS {sql_type(kind)})"
+        return let("_sent", _sent(found), _time(kind, "_sent"))
     return found
 
 
@@ -154,11 +155,17 @@ def _of_plain_text(kind: DataType, text: str) -> str:
 
     if isinstance(kind, T.DecimalType | T.FloatType | T.DoubleType):
         return _number(kind, f"trim({text})", True)
+    return _time(kind, text)
+
+
+def _time(kind: DataType, text: str) -> str:
+    """SQL of a text as a date or a time: Spark's cast drops what follows a date. Any other type is cast."""
+    from pyspark.sql import types as T
+
     cast = f"try_cast({text} AS {sql_type(kind)})"
-    if isinstance(kind, T.DateType | T.TimestampType | T.TimestampNTZType):
-        pattern = _DATE if isinstance(kind, T.DateType) else _TIME
-        return f"IF({text} RLIKE {literal(pattern)}, {cast}, NULL)"
-    return cast
+    if not isinstance(kind, T.DateType | T.TimestampType | T.TimestampNTZType):
+        return cast
+    return f"IF({text} RLIKE {literal(DATE if isinstance(kind, T.DateType) else _TIME)}, {cast}, NULL)"
 
 
 def columns_of(kind: StructType, text: str, *, permissive: bool = False) -> str:
@@ -194,8 +201,8 @@ def _number_of(kind: DataType, sent: str, is_number: str, permissive: bool) -> s
     if isinstance(kind, T.FloatType | T.DoubleType):
         named = f"{sent} RLIKE '^[+-]?(?i:inf|infinity|nan)$'" if permissive else "false"
         finite = f"abs({cast}) < DOUBLE('Infinity') AND NOT ({cast} = 0 AND {sent} RLIKE '^[+-]?[0.]*[1-9]')"
-        right = f"{finite} OR {named}"
-        return f"IF({right if permissive else f'{is_number} AND {finite}'}, {cast}, NULL)"
+        written = "true" if permissive else is_number  # Java takes 12d and 0x10p1, too
+        return f"IF({written} AND {sent} RLIKE {literal(FLOATING)} AND {finite} OR {named}, {cast}, NULL)"
     if permissive:
         whole = f"try_cast(try_cast({sent} AS DECIMAL(38,0)) AS {sql_type(kind)})"
         return f"IF({_fits(sent, 0)}, {whole}, NULL)"

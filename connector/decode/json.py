@@ -47,8 +47,8 @@ class Json:
     """Exactly one JSON object with these types. Missing fields are null. The case of names doesn't matter.
 
     Fields that the schema lacks are ignored. With ``on_new_column`` they are a problem (fail) or learned (add).
-    ``permissive`` also takes comments, single quotes, names without quotes, leading zeros, numbers and booleans in
-    quotes, and dates with a time. A value that would lose something is a problem all the same.
+    ``permissive`` also takes comments, single quotes, names without quotes, leading zeros, and numbers and booleans
+    in quotes. A value that would lose something is a problem all the same.
     """
 
     header = 0

@@ -24,9 +24,13 @@ SqlOfBoth = Callable[[str, str | None], str]
 """SQL, from the SQL of a value of type ``parsed_as``, and of one of type ``texts_as``. The second is None, or SQL of
 null, if the parsed value needs no second look."""
 
-_DATE = r"^[+-]?[0-9]{4,6}-[0-9]{1,2}-[0-9]{1,2}"
-_TIMESTAMP = _DATE + r"(?!.*[.][0-9]{6}[0-9]*[1-9])"
+_DAY = r"^[+-]?[0-9]{4,6}-[0-9]{1,2}-[0-9]{1,2}"
+DATE = f"{_DAY}$"
+"""A text that is a date. Spark's cast drops what follows one."""
+_TIMESTAMP = _DAY + r"(?!.*[.][0-9]{6}[0-9]*[1-9])"
 """A pattern for a timestamp with a date, and nothing below a microsecond."""
+FLOATING = r"^\s*[+-]?(?:(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:inf|infinity|nan))\s*$"
+"""A text that is a number. Java, and so Spark's cast, also takes 12d, 7F and 0x10p1 for one."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ def exact(kind: DataType, *, permissive: bool = False, depth: int = 0) -> Exact:
     if isinstance(kind, T.TimestampNTZType):
         return Exact(T.StringType(), *_read_as(kind, f"{_TIMESTAMP}([T ][0-9:.]*)?$"))
     if isinstance(kind, T.DateType):
-        return Exact(T.StringType(), *_read_as(kind, _DATE if permissive else f"{_DATE}$"))
+        return Exact(T.StringType(), *_read_as(kind, DATE))
     if isinstance(kind, T.FloatType | T.DoubleType):
         return _floating(kind, permissive)
     if isinstance(kind, T.ByteType) and not permissive:
@@ -174,7 +178,7 @@ def _floating(kind: DataType, permissive: bool) -> Exact:
     def value(parsed: str, text: str | None = None) -> str:
         return f"try_cast({_text_or_parsed(parsed, text)} AS {sql_type(kind)})"
 
-    _, readable = _read_as(kind, "^.")
+    _, readable = _read_as(kind, FLOATING)
     named = literal("^[+-]?(?i:inf|infinity)$")
     return Exact(
         StringType(),

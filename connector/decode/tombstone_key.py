@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from connector.decode import json_decimals as decimals
 from connector.decode import json_numbers as numbers
-from connector.decode.json_lossless import exact
+from connector.decode.json_lossless import FLOATING, exact
 from sinks.spark.sql import identifier, literal
 from sinks.spark.types import ddl, is_utf8, sql_type
 
@@ -105,7 +105,8 @@ def _of_text(kind: DataType, text: str) -> str:
         sound = f"{decimals.digits_after_point(text)} <= {kept} AND {_sound(kind, parsed)}"
         return f"CASE WHEN {text} RLIKE '{_HUGE_EXPONENT}' THEN NULL WHEN {sound} THEN {value} END"
     if isinstance(kind, T.FloatType | T.DoubleType):
-        return f"CASE WHEN {how.sound(value, text)} THEN {value} END" if how.sound else value
+        sound = how.sound(value, text) if how.sound else "true"
+        return f"CASE WHEN {text} RLIKE {literal(FLOATING)} AND {sound} THEN {value} END"
     if isinstance(kind, T.DateType | T.TimestampType | T.TimestampNTZType):
         return f"CASE WHEN {_sound(kind, text)} THEN {value} END"
     return value

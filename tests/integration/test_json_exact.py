@@ -360,6 +360,18 @@ def test_permissive_json_rounds_no_number_without_quotes_around_its_name(spark: 
     assert [row["i"] for row in by_pipeline(spark, "q DECIMAL(5,2), i INT", good, permissive=True)] == [5, 5]  # type: ignore[index]
 
 
+@pytest.mark.breadth
+def test_permissive_json_takes_no_rest_after_a_date_or_a_number(spark: SparkSession) -> None:
+    wrong = ["2026-11-01T23:30:00-05:00", "2026-11-01 until further notice", "2026"]
+    texts = [f'{{"day": "{each}"}}' for each in wrong]
+    texts += [f'{{"d": "{each}"}}' for each in ("12d", "0x10p1", "7F")] + ['{"at": "10:00"}']
+    schema, records = "day DATE, d DOUBLE, at TIMESTAMP", [text.encode() for text in texts]
+    assert [isinstance(row, str) for row in by_pipeline(spark, schema, records, permissive=True)] == [True] * 7
+    assert by_auditor(spark, schema, records, permissive=True) == [BAD] * 7
+    right = [b'{"day": "2026-11-01", "d": 1e22}', b"{'day': '2026-11-01', 'd': '1e22'}", b'{"d": "-Infinity"}']
+    assert by_pipeline(spark, schema, right, True) == by_auditor(spark, schema, right, True)
+
+
 def test_a_field_in_another_case_keeps_its_number(lake: Lake, topic: Topic) -> None:
     topic.send(("k", b'{"S": 1.50, "D": 0.25}'), partition=0)
     lake.pipeline(schema="s STRING, d DECIMAL(9,4)", source={"reader": "spark"}).run()

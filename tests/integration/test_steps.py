@@ -131,6 +131,8 @@ CASTS = [
     ("DECIMAL(5,2)", "1.50", "DECIMAL(5,1)", Decimal("1.5")), ("DECIMAL(5,2)", "1.55", "DECIMAL(5,1)", None),
     ("DECIMAL(5,2)", "1.55", "STRING", "1.55"), ("DATE", "'2026-11-01'", "STRING", "2026-11-01"),
     ("BOOLEAN", "true", "STRING", "true"), ("BIGINT", "-7", "STRING", "-7"),
+    ("STRING", "'12d'", "DOUBLE", None), ("STRING", "'7F'", "FLOAT", None), ("STRING", "'0x10p1'", "DOUBLE", None),
+    ("STRING", "' 1.5e3 '", "DOUBLE", 1500.0), ("STRING", "'2026-02-28T10'", "DATE", None),
 ]  # fmt: skip
 
 
