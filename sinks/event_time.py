@@ -8,10 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import NamedTuple, TypeVar
 
 from sinks.offsets import TopicPartition
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MICRO = timedelta(microseconds=1)
+FIRST, LAST = ((each.replace(tzinfo=timezone.utc) - _EPOCH) // _MICRO for each in (datetime.min, datetime.max))
+"""The microseconds since 1970 that a datetime can hold: the years 1 to 9999. Spark's and Kafka's times go further."""
+
+
+def time_at(micros: int) -> datetime:
+    """The time so many microseconds after 1970, or the nearest one that a datetime can hold."""
+    return _EPOCH + timedelta(microseconds=min(max(micros, FIRST), LAST))
 
 
 class Seen(NamedTuple):

@@ -17,6 +17,9 @@ from sinks.spark.sql import identifier
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_YEAR_1, _YEAR_9999 = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""The microseconds since 1970 of the first and the last time that a commit can hold."""
+
 
 def refused_by_the_sink(every: Records, made: Records, config: PipelineConfig) -> tuple[Records, Records]:
     """Records and rows, with the problems that the sink has. If it refuses one row, the whole record makes none.
@@ -56,7 +59,10 @@ def _refused(made: Records, config: PipelineConfig) -> str | None:
     # An event time that was asked for later says nothing of the records before.
     timed = config.on_bad_record == "dead_letter" or isinstance(sink, DeltaAggregateSink)
     if config.clock is not None and timed:
-        whens.append(f"WHEN {identifier(config.clock)} IS NULL AND NOT {TOMBSTONE} THEN 'no_time'")
+        time = f"IF({identifier(config.clock)} IS NULL AND {TOMBSTONE}, _timestamp, {identifier(config.clock)})"
+        whens.append(
+            f"WHEN {time} IS NULL OR unix_micros({time}) NOT BETWEEN {_YEAR_1} AND {_YEAR_9999} THEN 'no_time'"
+        )
     return f"CASE {' '.join(whens)} END" if whens else None
 
 

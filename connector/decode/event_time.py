@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from connector.decode.records import told
 from sinks.contract import Epoch
-from sinks.event_time import Seen
+from sinks.event_time import FIRST, LAST, Seen, time_at
 from sinks.offsets import TopicPartition
 from sinks.spark.cached import kept
 from sinks.spark.row_errors import raise_sql
@@ -23,6 +23,9 @@ TIME = "_time"
 """The column with a record's event time. Never null."""
 LATE = "_late"
 """A boolean column of windowed rows: whether the record arrived after its window was closed."""
+IN_RANGE = "in the years 1 to 9999 (UTC)"
+_OUT_OF_RANGE = f"{{0}} NOT BETWEEN timestamp_micros({FIRST}) AND timestamp_micros({LAST})"
+"""Of SQL of a time. Spark has times that no commit can hold, as of a producer whose milliseconds are microseconds."""
 
 
 @dataclass(frozen=True)
@@ -34,23 +37,30 @@ class Timing:
 
 
 def timed(records: DataFrame, column: str) -> DataFrame:
-    """``records`` with ``_time``, the event time. A null event time fails the query.
-
-    A tombstone has no columns, so Kafka's timestamp is its event time.
-    """
+    """``records`` with ``_time``, the event time. One that is null or out of range fails the query."""
     from pyspark.sql import functions as F
 
-    name = identifier(column)
-    null_time = raise_sql("null_time", column=literal(column), topic="_topic", partition="_partition", offset="_offset")
-    tombstone = f"WHEN {name} IS NULL AND _tombstone THEN _timestamp " if "_tombstone" in records.columns else ""
-    return records.withColumn(TIME, F.expr(f"CASE {tombstone}WHEN {name} IS NULL THEN {null_time} ELSE {name} END"))
+    time = _time_of(records, column)
+    at = {"column": literal(column), "topic": "_topic", "partition": "_partition", "offset": "_offset"}
+    null, far = raise_sql("null_time", **at), raise_sql("null_time", **at, far="'true'")
+    return records.withColumn(
+        TIME,
+        F.expr(f"CASE WHEN {time} IS NULL THEN {null} WHEN {_OUT_OF_RANGE.format(time)} THEN {far} ELSE {time} END"),
+    )
 
 
 def problem_with_time(records: DataFrame, column: str) -> str:
     """SQL of ``_problem``: that the record has no event time. Null for a good record."""
-    tombstone = "AND NOT _tombstone " if "_tombstone" in records.columns else ""
-    no_time = told("no_time", f"has no event time, its {column} is null")
-    return f"CASE WHEN {identifier(column)} IS NULL {tombstone}THEN {no_time} END"
+    time = _time_of(records, column)
+    null = told("no_time", f"has no event time, its {column} is null")
+    far = told("no_time", f"has an event time out of range, its {column} isn't {IN_RANGE}")
+    return f"CASE WHEN {time} IS NULL THEN {null} WHEN {_OUT_OF_RANGE.format(time)} THEN {far} END"
+
+
+def _time_of(records: DataFrame, column: str) -> str:
+    """SQL of the event time. A tombstone has no columns, so Kafka's timestamp is its event time."""
+    name = identifier(column)
+    return f"IF({name} IS NULL AND _tombstone, _timestamp, {name})" if "_tombstone" in records.columns else name
 
 
 @contextmanager
@@ -72,14 +82,10 @@ def _stamped(rows: DataFrame, epoch: Epoch, idle_after: timedelta) -> Epoch:
     )
     partitions = found.collect()
     seen = {
-        TopicPartition(row["_topic"], row["_partition"]): Seen(*(_time(row[name]) for name in Seen._fields))
+        TopicPartition(row["_topic"], row["_partition"]): Seen(*(time_at(row[name]) for name in Seen._fields))
         for row in partitions
     }
     clock = epoch.clock.advanced(
         seen, backlog=epoch.backlog, idle_after=idle_after, late=sum(row["late"] for row in partitions)
     )
     return replace(epoch, clock=clock)
-
-
-def _time(micros: int) -> datetime:
-    return datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=micros)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from connector.decode.event_time import IN_RANGE
 from connector.decode.json_faults import malformed_at
 from connector.decode.protobuf import PACKAGE as PROTOBUF
 from connector.decode.validated import PACKAGE as JSON
@@ -140,8 +141,12 @@ def _null_sequence(fields: Fields) -> Exception:
 
 
 def _null_time(fields: Fields) -> Exception:
+    column = repr(fields["column"])
+    why = f"no event time: its {column} is null"
+    if fields.get("far"):
+        why = f"an event time out of range: its {column} isn't {IN_RANGE}"
     return BadRecord(
-        f"The record at {_where(fields)} has no event time: its {fields['column']!r} is null. {_NOTHING}",
+        f"The record at {_where(fields)} has {why}. {_NOTHING}",
         hint="Choose a column that every record has, such as Kafka's `_timestamp`, or fill it in `transform:`.",
     )
 

@@ -13,6 +13,7 @@ from kafka.errors import OffsetOutOfRangeError
 from kafka.structs import TopicPartition as KafkaPartition
 
 from connector.protocol.recover import HeldBack
+from sinks.event_time import time_at
 from sinks.kafka import client_options
 from sinks.kafka.leaders import End
 from sinks.offsets import TopicPartition
@@ -94,7 +95,7 @@ class OpenTransactions:
             while len(found) < len(stable) and time.monotonic() < deadline:
                 for at, records in consumer.poll(timeout_ms=200).items():
                     millis = records[0].timestamp
-                    first = datetime.fromtimestamp(millis / 1000, timezone.utc) if millis >= 0 else None
+                    first = time_at(millis * 1000) if millis >= 0 else None
                     found.setdefault(TopicPartition(*at), first)
         except OffsetOutOfRangeError:
             pass  # the topic was made again, or cut: the next look shows it

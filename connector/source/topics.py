@@ -29,6 +29,7 @@ from connector.source.asked_again import asked_again
 from connector.source.open_transactions import OpenTransactions
 from sinks.contract import Epoch
 from sinks.errors import BrokerUnreachable, ConfigurationError, SourceError, TopicMissing
+from sinks.event_time import time_at
 from sinks.kafka import ANSWER_WITHIN_MS, answering, client_options, not_authorized
 from sinks.kafka.leaders import ends_of_leaders, log_ends
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
@@ -212,7 +213,7 @@ class KafkaSource:
                     # Without a record that is so much younger, retention may remove all of them before they are read.
                     (start[at].offset if at in start else held.ends[at]) if ahead and at in skipped
                     else held.beginnings[at],
-                    datetime.fromtimestamp(oldest[at].timestamp / 1000, timezone.utc) if at in oldest else None,
+                    time_at(oldest[at].timestamp * 1000) if at in oldest else None,
                 )
                 for at in partitions
             }  # fmt: skip
@@ -269,10 +270,7 @@ class KafkaSource:
         None where there is no record at them. Partitions that don't answer in time are missing.
         """
         next_few = self._peek(offsets, ends)
-        return {
-            at: datetime.fromtimestamp(records[0].timestamp / 1000, timezone.utc) if records else None
-            for at, records in next_few.items()
-        }
+        return {at: time_at(records[0].timestamp * 1000) if records else None for at, records in next_few.items()}
 
     def _peek(self, offsets: Offsets, ends: Offsets) -> dict[TopicPartition, list[Any]]:
         """A sample of the next records from ``offsets`` on; empty where only other offsets are left, as those of a

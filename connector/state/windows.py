@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from connector.config import Window
 from connector.decode.event_time import LATE, TIME
-from sinks.event_time import Clock
+from sinks.event_time import FIRST, Clock, time_at
 from sinks.spark.sql import identifier, literal
 
 if TYPE_CHECKING:
@@ -55,7 +55,8 @@ def windowed(records: DataFrame, window: Window, clock: Clock) -> DataFrame:
 
 def closed_before(window: Window, clock: Clock) -> str:
     """SQL of a timestamp: windows that end at or before it are closed. NULL: none is closed."""
-    if clock.watermark is None:
+    # A time that no datetime can hold is before all windows.
+    if clock.watermark is None or clock.watermark - time_at(FIRST) < window.allowed_lateness:
         return _timestamp(None)
     return _timestamp(clock.watermark - window.allowed_lateness)
 

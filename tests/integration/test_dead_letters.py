@@ -217,3 +217,18 @@ def test_of_noise_every_record_is_a_row_or_a_letter(lake: Lake, topic: Topic) ->
     assert 500 < len(kept) < 4500
     audited = verify(lake, **options)
     assert (audited.ok, audited.totals["records"], audited.totals["letters"]) == (True, count, len(kept))
+
+
+@pytest.mark.breadth
+def test_an_event_time_that_no_commit_can_hold_is_kept_as_a_letter(lake: Lake, topic: Topic) -> None:
+    far = ["10000-01-01T00:00:00Z", "0001-01-01T00:00:00+01:00"]
+    times = ["2026-01-01T00:00:00Z", *far, "0001-01-01T00:00:00Z"]
+    topic.send(*((f"k{number}", {"k": f"k{number}", "at": at}) for number, at in enumerate(times)), partition=0)
+    timed = {"value": {"format": "json", "schema": "k STRING, at TIMESTAMP"}, "event_time": "at"}
+    with pytest.raises(BadRecord, match="offset 1 has an event time out of range: its 'at' isn't in the years 1 to"):
+        lake.pipeline(**timed).run()
+    options = setting_aside(lake, **timed)
+    lake.pipeline(**options).run()
+    assert letters(lake, "_offset, reason") == [(1, "no_time"), (2, "no_time")]
+    assert lake.sql("SELECT k FROM {t} ORDER BY k") == [("k0",), ("k3",)]
+    assert verify(lake, **options).exact

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta, timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sinks.event_time import Clock, Seen
+from sinks.event_time import FIRST, LAST, Clock, Seen, time_at
 from sinks.offsets import TopicPartition
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
@@ -85,3 +85,17 @@ def test_how_far_each_partition_is_does_not_depend_on_the_cut(epochs: list[dict[
         for at, seen_there in epoch.items():
             whole[at] = whole[at].plus(seen_there) if at in whole else seen_there
     assert after(*epochs).so_far == after(whole).so_far
+
+
+@given(st.integers(FIRST, LAST))
+def test_a_time_of_microseconds_is_stored_and_read_as_it_is(micros: int) -> None:
+    time = time_at(micros)
+    assert (time - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(microseconds=1) == micros
+    clock = Clock({}, {A: Seen(time, time, time)}, time)
+    assert Clock.from_dict(clock.to_dict()) == clock
+
+
+def test_a_time_that_no_datetime_can_hold_is_the_nearest_one() -> None:
+    """A producer's milliseconds may be microseconds, and .NET's first time east of UTC is before the year 1."""
+    assert time_at(1_793_500_000_000_000_000).isoformat() == "9999-12-31T23:59:59.999999+00:00"
+    assert time_at(FIRST - 3_600_000_000).isoformat() == "0001-01-01T00:00:00+00:00"

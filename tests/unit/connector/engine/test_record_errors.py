@@ -6,7 +6,8 @@ import pytest
 
 from connector.engine.record_errors import about_the_records
 from connector.spark.jars import JSON_JAR, PROTOBUF_JAR, READER_JAR
-from sinks.errors import ConfigurationError
+from sinks.errors import BadRecord, ConfigurationError
+from sinks.spark.row_errors import raise_text
 
 
 @pytest.mark.parametrize(
@@ -22,3 +23,16 @@ def test_a_jar_that_the_executors_lack_is_named(missing: str, jar: str) -> None:
         with about_the_records():
             raise RuntimeError(f"Job aborted: java.lang.ClassNotFoundException: {missing}")
     assert "--jars" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({}, "has no event time: its 'at' is null"),
+        ({"far": "true"}, r"has an event time out of range: its 'at' isn't in the years 1 to 9999 \(UTC\)"),
+    ],
+)
+def test_a_record_whose_time_no_commit_can_hold_is_named(fields: dict[str, str], says: str) -> None:
+    with pytest.raises(BadRecord, match=f"t-0, offset 7 {says}"):
+        with about_the_records():
+            raise RuntimeError(raise_text("null_time", column="at", topic="t", partition="0", offset="7", **fields))

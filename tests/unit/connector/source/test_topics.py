@@ -1,6 +1,7 @@
 """What a run is told of Kafka if it reads up to a point in time."""
 
 from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -32,3 +33,12 @@ def test_a_table_is_complete_up_to_the_point_that_was_read_to_and_not_up_to_now(
     assert epoch is not None
     assert epoch.offsets == Offsets({AT: 7})
     assert epoch.read_to == NOW + timedelta(hours=read_to)
+
+
+def test_a_timestamp_that_no_datetime_can_hold_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before Kafka 4.0 a topic takes a CreateTime in microseconds, too."""
+    source = KafkaSource.__new__(KafkaSource)
+    records = [SimpleNamespace(timestamp=1_793_500_000_000_000)]
+    monkeypatch.setattr(source, "_peek", lambda *_: {AT: records})
+    (found,) = source.next_times(Offsets({AT: 0}), Offsets({AT: 1})).values()
+    assert found == datetime.max.replace(tzinfo=timezone.utc)
