@@ -10,7 +10,6 @@ from connector.audit.counted import RECORD_AT, ROW_AT, counted
 from connector.audit.records import PROBLEM, Records
 from connector.audit.rows import Earlier, found_rows, without_record
 from connector.audit.values import comparable_values
-from sinks.spark.sql import identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -71,10 +70,7 @@ def _both_sides(records: Records, in_table: DataFrame, *, committed_later: bool)
     expected = records.frame.select(
         *(F.col(f"_{name}").alias(f"e_{name}") for name in _PLACE),
         # If a record can't be decoded, nobody knows its row's values: NULL.
-        F.when(
-            F.col(PROBLEM).isNull(),
-            comparable_values(records.columns, lambda name: F.col(identifier(name)), F.col("_timestamp")),
-        ).alias("e_values"),
+        F.when(F.col(PROBLEM).isNull(), comparable_values(records.columns, records.frame)).alias("e_values"),
     )
     return expected.select(
         *(F.col(f"e_{name}").alias(name) for name in _PLACE),

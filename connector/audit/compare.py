@@ -18,13 +18,13 @@ from connector.audit.claim import Bounds, unchecked
 from connector.audit.debezium import passes_over_tombstones, with_its_own_rules
 from connector.audit.decode import NAMED, decoded, decoded_for, transformed
 from connector.audit.formats import Forms
-from connector.audit.grown import as_declared
 from connector.audit.history import versions
+from connector.audit.in_both import in_both
 from connector.audit.letters import told_apart
 from connector.audit.records import PLACE, PROBLEM, TOMBSTONE, Records, table_columns
 from connector.audit.refused import refused_by_the_sink, unreadable
 from connector.audit.routes import of_table
-from connector.audit.rows import NOTHING, Earlier
+from connector.audit.rows import NOTHING, Earlier, refuse_to_compare
 from connector.audit.steps import stepped, with_headers
 from connector.audit.upserted import upserted
 from connector.config import (
@@ -32,6 +32,7 @@ from connector.config import (
     DeltaAggregateSink,
     DeltaHistorySink,
     DeltaUpsertSink,
+    JsonFormat,
     KeyedSink,
     PipelineConfig,
 )
@@ -95,7 +96,6 @@ def compare(
         made, counts, unread = _without_bad(config, every, made, letters, cut)
     elif unnamed is not None:
         counts, _ = unreadable(unnamed, cut)
-    rows, earlier = _as_declared(config, made, rows, earlier)
     made, rows, earlier, notes = _in_both(config, made, rows, earlier, forms)
     if passes_over_tombstones(config, made.columns.names):
         made = replace(made, frame=made.frame.where(f"NOT {TOMBSTONE}"))
@@ -142,46 +142,49 @@ def _without_bad(
 def _in_both(
     config: PipelineConfig, made: Records, rows: DataFrame, earlier: Earlier, forms: Forms
 ) -> tuple[Records, DataFrame, Earlier, list[str]]:
-    """The columns that records and table both have, and notes on the others.
+    """The columns that records and table both have, and notes on the others. Raises SchemaMismatch where a run would.
 
-    Of Avro: a table lacks fields that its schema has got since the last run. A field that older records lack has its
-    default in their rows, or null in rows of before the field was there: both are alike here.
+    Of Avro: a field that older records lack has its default in their rows, or null in rows of before the field was
+    there: both are alike here.
     """
     from pyspark.sql.types import StructType
 
     sink = config.sinks[0]
-    if config.reshaped or isinstance(sink, DeltaAggregateSink):
+    if isinstance(sink, DeltaAggregateSink):
         return made, rows, earlier, []
-    notes: list[str] = []
-    there = {name.lower() for name in rows.columns}
-    if forms.value.binary is not None:
-        wanted = table_columns(made.columns, sink) if isinstance(sink, KeyedSink) else made.columns
-        absent = [part.name for part in wanted if part.name.lower() not in there]
-        if absent:
-            notes.append(f"The table has no column for these fields, which aren't compared: {', '.join(absent)}.")
+    wanted = table_columns(made.columns, sink) if isinstance(sink, KeyedSink) else made.columns
+    # What the rows have more: the key says which row it is, and no record says what Lakelock notes beside it.
+    both = in_both(wanted.fields, rows.schema, {*(name.lower() for name in made.columns.names), *OWN_COLUMNS})
+    needed = both.only_made if not _may_lack_columns(config, forms) else []
+    keys = sink.key if isinstance(sink, KeyedSink) else ()
+    faults = [f"the table has no column {name}" for name in both.only_made if name in (*needed, *keys)]
+    refuse_to_compare([*both.other_types, *faults])
+    if not both.columns:
+        refuse_to_compare(["they have no column in common"])
+    notes = []
+    if both.only_made:
+        notes.append(f"The table has no column for these fields, which aren't compared: {', '.join(both.only_made)}.")
+    if both.only_there:
+        notes.append(f"The records say nothing of these columns of the table: {', '.join(both.only_there)}.")
+    others = [part for part in made.columns if part not in wanted.fields]
+    made = replace(made, columns=StructType([*both.columns, *others]))
+    if forms.value.binary is not None and not config.reshaped:
+        there = {name.lower() for name in rows.columns}
         fill = {name: text for name, text in forms.value.binary.defaults.items() if name.lower() in there}
         if fill:
             notes.append(f"A null and the default of its field count as the same in: {', '.join(fill)}.")
             rows = _filled(rows, fill)
             earlier = replace(earlier, rows=_filled(earlier.rows, fill) if earlier.rows is not None else None)
-        columns = StructType([part for part in made.columns if part.name not in absent])
-        made = replace(made, frame=_filled(made.frame, fill), columns=columns)
-    known = {*(name.lower() for name in made.columns.names), *OWN_COLUMNS}
-    others = [name for name in rows.columns if name.lower() not in known]
-    if others:
-        notes.append(f"The records say nothing of these columns of the table: {', '.join(others)}.")
+        made = replace(made, frame=_filled(made.frame, fill))
     return made, rows, earlier, notes
 
 
-def _as_declared(config: PipelineConfig, made: Records, rows: DataFrame, earlier: Earlier) -> tuple[DataFrame, Earlier]:
-    """The rows with the columns that a table of a route gets with its next rows."""
-    if config.route is None or config.on_new_column != "add":
-        return rows, earlier
-    sink = config.sinks[0]
-    columns = table_columns(made.columns, sink) if isinstance(sink, KeyedSink) else made.columns
-    wanted = [part for part in columns if part.name.lower() not in OWN_COLUMNS]
-    before = as_declared(earlier.rows, wanted) if earlier.rows is not None else None
-    return as_declared(rows, wanted), replace(earlier, rows=before)
+def _may_lack_columns(config: PipelineConfig, forms: Forms) -> bool:
+    """Whether a run may have written to a table that lacks columns of the records as they are read now."""
+    if config.on_new_column in ("add", "ignore"):
+        return True
+    of_registry = isinstance(config.value, JsonFormat) and config.value.registry and not config.value.schema_
+    return not config.reshaped and bool(of_registry or forms.value.binary is not None)
 
 
 def _filled(frame: DataFrame, fill: Mapping[str, str]) -> DataFrame:

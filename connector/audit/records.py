@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from connector.audit.claim import At, Bounds, nested
+from connector.audit.in_both import as_in
 from connector.audit.values import comparable_values
 from connector.config import COORDINATES, DeltaUpsertSink, KeyedSink
 from sinks.errors import ConfigurationError
@@ -143,14 +144,15 @@ def changes(records: Records, sink: KeyedSink, cut: Sequence[Bounds]) -> DataFra
     deletes = f"coalesce({sink.apply_as_deletes}, false)" if sink.apply_as_deletes else "false"
     sequence = F.expr(sink.sequence_by) if sink.sequence_by else F.col("_offset")
     columns = table_columns(records.columns, sink)
+    column = as_in(columns, records.frame)
     marked = records.frame.select(
-        *(F.col(identifier(name)).alias(f"e_k{index}") for index, name in enumerate(sink.key)),
+        *(column(name).alias(f"e_k{index}") for index, name in enumerate(sink.key)),
         *(F.col(name).alias(f"e{name}") for name in COORDINATES),
         sequence.alias("e_sequence"),
         F.expr(
             f"CASE WHEN {truncates(sink)} THEN 'truncate' WHEN {TOMBSTONE} OR {deletes} THEN 'delete' ELSE 'update' END"
         ).alias("e_change"),
-        comparable_values(columns, lambda name: F.col(identifier(name)), F.col("_timestamp")).alias("e_values"),
+        comparable_values(columns, records.frame).alias("e_values"),
         F.to_json(F.struct(*(F.col(identifier(name)) for name in columns.names)), _WITH_MICROSECONDS).alias("e_json"),
         F.expr(
             f"coalesce(transform({UNAVAILABLE}, n -> lower(n)), array())"

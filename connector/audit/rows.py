@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from connector.audit.claim import Bounds
+from connector.audit.in_both import as_in
 from connector.audit.records import PLACE
 from connector.audit.values import comparable_values
 from sinks.errors import SchemaMismatch
@@ -52,6 +53,11 @@ def check_columns(rows: DataFrame, wanted: Mapping[str, str | None]) -> None:
         for name, kind in wanted.items()
         if name.lower() not in there or (kind is not None and there[name.lower()] != kind.lower())
     ]
+    refuse_to_compare(faults)
+
+
+def refuse_to_compare(faults: Sequence[str]) -> None:
+    """Raises SchemaMismatch if there are ``faults``."""
     if faults:
         raise SchemaMismatch(
             "The table can't be compared with the topic: " + "; ".join(faults) + ".",
@@ -79,17 +85,17 @@ def found_rows(
     """
     from pyspark.sql import functions as F
 
-    types = {field.name: field.dataType.simpleString() for field in columns}
-    check_columns(rows, {**types, **dict((more or {}).values()), **_COORDINATES})
+    check_columns(rows, {**dict.fromkeys(columns.names), **dict((more or {}).values()), **_COORDINATES})
 
     def column(name: str) -> Column:
         return F.col(identifier(name))
 
     def shaped(rows: DataFrame) -> DataFrame:
+        shape = as_in(columns, rows)
         return rows.select(
             *(F.col(name).alias(f"r{name}") for name in PLACE),
-            comparable_values(columns, column, F.col("_timestamp")).alias("r_values"),
-            *(column(name).alias(f"r_k{index}") for index, name in enumerate(key)),
+            comparable_values(columns, rows).alias("r_values"),
+            *(shape(name).alias(f"r_k{index}") for index, name in enumerate(key)),
             *(column(name).alias(ours) for ours, (name, _) in (more or {}).items()),
         )
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from connector.audit.in_both import as_in
+
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, StructType
 
 
-def comparable_values(schema: StructType, field: Callable[[str], Column], timestamp: Column) -> Column:
-    """A struct of all value columns and the timestamp, under names of our own. ``field`` gives a column by its name."""
+def comparable_values(columns: StructType, frame: DataFrame) -> Column:
+    """A struct of all these columns and the timestamp, under names of our own."""
     from pyspark.sql import functions as F
 
+    column = as_in(columns, frame)
     return F.struct(
-        *(_comparable(field(part.name), part.dataType).alias(f"v{index}") for index, part in enumerate(schema)),
-        timestamp.alias("timestamp"),
+        *(_comparable(column(part.name), part.dataType).alias(f"v{index}") for index, part in enumerate(columns)),
+        F.col("_timestamp").alias("timestamp"),
     )
 
 

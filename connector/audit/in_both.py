@@ -1,0 +1,138 @@
+"""What the records and the table both have: columns and fields of the same names, at any depth, as wide as they need.
+
+A table may have more than the records, its fields in another order, and narrower or wider numbers: what a run takes, an
+audit has to take too. What only one of them has isn't compared, and is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sinks.spark.sql import identifier, literal
+from sinks.spark.types import sql_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType, StructField, StructType
+
+_WHOLE, _FLOATING = ("tinyint", "smallint", "int", "bigint"), ("float", "double")
+
+
+@dataclass
+class InBoth:
+    """The ``columns`` that both have, and the others by their path, as ``address.zip``."""
+
+    columns: list[StructField] = field(default_factory=list)
+    only_made: list[str] = field(default_factory=list)
+    only_there: list[str] = field(default_factory=list)
+    other_types: list[str] = field(default_factory=list)
+    """Sentences without an end."""
+
+
+def in_both(made: Sequence[StructField], there: StructType, known: Collection[str] = ()) -> InBoth:
+    """``made``: the columns of the records. ``there``: those of the table. ``known``: names of the table's columns, in
+    lower case, that no record is compared with."""
+    found = InBoth()
+    found.columns = _fields(made, there.fields, "", found, known)
+    return found
+
+
+def as_in(columns: StructType, frame: DataFrame) -> Callable[[str], Column]:
+    """Gives the column of this name in ``frame``, with the fields and the type that it has in ``columns``."""
+    from pyspark.sql import functions as F
+
+    own = {part.name.lower(): part for part in frame.schema}
+
+    def column(name: str) -> Column:
+        part = own[name.lower()]
+        return F.expr(brought(identifier(part.name), part.dataType, columns[name].dataType))
+
+    return column
+
+
+def _fields(
+    made: Sequence[StructField], there: Sequence[StructField], path: str, found: InBoth, known: Collection[str] = ()
+) -> list[StructField]:
+    from pyspark.sql.types import StructField
+
+    theirs, fields = {part.name.lower(): part for part in there}, []
+    for part in made:
+        inner, mine = f"{path}{part.name}", theirs.pop(part.name.lower(), None)
+        if mine is None:
+            found.only_made.append(inner)
+        elif (kind := _kind(part.dataType, mine.dataType, inner, found)) is not None:
+            fields.append(StructField(part.name, kind))
+    found.only_there += [f"{path}{part.name}" for name, part in theirs.items() if name not in known]
+    return fields
+
+
+def _kind(made: DataType, there: DataType, path: str, found: InBoth) -> DataType | None:
+    """The type of what both have. None: they have nothing in common."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if isinstance(made, StructType) and isinstance(there, StructType):
+        fields = _fields(made.fields, there.fields, f"{path}.", found)
+        return StructType(fields) if fields else None
+    if isinstance(made, ArrayType) and isinstance(there, ArrayType):
+        element = _kind(made.elementType, there.elementType, f"{path}.element", found)
+        return None if element is None else ArrayType(element)
+    if isinstance(made, MapType) and isinstance(there, MapType) and _same(made.keyType, there.keyType):
+        value = _kind(made.valueType, there.valueType, f"{path}.value", found)
+        return None if value is None else MapType(made.keyType, value)
+    kind = made if _same(made, there) else wider(made, there)
+    if kind is None:
+        found.other_types.append(f"column {path} is {sql_type(there)} in the table, {sql_type(made)} in the pipeline")
+    return kind
+
+
+def _same(one: DataType, other: DataType) -> bool:
+    return sql_type(one).lower() == sql_type(other).lower()
+
+
+def wider(made: DataType, there: DataType) -> DataType | None:
+    """The one of two types of numbers in which every value of the other is the same value. None: neither is.
+
+    A FLOAT of the table isn't the DOUBLE that a record's digits make, so these are compared as FLOAT.
+    """
+    if _fits(made, there):
+        return there
+    if _fits(there, made):
+        return there if there.typeName() == "float" else made
+    return None
+
+
+def _fits(narrow: DataType, wide: DataType) -> bool:
+    """Whether every value of a number's type is one of another type."""
+    from pyspark.sql.types import DecimalType
+
+    if isinstance(narrow, DecimalType) and isinstance(wide, DecimalType):
+        more = wide.scale - narrow.scale
+        return 0 <= more <= wide.precision - narrow.precision
+    order = _WHOLE if narrow.typeName() != "float" else _FLOATING
+    names = narrow.simpleString(), wide.simpleString()
+    return all(name in order for name in names) and order.index(names[0]) < order.index(names[1])
+
+
+def brought(value: str, kind: DataType, wanted: DataType, depth: int = 0) -> str:
+    """SQL of ``value``, whose type is ``kind``, with the fields and the numbers of the type ``wanted``."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if sql_type(kind) == sql_type(wanted):
+        return value
+    each = f"each{depth}"
+    if isinstance(kind, StructType) and isinstance(wanted, StructType):
+        own = {part.name.lower(): part for part in kind}
+        pairs = []
+        for part in wanted:
+            mine = own[part.name.lower()]
+            inner = brought(f"{value}.{identifier(mine.name)}", mine.dataType, part.dataType, depth)
+            pairs.append(f"{literal(part.name)}, {inner}")
+        return f"CASE WHEN {value} IS NOT NULL THEN named_struct({', '.join(pairs)}) END"
+    if isinstance(kind, ArrayType) and isinstance(wanted, ArrayType):
+        return f"transform({value}, {each} -> {brought(each, kind.elementType, wanted.elementType, depth + 1)})"
+    if isinstance(kind, MapType) and isinstance(wanted, MapType):
+        inner = brought(each, kind.valueType, wanted.valueType, depth + 1)
+        return f"transform_values({value}, (key{depth}, {each}) -> {inner})"
+    return f"CAST({value} AS {sql_type(wanted)})"

@@ -1,0 +1,150 @@
+"""What of the records' columns and of a table's the auditor compares: what a run takes, it takes too."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from connector.audit.compare import _in_both
+from connector.audit.formats import Form, Forms
+from connector.audit.in_both import _fits, brought
+from connector.audit.in_both import in_both as both
+from connector.audit.records import Records
+from connector.audit.rows import NOTHING
+from connector.config import parse
+from sinks.errors import SchemaMismatch
+
+INT, LONG, TEXT = IntegerType(), LongType(), StringType()
+
+
+def columns(**kinds: Any) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in kinds.items()])
+
+
+@pytest.mark.parametrize(
+    ("narrow", "wide"),
+    [
+        (INT, LONG),
+        (ShortType(), INT),
+        (FloatType(), DoubleType()),
+        (DecimalType(10, 2), DecimalType(12, 4)),
+        (DecimalType(10, 2), DecimalType(12, 2)),
+    ],
+)
+def test_what_loses_nothing(narrow: DataType, wide: DataType) -> None:
+    assert _fits(narrow, wide)
+    assert not _fits(wide, narrow)
+
+
+@pytest.mark.parametrize(
+    ("narrow", "wide"),
+    [
+        (INT, DoubleType()),
+        (LONG, FloatType()),
+        (TEXT, LONG),
+        (LONG, TEXT),
+        (DecimalType(10, 2), DecimalType(10, 4)),
+        (DecimalType(12, 4), DecimalType(14, 2)),
+    ],
+)
+def test_what_stays_different(narrow: DataType, wide: DataType) -> None:
+    assert not _fits(narrow, wide)
+
+
+AT = columns(zip=INT, city=TEXT, x=TEXT)
+
+
+def test_fields_are_found_by_name_at_any_depth_and_numbers_are_as_wide_as_they_need() -> None:
+    made = columns(id=LONG, at=AT, n=INT, many=ArrayType(columns(a=INT, b=INT)), by=MapType(TEXT, columns(c=INT)))
+    there = columns(
+        By=MapType(TEXT, columns(d=INT, c=LONG)), many=ArrayType(columns(B=LONG)), n=LONG,
+        at=columns(City=TEXT, zip=INT), id=INT, more=TEXT, _offset=LONG,
+    )  # fmt: skip
+    found = both(made.fields, there, {"_offset"})
+    assert StructType(found.columns) == columns(
+        id=LONG, at=columns(zip=INT, city=TEXT), n=LONG, many=ArrayType(columns(b=LONG)),
+        by=MapType(TEXT, columns(c=LONG)),
+    )  # fmt: skip
+    assert found.only_made == ["at.x", "many.element.a"]
+    assert found.only_there == ["by.value.d", "more"]
+    assert found.other_types == []
+
+
+def test_what_is_no_wider_number_stays_another_type() -> None:
+    found = both(columns(a=INT, b=columns(c=TEXT)).fields, columns(a=TEXT, b=columns(c=LONG)))
+    assert found.other_types == [
+        "column a is string in the table, int in the pipeline",
+        "column b.c is bigint in the table, string in the pipeline",
+    ]
+
+
+def test_a_float_of_the_table_is_compared_as_a_float() -> None:
+    """The DOUBLE that a record's digits make isn't the FLOAT that a run has made of them."""
+    float_, double = FloatType(), DoubleType()
+    assert both(columns(x=double).fields, columns(x=float_)).columns[0].dataType == float_
+    assert both(columns(x=float_).fields, columns(x=double)).columns[0].dataType == double
+
+
+def test_a_value_is_brought_to_the_fields_in_common() -> None:
+    assert brought("`at`", AT, AT) == "`at`"
+    assert brought("`n`", INT, LONG) == "CAST(`n` AS bigint)"
+    assert brought("`at`", columns(Zip=INT, city=TEXT), columns(city=TEXT, zip=LONG)) == (
+        "CASE WHEN `at` IS NOT NULL THEN named_struct('city', `at`.`city`, 'zip', CAST(`at`.`Zip` AS bigint)) END"
+    )
+    assert brought("m", MapType(TEXT, ArrayType(INT)), MapType(TEXT, ArrayType(LONG))) == (
+        "transform_values(m, (key0, each0) -> transform(each0, each1 -> CAST(each1 AS bigint)))"
+    )
+
+
+def compared(made: StructType, there: StructType, **options: Any) -> tuple[list[str], list[str]]:
+    """The columns that are compared, and the notes."""
+    config = parse(
+        {
+            "name": "p", "source": {"topics": ["t"], "kafka": {"bootstrap.servers": "localhost:1"}},
+            "value": {"format": "json", "schema": "id BIGINT"}, "sinks": [{"type": "delta_append", "path": "/tmp/t"}],
+            **options,
+        }
+    )  # fmt: skip
+    rows: Any = SimpleNamespace(schema=there, columns=there.names)
+    records = Records(rows, made)
+    found, _, _, notes = _in_both(config, records, rows, NOTHING, Forms(Form(made), None, False, None))
+    return found.columns.names, notes
+
+
+def test_a_column_that_the_table_lacks_is_named_where_a_run_goes_on_without_it() -> None:
+    made, there = columns(id=LONG, b=TEXT), columns(id=LONG, own=TEXT, _offset=LONG)
+    for says in ("ignore", "add"):
+        assert compared(made, there, on_new_column=says) == (
+            ["id"],
+            [
+                "The table has no column for these fields, which aren't compared: b.",
+                "The records say nothing of these columns of the table: own.",
+            ],
+        )
+    for says in (None, "fail"):
+        with pytest.raises(SchemaMismatch, match=r"with the topic: the table has no column b\."):
+            compared(made, there, on_new_column=says)
+
+
+def test_a_table_without_the_key_or_without_any_column_cannot_be_compared() -> None:
+    upsert = {"type": "delta_upsert", "path": "/tmp/t", "key": "id"}
+    with pytest.raises(SchemaMismatch, match=r"the table has no column id\."):
+        compared(columns(id=LONG, b=TEXT), columns(b=TEXT), on_new_column="ignore", sinks=[upsert])
+    with pytest.raises(SchemaMismatch, match="no column in common"):
+        compared(columns(id=LONG), columns(b=TEXT), on_new_column="ignore")
