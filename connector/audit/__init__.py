@@ -47,6 +47,8 @@ __all__ = ["Audit", "Claim", "PartitionAudit", "Place", "Range", "audit", "audit
 
 log = logging.getLogger("lakelock.audit")
 
+_LEFT = "Topic {} isn't in Kafka any more, or can't be read: its rows aren't compared."
+"""What is said of a topic that has left the pipeline, or that its pattern matched before."""
 _FILE_IS_GONE = ("FAILED_READ_FILE", "FILE_NOT_EXIST", "FileNotFound", "DELTA_FILE_NOT_FOUND")
 """What Spark says of a file of an old version that VACUUM has removed."""
 
@@ -70,7 +72,7 @@ def audit(
     topics = Topics(config.source)
     try:
         # A missing broker or topic shows here, long before Spark has started.
-        topics.held(topics.named(config.source.topics))
+        topics.held(config.source.topics)
         committed = _committed(topics, config)
         with session(config.spark_options, name=f"verify {config.name}", s3=config.on_s3, debug=debug) as spark:
             table = AuditedTable(spark, config.sinks[0], config.sinks[0].in_file)
@@ -155,8 +157,8 @@ def _pin(
     """
     number = table.pin(version)
     first, newest = table.metadata(config.name, number)
-    stored = (at.topic for at in (newest.offsets if newest else ()))
-    held = topics.held(topics.named(config.source.topics, stored))
+    stored = {at.topic for at in (newest.offsets if newest else ())}
+    held = topics.held(config.source.topics, stored)
     refuse_recreated(newest, held)
     claim, notes = claimed(
         newest,
@@ -168,6 +170,7 @@ def _pin(
         older_version=number < table.newest,
         from_earliest=config.source.start == "earliest",
     )
+    notes += [_LEFT.format(topic) for topic in sorted(stored - held.ids.keys()) if not topic.startswith("#")]
     claim = replace(claim, offsets={at: max(end, upto.get(at, 0)) for at, end in claim.offsets.items()})
     written = table.others(config.name)
     if newest is None:
@@ -175,7 +178,7 @@ def _pin(
     earlier = Earlier()
     if not isinstance(config.sinks[0], DeltaAggregateSink):
         earlier = table.earlier(first, number, any_first=config.coordinator is not None)
-    others = {topic: other for topic, other in written.items() if topic not in held.ids}
+    others = {topic: other for topic, other in written.items() if topic not in {*held.ids, *stored}}
     return _Pinned(number, newest.epoch if newest else 0, claim, held, bounds(claim, held), others, notes, earlier)
 
 

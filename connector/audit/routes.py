@@ -171,7 +171,7 @@ def _without_table(
 
     topics = Topics(config.source)
     try:
-        held = topics.held(topics.named(config.source.topics, (at.topic for at in done.stands.offsets)))
+        held = topics.held(config.source.topics, (at.topic for at in done.stands.offsets))
     finally:
         topics.close()
     since = done.stands.since or {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer
@@ -46,41 +46,31 @@ class Topics:
             stored_by_group = self._admin.list_group_offsets(group)
         return {At(*at): stored.offset for at, stored in stored_by_group.get(group, {}).items() if stored.offset >= 0}
 
-    def named(self, topics: Sequence[str] | TopicPattern, stored: Iterable[str] = ()) -> set[str]:
-        """The topics of the pipeline, and those of which it has ``stored`` offsets.
+    def held(self, topics: Sequence[str] | TopicPattern, stored: Iterable[str] = ()) -> Held:
+        """What Kafka holds of the pipeline's topics, and of those of which it has ``stored`` offsets.
 
-        Topics that a pattern has matched may be gone since. Rows of a recreated topic's predecessor are stored under a
-        name that Kafka can't have; such names are left out.
+        Of the stored ones some may have left the pipeline, or are no longer matched by its pattern: what Kafka lacks of
+        them, or doesn't let be read, is left out. Raises TopicMissing, BrokerUnreachable, SourceError.
         """
-        known = {topic for topic in stored if not topic.startswith("#")}
-        if not isinstance(topics, TopicPattern):
-            return {*topics, *known}
+        ids, partitions = {}, []
         with answering(self._servers):
-            return {topic for topic in self._admin.list_topics() if topic in topics or topic in known}
-
-    def held(self, topics: Iterable[str]) -> Held:
-        """What Kafka holds of these topics. Raises TopicMissing, BrokerUnreachable, SourceError."""
-        ids, partitions, wanted = {}, [], sorted(topics)
-        with answering(self._servers):
-            for topic in self._admin.describe_topics(wanted):
-                if topic["error_code"] == _NO_SUCH_TOPIC:
-                    raise TopicMissing(
-                        f"Topic {topic['name']!r} isn't in Kafka at {self._servers}: without its records there is "
-                        "nothing to compare the table with.",
-                        hint="Check source.topics and bootstrap.servers. A topic that was deleted can't be audited.",
-                    )
-                if topic["error_code"] == TopicAuthorizationFailedError.errno:
-                    raise not_authorized(f"Kafka at {self._servers}", "Topic", f"topic {topic['name']!r}")
-                if topic["error_code"]:
-                    raise SourceError(
-                        f"Kafka refuses to describe topic {topic['name']!r}: error {topic['error_code']}."
-                    )
+            wanted = set(topics) if not isinstance(topics, TopicPattern) else set()
+            # Rows of a recreated topic's predecessor are stored under a name that Kafka can't have.
+            known = {topic for topic in stored if not topic.startswith("#")} - wanted
+            if known or isinstance(topics, TopicPattern):
+                there = self._admin.list_topics()
+                wanted |= {topic for topic in there if topic in topics}
+                known = known.intersection(there) - wanted
+            for topic in self._admin.describe_topics(sorted(wanted | known)):
+                if topic["error_code"] and topic["name"] in known:
+                    continue
+                self._refuse(topic)
                 ids[topic["name"]] = str(topic["topic_id"])
                 partitions += [TopicPartition(topic["name"], part["partition_index"]) for part in topic["partitions"]]
             ends = self._offsets(self._consumer.end_offsets, partitions)
             # Asked last, as retention may move them at any time: what is gone before the query must count as unchecked.
             beginnings = self._offsets(self._consumer.beginning_offsets, partitions)
-            asked = [ConfigResource("topic", name, ["cleanup.policy"]) for name in wanted]
+            asked = [ConfigResource("topic", name, ["cleanup.policy"]) for name in sorted(ids)]
             policies = self._admin.describe_configs(asked, config_filter="all").get("topic", {})
         compacted = {
             name
@@ -88,6 +78,20 @@ class Topics:
             if "compact" in str(found.get("cleanup.policy", {}).get("value") or "")
         }
         return Held(beginnings, ends, ids, frozenset(compacted))
+
+    def _refuse(self, topic: Mapping[str, Any]) -> None:
+        """Raises what Kafka says of a topic."""
+        name, error = topic["name"], topic["error_code"]
+        if error == _NO_SUCH_TOPIC:
+            raise TopicMissing(
+                f"Topic {name!r} isn't in Kafka at {self._servers}: without its records there is nothing to compare "
+                "the table with.",
+                hint="Check source.topics and bootstrap.servers. A topic that was deleted can't be audited.",
+            )
+        if error == TopicAuthorizationFailedError.errno:
+            raise not_authorized(f"Kafka at {self._servers}", "Topic", f"topic {name!r}")
+        if error:
+            raise SourceError(f"Kafka refuses to describe topic {name!r}: error {error}.")
 
     def _offsets(self, ask: Callable[..., Any], partitions: list[TopicPartition]) -> dict[At, int]:
         """Ask until every partition has an answer: kafka-python fails for a partition when it first hears of it."""

@@ -1,0 +1,81 @@
+"""What the auditor asks Kafka of the topics that a pipeline reads, and of those that it has read before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+
+import connector.audit.topics as asked
+from connector.audit.claim import At, Claim, bounds, unchecked
+from connector.audit.topics import Topics
+from connector.config import TopicPattern
+from sinks.errors import NotAuthorized, TopicMissing
+
+MISSING, FORBIDDEN = 3, 29
+
+
+class Kafka:
+    """Topics of one partition with five records; some may not be read."""
+
+    def __init__(self, *topics: str, forbidden: Sequence[str] = ()) -> None:
+        self.topics, self.forbidden = topics, forbidden
+
+    def list_topics(self) -> list[str]:
+        return [*self.topics, *self.forbidden]
+
+    def describe_topics(self, names: Sequence[str]) -> list[dict[str, Any]]:
+        def error(name: str) -> int:
+            return 0 if name in self.topics else FORBIDDEN if name in self.forbidden else MISSING
+
+        return [
+            {"name": name, "error_code": error(name), "topic_id": f"id-{name}", "partitions": [{"partition_index": 0}]}
+            for name in names
+        ]
+
+    def describe_configs(self, asked: Sequence[Any], config_filter: str) -> dict[str, Any]:
+        assert config_filter == "all"
+        assert {each.name for each in asked} <= set(self.topics)
+        return {"topic": {each.name: {"cleanup.policy": {"value": "delete"}} for each in asked}}
+
+    def end_offsets(self, partitions: Sequence[Any], timeout_ms: int) -> dict[Any, int]:
+        return dict.fromkeys(partitions, 5 if timeout_ms else 0)
+
+    def beginning_offsets(self, partitions: Sequence[Any], timeout_ms: int) -> dict[Any, int]:
+        return dict.fromkeys(partitions, 0 if timeout_ms else 1)
+
+
+@pytest.fixture
+def topics(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(asked, "answering", lambda *_, **__: nullcontext())
+
+    def of(kafka: Kafka) -> Topics:
+        made = Topics.__new__(Topics)
+        made._servers, made._admin, made._consumer = "there:1", kafka, kafka
+        return made
+
+    return of
+
+
+@pytest.mark.parametrize("named", [("b",), TopicPattern(pattern="b|a.*")])
+def test_a_topic_that_left_the_pipeline_and_is_gone_is_unchecked(topics: Any, named: Any) -> None:
+    held = topics(Kafka("b", "c", forbidden=["f"])).held(named, ["a", "b", "c", "f", "#1 a"])
+    assert held.ids == {"b": "id-b", "c": "id-c"}
+    at = [At(name, 0) for name in ("a", "b", "c", "f")]
+    cut = bounds(Claim("transactional", dict.fromkeys(at, 0), dict.fromkeys(at, 5)), held)
+    assert [gap.topic for gap in unchecked(cut)] == ["a", "f"]
+
+
+def test_a_topic_that_the_file_names_has_to_be_there(topics: Any) -> None:
+    with pytest.raises(TopicMissing, match="'a' isn't in Kafka"):
+        topics(Kafka("b")).held(["a", "b"], ["a", "b"])
+    with pytest.raises(NotAuthorized):
+        topics(Kafka("b", forbidden=["a"])).held(["a", "b"], ["a", "b"])
+    with pytest.raises(NotAuthorized):
+        topics(Kafka("b", forbidden=["a"])).held(TopicPattern(pattern="a|b"), ["a", "b"])
+
+
+def test_a_pattern_finds_its_topics(topics: Any) -> None:
+    assert topics(Kafka("a1", "a2", "b")).held(TopicPattern(pattern="a.")).ids == {"a1": "id-a1", "a2": "id-a2"}
