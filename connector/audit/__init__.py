@@ -28,6 +28,7 @@ from connector.audit.compare import Compared, compare
 from connector.audit.formats import Forms, forms, learns_columns
 from connector.audit.letters import no_letters
 from connector.audit.records import kafka_records
+from connector.audit.remembered import ZONE, other_options, property_of, remembered
 from connector.audit.routes import audit_routes
 from connector.audit.rows import Earlier
 from connector.audit.table import AuditedTable, letters_table
@@ -76,6 +77,7 @@ def audit(
         committed = _committed(topics, config)
         with session(config.spark_options, name=f"verify {config.name}", s3=config.on_s3, debug=debug) as spark:
             table = AuditedTable(spark, config.sinks[0], config.sinks[0].in_file)
+            as_then = _as_then(config, spark, table)
             known, untold = _forms(_with_schema(config, table), table, version)
             pinned = _pin(config, table, topics, version, committed, upto or {})
             foreign = table.foreign(pinned.version)
@@ -92,7 +94,7 @@ def audit(
     parts = partitions(_unless_set_aside(config, compared.counts), pinned.claim)
     claim = _with_unreadable(pinned, parts)
     claim = replace(claim, unknown=(*claim.unknown, *compared.unknown, *untold))
-    notes = [*pinned.notes, *compared.notes, *foreign, *_notes(config, pinned, parts)]
+    notes = [*pinned.notes, *as_then, *compared.notes, *foreign, *_notes(config, pinned, parts)]
     grouped = isinstance(config.sinks[0], DeltaAggregateSink)
     return Audit(config.name, table.label, pinned.version, claim, parts, unchecked(pinned.cut), notes, grouped)
 
@@ -107,6 +109,19 @@ def _forms(config: PipelineConfig, table: AuditedTable, version: int | None) -> 
         ]
     from_records = [each for each in columns if each.name not in (filled or ())]
     return forms(config, type(columns)(from_records)), []
+
+
+def _as_then(config: PipelineConfig, spark: SparkSession, table: AuditedTable) -> list[str]:
+    """Set the session to the time zone in which the table's rows were made, and say what else was another then.
+
+    The session is one of this audit: nobody else's statements see it."""
+    kept = remembered(table.property(property_of(config.name)))
+    now, then = str(spark.conf.get(ZONE)), kept.get(ZONE)
+    if not isinstance(then, str) or then == now:
+        return other_options(kept, config)
+    spark.conf.set(ZONE, then)
+    zone = f"Times without a time zone were read in {then}, as when the table's rows were made, not in {now}."
+    return [zone, *other_options(kept, config)]
 
 
 def _with_schema(config: PipelineConfig, table: AuditedTable) -> PipelineConfig:
