@@ -28,6 +28,7 @@ from connector.audit.rows import NOTHING, Earlier, refuse_to_compare
 from connector.audit.steps import stepped, with_headers
 from connector.audit.upserted import upserted
 from connector.config import (
+    COORDINATES,
     OWN_COLUMNS,
     DeltaAggregateSink,
     DeltaHistorySink,
@@ -102,7 +103,8 @@ def compare(
     gone, unknown = bool(unchecked(cut)) or any(part.compacted for part in cut), list[str]()
     whole = not gone and unread is None
     if isinstance(sink, DeltaAggregateSink):
-        found, notes = aggregated(made, rows, cut, sink, whole=whole, committed_later=committed_later, late=late)
+        found, more = aggregated(made, rows, cut, sink, whole=whole, committed_later=committed_later, late=late)
+        notes += more
         unknown = [] if whole else [_NO_GROUP + (_GONE if gone else _UNREAD)]
     elif isinstance(sink, DeltaHistorySink):
         found = versions(
@@ -150,22 +152,20 @@ def _in_both(
     from pyspark.sql.types import StructType
 
     sink = config.sinks[0]
+    compared = _own_columns(sink)
     if isinstance(sink, DeltaAggregateSink):
-        return made, rows, earlier, []
+        return made, rows, earlier, _left_out([name for name in rows.columns if name.lower() not in compared], made)
     wanted = table_columns(made.columns, sink) if isinstance(sink, KeyedSink) else made.columns
-    # What the rows have more: the key says which row it is, and no record says what Lakelock notes beside it.
-    both = in_both(wanted.fields, rows.schema, {*(name.lower() for name in made.columns.names), *OWN_COLUMNS})
+    both = in_both(wanted.fields, rows.schema, compared)
     needed = both.only_made if not _may_lack_columns(config, forms) else []
     keys = sink.key if isinstance(sink, KeyedSink) else ()
     faults = [f"the table has no column {name}" for name in both.only_made if name in (*needed, *keys)]
     refuse_to_compare([*both.other_types, *faults])
     if not both.columns:
         refuse_to_compare(["they have no column in common"])
-    notes = []
+    notes = _left_out(both.only_there, made)
     if both.only_made:
         notes.append(f"The table has no column for these fields, which aren't compared: {', '.join(both.only_made)}.")
-    if both.only_there:
-        notes.append(f"The records say nothing of these columns of the table: {', '.join(both.only_there)}.")
     others = [part for part in made.columns if part not in wanted.fields]
     made = replace(made, columns=StructType([*both.columns, *others]))
     if forms.value.binary is not None and not config.reshaped:
@@ -177,6 +177,32 @@ def _in_both(
             earlier = replace(earlier, rows=_filled(earlier.rows, fill) if earlier.rows is not None else None)
         made = replace(made, frame=_filled(made.frame, fill))
     return made, rows, earlier, notes
+
+
+def _own_columns(sink: object) -> set[str]:
+    """The columns beside those of the records that the comparison takes from a table, in lower case."""
+    if isinstance(sink, DeltaAggregateSink):
+        windows = ("window_start", "window_end", "window_closed") if sink.window is not None else ()
+        return {name.lower() for name in (*sink.group_by, *sink.aggregates, *windows)}
+    found = set(COORDINATES)
+    if isinstance(sink, DeltaUpsertSink):
+        found |= {"_deleted"} if sink.deletes == "soft" else set()
+        found |= {"_sequence"} if sink.sequence_by is not None else set()
+    return found | ({"__start_at", "__end_at"} if isinstance(sink, DeltaHistorySink) else set())
+
+
+def _left_out(columns: Sequence[str], made: Records) -> list[str]:
+    """Notes on columns of the table that aren't compared."""
+    sent, rest = [name.lower() for name in made.columns.names], list(columns)
+    own = [name for name in rest if name.lower() in OWN_COLUMNS and name.lower() not in sent]
+    sent = [name for name in rest if name.lower() in sent]
+    others = [name for name in rest if name not in (*own, *sent)]
+    said = {
+        "The file leaves out these columns of the table, which aren't compared": sent,
+        "The records say nothing of these columns of the table": others,
+        "These columns of Lakelock's own aren't compared": own,
+    }
+    return [f"{what}: {', '.join(names)}." for what, names in said.items() if names]
 
 
 def _may_lack_columns(config: PipelineConfig, forms: Forms) -> bool:

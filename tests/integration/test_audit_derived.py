@@ -376,7 +376,7 @@ def test_windows_that_a_pipeline_has_written_are_exact(window: dict[str, Any], l
     found = verify(lake, "aggregate", **options)
     assert found.ok, counts(found)
     assert found.totals["expected"] == lake.frame("aggregate").count() > 10
-    assert "dead letters aren't expected" in found.notes[0]
+    assert any("dead letters aren't expected" in note for note in found.notes)
     lake.sql("UPDATE {t} SET x_sum = x_sum + 1 WHERE g = 'g1'", "aggregate")
     assert verify(lake, "aggregate", **options).totals["altered"] > 3
 

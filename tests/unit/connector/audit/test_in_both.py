@@ -133,8 +133,8 @@ def test_a_column_that_the_table_lacks_is_named_where_a_run_goes_on_without_it()
         assert compared(made, there, on_new_column=says) == (
             ["id"],
             [
-                "The table has no column for these fields, which aren't compared: b.",
                 "The records say nothing of these columns of the table: own.",
+                "The table has no column for these fields, which aren't compared: b.",
             ],
         )
     for says in (None, "fail"):
@@ -148,3 +148,28 @@ def test_a_table_without_the_key_or_without_any_column_cannot_be_compared() -> N
         compared(columns(id=LONG, b=TEXT), columns(b=TEXT), on_new_column="ignore", sinks=[upsert])
     with pytest.raises(SchemaMismatch, match="no column in common"):
         compared(columns(id=LONG), columns(b=TEXT), on_new_column="ignore")
+
+
+UPSERT: dict[str, Any] = {"type": "delta_upsert", "path": "/tmp/t", "key": "id"}
+
+
+@pytest.mark.parametrize(
+    ("sink", "there", "told"),
+    [
+        ({**UPSERT, "except_column_list": ["b"]}, {"b": TEXT}, "The file leaves out these columns of"),
+        ({**UPSERT, "column_list": ["id"]}, {"b": TEXT}, "The file leaves out these columns of"),
+        ({**UPSERT, "deletes": "soft"}, {"b": TEXT, "_deleted": INT, "_deleted_by": INT}, ": _deleted_by."),
+        (UPSERT, {"b": TEXT, "_sequence": INT, "_columns": INT}, ": _sequence, _columns."),
+        ({**UPSERT, "sequence_by": "b"}, {"b": TEXT, "_sequence": INT}, None),
+        ({**UPSERT, "type": "delta_history"}, {"b": TEXT, "__START_AT": INT, "__END_AT": INT, "_state": INT},
+         ": _state."),
+        ({"type": "delta_append", "path": "/tmp/t"}, {"b": TEXT, "_key": TEXT, "_headers": TEXT}, ": _key, _headers."),
+        ({"type": "delta_aggregate", "path": "/tmp/t", "group_by": ["id"], "aggregates": {"n": "count(*)"}},
+         {"n": INT, "old": INT, "_state": TEXT}, "of the table: old."),
+    ],
+)  # fmt: skip
+def test_every_column_that_is_not_compared_is_named(sink: Any, there: dict[str, Any], told: str | None) -> None:
+    all_there = columns(id=LONG, **there, _topic=TEXT, _partition=INT, _offset=LONG, _timestamp=LONG)
+    for more in ({}, {"transform": "SELECT id, b FROM records"}):
+        _, notes = compared(columns(id=LONG, b=TEXT), all_there, sinks=[sink], **more)
+        assert told in notes[0] if told is not None else notes == []
