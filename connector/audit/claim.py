@@ -17,6 +17,7 @@ from sinks.errors import TopicRecreated, UnsupportedFormat
 
 FORMAT = 2
 _UNPACKED_BYTES = 256 << 20
+_SHOWN = 5
 
 
 class At(NamedTuple):
@@ -183,13 +184,19 @@ def claimed(
     file's; it counts if there is no such commit. ``committed`` are the offsets of the consumer group, which say nothing
     about an ``older_version`` of the table. ``rows`` gives the coordinates of the table's rows; it is called only if
     nothing else tells. ``from_earliest``: the pipeline file says ``start: earliest``.
+
+    A weaker delivery's commit says where it began, and the group got an offset of each partition then. Where it has
+    none any more, the claim ends with the rows, and nothing shows that they are all.
     """
     notes = []
     delivery = found.delivery if found else delivery
-    by_group = delivery != "transactional" and not older_version and bool(committed)
-    by_rows = not by_group and (found is None or (delivery != "transactional" and older_version))
+    weaker = delivery != "transactional"
+    by_group = weaker and not older_version and (found is not None or bool(committed))
+    by_rows = not by_group and (found is None or weaker)
     since = found.since if found else None
-    extents = rows() if by_rows or (since is None and not from_earliest) else {}
+    partitions = set(partitions)
+    without_offset = {at for at in partitions if at not in committed} if by_group else set()
+    extents = rows() if by_rows or without_offset or (since is None and not from_earliest) else {}
 
     starts: dict[At, int] = {}
     ends: dict[At, int] = {}
@@ -208,8 +215,10 @@ def claimed(
             starts[at],
             found.offsets.get(at, 0) if found else 0,
             committed.get(at, 0) if by_group else 0,
-            extent.next if by_rows else 0,
+            extent.next if by_rows or at in without_offset else 0,
         )
+    if forgotten := sorted(at for at in without_offset if found is not None and at in found.offsets):
+        unknown.append(_forgotten(forgotten))
     if found is None:
         rows_too = "" if by_group or extents else ", and the table no rows of its topics"
         notes.append(f"The table's history has no commit of this pipeline{rows_too}.")
@@ -224,6 +233,15 @@ def claimed(
         if any(starts.values()):
             unknown.append("Where the pipeline began isn't known.")
     return Claim(delivery, starts, ends, found.lost if found else (), tuple(unknown)), notes
+
+
+def _forgotten(partitions: Sequence[At]) -> str:
+    shown = ", ".join(f"{at.topic}-{at.partition}" for at in partitions[:_SHOWN])
+    more = f" and {len(partitions) - _SHOWN:,} others" if len(partitions) > _SHOWN else ""
+    return (
+        f"The consumer group has no offset of {shown}{more} any more, and only it knew how far the table claims to go. "
+        "The claim is taken to end at the last coordinates of the table's rows."
+    )
 
 
 def _was_added(at: At, found: Metadata | None, first: Metadata | None) -> bool:

@@ -161,6 +161,13 @@ class Audit(Shown):
                 f"Next to nothing was compared: Kafka no longer holds the records of "
                 f"{plural(totals['unchecked'], 'row')}, and what it holds confirms {totals['found']:,}."
             )
+        if totals["ahead"] > totals["found"]:
+            sentences.append(
+                f"Less was compared than lies ahead of the consumer group's offsets: {totals['found']:,} of "
+                f"{plural(totals['found'] + totals['ahead'], 'group' if self.grouped else 'row')}. Verify again when "
+                "the pipeline is at rest. If it says the same then, the group's offsets are lower than those that the "
+                "table was written with."
+            )
         if doubtful := totals["doubtful"]:
             sentences.append(
                 f"{plural(doubtful, 'row is', 'rows are')} missing or not as expected. Records that weren't "
@@ -271,7 +278,7 @@ class Audit(Shown):
             said += f"; {plural(records, 'record')}{made_of} {plural(letters, 'dead letter')}"
         if totals["held_before"]:
             said += f"; {totals['held_before']:,} held before"
-        for kind in ("doubtful", "moved", "unreadable"):
+        for kind in ("ahead", "doubtful", "moved", "unreadable"):
             said += f"; {totals[kind]:,} {kind}" if totals[kind] else ""
         if totals["unchecked"]:
             said += f"; {plural(totals['unchecked'], 'group' if self.grouped else 'row')} unchecked"

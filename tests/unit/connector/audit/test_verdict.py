@@ -88,9 +88,27 @@ def test_a_transactional_claim_is_what_the_commit_says() -> None:
 
 def test_with_a_consumer_delivery_the_groups_offsets_end_the_claim_but_never_before_the_commit() -> None:
     claim, notes = claim_of(meta(delivery="manual_commit"), committed={P0: 30, P1: 1}, rows=never)
-    assert (claim.offsets, claim.commits_later, notes) == ({P0: 30, P1: 5}, True, [])
-    claim, notes = claim_of(meta(delivery="auto_commit"), rows=never)
-    assert (claim.offsets, notes) == ({P0: 10, P1: 5}, [])
+    assert (claim.offsets, claim.commits_later, notes, claim.unknown) == ({P0: 30, P1: 5}, True, [], ())
+
+
+@pytest.mark.parametrize("delivery", ["manual_commit", "auto_commit", "idempotent"])
+def test_where_the_group_has_lost_its_offsets_the_rows_end_the_claim_and_nothing_is_exact(delivery: str) -> None:
+    """Only the group knew how far the table goes: its commit has the offsets of the beginning."""
+    handed_over = meta(delivery=delivery, since={P0: 0, P1: 0}, offsets={P0: 0, P1: 0})
+    rows = {P0: Extent(0, 1000), P1: Extent(0, 50)}
+    claim, _ = claim_of(handed_over, rows=lambda: rows)
+    assert claim.offsets == {P0: 1000, P1: 50}
+    assert claim.unknown[0].startswith("The consumer group has no offset of t-0, t-1 any more, and only it knew")
+    claim, _ = claim_of(handed_over, rows=lambda: rows, committed={P0: 600})
+    assert claim.offsets == {P0: 600, P1: 50}
+    assert "no offset of t-1 any more" in claim.unknown[0]
+
+
+def test_a_partition_of_which_the_group_never_had_an_offset_claims_its_rows() -> None:
+    """It was added since: its first rows are written before the group gets its offset."""
+    handed_over = meta(delivery="manual_commit", since={P0: 0}, offsets={P0: 0})
+    claim, _ = claim_of(handed_over, rows=lambda: {P1: Extent(0, 50)}, committed={P0: 600})
+    assert (claim.offsets, claim.unknown) == ({P0: 600, P1: 50}, ())
 
 
 def test_for_an_older_version_of_a_consumer_delivery_the_rows_end_the_claim() -> None:
@@ -156,7 +174,7 @@ def verdict(*found: dict, gone: tuple[Range, ...] = (), unknown: tuple[str, ...]
 def test_an_exact_table_has_one_line_that_says_so() -> None:
     exact = verdict(counted("expected", 336_776), counted("found", 336_776), counted("ahead", 3, 400_000))
     assert exact.ok
-    assert str(exact) == "exact: 336,776 expected, 336,776 found"
+    assert str(exact) == "exact: 336,776 expected, 336,776 found; 3 ahead"
     part = verdict(counted("expected", 1), counted("found", 1), gone=(Range("t", 0, 0, 1000),))
     assert str(part) == "exact: 1 expected, 1 found; 1,000 offsets could not be checked"
 
@@ -193,6 +211,17 @@ def test_what_was_not_compared_is_not_called_exact() -> None:
         verdict(gone=gone),
     ):
         assert little.unknown[0].startswith("Next to nothing was compared")
+
+
+def test_where_more_lies_ahead_of_the_groups_offsets_than_was_compared_nothing_is_exact() -> None:
+    """All groups of a live aggregate may be ahead, and a group whose offsets were reset leaves all rows ahead."""
+    few = verdict(counted("expected", 10), counted("found", 10), counted("ahead", 990, 10))
+    assert few.verdict.exit_code == 4
+    assert few.unknown[0].startswith(
+        "Less was compared than lies ahead of the consumer group's offsets: 10 of 1,000 rows."
+    )
+    assert verdict(counted("ahead", 7, at=None)).verdict.exit_code == 4
+    assert verdict(counted("expected", 10), counted("found", 10), counted("ahead", 10, 10)).ok
 
 
 def test_counts_of_one_kind_and_partition_add_up() -> None:
