@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 _PLACE = ("topic", "partition", "offset")
 _MICROSECOND = timedelta(microseconds=1)
+_WINDOWS = {"window_start": "timestamp", "window_end": "timestamp", "window_closed": "boolean"}
+_CLOSED = "A window that is closed too early counts as altered. One that is closed too late doesn't show."
+_NOT_CLOSED = "Column window_closed isn't compared: the records of other tables close windows of this one, too."
 
 
 def aggregated(
@@ -31,11 +34,13 @@ def aggregated(
     whole: bool,
     committed_later: bool,
     late: DataFrame | None,
+    alone: bool,
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Counts, and notes on what isn't compared. Groups have no coordinates.
 
     A group is the sum of all its records: unless Kafka shows the ``whole`` claim, and each of its records can be read,
-    every group is unchecked. ``late``: the dead letters, whose records aren't in their windows.
+    every group is unchecked. ``late``: the dead letters, whose records aren't in their windows. ``alone``: whether no
+    other table's records have moved the watermark.
     """
     from pyspark.sql import functions as F
 
@@ -60,7 +65,11 @@ def aggregated(
     )
     width = len(sink.group_by)
     either = _with_later(joined, events, width) if committed_later else joined.withColumn("later", F.lit(False))
-    return one_each(_judged(either, sink, parts), names, coordinates=False), notes
+    if sink.window is not None:
+        # No watermark is above the largest event time, whatever the epochs and the idle partitions were.
+        either = either.crossJoin(F.broadcast(events.agg(F.expr("max(unix_micros(e_time)) AS latest"))))
+        notes.append(_CLOSED if alone else _NOT_CLOSED)
+    return one_each(_judged(either, sink, parts, alone=alone), names, coordinates=False), notes
 
 
 def _table_groups(
@@ -70,7 +79,7 @@ def _table_groups(
     from pyspark.sql import functions as F
 
     types = {field.name: field.dataType.simpleString() for field in records.columns}
-    windows = {"window_start": "timestamp", "window_end": "timestamp"} if sink.window else {}
+    windows = _WINDOWS if sink.window else {}
     wanted = {**{name: types.get(name) for name in sink.group_by}, **windows, **dict.fromkeys(parts)}
     check_columns(rows, wanted)
     return rows.select(
@@ -108,14 +117,21 @@ def _unchecked(in_table: DataFrame, keys: Sequence[str]) -> DataFrame:
     )
 
 
-def _judged(either: DataFrame, sink: DeltaAggregateSink, parts: Mapping[str, Recomputed]) -> DataFrame:
+def rightly_closed(window: Window) -> str:
+    """SQL: whether the records may have closed a window that the table calls closed."""
+    lateness = window.allowed_lateness // _MICROSECOND
+    may_be = f"coalesce(unix_micros(r_window_end) + {lateness} <= latest, false)"
+    return f"coalesce(NOT r_window_closed OR (r_window_closed AND {may_be}), false)"
+
+
+def _judged(either: DataFrame, sink: DeltaAggregateSink, parts: Mapping[str, Recomputed], *, alone: bool) -> DataFrame:
     """``kind``: what each group counts as; ``wanted``: whether it is expected; ``sure``: whether no later record
     can have changed it."""
     from pyspark.sql import functions as F
 
-    equal = " AND ".join(
-        [*(["e_window_end <=> r_window_end"] if sink.window else []), *(part.equal for part in parts.values())]
-    )
+    same = ["e_window_end <=> r_window_end"] if sink.window else []
+    same += [rightly_closed(sink.window)] if sink.window and alone else []
+    equal = " AND ".join([*same, *(part.equal for part in parts.values())])
     kind = (
         "CASE WHEN r_there IS NULL THEN NULL "
         f"WHEN e_there AND ({equal or 'true'}) THEN 'right' "

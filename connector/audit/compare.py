@@ -103,7 +103,9 @@ def compare(
     gone, unknown = bool(unchecked(cut)) or any(part.compacted for part in cut), list[str]()
     whole = not gone and unread is None
     if isinstance(sink, DeltaAggregateSink):
-        found, more = aggregated(made, rows, cut, sink, whole=whole, committed_later=committed_later, late=late)
+        found, more = aggregated(
+            made, rows, cut, sink, whole=whole, committed_later=committed_later, late=late, alone=config.route is None
+        )
         notes += more
         unknown = [] if whole else [_NO_GROUP + (_GONE if gone else _UNREAD)]
     elif isinstance(sink, DeltaHistorySink):
