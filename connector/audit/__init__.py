@@ -23,7 +23,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from connector.audit.claim import At, Bounds, Claim, Held, Range, bounds, claimed, refuse_recreated, unchecked
+from connector.audit.claim import (
+    At,
+    Bounds,
+    Claim,
+    Held,
+    Range,
+    bounds,
+    claimed,
+    not_folded,
+    refuse_recreated,
+    unchecked,
+)
 from connector.audit.compare import Compared, compare
 from connector.audit.formats import Forms, forms, learns_columns
 from connector.audit.letters import no_letters
@@ -186,6 +197,8 @@ def _pin(
         from_earliest=config.source.start == "earliest",
     )
     notes += [_LEFT.format(topic) for topic in sorted(stored - held.ids.keys()) if not topic.startswith("#")]
+    if config.merged_on_read is not None and number == table.newest:
+        notes += not_folded(newest.epoch if newest else 0, table.in_change_log(config.name))
     claim = replace(claim, offsets={at: max(end, upto.get(at, 0)) for at, end in claim.offsets.items()})
     written = table.others(config.name)
     if newest is None:

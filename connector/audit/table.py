@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField
 
 
+_CHANGES = "_lakelock/changes"
+"""The folder, under the table, of a change log: what of a table that is merged on read isn't in it yet."""
 _FILLED = {"delta.generationExpression", "delta.identity.start"}
 """What is said of a column that Delta fills."""
 
@@ -110,6 +112,17 @@ class AuditedTable:
             return None
         fields = json.loads(newest["newest"][1])["fields"]
         return frozenset(each["name"] for each in fields if _FILLED & set(each["metadata"]))
+
+    def in_change_log(self, pipeline: str) -> int | None:
+        """The newest epoch of the change log. None: there is no log."""
+        place = self._spark.sql(f"DESCRIBE DETAIL {self._sql}").first()
+        assert place is not None
+        try:
+            changes = AuditedTable(self._spark, DeltaPlace(path=f"{place['location']}/{_CHANGES}"), self._option)
+        except NotADeltaTable:
+            return None
+        _, newest = changes.metadata(pipeline, changes.newest)
+        return newest.epoch if newest is not None else None
 
     def pin(self, version: int | None) -> int:
         """The version to audit: the newest unless one is given. Raises ConfigurationError if the history lacks it."""

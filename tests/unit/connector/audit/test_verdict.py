@@ -21,6 +21,7 @@ from connector.audit.claim import (
     claimed,
     lineage,
     metadata,
+    not_folded,
     refuse_recreated,
     unchecked,
 )
@@ -259,6 +260,15 @@ def test_a_table_without_commits_and_rows_of_the_pipeline_claims_nothing() -> No
     claim, notes = claim_of(None)
     assert claim.unknown == ("Nothing says that this pipeline has written the table.",)
     assert notes == ["The table's history has no commit of this pipeline, and the table no rows of its topics."]
+
+
+def test_epochs_that_only_a_change_log_has_are_named() -> None:
+    assert [not_folded(*each) for each in ((12, None), (12, 12), (12, 11))] == [[], [], []]
+    assert not_folded(12, 61) == [
+        "The table is merged on read, and was compared as of its last fold, at epoch 12. The change log has epochs 13 "
+        "to 61 beside it, which were not compared."
+    ]
+    assert "has epoch 1 beside it, which was not" in not_folded(0, 1)[0]
 
 
 def test_records_that_are_set_aside_are_counted_beside_the_rows() -> None:
