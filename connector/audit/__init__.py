@@ -195,6 +195,7 @@ def _pin(
         rows=partial(table.extents, number, sorted(held.ids)),
         older_version=number < table.newest,
         from_earliest=config.source.start == "earliest",
+        beginnings=held.beginnings,
     )
     notes += [_LEFT.format(topic) for topic in sorted(stored - held.ids.keys()) if not topic.startswith("#")]
     if config.merged_on_read is not None and number == table.newest:

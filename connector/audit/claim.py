@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sinks.errors import TopicRecreated, UnsupportedFormat
+from sinks.plurals import plural
 
 FORMAT = 2
 _UNPACKED_BYTES = 256 << 20
@@ -177,13 +178,15 @@ def claimed(
     rows: Callable[[], Mapping[At, Extent]],
     older_version: bool,
     from_earliest: bool,
+    beginnings: Next | None = None,
 ) -> tuple[Claim, list[str]]:
     """The claim, and notes on what had to be assumed.
 
     ``found`` is the pipeline's newest commit, ``first`` the oldest that the history has. ``delivery`` is the pipeline
     file's; it counts if there is no such commit. ``committed`` are the offsets of the consumer group, which say nothing
     about an ``older_version`` of the table. ``rows`` gives the coordinates of the table's rows; it is called only if
-    nothing else tells. ``from_earliest``: the pipeline file says ``start: earliest``.
+    nothing else tells. ``from_earliest``: the pipeline file says ``start: earliest``. ``beginnings``: the first offsets
+    that Kafka holds.
 
     A weaker delivery's commit says where it began, and the group got an offset of each partition then. Where it has
     none any more, the claim ends with the rows, and nothing shows that they are all.
@@ -219,6 +222,8 @@ def claimed(
         )
     if forgotten := sorted(at for at in without_offset if found is not None and at in found.offsets):
         unknown.append(_forgotten(forgotten))
+    if since is not None and from_earliest:
+        notes += _not_from_earliest({at: begins for at, begins in starts.items() if at in since}, beginnings or {})
     if found is None:
         rows_too = "" if by_group or extents else ", and the table no rows of its topics"
         notes.append(f"The table's history has no commit of this pipeline{rows_too}.")
@@ -233,6 +238,21 @@ def claimed(
         if any(starts.values()):
             unknown.append("Where the pipeline began isn't known.")
     return Claim(delivery, starts, ends, found.lost if found else (), tuple(unknown)), notes
+
+
+def _not_from_earliest(starts: Next, beginnings: Next) -> list[str]:
+    """A note on records that Kafka holds from before the claim. What Kafka holds first only grows: they were there when
+    the pipeline began."""
+    before = {at: start - beginnings[at] for at, start in starts.items() if beginnings.get(at, start) < start}
+    if not before:
+        return []
+    shown = ", ".join(f"{at.topic}-{at.partition} at {starts[at]}" for at in sorted(before)[:_SHOWN])
+    more = ", ..." if len(before) > _SHOWN else ""
+    return [
+        f"The table's commits say that the pipeline began later than the earliest records ({shown}{more}), although "
+        f"the file says start: earliest. Kafka holds {plural(sum(before.values()), 'offset')} from before that, which "
+        f"{'is' if sum(before.values()) == 1 else 'are'} not part of the claim."
+    ]
 
 
 def _forgotten(partitions: Sequence[At]) -> str:
