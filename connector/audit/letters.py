@@ -31,6 +31,8 @@ _COLUMNS = {
 }  # fmt: skip
 _JUDGED = ("tombstone", "rule", "route", "no_key", "no_sequence")
 """Reasons that the auditor can judge for sure."""
+JUDGED_WITHOUT_A_SINK = ("rule", "route")
+"""Of them, those that say nothing of a table."""
 
 
 def no_letters(spark: SparkSession) -> DataFrame:
@@ -39,27 +41,34 @@ def no_letters(spark: SparkSession) -> DataFrame:
 
 
 def told_apart(
-    every: Records, made: Records, letters: DataFrame, config: PipelineConfig, cut: Sequence[Bounds]
+    every: Records,
+    made: Records,
+    letters: DataFrame,
+    config: PipelineConfig,
+    cut: Sequence[Bounds],
+    judged: Sequence[str] = _JUDGED,
 ) -> tuple[Records, list[dict[str, Any]]]:
     """The rows that belong into the table, and the counts of records and letters as ``counted`` gives them.
 
     ``every``: all records with their problems, also those that the sink has with them. ``made``: the rows of those
-    without one. ``letters``: the whole table of letters. Raises SchemaMismatch.
+    without one. ``letters``: the whole table of letters. ``judged``: the reasons that aren't believed. Raises
+    SchemaMismatch.
     """
     check_columns(letters, _COLUMNS)
-    theirs = _theirs(letters, config)
+    theirs = _theirs(letters, config, judged)
     believed = theirs.where("believed").selectExpr(*(f"r{name} AS {name}" for name in PLACE))
     rows = made.frame.join(believed, list(PLACE), "left_anti")
     return replace(made, frame=rows), _counts(every.frame, theirs, cut)
 
 
-def _theirs(letters: DataFrame, config: PipelineConfig) -> DataFrame:
+def _theirs(letters: DataFrame, config: PipelineConfig, judged: Sequence[str]) -> DataFrame:
     """Per record, in r_*: how many ``letters`` this pipeline has of it for this sink, the digests of what they hold,
     and whether one has to be ``believed``. Letters of late rows aren't among them.
     """
     from pyspark.sql import functions as F
 
-    judged = [*_JUDGED, *(["no_time"] if config.clock is not None else [])]
+    if judged == _JUDGED and config.clock is not None:
+        judged = (*judged, "no_time")
     ours = letters.where(f"pipeline = {literal(config.name)} AND NOT reason <=> 'late'")
     ours = _of_the_sink(ours, config)
     believed = ~F.coalesce(F.col("reason").isin(*judged), F.lit(False))

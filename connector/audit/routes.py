@@ -10,21 +10,21 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from connector.audit.claim import At, Claim, Metadata, bounds, metadata, unchecked
+from connector.audit.claim import At, Bounds, Claim, Metadata, bounds, metadata, unchecked
 from connector.audit.counted import counted
 from connector.audit.decode import decoded
 from connector.audit.formats import forms
-from connector.audit.letters import no_letters, told_apart
+from connector.audit.letters import JUDGED_WITHOUT_A_SINK, no_letters, told_apart
 from connector.audit.records import PLACE, PROBLEM, Records, kafka_records
 from connector.audit.steps import stepped, with_headers
 from connector.audit.table import AuditedTable, letters_table
 from connector.audit.topics import Topics
-from connector.audit.verdict import Audit, partitions
+from connector.audit.verdict import FAULTS, Audit, partitions
 from connector.config import OTHER, PipelineConfig
 from connector.spark.session import session
 from sinks.errors import ConfigurationError, NotADeltaTable
@@ -191,22 +191,30 @@ def _without_table(
     # By the columns before the steps, as `route.by` sees them. A filter may leave such a record out.
     named = f"IF(NOT ({' OR '.join(known) or 'false'}), struct({route.sql} AS name), NULL)"
     every = stepped(replace(every, frame=every.frame.withColumn(_NAMED, F.expr(named))), config.steps)
-    nowhere = every.frame.where(f"{PROBLEM} IS NULL AND {_NAMED} IS NOT NULL")
-    letters = letters_table(config, spark)
-    lost = _without_letters(config, letters, done, nowhere).selectExpr(
+    nowhere = replace(every, frame=every.frame.where(f"{PROBLEM} IS NULL AND {_NAMED} IS NOT NULL"))
+    if done.tables and nowhere.frame.isEmpty():
+        return None
+    letters = _letters(config, spark, done)
+    in_table = sets_aside and config.dead_letters is not None and config.dead_letters.topic is None
+    counts: list[dict[str, Any]] = []
+    if in_table:
+        nowhere, counts = _without_letters(nowhere, letters, config, cut)
+    elif letters is not None:
+        mine = letters.where(f"pipeline = {literal(config.name)}").select(*PLACE).distinct()
+        nowhere = replace(nowhere, frame=nowhere.frame.join(mine, list(PLACE), "left_anti"))
+    lost = nowhere.frame.selectExpr(
         f"{_NAMED}.name AS named",
         "struct(_topic AS topic, _partition AS `partition`, _offset AS offset, true AS claimed) AS at",
     )
     values = [row["named"] for row in lost.select("named").distinct().limit(_SHOWN + 1).collect()]
-    if done.tables and not values:
+    if done.tables and not values and not any(each["kind"] in FAULTS for each in counts):
         return None
-    counts: list[dict[str, Any]] = counted(lost, {"expected": "1L", "lost": "1L"}, {"expected": "at", "lost": "at"})
+    counts += counted(lost, {"expected": "1L", "lost": "1L"}, {"expected": "at", "lost": "at"})
     if not done.tables:
         if any(end > claim.since[at] for at, end in claim.offsets.items()):
             claim = replace(claim, unknown=(_NO_TABLE,))
-        if sets_aside and config.dead_letters is not None and config.dead_letters.topic is None:
-            theirs = letters.open_letters(done.stands.epoch) if letters is not None else no_letters(spark)
-            bad, theirs = _of_no_table(every, theirs)
+        if in_table:
+            bad, theirs = _of_no_table(every, letters if letters is not None else no_letters(spark))
             counts += told_apart(bad, bad, theirs, config, cut)[1]
     shown = ", ".join(json.dumps(value, ensure_ascii=False) for value in values[:_SHOWN])
     more = ", ..." if len(values) > _SHOWN else ""
@@ -222,11 +230,23 @@ def _of_no_table(every: Records, letters: DataFrame) -> tuple[Records, DataFrame
     return replace(every, frame=bad.drop(_NAMED)), letters.join(others, list(PLACE), "left_anti")
 
 
+def _letters(config: PipelineConfig, spark: SparkSession, done: _Done) -> DataFrame | None:
+    table = letters_table(config, spark)
+    return table.open_letters(done.stands.epoch) if table is not None else None
+
+
 def _without_letters(
-    config: PipelineConfig, letters: AuditedTable | None, done: _Done, records: DataFrame
-) -> DataFrame:
-    """The records that haven't been set aside. A table whose records are all bad is never made."""
+    nowhere: Records, letters: DataFrame | None, config: PipelineConfig, cut: Sequence[Bounds]
+) -> tuple[Records, list[dict[str, Any]]]:
+    """The records that name a table that isn't there, without those that have been set aside: a table whose records are
+    all bad is never made. And the counts of their letters.
+
+    A letter that says what isn't so of its record excuses nothing. What the table's sink would refuse isn't known here,
+    nor what comes too late for it: such letters are believed.
+    """
     if letters is None:
-        return records
-    theirs = letters.open_letters(done.stands.epoch).where(f"pipeline = {literal(config.name)}")
-    return records.join(theirs.select(*PLACE).distinct(), list(PLACE), "left_anti")
+        return nowhere, []
+    theirs = letters.join(nowhere.frame.select(*PLACE), list(PLACE), "left_semi").select(*letters.columns)
+    left, counts = told_apart(nowhere, nowhere, theirs, config, cut, JUDGED_WITHOUT_A_SINK)
+    late = letters.where(f"pipeline = {literal(config.name)} AND reason = 'late'").select(*PLACE).distinct()
+    return replace(left, frame=left.frame.join(late, list(PLACE), "left_anti")), counts
