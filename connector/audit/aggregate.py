@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from connector.audit.claim import Bounds
 from connector.audit.counted import one_each
 from connector.audit.functions import Recomputed, recomputed
+from connector.audit.late import judged_letters
 from connector.audit.records import PROBLEM, Records, beyond
 from connector.audit.rows import check_columns
 from connector.config import COORDINATES, DeltaAggregateSink, Window
@@ -34,13 +36,15 @@ def aggregated(
     whole: bool,
     committed_later: bool,
     late: DataFrame | None,
+    raw: DataFrame | None,
     alone: bool,
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Counts, and notes on what isn't compared. Groups have no coordinates.
 
     A group is the sum of all its records: unless Kafka shows the ``whole`` claim, and each of its records can be read,
-    every group is unchecked. ``late``: the dead letters, whose records aren't in their windows. ``alone``: whether no
-    other table's records have moved the watermark.
+    every group is unchecked. ``late``: the dead letters, whose records aren't in their windows; ``raw``: the
+    coordinates of all records, with their digests. ``alone``: whether no other table's records have moved the
+    watermark.
     """
     from pyspark.sql import functions as F
 
@@ -51,13 +55,19 @@ def aggregated(
     if not whole:
         return one_each(_unchecked(in_table, keys), names, coordinates=False), notes
 
-    if late is not None:
+    events = _events(records, sink, parts, cut)
+    of_letters: list[dict[str, Any]] = []
+    if late is not None and sink.window is not None:
         topics = sorted({part.at.topic for part in cut})
         claimed = late.where(F.col("_topic").isin(*topics) & ~F.expr(beyond(cut, "_topic", "_partition", "_offset")))
         one = "dead letter isn't expected in its window: this record"
         many = "dead letters aren't expected in their windows: these records"
-        notes.append(f"{plural(claimed.count(), one, many)} came late.")
-    events = _events(records, sink, parts, cut)
+        number = claimed.count()
+        notes.append(f"{plural(number, one, many)} came late.")
+        if number:
+            windows = partial(_windowed, sink=sink, late=None)
+            of_claim = events.where("NOT e_later")
+            of_letters = judged_letters(claimed, of_claim, windows, raw, cut, sink.window, alone=alone)
     expected = _expected_groups(_windowed(events.where("NOT e_later"), sink, late), sink, parts, keys)
     same = F.expr(" AND ".join(f"e_{name} <=> r_{name}" for name in keys))
     joined = expected.join(in_table, same, "full").withColumns(
@@ -69,7 +79,7 @@ def aggregated(
         # No watermark is above the largest event time, whatever the epochs and the idle partitions were.
         either = either.crossJoin(F.broadcast(events.agg(F.expr("max(unix_micros(e_time)) AS latest"))))
         notes.append(_CLOSED if alone else _NOT_CLOSED)
-    return one_each(_judged(either, sink, parts, alone=alone), names, coordinates=False), notes
+    return [*of_letters, *one_each(_judged(either, sink, parts, alone=alone), names, coordinates=False)], notes
 
 
 def _table_groups(

@@ -16,11 +16,11 @@ from connector.audit.aggregate import aggregated
 from connector.audit.appended import appended
 from connector.audit.claim import Bounds, unchecked
 from connector.audit.debezium import passes_over_tombstones, with_its_own_rules
-from connector.audit.decode import NAMED, decoded, decoded_for, transformed
+from connector.audit.decode import NAMED, RAW, decoded, decoded_for, digest, transformed
 from connector.audit.formats import Forms
 from connector.audit.history import versions
 from connector.audit.in_both import in_both
-from connector.audit.letters import told_apart
+from connector.audit.letters import late_letters, told_apart
 from connector.audit.records import PLACE, PROBLEM, TOMBSTONE, Records, table_columns
 from connector.audit.refused import refused_by_the_sink, unreadable
 from connector.audit.routes import of_table
@@ -85,7 +85,7 @@ def compare(
     """
     # Such a table has a row also of a record that can't be read.
     of_rows = config.sinks[0].type == "delta_append" and config.on_bad_record == "fail"
-    every, letters, unnamed = _records(config, records, rows, forms, letters)
+    every, letters, unnamed = _records(config, records, rows, forms, letters, digests=late is not None)
     every = stepped(every, config.steps)
     made = transformed(every, config.transform, strict=of_rows)
     config = with_its_own_rules(config, made.columns.names)
@@ -104,8 +104,10 @@ def compare(
     whole = not gone and unread is None
     if isinstance(sink, DeltaAggregateSink):
         found, more = aggregated(
-            made, rows, cut, sink, whole=whole, committed_later=committed_later, late=late, alone=config.route is None
-        )
+            made, rows, cut, sink, whole=whole, committed_later=committed_later, alone=config.route is None,
+            late=late_letters(late, config) if late is not None else None,
+            raw=every.frame.select(*PLACE, RAW) if RAW in every.frame.columns else None,
+        )  # fmt: skip
         notes += more
         unknown = [] if whole else [_NO_GROUP + (_GONE if gone else _UNREAD)]
     elif isinstance(sink, DeltaHistorySink):
@@ -236,15 +238,20 @@ def _records(
     rows: DataFrame,
     forms: Forms,
     letters: DataFrame | None,
+    *,
+    digests: bool,
 ) -> tuple[Records, DataFrame | None, DataFrame | None]:
     """The decoded records that concern the table, the letters that do, and records of a route that name no table
-    because they can't be read: any table may lack their rows. None: the first frame has them.
+    because they can't be read: any table may lack their rows. None: the first frame has them. ``digests``: the records
+    have ``_raw``, whatever becomes of bad ones.
     """
     from pyspark.sql import functions as F
 
     key = names_before(config.steps, config.sinks[0].key) if isinstance(config.sinks[0], KeyedSink) else ()
     records, kept = with_headers(records, config.steps)
     ruled, table = config.on_bad_record == "dead_letter", config.route.value if config.route is not None else None
+    if digests and not ruled:
+        records, kept = records.withColumn(RAW, digest("timestamp")), [*kept, RAW]
     if table is None or forms.route is None:
         return decoded(records, forms, key, ruled=ruled, kept=kept), letters, None
     if forms.route.value is None:

@@ -70,7 +70,7 @@ def _theirs(letters: DataFrame, config: PipelineConfig, judged: Sequence[str]) -
     if judged == _JUDGED and config.clock is not None:
         judged = (*judged, "no_time")
     ours = letters.where(f"pipeline = {literal(config.name)} AND NOT reason <=> 'late'")
-    ours = _of_the_sink(ours, config)
+    ours = of_the_sink(ours, config)
     believed = ~F.coalesce(F.col("reason").isin(*judged), F.lit(False))
     return ours.groupBy(*(F.col(name).alias(f"r{name}") for name in PLACE)).agg(
         F.count(F.lit(1)).alias("letters"),
@@ -79,7 +79,7 @@ def _theirs(letters: DataFrame, config: PipelineConfig, judged: Sequence[str]) -
     )
 
 
-def _of_the_sink(letters: DataFrame, config: PipelineConfig) -> DataFrame:
+def of_the_sink(letters: DataFrame, config: PipelineConfig) -> DataFrame:
     """The letters of this sink, or of all sinks.
 
     A letter names its sink as the file did when it was written, and the table may have been moved since. The tables of
@@ -109,6 +109,12 @@ def _alike_at_the_end(one: str, other: str) -> int:
     """How many of the last parts of two paths, or names of tables, are the same."""
     pairs = zip(*(reversed(re.split("[/.]", place.rstrip("/"))) for place in (one, other)), strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def late_letters(letters: DataFrame, config: PipelineConfig) -> DataFrame:
+    """Those of records that came too late for a window of this sink. Raises SchemaMismatch."""
+    check_columns(letters, _COLUMNS)
+    return of_the_sink(letters, config)
 
 
 def _counts(every: DataFrame, theirs: DataFrame, cut: Sequence[Bounds]) -> list[dict[str, Any]]:
