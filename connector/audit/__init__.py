@@ -233,7 +233,7 @@ def _compared(
                 spark,
                 config.source.kafka_options,
                 pinned.cut,
-                held.ends if claim.commits_later and keyed else None,
+                held if claim.commits_later and keyed else None,
                 headers=config.reads_headers,
             ),
             rows=table.rows(pinned.version),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from connector.audit.claim import At, Bounds, nested
+from connector.audit.claim import At, Bounds, Held, nested
 from connector.audit.in_both import as_in
 from connector.audit.values import comparable_values
 from connector.config import COORDINATES, DeltaUpsertSink, KeyedSink
@@ -57,11 +57,11 @@ def kafka_records(
     spark: SparkSession,
     kafka: Mapping[str, str],
     cut: Sequence[Bounds],
-    upto: Mapping[At, int] | None = None,
+    behind: Held | None = None,
     *,
     headers: bool = False,
 ) -> DataFrame:
-    """The records of these bounds, and those that follow them up to ``upto``.
+    """The records of these bounds, and with ``behind``, what Kafka holds, those that follow them.
 
     The query fails if any of them is gone.
 
@@ -69,12 +69,7 @@ def kafka_records(
     """
     from pyspark.sql import functions as F
 
-    starts: dict[At, int] = {}
-    ends: dict[At, int] = {}
-    for part in cut:
-        stop = max(part.stop, (upto or {}).get(part.at, 0))
-        if part.begin < stop:
-            starts[part.at], ends[part.at] = part.begin, stop
+    starts, ends = to_read(cut, behind)
     if not starts:
         empty = (F.lit(None).cast(kind).alias(name) for name, kind in _NO_RECORDS.items())
         return spark.range(0).select(*empty)
@@ -95,6 +90,22 @@ def kafka_records(
             | ~F.col("offset").between(gap.start, gap.end - 1)
         )
     return records
+
+
+def to_read(cut: Sequence[Bounds], behind: Held | None = None) -> tuple[dict[At, int], dict[At, int]]:
+    """Where to begin and to end in each partition that has something to read. ``behind``: as in ``kafka_records``.
+
+    Where nothing of the claim is left, the records behind it begin where Kafka's do.
+    """
+    starts, ends = {}, {}
+    for part in cut:
+        begin, stop = part.begin, part.stop
+        if behind is not None:
+            begin = max(begin, behind.beginnings.get(part.at, begin))
+            stop = max(stop, behind.ends.get(part.at, 0))
+        if begin < stop:
+            starts[part.at], ends[part.at] = begin, stop
+    return starts, ends
 
 
 def table_columns(columns: StructType, sink: KeyedSink) -> StructType:

@@ -28,6 +28,7 @@ from connector.audit.claim import (
 from connector.audit.exact_json import read_as
 from connector.audit.formats import forms
 from connector.audit.letters import named_sink
+from connector.audit.records import to_read
 from connector.audit.verdict import COUNTS, FAULTS, Audit, partitions, show
 from connector.config import PipelineConfig, parse
 from sinks.errors import ConfigurationError, RegistryUnreachable, TopicRecreated, UnsupportedFormat
@@ -151,6 +152,15 @@ def test_a_partition_that_kafka_no_longer_has_is_unchecked_and_one_beyond_retent
     cut = bounds(claim, Held({P0: 50}, {P0: 60}, {}))
     assert unchecked(cut) == [("t", 0, 2, 20), ("t", 1, 0, 9)]
     assert all(part.begin == part.stop for part in cut)
+
+
+def test_what_follows_the_claim_is_read_from_where_kafka_begins() -> None:
+    """Retention may have passed the offsets that a group has committed. Reading from these would fail every time."""
+    claim = Claim("manual_commit", {P0: 0, P1: 0}, {P0: 100, P1: 100})
+    held = Held({P0: 200, P1: 40}, {P0: 300, P1: 300}, {"t": "id"})
+    cut = bounds(claim, held)
+    assert to_read(cut, held) == ({P0: 200, P1: 40}, {P0: 300, P1: 300})
+    assert to_read(cut) == ({P1: 40}, {P1: 100})
 
 
 def test_a_topic_made_again_is_refused() -> None:
