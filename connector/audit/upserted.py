@@ -60,10 +60,11 @@ def upserted(
     width = len(sink.key)
     same = F.expr(" AND ".join(f"e_k{index} = r_k{index}" for index in range(width)))
     keys = {f"g{index}": F.expr(f"coalesce(e_k{index}, r_k{index})") for index in range(width)}
-    # In the order of offsets, missing earlier records can't change the result. In that of a sequence they can.
-    sure = whole or (not ordered and unread is None)
+    # In the order of offsets, missing earlier records can't change the result. In that of a sequence they can, and
+    # compaction takes later ones, too, unless Kafka's key is the sink's.
+    sure = whole or (not ordered and unread is None and not any(part.compacted for part in cut))
     merged, known = sink.ignore_null_updates is not False or records.partial, whole and not earlier.any
-    kind = _kind(columns, sink, whole=known, sure=sure, later=committed_later, merged=merged)
+    kind = kind_sql(columns, sink, whole=known, sure=sure, later=committed_later, merged=merged)
     joined = expected.join(stored, same, "full").withColumns(
         {
             "kind": F.expr(kind),
@@ -75,7 +76,7 @@ def upserted(
     return one_each(joined, sink.key)
 
 
-def _kind(columns: StructType, sink: DeltaUpsertSink, *, whole: bool, sure: bool, later: bool, merged: bool) -> str:
+def kind_sql(columns: StructType, sink: DeltaUpsertSink, *, whole: bool, sure: bool, later: bool, merged: bool) -> str:
     """SQL of the kind of a row.
 
     ``whole``: everything that may have made a row is known. ``sure``: no unknown record can have deleted it. ``later``:
@@ -92,11 +93,14 @@ def _kind(columns: StructType, sink: DeltaUpsertSink, *, whole: bool, sure: bool
     if sink.sequence_by is not None:
         order = "struct(r_sequence AS e_sequence, r_topic AS e_topic, r_partition AS e_partition, r_offset AS e_offset)"
         elsewhere, older, newer = "false", f"{order} < e_order", f"{order} > e_order"
-        gone = "IF(r_zone = 'unchecked', 'unchecked', 'resurrected')"
+        after = f"r_zone = 'unchecked' OR (r_compacted AND {order} > e_gone)"
     else:
         # Offsets of two partitions can't be compared.
         elsewhere = "e_topic <> r_topic OR e_partition <> r_partition"
-        older, newer, gone = "r_offset < e_offset", "r_offset > e_offset", "'resurrected'"
+        older, newer = "r_offset < e_offset", "r_offset > e_offset"
+        after = "r_compacted AND r_offset > e_gone.e_offset"
+    # The update that came after the delete may be one that Kafka no longer holds.
+    gone = f"IF({after}, 'unchecked', 'resurrected')"
     other = "altered" if whole or not merged else "doubtful"
     deleted = "altered" if sure else "doubtful"
     compared = "'checked', 'unchecked'" + (", 'ahead'" if later else "")
@@ -124,8 +128,8 @@ def _expected(records: Records, columns: StructType, sink: DeltaUpsertSink, cut:
     * absent: the row isn't there.
     * marked, blank: the row is there as deleted, with the values of the latest update or without any.
 
-    And e_moved: whether nobody can tell which change is the latest, as they are ordered by offset and lie in several
-    partitions. Where all of them are deletes, it doesn't matter.
+    And e_gone: the order of what has last deleted the key; e_moved: whether nobody can tell which change is the latest,
+    as they are ordered by offset and lie in several partitions. Where all of them are deletes, it doesn't matter.
     """
     from pyspark.sql import functions as F
 
@@ -170,6 +174,7 @@ def _expected(records: Records, columns: StructType, sink: DeltaUpsertSink, cut:
         "e_deleted_later",
         F.expr("moved AND latest IS NOT NULL AS e_moved"),
         F.expr("coalesce(latest.e_order, deleted)").alias("e_order"),
+        F.expr("greatest(deleted, truncated)").alias("e_gone"),
     )
     return placed.where(" AND ".join(f"{key} IS NOT NULL" for key in keys)).select("*", "e_order.*")
 

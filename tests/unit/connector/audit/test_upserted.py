@@ -1,0 +1,73 @@
+"""What a row of an upsert counts as: the auditor's own SQL, run in SQLite. An order, a struct in Spark, is a number."""
+
+import re
+import sqlite3
+from typing import Any
+
+import pytest
+from pyspark.sql.types import LongType, StructField, StructType
+
+from connector.audit.upserted import kind_sql
+from connector.config import parse
+
+COLUMNS = StructType([StructField("k", LongType()), StructField("n", LongType())])
+FACTS: dict[str, Any] = {
+    "r_zone": "checked", "r_k0": 1, "r_before": False, "r_marked": False, "r_compacted": False, "r_topic": "t",
+    "r_partition": 0, "r_offset": 5, "r_values": "new", "row_order": 30, "e_state": "alive", "e_moved": False,
+    "e_topic": "t", "e_partition": 0, "e_offset": 5, "e_values": "new", "e_order": 30, "e_gone": None,
+    "e_deleted_later": False,
+}  # fmt: skip
+
+
+def kind(*, ordered: bool, **facts: Any) -> str:
+    sink = {"type": "delta_upsert", "path": "t", "key": "k", **({"sequence_by": "n"} if ordered else {})}
+    config = parse(
+        {
+            "name": "p",
+            "source": {"topics": ["t"], "kafka": {"bootstrap.servers": "127.0.0.1:1"}},
+            "value": {"format": "json", "schema": "k BIGINT, n BIGINT"},
+            "sinks": [sink],
+        }
+    )
+    sql = kind_sql(COLUMNS, config.sinks[0], whole=False, sure=False, later=False, merged=False)  # type: ignore[arg-type]
+    sql = re.sub(r"struct\(r_sequence AS .*?r_offset AS e_offset\)", "row_order", sql)
+    sql = re.sub(r"\bIF\(", "iif(", sql).replace("<=>", "IS").replace("e_gone.e_offset", "e_gone")
+    sql = re.sub(r"r_values\.v\d", "r_values", sql)
+    facts = {**FACTS, **facts}
+    row = ", ".join(f"? AS {name}" for name in facts)
+    found = sqlite3.connect(":memory:").execute(f"SELECT {sql} FROM (SELECT {row})", [*facts.values()]).fetchone()[0]
+    return str(found)
+
+
+@pytest.mark.parametrize(
+    ("compacted", "row_order", "expected"),
+    [
+        (True, 30, "unchecked"),  # the update has the lower offset, so compaction took it, and it is newer all the same
+        (True, 10, "resurrected"),
+        (False, 30, "resurrected"),  # every record is there, and none has made the row
+    ],
+)
+def test_a_late_delete_does_not_delete_what_came_after_it_in_the_sequence(
+    compacted: bool, row_order: int, expected: str
+) -> None:
+    deleted = {"e_state": "absent", "e_order": 20, "e_gone": 20, "e_offset": 9}
+    assert kind(ordered=True, **deleted, r_compacted=compacted, row_order=row_order) == expected
+
+
+@pytest.mark.parametrize(
+    ("compacted", "offset", "expected"),
+    [(True, 12, "unchecked"), (True, 5, "resurrected"), (False, 12, "resurrected")],
+)
+def test_compaction_by_another_key_may_take_an_update_after_the_delete(
+    compacted: bool, offset: int, expected: str
+) -> None:
+    deleted = {"e_state": "absent", "e_offset": 9, "e_gone": 9}
+    assert kind(ordered=False, **deleted, r_compacted=compacted, r_offset=offset) == expected
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_row_of_the_newest_record_is_right_and_an_older_one_stale(ordered: bool) -> None:
+    assert kind(ordered=ordered) == "right"
+    assert kind(ordered=ordered, r_values="other") == "altered"
+    assert kind(ordered=ordered, r_offset=4, row_order=29) == "stale"
+    assert kind(ordered=ordered, r_offset=6, row_order=31, r_compacted=True) == "unchecked"
