@@ -37,6 +37,7 @@ from connector.audit.claim import (
 )
 from connector.audit.compare import Compared, compare
 from connector.audit.formats import Forms, forms, learns_columns
+from connector.audit.gone import unless_others
 from connector.audit.letters import no_letters
 from connector.audit.records import kafka_records
 from connector.audit.remembered import ZONE, other_options, property_of, remembered
@@ -102,10 +103,11 @@ def audit(
                 compared = _compared(config, spark, table, pinned, known)
     finally:
         topics.close()
-    parts = partitions(_unless_set_aside(config, compared.counts), pinned.claim)
+    counts, gone = unless_others(_unless_set_aside(config, compared.counts), foreign)
+    parts = partitions(counts, pinned.claim)
     claim = _with_unreadable(pinned, parts)
     claim = replace(claim, unknown=(*claim.unknown, *compared.unknown, *untold))
-    notes = [*pinned.notes, *as_then, *compared.notes, *foreign, *_notes(config, pinned, parts)]
+    notes = [*pinned.notes, *as_then, *compared.notes, *foreign, *gone, *_notes(config, pinned, parts)]
     grouped = isinstance(config.sinks[0], DeltaAggregateSink)
     return Audit(config.name, table.label, pinned.version, claim, parts, unchecked(pinned.cut), notes, grouped)
 

@@ -18,6 +18,7 @@ from connector.audit.claim import Bounds, unchecked
 from connector.audit.debezium import passes_over_tombstones, with_its_own_rules
 from connector.audit.decode import NAMED, RAW, decoded, decoded_for, digest, transformed
 from connector.audit.formats import Forms
+from connector.audit.gone import gone_before
 from connector.audit.history import versions
 from connector.audit.in_both import in_both
 from connector.audit.letters import late_letters, told_apart
@@ -122,6 +123,8 @@ def compare(
         )  # fmt: skip
     else:
         found = appended(made, rows, cut, committed_later=committed_later, leave_out=leave_out, earlier=earlier)
+    if earlier.rows is not None:
+        found += gone_before(made, rows, earlier.rows, cut, sink, whole=whole, leave_out=leave_out)
     return Compared([*counts, *found], notes, unknown)
 
 

@@ -21,6 +21,7 @@ FAULTS = {
     "resurrected": "the key's newest record is a tombstone, and its row is there",
     "altered": "of the right record, key or group, with other values",
     "unexpected": "a row that no record of the claim has made, or one that is set aside",
+    "gone_before": "the table held the row before the pipeline's first epoch, and has lost it",
     "letters_lost": "the record isn't right, and is not among the dead letters",
     "letters_duplicated": "a further dead letter of the same record",
     "letters_altered": "a dead letter that doesn't hold what the record holds",
@@ -240,10 +241,10 @@ class Audit(Shown):
             unknown     [sentence, ...]: why nothing can be called exact
             ok          whether the verdict is "exact"
             totals      {"expected": rows, "found": ..., "lost", "duplicated", "stale", "resurrected", "altered",
-                        "unexpected", "ahead", "held_before", "doubtful", "moved", "unreadable", "unchecked"; of records
-                        that are set aside "records", "letters", "letters_lost", "letters_duplicated",
-                        "letters_altered", "letters_unexpected", "letters_unconfirmed", "letters_unchecked",
-                        "letters_ahead"; else these are 0}
+                        "unexpected", "gone_before", "ahead", "held_before", "doubtful", "moved", "unreadable",
+                        "unchecked"; of records that are set aside "records", "letters", "letters_lost",
+                        "letters_duplicated", "letters_altered", "letters_unexpected", "letters_unconfirmed",
+                        "letters_unchecked", "letters_ahead"; else these are 0}
             partitions  [{"topic", "partition", the counts, "first": {kind: {"at": [topic, partition, offset],
                         "key": {column: value} or null}}}]; topic and partition null: groups, or from nowhere in the
                         claim

@@ -266,6 +266,32 @@ def test_rows_that_a_table_held_before_are_counted_apart_while_they_are_unchange
 
 
 @breadth
+@pytest.mark.parametrize("kind", ["append", "upsert"])
+def test_rows_that_a_table_held_before_and_that_a_run_removed_are_a_fault(lake: Lake, kind: str) -> None:
+    adopted(lake, kind, f"k STRING, n INT, {PLACES}")
+    lake.topic.send_rows([("a", 10), ("d", 4)], partition=0)
+    lake.pipeline(kind).run()
+    held = 4 if kind == "append" else 3
+    assert lake.spark is not None
+    newest = lake.metadata(kind)[-1]
+    conf = "spark.databricks.delta.commitInfo.userMetadata"
+    lake.spark.conf.set(conf, json.dumps({**newest, "epoch": newest["epoch"] + 1, "base": None}))
+    try:
+        lake.sql("DELETE FROM {t} WHERE k = 'b' AND _offset IS NULL", kind)
+    finally:
+        lake.spark.conf.unset(conf)
+    found = verify(lake, kind)
+    gone = counts(found)["gone_before"]
+    assert counts(found) == {"expected": 2, "found": 2, "held_before": held - gone, "gone_before": gone}
+    assert gone > 0
+    # Nobody can tell whose work it is where somebody else has removed rows, too.
+    lake.sql("DELETE FROM {t} WHERE k = 'c' AND _offset IS NULL", kind)
+    found = verify(lake, kind)
+    assert found.ok
+    assert any("before the pipeline's first epoch are gone" in note for note in found.notes)
+
+
+@breadth
 def test_without_the_version_of_then_nothing_is_called_exact(lake: Lake) -> None:
     adopted(lake, "upsert", f"k STRING, n INT, {PLACES}")
     lake.topic.send_rows([("a", 10)], partition=0)

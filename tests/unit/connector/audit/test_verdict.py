@@ -27,6 +27,7 @@ from connector.audit.claim import (
 )
 from connector.audit.exact_json import read_as
 from connector.audit.formats import forms
+from connector.audit.gone import unless_others
 from connector.audit.letters import named_sink
 from connector.audit.records import to_read
 from connector.audit.verdict import COUNTS, FAULTS, Audit, partitions, show
@@ -308,6 +309,18 @@ def test_rows_that_the_table_held_before_are_counted_and_no_fault() -> None:
     exact = verdict(counted("expected", 3), counted("found", 3), counted("held_before", 2, at=None))
     assert exact.ok
     assert str(exact) == "exact: 3 expected, 3 found; 2 held before"
+
+
+def test_rows_from_before_that_somebody_else_may_have_removed_are_no_fault_and_named() -> None:
+    counts = [counted("found", 3), counted("gone_before", 2, at=None)]
+    assert unless_others(counts, ()) == (counts, ())
+    assert not verdict(*counts).ok
+    left, notes = unless_others(counts, ["Version 7 is somebody else's DELETE"])
+    assert left == counts[:1]
+    assert notes == [
+        "2 rows that the table held before the pipeline's first epoch are gone or changed. A commit of somebody else's "
+        "may have done that."
+    ]
 
 
 @pytest.mark.parametrize("option", ["value", "key"])

@@ -1,0 +1,91 @@
+"""Rows that a table held before the pipeline's first epoch, and holds no more.
+
+An append never removes a row. A keyed table loses one only if a record says something of its key. Commits of others may
+have removed rows, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from connector.audit.claim import Bounds
+from connector.audit.counted import counted
+from connector.audit.records import PLACE, Records, changes, table_columns
+from connector.audit.rows import placed
+from connector.audit.values import comparable_values
+from connector.config import KeyedSink
+from sinks.plurals import plural
+from sinks.spark.sql import identifier
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_GONE = "gone_before"
+_AT = "struct(false AS claimed, r_topic AS topic, r_partition AS `partition`, r_offset AS offset)"
+
+
+def gone_before(
+    records: Records,
+    rows: DataFrame,
+    before: DataFrame,
+    cut: Sequence[Bounds],
+    sink: object,
+    *,
+    whole: bool,
+    leave_out: Sequence[str],
+) -> list[dict[str, Any]]:
+    """The counts of rows of ``before`` that ``rows`` lacks, as ``counted`` gives them. Both have the same columns.
+
+    ``whole``: Kafka shows every record of the claim, and each can be read. If not, a row of a keyed table that is gone
+    is unchecked: a record that isn't shown may have deleted it. ``leave_out``: topics whose rows are another pipeline's.
+    """
+    from pyspark.sql import functions as F
+
+    keyed = sink if isinstance(sink, KeyedSink) else None
+    columns = table_columns(records.columns, keyed) if keyed else records.columns
+    key = keyed.key if keyed else ()
+    same = [f"r{name}" for name in PLACE]
+
+    def shaped(frame: DataFrame) -> DataFrame:
+        shaped = frame.select(
+            *(F.col(name).alias(f"r{name}") for name in PLACE),
+            comparable_values(columns, lambda name: F.col(identifier(name)), F.col("_timestamp")).alias("r_values"),
+            *(F.col(identifier(name)).alias(f"r_k{index}") for index, name in enumerate(key)),
+        )
+        mine = shaped.where(~F.coalesce(F.col("r_topic").isin(*leave_out), F.lit(False))) if leave_out else shaped
+        return placed(mine, cut).select(*shaped.columns, "r_zone")
+
+    # What has the coordinates of a record is compared with it.
+    then, now = (shaped(frame).where("r_zone = 'nowhere'") for frame in (before, rows))
+    keys = [f"r_k{index}" for index in range(len(key))]
+    both = then.withColumn("one", F.lit(1)).unionByName(now.withColumn("one", F.lit(-1)))
+    gone = both.groupBy(*same, "r_values", *keys).agg(F.sum("one").alias("times")).where("times > 0")
+    kind = _GONE
+    if keyed:
+        said = changes(records, keyed, cut)
+        if not said.where("e_change = 'truncate'").isEmpty():
+            return []
+        written = shaped(rows).where("r_zone <> 'nowhere'")
+        of_rows = written.select(*(F.col(name).alias(f"e_k{index}") for index, name in enumerate(keys)))
+        concerned = said.select(*of_rows.columns).unionByName(of_rows).distinct()
+        of_key = F.expr(" AND ".join(f"e_k{index} = r_k{index}" for index in range(len(key))))
+        gone = gone.join(concerned, of_key, "left_anti")
+        kind = _GONE if whole else "unchecked"
+    shown = F.to_json(F.struct(*(F.col(name).alias(of) for name, of in zip(keys, key, strict=True)))) if key else None
+    return counted(gone.withColumn("at", F.expr(_AT)), {kind: "times"}, {kind: "at"}, shown)
+
+
+def unless_others(
+    counts: Sequence[dict[str, Any]], foreign: Sequence[str]
+) -> tuple[list[dict[str, Any]], Sequence[str]]:
+    """The counts, and a note. What commits of others, ``foreign``, may have removed is no fault."""
+    gone: Sequence[Mapping[str, Any]] = [each for each in counts if each["kind"] == _GONE]
+    if not foreign or not gone:
+        return list(counts), ()
+    number = sum(each["count"] for each in gone)
+    rows = plural(number, "row that the table held", "rows that the table held")
+    return [each for each in counts if each["kind"] != _GONE], [
+        f"{rows} before the pipeline's first epoch {'is' if number == 1 else 'are'} gone or changed. A commit of "
+        "somebody else's may have done that."
+    ]
