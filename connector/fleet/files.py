@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from connector.config import DeltaPlace, PipelineConfig, Several, SinkBySink, Template, load_any, peek
-from connector.config.apart import nested
+from connector.config.apart import nested, tables_of
 from connector.source.topics import KafkaSource
 from connector.spark.session import SAFE, session
 from sinks.errors import ConfigurationError, LakelockError
@@ -160,7 +160,7 @@ def without_clashes(files: Sequence[PipelineFile]) -> list[PipelineFile]:
         (number, option): place.folder
         for number, file in enumerate(files)
         if file.config is not None
-        for option, place in _tables_of(file.config).items()
+        for option, place in tables_of(file.config).items()
     }
     apart = {(inner[0], outer[0]) for inner, outer in nested(tables, tables) if inner[0] != outer[0]}
     options = [(file, file.config.spark_options) for file in files if file.config is not None]
@@ -195,13 +195,6 @@ def without_clashes(files: Sequence[PipelineFile]) -> list[PipelineFile]:
         else file
         for file in files
     ]
-
-
-def _tables_of(config: PipelineConfig) -> dict[str, DeltaPlace]:
-    """Its tables, as far as the file names them."""
-    own = {"dead_letters": config.dead_letters, "coordinator": config.coordinator}
-    tables = {sink.in_file: sink for sink in config.sinks if isinstance(sink, DeltaPlace)}
-    return {**tables, **{option: place for option, place in own.items() if place is not None}}
 
 
 @contextmanager

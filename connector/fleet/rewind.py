@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from datetime import datetime
 
 from connector.fleet.files import PipelineFile, one_session
+from connector.operations.replay import into_new_tables, refuse_old_places
 from connector.operations.rewind import Rewind
 from connector.pipeline import Pipeline
 from connector.spark.session import isolated
@@ -52,8 +53,14 @@ def replay_all(
     *,
     debug: bool = False,
 ) -> None:
-    """Replay each of these pipelines into a folder of its own. ``replay``: does it for one, and a path."""
+    """Replay each of these pipelines into a folder of its own. ``replay``: does it for one, and a path.
+
+    Raises ConfigurationError before the first one if a new table would lie in the folder of an old one, or around it.
+    """
     parts = {file.usable().name: file.file.rpartition("#")[2] for file in files}
+    configs = [file.usable() for file in files]
+    new = {config.name: into_new_tables(config, f"{into}/{parts[config.name]}", None) for config in configs}
+    refuse_old_places(new, configs)
     with _opened(files, "replay", debug) as pipelines:
         for name, pipeline in pipelines.items():
             replay(pipeline, f"{into}/{parts[name]}")

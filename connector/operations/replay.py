@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from connector.config import DeltaSink, FromTimestamp, PipelineConfig
+from connector.config.apart import nested, tables_of
 from connector.config.placeholders import digest
 from connector.config.route import Route
 from sinks.errors import ConfigurationError
@@ -20,7 +21,8 @@ LOG, OTHER = "_coordinator", "_other"
 def into_new_tables(config: PipelineConfig, into: str, since: datetime | None) -> PipelineConfig:
     """The pipeline with one new table at the path ``into``; if it has several, with all of them in that folder.
 
-    With several tables, the coordinator log is new, too. Raises ConfigurationError for a sink that isn't a table.
+    With several tables, the coordinator log is new, too. Raises ConfigurationError for a sink that isn't a table, and
+    for a place that a table of the pipeline has, or would lose files by.
     """
     start = FromTimestamp(timestamp=since) if since is not None else "earliest"
     changed: dict[str, Any] = {
@@ -29,7 +31,51 @@ def into_new_tables(config: PipelineConfig, into: str, since: datetime | None) -
         # Metrics and messages are about the pipeline itself, which may be running.
         "metrics": None, "notify": None,
     }  # fmt: skip
-    return config.model_copy(update={**changed, **_new_places(config, into)})
+    anew = config.model_copy(update={**changed, **_new_places(config, into)})
+    refuse_old_places({config.name: anew}, [config])
+    return anew
+
+
+def refuse_old_places(new: Mapping[str, PipelineConfig], old: Sequence[PipelineConfig]) -> None:
+    """Refuse new tables that lie in the folder of an old one, or around one: the VACUUM of the outer one removes files
+    that it doesn't know, which are the inner one's. Raises ConfigurationError.
+
+    ``new``: what the replays make, by name. They write their letters where the old ones are.
+    """
+    fresh = {
+        f"{name} {option}": place.folder
+        for name, config in new.items()
+        for option, place in tables_of(config).items()
+        if place is not config.dead_letters
+    }
+    stand = {f"{config.name} {option}": place.folder for config in old for option, place in tables_of(config).items()}
+    for inner, outer in nested(stand, fresh):
+        raise _in_the_way(fresh[inner], "would lie in", stand[outer])
+    for inner, outer in nested(fresh, stand):
+        raise _in_the_way(fresh[outer], "would lie around", stand[inner])
+    taken = {_shape(folder) for folder in stand.values() if folder is not None}
+    for folder in fresh.values():
+        if folder is not None and _shape(folder) in taken:
+            raise ConfigurationError(
+                f"`replay` fills new tables, and {folder} is in the pipeline file already. Nothing was written.",
+                hint=_BESIDE,
+            )
+
+
+_BESIDE = "Give --into a path beside the pipeline's tables, its log and its dead letters."
+
+
+def _in_the_way(new: str | None, how: str, old: str | None) -> ConfigurationError:
+    return ConfigurationError(
+        f"The new table {new} {how} the folder of {old}, which the pipeline file names, and VACUUM removes from a "
+        "table's folder what isn't the table's. Nothing was written.",
+        hint=_BESIDE,
+    )
+
+
+def _shape(folder: str) -> str:
+    """The folder, whatever its placeholder is called."""
+    return re.sub(r"\{[^{}/]*\}", "{}", folder.rstrip("/"))
 
 
 def new_places(config: PipelineConfig, into: str) -> Mapping[str, str]:

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from connector.config import DeltaSink, PipelineConfig, parse
+from connector.fleet.files import PipelineFile
+from connector.fleet.rewind import replay_all
 from connector.operations.replay import into_new_tables, new_places
 from connector.operations.rewind import WhereTo, one_goal
 from sinks.errors import ConfigurationError
@@ -66,3 +68,40 @@ def test_a_rewind_of_several_tables_goes_to_an_epoch() -> None:
         one_goal(config, None, 3, None)
     with pytest.raises(ConfigurationError, match="Give one of them"):
         one_goal(config, None, 3, 3)
+
+
+@pytest.mark.parametrize("into", ["lake/t/v2", "lake/t/", "lake/dead/new", "lake"], ids=lambda into: into)
+def test_a_new_table_is_in_no_folder_of_an_old_one_and_around_none(into: str) -> None:
+    config = of(
+        sinks=[{"type": "delta_append", "path": "lake/t"}],
+        coordinator=None,
+        on_bad_record="dead_letter",
+        dead_letters={"path": "lake/dead"},
+    )
+    with pytest.raises(ConfigurationError, match="Nothing was written"):
+        into_new_tables(config, into, None)
+    for beside in ("lake/t_v2", "lake/_new", "lake/t/_v2", "v2"):
+        into_new_tables(config, beside, None)
+
+
+def test_new_tables_of_several_sinks_and_of_a_route_keep_off_the_old_ones_too() -> None:
+    route = {
+        "by": "kind",
+        "sink": {"type": "delta_append", "path": "lake/{kind}"},
+        "overrides": {"b": {"sink": {"path": "elsewhere/b"}}},
+    }
+    routed = of(route=route)
+    for into in ("lake", "elsewhere/b", "elsewhere/b/v2"):
+        with pytest.raises(ConfigurationError, match="Nothing was written"):
+            into_new_tables(routed, into, None)
+    into_new_tables(routed, "lake/v2", None)
+    sinks = of(sinks=[{"type": "delta_append", "path": "a"}, {"type": "delta_append", "path": "b"}])
+    with pytest.raises(ConfigurationError, match="would lie in the folder of"):
+        into_new_tables(sinks, "a", None)
+
+
+def test_parts_of_one_file_keep_off_each_others_tables() -> None:
+    parts = [of(name=name, sinks=[{"type": "delta_append", "path": name}], coordinator=None) for name in ("a", "b")]
+    files = [PipelineFile(f"p.yaml#{config.name}", config) for config in parts]
+    with pytest.raises(ConfigurationError, match="would lie in the folder of"):
+        replay_all(files, "a/v2", lambda *_: pytest.fail("it was refused"))
