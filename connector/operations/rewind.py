@@ -5,7 +5,7 @@ A stretch of time is read into a new table by ``Pipeline.replay``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -62,6 +62,8 @@ class Rewind(Shown):
     """Whether it was carried out."""
     tables: Mapping[str, int] = field(default_factory=dict)
     """Of several tables, the version that each goes back to."""
+    lost: Sequence[OffsetRange] = ()
+    """What the tables give up for good: its topics were deleted."""
 
     def page(self) -> Page:
         """Where the table stands, and where the rewind takes it."""
@@ -76,6 +78,7 @@ class Rewind(Shown):
             Line("back to", f"{there}{what}, next {self.next_offsets.to_json()}"),
             *(Line("table", f"{name}: version {version}") for name, version in self.tables.items()),
             Line("again", f"{plural(self.again, 'offset is', 'offsets are')} read once more by the next run"),
+            *(Line("lost", f"{range_}: the topic was deleted, and no run reads it again") for range_ in self.lost),
         ]
         return Page([*lines, Line("done", "the next run goes on from there")] if self.done else lines)
 
@@ -131,17 +134,26 @@ def planned_from(
     *,
     clock: str | None,
     continue_on_data_loss: bool,
+    deleted: Callable[[Collection[str]], Collection[str]] | None = None,
 ) -> Rewind:
-    """The plan to go back to this target. Raises OffsetsLost, as ``planned`` does."""
+    """The plan to go back to this target. Raises OffsetsLost, as ``planned`` does.
+
+    ``deleted``: which of these topics Kafka has no more. With ``continue_on_data_loss`` their records are given up.
+    None: a RESTORE by hand gives them up.
+    """
     ranges, recreated_topics = given_up(position, target.stood), recreated(position, held)
     gone = [range_ for range_ in ranges if range_.at not in held.ends or range_.topic in recreated_topics]
-    if gone:
-        raise _unreadable(target, gone)
+    lost: Sequence[OffsetRange] = ()
+    if gone and deleted is not None and continue_on_data_loss:
+        missing = deleted({range_.topic for range_ in gone})
+        lost = [range_ for range_ in gone if range_.topic in missing]
+    if len(gone) > len(lost):
+        raise _unreadable(target, [range_ for range_ in gone if range_ not in lost], by_hand=deleted is None)
     # Before its first epoch the pipeline stood where that epoch began.
     stood = target.stood or position.moved_to(position.since)
     resumption = resumed(stood, held, topics, continue_on_data_loss=continue_on_data_loss)
     again = sum(max(0, position.offsets.get(at, 0) - offset) for at, offset in resumption.offsets.items())
-    return Rewind(position, target, resumption.offsets, again, clock)
+    return Rewind(position, target, resumption.offsets, again, clock, lost=lost)
 
 
 def rewound(assembly: Assembly, to: WhereTo, *, confirm: Callable[[Rewind], bool], observe: Observer) -> Rewind:
@@ -199,13 +211,18 @@ def given_up(position: Position, stood: Position | None) -> list[OffsetRange]:
     ]
 
 
-def _unreadable(target: Target, ranges: Sequence[OffsetRange]) -> OffsetsLost:
+def _unreadable(target: Target, ranges: Sequence[OffsetRange], *, by_hand: bool) -> OffsetsLost:
     there = f"version {target.version}" if target.version is not None else f"epoch {target.epoch}"
     return OffsetsLost(
         f"A rewind to {there} would lose records: the table holds {', '.join(map(str, ranges))}, that version "
         "doesn't, and no run would read them again. Their topics are no longer read, or were recreated since.",
         hint="Go back less far (`lakelock history FILE` names the versions), or put the topic back into "
-        "`source.topics`. To give up those records, run RESTORE TABLE by hand.",
+        "`source.topics`. "
+        + (
+            "To give up those records, run RESTORE TABLE by hand."
+            if by_hand
+            else "To give up the records of a topic that Kafka has deleted: --set source.on_data_loss=continue."
+        ),
     )
 
 

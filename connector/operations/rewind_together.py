@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from connector.config import DeltaSink
+from connector.delivery.retries import passes
 from connector.engine.assembly import Assembly
 from connector.engine.coordinator import Coordinator
 from connector.engine.coordinator_log import Log
@@ -82,10 +83,11 @@ def _settled(coordinator: Coordinator, log: Log) -> tuple[LogHeld, Row | None]:
         return known, None
     try:
         coordinator.recover(join=False)
-    except LakelockError as error:
-        if error.transient or isinstance(error, Fenced):
+    except Exception as error:  # Spark has errors of its own, as for a table that it reads and somebody has dropped
+        if passes(error) or isinstance(error, Fenced):
             raise
-        logger.warning("epoch %s can't be completed, and would be given up: %s", doubted.epoch.number, error.message)
+        why = error.message if isinstance(error, LakelockError) else str(error)
+        logger.warning("epoch %s can't be completed, and would be given up: %s", doubted.epoch.number, why)
         return log.read(), None
     return log.read(), doubted
 
@@ -226,5 +228,6 @@ def _plan(
         assembly.source,
         clock=clock,
         continue_on_data_loss=assembly.config.source.continue_on_data_loss,
+        deleted=assembly.source.deleted,
     )
     return replace(plan, tables=back)

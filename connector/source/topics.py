@@ -142,9 +142,14 @@ class KafkaSource:
             found = self._admin.describe_topics(names)
         there = [topic for topic in found if topic["error_code"] != _UNKNOWN_TOPIC]
         refuse_recreated(epoch.topics, {topic["name"]: self._id(topic) for topic in there})
-        read = {range_.at: range_.end for range_ in epoch.ranges}
-        leaders = {at: epoch.leaders[at] for at in read if at in epoch.leaders}
-        refuse_refilled(read, self._ends_of(leaders, _led(there)))
+        ends = {range_.at: range_.end for range_ in epoch.ranges}
+        refuse_refilled(ends, self._ends_of({at: epoch.leaders[at] for at in ends if at in epoch.leaders}, _led(there)))
+
+    def deleted(self, topics: Collection[str]) -> Collection[str]:
+        """Those of these topics that Kafka doesn't have. Raises BrokerUnreachable."""
+        with answering(self._servers):
+            found = self._admin.describe_topics(sorted(topics))
+        return {topic["name"] for topic in found if topic["error_code"] == _UNKNOWN_TOPIC}
 
     def _ends_of(
         self, leaders: Mapping[TopicPartition, int], led: Mapping[TopicPartition, int] | None = None

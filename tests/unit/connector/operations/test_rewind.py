@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from connector.engine.undo import undo
-from connector.operations.rewind import given_up, planned
+from connector.operations.rewind import given_up, planned, planned_from
 from connector.operations.rewind_together import _settled, version_before
 from connector.protocol.decided import LogHeld, Row, State
 from connector.protocol.recover import Remains, TopicsHeld
@@ -20,7 +20,6 @@ from sinks.errors import (
     Diverged,
     Fenced,
     KeyMoved,
-    LakelockError,
     OffsetsLost,
     SchemaMismatch,
     SinkError,
@@ -63,6 +62,32 @@ def test_a_plan_goes_by_where_the_pipeline_stands() -> None:
         planned(of_two, held, topics, **told)
 
 
+def test_several_tables_give_up_records_of_a_deleted_topic_only_if_they_are_told_to() -> None:
+    """Nothing else helps them: what one table is restored to by hand isn't where the others are."""
+    topics: Any = SimpleNamespace(
+        starting=lambda held: lambda: Offsets(),
+        began=lambda held: Offsets,
+        remaining=lambda held: lambda partitions: dict.fromkeys(partitions, Remains(0)),
+    )
+    held = TopicsHeld(Offsets({A0: 0}), Offsets({A0: 9}), {"a": "1"}, datetime(2026, 11, 26, tzinfo=timezone.utc))
+    stands = Position(4, Offsets({A0: 9, B0: 3}), {"a": "1", "b": "2"}, since=Offsets({A0: 2}))
+
+    def plan(*, told: bool, deleted: set[str]) -> Any:
+        return planned_from(
+            stands, Target(None, STOOD), held, topics, clock=None, continue_on_data_loss=told,
+            deleted=lambda asked: deleted & {*asked},
+        )  # fmt: skip
+
+    for told, deleted in ((False, {"b"}), (True, set())):  # a topic that is there can be put back into the file
+        with pytest.raises(OffsetsLost, match="b-0") as refused:
+            plan(told=told, deleted=deleted)
+        assert "--set source.on_data_loss=continue" in refused.value.hint
+        assert "RESTORE" not in refused.value.hint
+    found = plan(told=True, deleted={"a", "b"})
+    assert found.lost == [OffsetRange("b", 0, 0, 3)]
+    assert "the topic was deleted" in str(found)
+
+
 def test_an_epoch_that_others_have_built_on_is_left_and_named() -> None:
     committed = Committed(Position(7, Offsets(), version=12), 1)
     table: Any = SimpleNamespace(label="lake.flights")
@@ -73,16 +98,23 @@ def test_an_epoch_that_others_have_built_on_is_left_and_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [KeyMoved("moved"), BadRecord("bad"), SchemaMismatch("narrow"), Diverged("other rows")]
+    "error",
+    [
+        KeyMoved("moved"),
+        BadRecord("bad"),
+        SchemaMismatch("narrow"),
+        Diverged("other rows"),
+        RuntimeError("[DELTA_TABLE_NOT_FOUND]"),
+    ],
 )
-def test_an_epoch_that_a_sink_refuses_is_given_up_and_one_that_may_pass_is_not(error: LakelockError) -> None:
+def test_an_epoch_that_a_sink_refuses_is_given_up_and_one_that_may_pass_is_not(error: Exception) -> None:
     epoch = Epoch(
         pipeline="p", number=3, owner="r", ranges=(), offsets=Offsets({A0: 9}), topics={}, read_to=None, expected=STOOD
     )
     row = Row(State.DECIDED, epoch, "r")
     log: Any = SimpleNamespace(read=lambda: LogHeld(1, row, row))
 
-    def recovering(error: LakelockError) -> Any:
+    def recovering(error: Exception) -> Any:
         def recover(*, join: bool) -> None:
             assert not join
             raise error
@@ -90,7 +122,11 @@ def test_an_epoch_that_a_sink_refuses_is_given_up_and_one_that_may_pass_is_not(e
         return SimpleNamespace(recover=recover)
 
     assert _settled(recovering(error), log) == (log.read(), None)
-    for other in (StoreUnreachable("no answer"), Fenced("replaced", owner="other", epoch=3)):
+    for other in (
+        StoreUnreachable("no answer"),
+        RuntimeError("ExecutorLostFailure"),
+        Fenced("replaced", owner="other", epoch=3),
+    ):
         with pytest.raises(type(other)):
             _settled(recovering(other), log)
 
