@@ -8,14 +8,18 @@ reads, and the letters' mark there is its owner. Other retries may change marks 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from connector.engine.dead_letters import Letters
 from connector.engine.epoch import Reading, these
+from connector.engine.outputs import Table
 from sinks.contract import Epoch
 from sinks.delta.dead_letters import DeadLetters
 from sinks.delta.table import COORDINATES, DeltaTable
+from sinks.errors import Fenced
 from sinks.spark.sql import identifier
 
 if TYPE_CHECKING:
@@ -68,6 +72,24 @@ def without_rows_there(table: DeltaTable, version: int | None, rows: DataFrame, 
     there = held.join(tried, list(RECORD), "left_semi").distinct()
     there = there.selectExpr(*(f"{own} AS {name}" for name, own in zip(names, RECORD, strict=True)))
     return rows.join(there, list(names), "left_anti").select(*map(identifier, rows.columns))
+
+
+def forget_deletes(tables: Iterable[Table], records: str) -> None:
+    """Forget which deletes in these tables came of these records; ``records``: SQL of their coordinates, as in FROM."""
+    for table in tables:
+        if table.derivation.tombstones is not None:
+            table.derivation.tombstones.forget(records)
+
+
+@contextmanager
+def forgetting_deletes(tables: Sequence[Table], records: str) -> Iterator[None]:
+    """Forget these deletes before the block; and those that the block has kept, if another run fences its commit."""
+    forget_deletes(tables, records)
+    try:
+        yield
+    except Fenced:
+        forget_deletes(tables, records)
+        raise
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from connector.config import PipelineConfig, Translated
@@ -13,6 +14,7 @@ from connector.delivery.ports import Destination
 from connector.engine.dead_letters import letters_table
 from connector.engine.epoch import Reading, write_epoch
 from connector.engine.fold import Folding
+from connector.engine.letters_again import forget_deletes
 from connector.engine.outputs import Table
 from connector.engine.undo import suspect, undo
 from connector.protocol.recover import TopicsHeld
@@ -96,7 +98,7 @@ class OneTable(Destination):
 
     def restored(self, position: Position) -> None:
         """Reopen dead letters whose retry the RESTORE has undone."""
-        reopen_letters(self.config, self.spark, position)
+        reopen_letters(self.config, self.spark, position, self.table)
 
     def tidied(self, position: Position | None) -> Position | None:
         """Remove the tombstones of records that are still to be read. See ``sinks.delta.tombstones``.
@@ -159,7 +161,7 @@ def look_back(config: PipelineConfig, spark: SparkSession, run: str, table: Tabl
     The change log ends if the table was merged on read and no longer is.
     """
     if config.dead_letters is not None:
-        reopen_letters(config, spark, table.derivation.sink.position())
+        reopen_letters(config, spark, table.derivation.sink.position(), table)
     log = table.derivation.log
     if log is None:
         return
@@ -169,13 +171,17 @@ def look_back(config: PipelineConfig, spark: SparkSession, run: str, table: Tabl
         log.make_ready(run)
 
 
-def reopen_letters(config: PipelineConfig, spark: SparkSession, position: Position | None) -> None:
-    """Reopen dead letters whose retry a RESTORE has undone. Does nothing if ``position`` shows no RESTORE."""
+def reopen_letters(config: PipelineConfig, spark: SparkSession, position: Position | None, table: Table) -> None:
+    """Reopen dead letters whose retry a RESTORE of the table has undone, and forget the deletes that came of them.
+
+    Does nothing if ``position`` shows no RESTORE.
+    """
     if position is None or position.restored_to is None:
         return
     letters = letters_table(config, spark)
     if letters is not None:
-        letters.take_back(position.offsets, position.restored_to, position.epoch)
+        forget = partial(forget_deletes, [table])
+        letters.take_back(position.offsets, position.restored_to, position.epoch, forget)
 
 
 def recreated_starts(config: PipelineConfig, position: Position, held: TopicsHeld, names: Mapping[str, str]) -> Offsets:

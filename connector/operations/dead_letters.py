@@ -32,7 +32,13 @@ from connector.display import Grid, Line, Page, Shown
 from connector.engine.assembly import Assembly
 from connector.engine.dead_letters import letters_table
 from connector.engine.epoch import Reading, run_epoch
-from connector.engine.letters_again import marked_letters, of_letters, without_rows_there
+from connector.engine.letters_again import (
+    forget_deletes,
+    forgetting_deletes,
+    marked_letters,
+    of_letters,
+    without_rows_there,
+)
 from connector.engine.outputs import Table
 from connector.protocol.recover import TopicsHeld, behind, refuse_replaced
 from connector.protocol.steps import Event, Observer, Step
@@ -146,19 +152,22 @@ def retry(
     """Send the open dead letters of one table through the pipeline as it is now, each once.
 
     The letters go as an ordinary epoch that reads nothing of Kafka: the position's epoch number goes on, its offsets
-    don't. The table and the letters are two tables and can't share a commit, so there are three steps:
+    don't. The table and the letters are two tables and can't share a commit, so there are four steps:
 
     1. *Mark.* The open letters whose records the position has passed get this run's id.
-    2. *Commit.* Read, decode and reduce as in every epoch. A letter that is still bad loses its mark and gets the new
+    2. *Forget* the deletes that an earlier retry has kept of their records, see ``sinks.delta.tombstones``. By the file
+       of now they may be no deletes any more.
+    3. *Commit.* Read, decode and reduce as in every epoch. A letter that is still bad loses its mark and gets the new
        reason, before the sink commits the rest.
-    3. *Close.* The letters that still have the mark have gone through, and are closed with the epoch's number.
+    4. *Close.* The letters that still have the mark have gone through, and are closed with the epoch's number.
 
     ====================  ==============================================================================================
     crash                 what is left
     ====================  ==============================================================================================
     before the marks      Nothing has changed.
-    before the commit     Open letters, with a mark that only this run looks for, and no row. The next retry takes them
-                          over. A commit that is fenced leaves the same.
+    before the commit     Open letters, with a mark that only this run looks for, and no row; maybe deletes that are
+                          kept too early. The next retry takes the letters over, and forgets these deletes. A commit
+                          that is fenced leaves open letters only.
     before the close      Rows, and open letters. The next retry sends the letters once more, and the table itself tells
                           that it holds them. They add nothing, and are closed.
     after the close       Nothing is left to do.
@@ -180,16 +189,12 @@ def retry(
         return Retried(too_old=too_old)
     epoch = _epoch(config, run, position, held)
     observe(Event(Step.PLANNED, epoch))
-    records = letters.records(run)
-    if isinstance(config.sinks[0], DeltaAppendSink):
-        records = without_rows_there(output.table, position.version, records, ("topic", "partition", "offset"))
-    committed = run_epoch(
-        epoch,
-        marked_letters(reading, letters, run, records, output.label),
-        write=sink.write,
-        observe=observe,
-        behind=behind(position.offsets, held),
-    )
+    with forgetting_deletes([output], letters.marked_sql(run)):
+        records = letters.records(run)
+        if isinstance(config.sinks[0], DeltaAppendSink):
+            records = without_rows_there(output.table, position.version, records, ("topic", "partition", "offset"))
+        tried = marked_letters(reading, letters, run, records, output.label)
+        committed = run_epoch(epoch, tried, write=sink.write, observe=observe, behind=behind(position.offsets, held))
     through = letters.close(run, committed.position.epoch)
     return Retried(through, marked - through, too_old, committed.position.epoch)
 
@@ -200,7 +205,7 @@ def retry_through_route(config: PipelineConfig, assembly: Assembly, letters: Dea
     The steps are those of ``retry``, and the commit is an epoch of the coordinator log, with no records of Kafka:
 
     1. *Settle* an epoch in doubt, as every run does. It may be an earlier retry's.
-    2. *Mark*, as above.
+    2. *Mark* and *forget*, as above.
     3. *Prepare.* Read the marked letters, in the version of their table that the epoch names. Those that are still bad
        lose their mark. Count the rows of each table.
     4. *Decide*, in the log. Then each table that gets a row commits the epoch.
@@ -234,6 +239,7 @@ def retry_through_route(config: PipelineConfig, assembly: Assembly, letters: Dea
     marked = letters.begin(assembly.run, position.offsets, noted_since=since)
     if not marked:
         return Retried(too_old=too_old)
+    forget_deletes(tables.values(), letters.marked_sql(assembly.run))
     epoch = of_letters(_epoch(config, assembly.run, position, held), letters.version)
     observe(Event(Step.PLANNED, epoch))
     committed = coordinator.run_epoch(epoch, behind(position.offsets, held))

@@ -10,6 +10,7 @@ be read. A letter is closed when its record was written after all. Closed letter
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -109,6 +110,13 @@ class DeadLetters:
             f"WHERE {self._of_pipeline} AND _retry = {literal(retry)}"
         ).dropDuplicates(["topic", "partition", "offset"])
 
+    def marked_sql(self, retry: str) -> str:
+        """SQL of the coordinates of the marked letters' records, each once, as in FROM."""
+        return self._records(f"_retry = {literal(retry)}")
+
+    def _records(self, where: str) -> str:
+        return f"(SELECT DISTINCT {', '.join(_RECORD)} FROM {self.table.sql} WHERE {self._of_pipeline} AND {where})"
+
     def keep(self, letters: DataFrame, retry: str) -> None:
         """Leave the marked letters of these records open, with the reason why the retry failed: one per record."""
         letters.dropDuplicates([*_RECORD]).createOrReplaceTempView(_SOURCE)
@@ -125,11 +133,14 @@ class DeadLetters:
         row = self.table.spark.sql(f"SELECT count(*) AS n FROM {self.table.sql} WHERE {where}").first()
         return row["n"] if row else 0
 
-    def take_back(self, offsets: Offsets, restored_to: int, highest: int) -> None:
+    def take_back(
+        self, offsets: Offsets, restored_to: int, highest: int, forget: Callable[[str], None] = lambda _: None
+    ) -> None:
         """Undo, after a RESTORE of the table, what later epochs did to letters. May be called again.
 
         ``offsets``, ``restored_to``: the restored position and the number of its epoch; ``highest``: the highest epoch
-        number that is taken.
+        number that is taken; ``forget``: removes what is kept of the deletes of these records, see
+        ``sinks.delta.tombstones``.
 
         Letters that epochs after ``restored_to`` closed are opened again. Open letters of records at or after the
         offsets are closed: their epochs will never be committed, and their records are read again.
@@ -138,7 +149,9 @@ class DeadLetters:
             return
         self._make_ready()
         reopened = {"_retried_epoch": "NULL", "_retried_at": "NULL"}
-        self._update(reopened, f"_retried_epoch > {int(restored_to)} AND {_passed(offsets)}")
+        undone = f"_retried_epoch > {int(restored_to)} AND {_passed(offsets)}"
+        forget(self._records(undone))  # first: a letter that is open again isn't found once more
+        self._update(reopened, undone)
         again = {"_retry": "NULL", "_retried_epoch": f"{int(highest) + 1}L", "_retried_at": "current_timestamp()"}
         # A partition that the offsets don't name is read again from offset 0.
         self._update(again, f"_retried_epoch IS NULL AND epoch <= {int(highest)} AND NOT {_passed(offsets)}")

@@ -9,6 +9,10 @@ their records again, and may find by a mended pipeline file that they delete not
 tombstones that the position hasn't passed (``Tombstones.left_over``). The same after a RESTORE of the table. Otherwise
 they would count as soon as the position passes their records once more.
 
+A dead letter that is tried again is the exception: the position has passed its record, so what it deletes counts at
+once, also if the retry is never committed, or is taken back. So a retry first removes the tombstones of the records
+that it tries (``Tombstones.forget``), and writes those that it still needs anew.
+
 A clone of a table has none of its tombstones. A run copies them before its first epoch there, see
 ``Tombstones.take_over``.
 
@@ -143,6 +147,16 @@ class Tombstones:
         names = ", ".join(literal(row["_topic"]) for row in stale)
         return LeftOver(table, f"_topic IN ({names}) AND {noted} AND ({where})", sum(row["n"] for row in stale))
 
+    def forget(self, records: str) -> None:
+        """Delete the tombstones of these records.
+
+        ``records``: SQL of distinct ``_topic``, ``_partition`` and ``_offset``, as in FROM.
+        """
+        if self._of.detail() is None or not self._exists(self._at()):
+            return
+        sql = forgetting_sql(self._at().sql, records)
+        past_conflicts(lambda: self._at().spark.sql(sql).collect())
+
     def add(self, deletes: DataFrame) -> None:
         """Write a tombstone for each of these rows. Call it before the commit of their epoch.
 
@@ -227,6 +241,13 @@ class Tombstones:
             path = f"{detail.location.rstrip('/')}/{FOLDER}"
             self._table = DeltaTable(self._of.spark, path=path, on_new_column="add")
         return self._table
+
+
+def forgetting_sql(target: str, records: str) -> str:
+    """The statement of ``Tombstones.forget``; ``target``: SQL of the table of tombstones. A MERGE, because Delta's
+    DELETE takes no subquery."""
+    same = " AND ".join(f"t.{name} = s.{name}" for name in COORDINATES[:3])
+    return f"MERGE INTO {target} AS t\nUSING {records} AS s\nON {same}\nWHEN MATCHED\n  THEN DELETE"
 
 
 def _of(at: TopicPartition) -> str:

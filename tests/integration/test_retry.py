@@ -1,6 +1,7 @@
 """`lakelock dead-letters --retry`: what is right by now gets in, once, whatever crashes; and letters in a topic."""
 
 import threading
+from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 from connector.cli.app import app
 from connector.operations.dead_letters import Retried
 from connector.protocol.steps import Event, Observer, Step
+from sinks.delta.tombstones import Tombstones
 from sinks.errors import Fenced, TopicMissing
 
 N, S = '{"k": "%s", "n": %d}', '{"k": "%s", "n": "%s"}'
@@ -171,6 +173,38 @@ def test_a_letter_does_not_bring_back_a_row_whose_delete_was_not_kept(merge: str
     if merge == "on_read":
         retrying.fold()
     assert lake.rows("upsert") == []
+
+
+@pytest.mark.breadth
+@pytest.mark.parametrize("kind", ["upsert", "history"])
+@pytest.mark.parametrize("taken_back", [True, False], ids=["taken back", "killed before the commit"])
+def test_a_delete_of_a_retry_that_does_not_stand_is_forgotten(
+    kind: str, taken_back: bool, lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the first file the letter is a delete, by the second one an update."""
+    changes = {"sink": {"key": "k"}}
+    send(topic, N % ("k", 3), S % ("k", 7))
+    lake.pipeline(kind, **setting_aside(lake, **changes)).run()
+    wrong = lake.pipeline(kind, **wide(lake, sink={"key": "k", "apply_as_deletes": "n = 7"}))
+    if taken_back:
+        assert wrong.retry_dead_letters() == Retried(through=1, epoch=2)
+        assert wrong.rewind(to_epoch=1, confirm=True).done
+    else:
+        with monkeypatch.context() as patched:
+            patched.setattr(Tombstones, "add", gone_after(Tombstones.add))
+            with pytest.raises(SystemExit):
+                wrong.retry_dead_letters()
+    assert letters(lake, "_retried_epoch") == [(1, None)]
+    assert lake.pipeline(kind, **wide(lake, **changes)).retry_dead_letters().through == 1
+    assert query(lake.path(kind), "SELECT max(n) FROM t") == [(7,)]
+
+
+def gone_after(add: Callable[..., None]) -> Callable[..., None]:
+    def added_and_gone(*args: Any) -> None:
+        add(*args)
+        raise SystemExit
+
+    return added_and_gone
 
 
 @pytest.mark.breadth

@@ -13,3 +13,10 @@ USING lakelock_dead_letters AS s
 ON t.pipeline = 'pipeline' AND t._retry = 'a run' AND t._topic = s._topic AND t._partition = s._partition AND t._offset = s._offset
 WHEN MATCHED
   THEN UPDATE SET sink = s.sink, reason = s.reason, detail = s.detail, _retry = NULL
+
+-- tombstones of the marked letters
+MERGE INTO target AS t
+USING (SELECT ...) AS s
+ON t._topic = s._topic AND t._partition = s._partition AND t._offset = s._offset
+WHEN MATCHED
+  THEN DELETE

@@ -1,12 +1,19 @@
-"""Which pipelines can't have their dead letters sent through again, and why."""
+"""Which pipelines can't have their dead letters sent through again, and why; and the order of a retry's steps."""
 
+from contextlib import nullcontext
+from datetime import datetime, timezone
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from connector.config import PipelineConfig, parse
-from connector.operations.dead_letters import letters_place, refuse_unfit
-from sinks.errors import ConfigurationError
+from connector.operations import dead_letters
+from connector.operations.dead_letters import letters_place, refuse_unfit, retry
+from connector.protocol.recover import TopicsHeld
+from sinks.contract import Position
+from sinks.errors import ConfigurationError, Fenced
+from sinks.offsets import Offsets
 
 UPSERT = {"type": "delta_upsert", "path": "lake/p", "key": "a"}
 
@@ -104,3 +111,39 @@ def test_how_a_topic_of_letters_is_read_is_told() -> None:
 def test_without_letters_there_is_nothing_to_show() -> None:
     with pytest.raises(ConfigurationError, match="sets nothing aside"):
         letters_place(config(on_bad_record="fail", dead_letters=None))
+
+
+STANDS = Position(4, Offsets.from_dict({"t": {"0": 7}}), owner="before")
+
+
+@pytest.mark.parametrize("ends", [None, SystemExit, Fenced("another run was sooner", owner="another", epoch=5)])
+def test_a_retry_first_forgets_the_deletes_that_an_earlier_one_has_kept(
+    ends: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the file of now they may be none. What a retry has kept that another run has fenced goes at once."""
+    did: list[str] = []
+
+    def says(step: str, result: Any = None) -> Any:
+        return lambda *_, **__: (did.append(step), result)[1]
+
+    def run_epoch(*_: Any, **__: Any) -> Any:
+        did.append("commit")
+        if ends is not None:
+            raise ends
+        return SimpleNamespace(position=STANDS)
+
+    letters: Any = SimpleNamespace(
+        exists=lambda: True, older=lambda *_: 0, begin=says("mark", 1), marked_sql=lambda run: f"letters of {run}",
+        records=says("read"), close=says("close", 1),
+    )  # fmt: skip
+    tombstones = SimpleNamespace(forget=lambda records: did.append(f"forget {records}"))
+    derivation = SimpleNamespace(sink=SimpleNamespace(position=lambda: STANDS, write=None), tombstones=tombstones)
+    output: Any = SimpleNamespace(derivation=derivation, table=None, label="t")
+    monkeypatch.setattr(dead_letters, "run_epoch", run_epoch)
+    monkeypatch.setattr(dead_letters, "marked_letters", says("decode"))
+    monkeypatch.setattr(dead_letters, "deletes_since", lambda _: None)
+    held = TopicsHeld(Offsets(), Offsets(), {}, datetime.now(timezone.utc))
+    with pytest.raises((SystemExit, Fenced)) if ends is not None else nullcontext():
+        retry(config(sink=UPSERT), output, letters, Any, run="me", held=held, observe=lambda _: None)  # type: ignore[arg-type]
+    last = {None: ["close"], SystemExit: []}.get(ends, ["forget letters of me"])
+    assert did == ["mark", "forget letters of me", "read", "decode", "commit", *last]

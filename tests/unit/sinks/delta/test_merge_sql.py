@@ -26,6 +26,7 @@ from sinks.delta.merge import Change, Merge
 from sinks.delta.moved import events_moved_sql
 from sinks.delta.recreated import retiring_sql
 from sinks.delta.sql_layout import indented
+from sinks.delta.tombstones import forgetting_sql
 from sinks.delta.upsert_rule import COLUMNS, DELETED_BY, UpsertRule, moved_sql, upserting
 from sinks.delta.upsert_source import moved_from_sql, source_sql
 from sinks.delta.version_columns import VersionColumns
@@ -159,7 +160,11 @@ def test_the_merge_of_a_history_is_the_one_that_was_reviewed() -> None:
 
 
 def test_the_merges_of_dead_letters_are_the_ones_that_were_reviewed() -> None:
-    merges = {"added": adding_sql("target"), "kept open after a retry": keeping_sql("target", "pipeline", "a run")}
+    merges = {
+        "added": adding_sql("target"),
+        "kept open after a retry": keeping_sql("target", "pipeline", "a run"),
+        "tombstones of the marked letters": forgetting_sql("target", "(SELECT ...)"),
+    }
     assert_reviewed("dead_letters", sections(merges))
 
 

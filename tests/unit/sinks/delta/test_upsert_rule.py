@@ -160,6 +160,11 @@ class Table:
         order = f"({deleted_sql(truncate, sequenced=True)})" if truncate and truncates else None
         self.merge(cached_merge(self.rule, tuple(net[0]), order), selected(source))
 
+    def retry(self, letter: Event) -> None:
+        """What `dead-letters --retry` does with a letter, in the steps of ``connector.operations.dead_letters``."""
+        self.tombstones = [event for event in self.tombstones if event.order != letter.order]
+        self.apply(letter)
+
     def net_change(self, key: int | None, events: Sequence[Event]) -> Row:
         """As ``connector.derive.net_change`` reduces them: the newest update and the newest delete."""
         update, delete = newest(events, "update"), newest(events, "delete", "truncate")
@@ -395,6 +400,25 @@ def test_a_value_that_is_not_newer_than_the_delete_is_forgotten_with_its_order()
     assert table.shown == "v=None"
     assert table.row is not None
     assert table.row[COLUMNS] == struct(v=None)
+
+
+@pytest.mark.parametrize("rule", HARD.values(), ids=HARD)
+@pytest.mark.parametrize("fate", ["taken back", "killed before the commit"])
+def test_a_delete_of_a_retry_that_does_not_stand_has_no_say_in_the_next_one(rule: UpsertRule, fate: str) -> None:
+    """By the first file the letter is a delete, by the second one an update."""
+    for then in ("update", "delete"):
+        table = Table(rule)
+        table.apply(Event("update", 3, "old"))
+        before = table.row
+        table.retry(Event("delete", 7))
+        table.row = before
+        if fate == "taken back":
+            table.retry(Event("delete", 7))
+            table.row = before
+        table.retry(Event(then, 7, "mended"))
+        assert table.shown == ("v=mended" if then == "update" else None)
+        table.apply(Event("update", 5, "late"))
+        assert table.shown == ("v=mended" if then == "update" else None)
 
 
 def test_without_the_guard_the_last_writer_wins() -> None:
