@@ -315,7 +315,8 @@ class _Guard:
         """The condition, if the key is still in its partition. Else the query fails. By sequence: the condition alone.
 
         A key of a deleted topic may be in any partition of the topic that was created under the same name: everything
-        in the new topic is newer, see ``sinks.recreated``.
+        in the new topic is newer, see ``sinks.recreated``. The incoming change may be the older one, if it is a dead
+        letter of the deleted topic.
         """
         if self._rule.sequenced:
             return condition
@@ -342,6 +343,7 @@ class _Guard:
                 f"{stored_topic} IS NULL",
                 f"{stored_partition} IS NULL",
                 f"startswith({stored_topic}, {literal(RETIRED)})",
+                f"startswith({topic}, {literal(RETIRED)})",
                 f"({stored_topic} = {topic} AND {stored_partition} = {partition})",
             ]
         )

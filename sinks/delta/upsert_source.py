@@ -73,6 +73,7 @@ def _in_its_partition(rule: UpsertRule, mark: str) -> str:
         [
             f"{mark} IS NULL",
             f"startswith({mark}.topic, {literal(RETIRED)})",
+            f"startswith({place['topic']}, {literal(RETIRED)})",
             f"({mark}.topic = {place['topic']} AND {mark}.`partition` = {place['partition']})",
         ]
     )

@@ -6,6 +6,7 @@ from conftest import Lake, Topic
 from connector import Pipeline
 from connector.audit import audit
 from connector.config import parse
+from connector.operations.dead_letters import Retried
 from connector.protocol.steps import Event, Observer, Step
 from sinks.errors import TopicRecreated
 
@@ -197,6 +198,22 @@ def test_it_leaves_the_letters_of_other_pipelines_alone(lake: Lake, topic: Topic
 
 
 @pytest.mark.breadth
+@pytest.mark.breadth
+def test_letters_of_the_old_topic_change_nothing_that_the_new_one_has_brought(lake: Lake, topic: Topic) -> None:
+    """By offset, with keys in other partitions than before, and with a letter of each topic for one key."""
+    letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.path("letters"))}, "source": ON}
+    mended = {**letters, "value": {"format": "json", "schema": "k STRING, n INT", "mode": "permissive"}}
+    topic.send_rows([("gone", 0)], partition=0)
+    topic.send(*((key, {"k": key, "n": "1"}) for key in ("both", "new", "old", "gone")), partition=0)
+    lake.pipeline("upsert", **letters).run()
+    make_again(topic)
+    topic.send_rows([("new", 10)], partition=1)
+    topic.send(("both", {"k": "both", "n": "20"}), ("gone", None), partition=1)
+    lake.pipeline("upsert", **letters).run()
+    assert lake.pipeline("upsert", **mended).retry_dead_letters() == Retried(through=5, epoch=4)
+    assert lake.rows("upsert") == [("both", 20), ("new", 10), ("old", 1)]
+
+
 def test_a_history_by_a_sequence_goes_on(lake: Lake, topic: Topic) -> None:
     sink = {"key": ["k"], "sequence_by": "s"}
     pipeline = {"schema": "k STRING, n INT, s INT", "sink": sink}

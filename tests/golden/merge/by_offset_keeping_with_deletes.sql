@@ -8,6 +8,7 @@ WHEN MATCHED
     WHEN t._topic IS NULL
     OR t._partition IS NULL
     OR startswith(t._topic, '#')
+    OR startswith(coalesce(s._topic, s._deleted_by.topic), '#')
     OR (t._topic = coalesce(s._topic, s._deleted_by.topic) AND t._partition = coalesce(s._partition, s._deleted_by.`partition`))
       THEN coalesce(
         (CASE WHEN s._offset IS NOT NULL THEN named_struct('topic', s._topic, 'partition', s._partition, 'offset', s._offset) END)
@@ -111,6 +112,7 @@ FROM (
         WHEN t._topic IS NULL
         OR t._partition IS NULL
         OR startswith(t._topic, '#')
+        OR startswith(coalesce(s._topic, s._deleted_by.topic), '#')
         OR (t._topic = coalesce(s._topic, s._deleted_by.topic) AND t._partition = coalesce(s._partition, s._deleted_by.`partition`))
           THEN coalesce(
             (CASE WHEN s._offset IS NOT NULL THEN named_struct('topic', s._topic, 'partition', s._partition, 'offset', s._offset) END)

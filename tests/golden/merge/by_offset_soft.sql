@@ -8,6 +8,7 @@ WHEN MATCHED
     WHEN coalesce(t._topic, t._deleted_by.topic) IS NULL
     OR coalesce(t._partition, t._deleted_by.`partition`) IS NULL
     OR startswith(coalesce(t._topic, t._deleted_by.topic), '#')
+    OR startswith(coalesce(s._topic, s._deleted_by.topic), '#')
     OR (coalesce(t._topic, t._deleted_by.topic) = coalesce(s._topic, s._deleted_by.topic) AND coalesce(t._partition, t._deleted_by.`partition`) = coalesce(s._partition, s._deleted_by.`partition`))
       THEN coalesce(
         (CASE WHEN s._offset IS NOT NULL THEN named_struct('topic', s._topic, 'partition', s._partition, 'offset', s._offset) END)
@@ -206,6 +207,7 @@ FROM (
         WHEN coalesce(t._topic, t._deleted_by.topic) IS NULL
         OR coalesce(t._partition, t._deleted_by.`partition`) IS NULL
         OR startswith(coalesce(t._topic, t._deleted_by.topic), '#')
+        OR startswith(coalesce(s._topic, s._deleted_by.topic), '#')
         OR (coalesce(t._topic, t._deleted_by.topic) = coalesce(s._topic, s._deleted_by.topic) AND coalesce(t._partition, t._deleted_by.`partition`) = coalesce(s._partition, s._deleted_by.`partition`))
           THEN coalesce(
             (CASE WHEN s._offset IS NOT NULL THEN named_struct('topic', s._topic, 'partition', s._partition, 'offset', s._offset) END)

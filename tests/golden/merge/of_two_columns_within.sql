@@ -8,6 +8,7 @@ WHEN MATCHED
     WHEN t._topic IS NULL
     OR t._partition IS NULL
     OR startswith(t._topic, '#')
+    OR startswith(s._topic, '#')
     OR (t._topic = s._topic AND t._partition = s._partition)
       THEN coalesce(
         (CASE WHEN s._offset IS NOT NULL THEN named_struct('topic', s._topic, 'partition', s._partition, 'offset', s._offset) END)
@@ -69,6 +70,7 @@ FROM (
         WHEN t._topic IS NULL
         OR t._partition IS NULL
         OR startswith(t._topic, '#')
+        OR startswith(s._topic, '#')
         OR (t._topic = s._topic AND t._partition = s._partition)
           THEN coalesce(
             (CASE WHEN s._offset IS NOT NULL THEN named_struct('topic', s._topic, 'partition', s._partition, 'offset', s._offset) END)

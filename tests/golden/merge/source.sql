@@ -13,6 +13,7 @@ SELECT
     CASE
       WHEN n.mark IS NULL
       OR startswith(n.mark.topic, '#')
+      OR startswith(coalesce(r._topic, r._deleted_by.`topic`), '#')
       OR (n.mark.topic = coalesce(r._topic, r._deleted_by.`topic`) AND n.mark.`partition` = coalesce(r._partition, r._deleted_by.`partition`))
         THEN n.mark
       ELSE raise_error(concat('LAKELOCK>', to_json(named_struct('kind', 'key_moved', 'key', to_json(named_struct('k', r.`k`)), 'topic', coalesce(r._topic, r._deleted_by.`topic`), 'partition', coalesce(r._partition, r._deleted_by.`partition`), 'offset', coalesce(r._offset, r._deleted_by.`offset`), 'stored_topic', n.mark.topic, 'stored_partition', n.mark.`partition`))))

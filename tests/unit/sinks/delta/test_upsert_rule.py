@@ -1,7 +1,6 @@
 """The truth table of the offset guard: the MERGE's own conditions and values, run in SQLite, against a plain statement.
 
-SQLite has neither structs nor Spark's functions. A struct is a BLOB here that sorts as Spark sorts structs: field by
-field, NULL lowest. The SQL is the MERGE's, except that ``struct.field`` is written as a call.
+The SQL is the MERGE's, except that ``struct.field`` is written as a call.
 """
 
 from __future__ import annotations
@@ -9,12 +8,13 @@ from __future__ import annotations
 import itertools
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 import pytest
+from spark_in_sqlite import STRUCTS, database, struct
 
 from sinks.delta import upsert_rule
 from sinks.delta.merge import Change, Merge
@@ -22,45 +22,6 @@ from sinks.delta.upsert_rule import COLUMNS, DELETED_BY, UpsertRule, deleted_sql
 from sinks.delta.upsert_source import source_sql
 
 Row = dict[str, Any]
-STRUCTS: dict[bytes, Mapping[str, object]] = {}
-"""What each BLOB stands for."""
-
-
-def struct(**fields: object) -> bytes:
-    def sortable(value: object) -> bytes:
-        if value is None:
-            return b"\0"
-        if isinstance(value, int):
-            return b"\1" + value.to_bytes(8, "big")
-        return b"\1" + (value if isinstance(value, bytes) else str(value).encode() + b"\0")
-
-    blob = b"".join(map(sortable, fields.values()))
-    assert STRUCTS.setdefault(blob, fields) == fields
-    return blob
-
-
-def named_struct(*names_and_values: object) -> bytes:
-    return struct(
-        **{str(name): value for name, value in zip(names_and_values[::2], names_and_values[1::2], strict=True)}
-    )
-
-
-def raise_error(_: object) -> None:
-    raise ValueError("the query fails")
-
-
-def database() -> sqlite3.Connection:
-    connection = sqlite3.connect(":memory:", cached_statements=1000)
-    connection.create_function("named_struct", -1, named_struct)
-    connection.create_function("field", 2, lambda blob, name: None if blob is None else STRUCTS[blob][name])
-    connection.create_function("greatest", -1, lambda *values: max((v for v in values if v is not None), default=None))
-    connection.create_function("startswith", 2, lambda text, start: None if text is None else text.startswith(start))
-    connection.create_function("concat", -1, lambda *texts: "".join(map(str, texts)))
-    connection.create_function("to_json", 1, lambda _: "{}")
-    connection.create_function("raise_error", 1, raise_error)
-    return connection
-
-
 SQLITE = database()
 cached_merge = cache(upserting)
 FIELD = re.compile(rf"((?:\w\.)?`?(?:{DELETED_BY}|{COLUMNS}|mark)`?|(?:greatest|named_struct)\([^()]*\))\.`?(\w+)`?")
@@ -90,6 +51,7 @@ class Event:
     partition: int = 0
     sent: bool = True
     """Whether an update has the value, which may be null."""
+    topic: str = "t"
 
     def counts(self, rule: UpsertRule) -> bool:
         """Whether the value of an update replaces an older one."""
@@ -98,8 +60,13 @@ class Event:
     def coordinates(self, rule: UpsertRule) -> Row:
         if rule.sequenced:
             # Neither the partition nor the offset tells which event is newer.
-            return {"sequence": self.order, "topic": "t", "partition": self.order % 2, "offset": 100 - self.order}
-        return {"topic": "t", "partition": self.partition, "offset": self.order}
+            return {
+                "sequence": self.order,
+                "topic": self.topic,
+                "partition": self.order % 2,
+                "offset": 100 - self.order,
+            }
+        return {"topic": self.topic, "partition": self.partition, "offset": self.order}
 
     def deleted_by(self, rule: UpsertRule) -> Row:
         return {**self.coordinates(rule), "timestamp": 0}
@@ -379,6 +346,21 @@ def test_by_offset_a_key_that_left_the_partition_of_its_tombstone_fails_the_quer
         table.apply(Event("delete", 2, partition=1))
         with pytest.raises(sqlite3.OperationalError, match="user-defined function"):
             table.apply(incoming)
+
+
+@pytest.mark.parametrize("rule", [HARD["by offset"], SOFT["by offset, soft"]], ids=["hard", "soft"])
+@pytest.mark.parametrize("stored", ["update", "delete"])
+def test_by_offset_a_letter_of_a_deleted_topic_is_older_than_all_of_the_new_one(rule: UpsertRule, stored: str) -> None:
+    """Whatever partitions and offsets they have."""
+    for kind, order, partition in itertools.product(("update", "delete"), (1, 5, 9), (0, 1)):
+        letter = Event(kind, order, "letter", partition=partition, topic="#id/t")
+        table = Table(rule)
+        table.apply(Event("update", 4, "first", topic="#id/t"))
+        table.apply(Event(stored, 5, "new"))
+        table.apply(letter)
+        assert table.shown == ("v=new" if stored == "update" else None), letter
+        table.apply(Event("update", 6, "newest"))
+        assert table.shown == "v=newest"
 
 
 def test_a_row_that_a_person_inserted_is_older_than_every_change() -> None:
