@@ -97,8 +97,8 @@ class OneTable(Destination):
         return committed
 
     def restored(self, position: Position) -> None:
-        """Reopen dead letters whose retry the RESTORE has undone."""
-        reopen_letters(self.config, self.spark, position, self.table)
+        """Bring the table's dead letters and tombstones in line with it."""
+        after_restore(self.config, self.spark, position, self.table)
 
     def tidied(self, position: Position | None) -> Position | None:
         """Remove the tombstones of records that are still to be read. See ``sinks.delta.tombstones``.
@@ -111,7 +111,8 @@ class OneTable(Destination):
         crash                 what is left
         ====================  ==========================================================================================
         before the epoch      Nothing has changed.
-        before the DELETE     The same tombstones, and the same offsets. The next run does both steps again.
+        before the DELETE     The same tombstones, some of them twice, and the same offsets. The next run does both
+                              steps again.
         after the DELETE      Nothing is left to do.
         ====================  ==========================================================================================
 
@@ -128,7 +129,7 @@ class OneTable(Destination):
         if position is not None:
             empty = Epoch.of_no_records(position, pipeline=self.config.name, owner=self.run)
             position = self.run_epoch(empty, 0).position
-        left.delete()
+        left.delete(position.epoch if position is not None else None)
         log.info("%r: forgot %s whose records are read again", self.table.label, plural(left.number, "delete"))
         return position
 
@@ -156,12 +157,13 @@ class OneTable(Destination):
 
 
 def look_back(config: PipelineConfig, spark: SparkSession, run: str, table: Table) -> None:
-    """Reopen the dead letters whose retry a RESTORE has undone, and open or end the table's change log.
+    """Bring dead letters and tombstones in line with a table that was restored, and open or end the table's change log.
 
     The change log ends if the table was merged on read and no longer is.
     """
-    if config.dead_letters is not None:
-        reopen_letters(config, spark, table.derivation.sink.position(), table)
+    keeps_deletes = config.delivery == TRANSACTIONAL and table.derivation.tombstones is not None
+    if config.dead_letters is not None or keeps_deletes:
+        after_restore(config, spark, table.derivation.sink.position(), table)
     log = table.derivation.log
     if log is None:
         return
@@ -171,13 +173,19 @@ def look_back(config: PipelineConfig, spark: SparkSession, run: str, table: Tabl
         log.make_ready(run)
 
 
-def reopen_letters(config: PipelineConfig, spark: SparkSession, position: Position | None, table: Table) -> None:
-    """Reopen dead letters whose retry a RESTORE of the table has undone, and forget the deletes that came of them.
+def after_restore(config: PipelineConfig, spark: SparkSession, position: Position | None, table: Table) -> None:
+    """Bring what is beside a table in line with it, after a RESTORE. Does nothing if ``position`` shows none.
 
-    Does nothing if ``position`` shows no RESTORE.
+    1. Bring back the deletes that were forgotten after the epoch that the table went back to.
+    2. Reopen the dead letters whose retry the RESTORE has undone, and forget the deletes that came of them.
+
+    Each step may be repeated. As long as ``position`` shows the RESTORE, every run begins with them: so a crash before,
+    between or after them leaves them to the next run.
     """
     if position is None or position.restored_to is None:
         return
+    if table.derivation.tombstones is not None:
+        table.derivation.tombstones.bring_back(position.offsets, position.restored_to)
     letters = letters_table(config, spark)
     if letters is not None:
         forget = partial(forget_deletes, [table])

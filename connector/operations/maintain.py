@@ -145,7 +145,9 @@ def _tables(config: PipelineConfig, spark: SparkSession, log: Log | None) -> Ite
             table = DeltaTable(spark, path=sink.folder, name=sink.table)
             yield table, True
             if table.exists():
-                yield Tombstones(table, ()).table, True
+                tombstones = Tombstones(table, ())
+                yield tombstones.table, True
+                yield tombstones.aside, True
                 yield ChangeLog(table, pipeline=config.name, topics=config.source.topics).table, False
     letters = letters_table(config, spark)
     if letters is not None:

@@ -5,7 +5,8 @@ crash                 what is left in the table
 ====================  ==================================================================================================
 before the RESTORE    The table as it was.
 before the commit     The earlier version, without the epoch's number, and maybe without the tombstones of records that
-                      are read again. ``take`` restores it once more, and deletes what is left of these.
+                      are read again, or with those that an earlier rewind had forgotten. ``take`` restores it once
+                      more, deletes what is left of the former, and brings the rest of the latter back.
 after the commit      The earlier version, and the epoch. ``take`` isn't called again: the table says that it has it.
 ====================  ==================================================================================================
 
@@ -84,8 +85,10 @@ class TakesBack:
         restore(self.table, version, by=BY_REWIND)
         self.table.forget()  # the earlier version may have other columns
         if left is not None:
-            left.delete()
+            left.delete(epoch.number)
         stands = self.commits.position()
+        if self.tombstones is not None and stands is not None and stands.restored_to is not None:
+            self.tombstones.bring_back(stands.offsets, stands.restored_to)
         own = replace(epoch, expected=stands)
         if stands is not None and stands.since:  # a table claims what it has read itself
             own = replace(own, since=stands.since, lost=stands.lost)

@@ -9,6 +9,10 @@ their records again, and may find by a mended pipeline file that they delete not
 tombstones that the position hasn't passed (``Tombstones.left_over``). The same after a RESTORE of the table. Otherwise
 they would count as soon as the position passes their records once more.
 
+A RESTORE may be undone by another one. So what is removed is kept aside, in another table beside it, with the number of
+the epoch that it was forgotten at. A RESTORE to an earlier epoch, which had passed its record, brings it back
+(``Tombstones.bring_back``): at that epoch it wasn't forgotten yet.
+
 A dead letter that is tried again is the exception: the position has passed its record, so what it deletes counts at
 once, also if the retry is never committed, or is taken back. So a retry first removes the tombstones of the records
 that it tries (``Tombstones.forget``), and writes those that it still needs anew.
@@ -26,6 +30,7 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from sinks.delta.append import evolution
@@ -41,6 +46,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField, StructType
 
 FOLDER = "_lakelock/tombstones"
+FORGOTTEN = "_lakelock/forgotten_tombstones"
+_AT = "_forgotten_at"
 _EXPIRE_EVERY = timedelta(hours=1)
 _SINCE = "lakelock.deletes_since"
 
@@ -75,11 +82,24 @@ class LeftOver:
     where: str
     """SQL that is true of them."""
     number: int
+    aside: DeltaTable
+    """Where they are kept. It may not exist yet."""
 
-    def delete(self) -> None:
-        """Delete them. An epoch that was planned before may still be committed, and would then lack its tombstones. So
-        fence it first."""
-        past_conflicts(lambda: self.table.spark.sql(f"DELETE FROM {self.table.sql} WHERE {self.where}").collect())
+    def delete(self, at: int | None) -> None:
+        """Delete them, and keep them aside. An epoch that was planned before may still be committed, and would then
+        lack its tombstones. So fence it first.
+
+        ``at``: the number of the last epoch, which a RESTORE may undo; None: there is none yet, and nothing is kept. A
+        crash between the two leaves them in both tables. The next run does both steps again: what is aside twice counts
+        once.
+        """
+        if at is not None:
+            sql = f"SELECT *, {int(at)}L AS {_AT} FROM {self.table.sql} WHERE {self.where}"
+            rows = self.table.spark.sql(sql)
+            if not self.aside.exists():
+                self.aside.create(rows.schema, CHANGING)
+            _append(rows, self.aside)
+        _delete(self.table, self.where)
 
 
 def forgotten(table: DeltaTable) -> None:
@@ -119,8 +139,7 @@ class Tombstones:
             return None
         if position is None:
             return table.sql
-        passed = any_of(f"({_of(at)} AND _offset < {offset})" for at, offset in position.items())
-        return f"(SELECT * FROM {table.sql} WHERE {passed or 'false'})"
+        return f"(SELECT * FROM {table.sql} WHERE {_passed(position)})"
 
     def left_over(self, position: Offsets, topics: Container[str]) -> LeftOver | None:
         """The tombstones of records that are still to be read. None: there is none.
@@ -131,10 +150,7 @@ class Tombstones:
         table = self._at()
         if not self._exists(table):
             return None
-        # Not as NOT (... < ...): so Delta skips the files of earlier records.
-        ahead = [f"({_of(at)} AND _offset >= {offset})" for at, offset in position.items()]
-        unnamed = [f"NOT ({_of(at)})" for at in position]
-        where = any_of([*ahead, f"({' AND '.join(unnamed) or 'true'})"])
+        where = ahead_sql(position)
         found = table.spark.sql(
             f"SELECT _topic, count(*) AS n, max(unix_micros(_noted_at)) AS noted FROM {table.sql} "
             f"WHERE {where} GROUP BY _topic"
@@ -145,7 +161,22 @@ class Tombstones:
         # Another run may add its own from now on.
         noted = f"_noted_at <= timestamp_micros({max(row['noted'] for row in stale)})"
         names = ", ".join(literal(row["_topic"]) for row in stale)
-        return LeftOver(table, f"_topic IN ({names}) AND {noted} AND ({where})", sum(row["n"] for row in stale))
+        where = f"_topic IN ({names}) AND {noted} AND ({where})"
+        return LeftOver(table, where, sum(row["n"] for row in stale), self.aside)
+
+    def bring_back(self, position: Offsets, restored_to: int) -> None:
+        """After a RESTORE: count again what was forgotten only after the epoch that the table went back to.
+
+        ``position``, ``restored_to``: next offset per topic-partition, and the number of that epoch. May be called
+        again. A crash on the way leaves tombstones in both tables: brought back twice, one counts once.
+        """
+        if self._of.detail() is None or not self.aside.exists():
+            return
+        where = again_sql(position, restored_to)
+        again = self._of.spark.sql(f"SELECT * FROM {self.aside.sql} WHERE {where}").drop(_AT)
+        if not again.isEmpty():
+            self._append(again)
+            _delete(self.aside, where)
 
     def forget(self, records: str) -> None:
         """Delete the tombstones of these records.
@@ -154,8 +185,7 @@ class Tombstones:
         """
         if self._of.detail() is None or not self._exists(self._at()):
             return
-        sql = forgetting_sql(self._at().sql, records)
-        past_conflicts(lambda: self._at().spark.sql(sql).collect())
+        past_conflicts(partial(_run, self._at(), forgetting_sql(self._at().sql, records)))
 
     def add(self, deletes: DataFrame) -> None:
         """Write a tombstone for each of these rows. Call it before the commit of their epoch.
@@ -175,10 +205,8 @@ class Tombstones:
         return table
 
     def _append(self, notes: DataFrame) -> None:
-        table = self._made(notes.schema)
-        table.allow_widening(notes.schema)
         # Written twice, a tombstone counts once.
-        past_conflicts(notes.writeTo(table.sql).options(**evolution(table)).append)
+        _append(notes, self._made(notes.schema))
 
     def _notes(self, deletes: DataFrame) -> DataFrame:
         wanted = [*self._key, *(["_sequence"] if "_sequence" in deletes.columns else []), *COORDINATES]
@@ -215,10 +243,11 @@ class Tombstones:
 
         If another writer's commits come first again and again, the tombstones stay until the next time.
         """
-        table = self._at()
-        if self._exists(table):
+        there = [self._at()] if self._exists(self._at()) else []
+        there += [self.aside] if self.aside.exists() else []
+        for table in there:
             sql = f"DELETE FROM {table.sql} WHERE _noted_at < timestamp_micros({_micros(before)})"
-            done_or_left(lambda: table.spark.sql(sql).collect(), f"expired tombstones of {self._of.label!r}")
+            done_or_left(partial(_run, table, sql), f"expired tombstones of {self._of.label!r}")
 
     def expire_now_and_then(self, retention: timedelta) -> None:
         """Delete the tombstones older than ``retention``. Does nothing if it did so within the last hour."""
@@ -234,13 +263,20 @@ class Tombstones:
 
     def _at(self) -> DeltaTable:
         if self._table is None:
-            detail = self._of.detail()
-            if detail is None:
-                raise ValueError(f"{self._of.label!r} has to be made first")
-            # These columns widen together with the table's columns.
-            path = f"{detail.location.rstrip('/')}/{FOLDER}"
-            self._table = DeltaTable(self._of.spark, path=path, on_new_column="add")
+            self._table = self._beside(FOLDER)
         return self._table
+
+    @cached_property
+    def aside(self) -> DeltaTable:
+        """The table of what was forgotten, which may not exist yet."""
+        return self._beside(FORGOTTEN)
+
+    def _beside(self, folder: str) -> DeltaTable:
+        detail = self._of.detail()
+        if detail is None:
+            raise ValueError(f"{self._of.label!r} has to be made first")
+        # These columns widen together with the table's columns.
+        return DeltaTable(self._of.spark, path=f"{detail.location.rstrip('/')}/{folder}", on_new_column="add")
 
 
 def forgetting_sql(target: str, records: str) -> str:
@@ -248,6 +284,37 @@ def forgetting_sql(target: str, records: str) -> str:
     DELETE takes no subquery."""
     same = " AND ".join(f"t.{name} = s.{name}" for name in COORDINATES[:3])
     return f"MERGE INTO {target} AS t\nUSING {records} AS s\nON {same}\nWHEN MATCHED\n  THEN DELETE"
+
+
+def ahead_sql(position: Offsets) -> str:
+    """SQL that is true of a tombstone of a record that is still to be read: see ``Tombstones.left_over``."""
+    # Not as NOT (... < ...): so Delta skips the files of earlier records.
+    ahead = [f"({_of(at)} AND _offset >= {offset})" for at, offset in position.items()]
+    unnamed = [f"NOT ({_of(at)})" for at in position]
+    return any_of([*ahead, f"({' AND '.join(unnamed) or 'true'})"])
+
+
+def again_sql(position: Offsets, restored_to: int) -> str:
+    """SQL that is true of a tombstone aside that counts again: see ``Tombstones.bring_back``."""
+    return f"{_AT} > {int(restored_to)} AND ({_passed(position)})"
+
+
+def _passed(position: Offsets) -> str:
+    """SQL that is true of a tombstone of a record before these offsets."""
+    return any_of(f"({_of(at)} AND _offset < {offset})" for at, offset in position.items()) or "false"
+
+
+def _append(notes: DataFrame, table: DeltaTable) -> None:
+    table.allow_widening(notes.schema)
+    past_conflicts(notes.writeTo(table.sql).options(**evolution(table)).append)
+
+
+def _delete(table: DeltaTable, where: str) -> None:
+    past_conflicts(partial(_run, table, f"DELETE FROM {table.sql} WHERE {where}"))
+
+
+def _run(table: DeltaTable, sql: str) -> None:
+    table.spark.sql(sql).collect()
 
 
 def _of(at: TopicPartition) -> str:

@@ -23,6 +23,7 @@ from connector.protocol.steps import Step
 from sinks.delta import taken_back
 from sinks.delta.restore import restore
 from sinks.delta.table import DeltaTable
+from sinks.delta.tombstones import FOLDER
 from sinks.errors import ConfigurationError, Diverged
 
 
@@ -187,6 +188,10 @@ def test_letters_and_deletes_of_epochs_that_were_taken_back_are_forgotten(lake: 
     assert (lake.rows("latest"), open_letters()) == ([], [(1,)])
     pipeline = Pipeline.from_options(mended)
     pipeline.rewind(to_epoch=1, confirm=True)  # that version has no constraint
+    assert lake.sql("SELECT k FROM {t}", f"latest/{FOLDER}") == []
+    pipeline.rewind(to_epoch=2, confirm=True)
+    assert lake.sql("SELECT k FROM {t}", f"latest/{FOLDER}") == [("a",)], "forgotten no more"
+    pipeline.rewind(to_epoch=1, confirm=True)
     assert open_letters() == [(0,)]
     pipeline.run()
     send("a", 5, 5)

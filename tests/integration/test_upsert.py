@@ -15,11 +15,11 @@ from hypothesis import given
 from suites import draws
 from upserts import SEEDS, Model, Record, Table, by_offset, by_sequence
 
-from connector.protocol.steps import Step
+from connector.protocol.steps import Event, Step
 from connector.source.group_member import GroupMember
 from sinks.delta.merge import Merge
 from sinks.delta.table import DeltaTable
-from sinks.delta.tombstones import FOLDER, Tombstones
+from sinks.delta.tombstones import FOLDER, FORGOTTEN, Tombstones
 from sinks.delta.without_offsets import PlainUpsert
 from sinks.errors import BadRecord, ConfigurationError, KeyMoved, SchemaMismatch
 from sinks.offsets import Offsets, TopicPartition
@@ -303,6 +303,30 @@ def test_a_delete_that_was_none_is_forgotten(
     send(topic, "b", 2, 2)  # its delete was committed
     mended.run()
     assert lake.rows("upsert") == [("a", 10)]
+
+
+@pytest.mark.breadth
+def test_a_rewind_that_is_undone_brings_its_deletes_back(lake: Lake, topic: Topic) -> None:
+    def gone(event: Event) -> None:
+        if event.step is Step.PLANNED:
+            raise SystemExit
+
+    pipeline = lake.pipeline("upsert", **SEQUENCED, sink=BY_SEQ)
+    send(topic, "a", 1, 1)
+    pipeline.run()
+    send(topic, "a", None, 5, "D")
+    pipeline.run()
+    version = lake.version("upsert")
+    pipeline.rewind(to_epoch=1, confirm=True)
+    with pytest.raises(SystemExit):
+        pipeline.run(observers=[gone])
+    assert lake.sql("SELECT count(*) FROM {t}", f"upsert/{FOLDER}") == [(0,)], "forgotten, and not read again yet"
+    assert lake.rows("upsert") == [("a", 1)]
+    pipeline.rewind(to_version=version, confirm=True)
+    send(topic, "a", 3, 3)
+    pipeline.run()
+    assert lake.rows("upsert") == []
+    assert lake.sql("SELECT count(*) FROM {t}", f"upsert/{FORGOTTEN}") == [(0,)]
 
 
 def test_a_clone_takes_over_the_deletes_that_its_source_remembers(

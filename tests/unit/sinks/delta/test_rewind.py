@@ -133,10 +133,10 @@ def test_deletes_are_forgotten_before_the_commit_and_never_those_of_a_later_epoc
     table: Any = SimpleNamespace(
         detail=lambda: True, label="t", forget=lambda: None, sql="t", schema=SimpleNamespace(names=[]), spark=spark
     )
-    at = Position(number, Offsets({P0: 5}), owner=owner)
+    at = Position(number, Offsets({P0: 5}), owner=owner, restored_to=2)
     commits: Any = SimpleNamespace(position=says("ask", at), topics=["t"])
     left = SimpleNamespace(delete=says("forget"))
-    tombstones: Any = SimpleNamespace(left_over=says("look", left))
+    tombstones: Any = SimpleNamespace(left_over=says("look", left), bring_back=says("bring back"))
     monkeypatch.setattr(taken_back, "restore", says("restore"))
     monkeypatch.setattr(taken_back, "DeltaAppend", lambda *_: SimpleNamespace(write=says("commit")))
     rewind = Epoch("p", 4, "rewind", (), Offsets({P0: 2}), {}, None, at, Offsets())
@@ -146,5 +146,5 @@ def test_deletes_are_forgotten_before_the_commit_and_never_those_of_a_later_epoc
             back.take(rewind, 1)
     else:
         back.take(rewind, 1)
-    whole = ["look", "ask", "restore", "forget", "ask", "commit"]
+    whole = ["look", "ask", "restore", "forget", "ask", "bring back", "commit"]
     assert steps == (whole if number == 3 else whole[:2])
