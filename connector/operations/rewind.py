@@ -17,6 +17,7 @@ from connector.protocol.recover import TopicsHeld, resumed
 from connector.protocol.recreated import recreated
 from connector.protocol.steps import Observer
 from sinks.contract import Epoch, Position
+from sinks.delta.commit import PipelineCommits
 from sinks.delta.restore import BY_REWIND, Target, before_event_time, before_offsets, of_epoch, restore
 from sinks.delta.table import DeltaTable
 from sinks.errors import ConfigurationError, OffsetsLost
@@ -64,6 +65,8 @@ class Rewind(Shown):
     """Of several tables, the version that each goes back to."""
     lost: Sequence[OffsetRange] = ()
     """What the tables give up for good: its topics were deleted."""
+    others: Sequence[str] = ()
+    """What it takes back that isn't of this pipeline, in words."""
 
     def page(self) -> Page:
         """Where the table stands, and where the rewind takes it."""
@@ -77,6 +80,7 @@ class Rewind(Shown):
             *([Line("time", self.clock)] if self.clock is not None else []),
             Line("back to", f"{there}{what}, next {self.next_offsets.to_json()}"),
             *(Line("table", f"{name}: version {version}") for name, version in self.tables.items()),
+            *(Line("also", f"takes back {what}") for what in self.others),
             Line("again", f"{plural(self.again, 'offset is', 'offsets are')} read once more by the next run"),
             *(Line("lost", f"{range_}: the topic was deleted, and no run reads it again") for range_ in self.lost),
         ]
@@ -183,12 +187,26 @@ def rewound(assembly: Assembly, to: WhereTo, *, confirm: Callable[[Rewind], bool
         clock=clock,
         continue_on_data_loss=config.source.continue_on_data_loss,
     )
+    plan = with_others(plan, commits)
     if confirm(plan):
         require_conditional_writes(assembly.spark, assembly.table.table.location)
         work = assembly.work(observe, topics=assembly.source)
         rewind(plan, assembly.table.table, work, restored=assembly.look_back)
         return replace(plan, done=True)
     return plan
+
+
+def with_others(plan: Rewind, commits: PipelineCommits) -> Rewind:
+    """The plan for one table, with what it takes back of others. Raises ConfigurationError if rows would be lost."""
+    assert plan.target.version is not None
+    undone = commits.undone(plan.target.version)
+    if undone.why_not is not None:
+        raise ConfigurationError(
+            f"The table can't go back to version {plan.target.version}: {undone.why_not}. Nothing was changed.",
+            hint="Go back less far (`lakelock history FILE` names the versions), or fill a new table with `lakelock "
+            "replay`. If no such pipeline writes to the table any more, run RESTORE TABLE by hand.",
+        )
+    return replace(plan, others=undone.lines)
 
 
 def _to_rewind(assembly: Assembly) -> Position | None:

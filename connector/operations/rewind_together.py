@@ -55,6 +55,8 @@ def rewound_together(
     _refuse_change_logs(tables)
     back = _versions(aim, rows, known.decided, tables, of_route=assembly.routes is not None)
     plan = _plan(assembly, aim, back, known.decided, held, clock)
+    others = [f"in {name}: {what}" for name in back for what in tables[name].commits.undone(back[name]).lines]
+    plan = replace(plan, others=others)
     if settled is not None and settled.back_to is not None and aim.epoch in (settled.back_to, settled.epoch.number):
         return replace(plan, done=bool(confirm(plan)))  # an earlier call had decided this very rewind
     if not confirm(plan):

@@ -38,6 +38,7 @@ from sinks.delta.position import (
     replaces,
 )
 from sinks.delta.table import DeltaTable
+from sinks.delta.undone import Undone, undone
 from sinks.errors import NotADeltaTable, PositionMismatch, TableReplaced
 
 _READ_AGAIN_SECONDS = 60.0
@@ -139,6 +140,11 @@ class PipelineCommits:
         if self._table.detail() is not None:
             history = PastCommits(self._table)
             yield from lineage(history.newest().version, history.at, pipeline=self._pipeline)
+
+    def undone(self, target: int) -> Undone:
+        """What a RESTORE to the version ``target`` takes back that isn't of this pipeline."""
+        history = PastCommits(self._table)
+        return undone(history.newest().version, target, history.at, pipeline=self._pipeline)
 
     def is_own(self, version: int, metadata: CommitMetadata) -> bool:
         """Whether the commit of this version really is the epoch's: its user metadata alone can be a stale copy."""

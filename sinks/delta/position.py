@@ -73,7 +73,7 @@ def changes_rows(commit: Commit) -> bool:
 def in_words(commit: Commit) -> str:
     """A commit for messages: its version, operation, user and time."""
     by = f" by {commit.user}" if commit.user else ""
-    mode = " (overwrite)" if commit.operation == "WRITE" else ""
+    mode = " (overwrite)" if commit.operation == "WRITE" and replaces(commit) else ""
     return f"version {commit.version}, {commit.operation}{mode}{by} at {commit.timestamp:%Y-%m-%d %H:%M:%S} UTC"
 
 

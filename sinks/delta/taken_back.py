@@ -61,6 +61,9 @@ class TakesBack:
         another = of_another(version, stood.metadata.epoch if stood is not None else None, epoch, goal=goal)
         if another is not None:
             return another
+        others = self.commits.undone(version).why_not
+        if others is not None:
+            return others
         try:
             # A count alone is answered by the log; the path of a row's file isn't.
             every = f"{self.table.sql} VERSION AS OF {int(version)}"

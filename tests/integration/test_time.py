@@ -164,6 +164,35 @@ def test_a_rewind_refuses_a_version_of_another_delivery(lake: Lake, topic: Topic
     assert len(lake.rows()) == 3
 
 
+@pytest.mark.breadth
+def test_a_rewind_names_what_it_takes_back_of_others_and_loses_no_rows_of_theirs(lake: Lake, topic: Topic) -> None:
+    other = Topic(topic.broker, "other-" + topic.name)
+    topic.broker.create_topic(other.name, 1)
+
+    def both(number: int, delivery: str) -> int:
+        """The version of this pipeline's epoch. The other one writes after it."""
+        topic.send_rows([("a", number)])
+        lake.pipeline().run()
+        version = lake.version()
+        other.send_rows([("b", number)])
+        lake.pipeline(name="other", source={"topics": [other.name]}, delivery=delivery).run()
+        return version
+
+    version = both(1, "transactional")
+    lake.sql("DELETE FROM {t} WHERE k = 'a'")
+    plan = lake.pipeline().rewind(to_version=version)
+    assert [line.partition(" at ")[0] for line in plan.others] == [
+        "epoch 1 of pipeline 'other', which reads them again if Kafka still holds their records",
+        f"version {lake.version()}, DELETE",
+    ]
+    both(2, "manual_commit")
+    version = both(3, "manual_commit")
+    rows = lake.rows()
+    with pytest.raises(ConfigurationError, match="rows that pipeline 'other' may have written"):
+        lake.pipeline().rewind(to_version=version, confirm=yes)
+    assert lake.rows() == rows
+
+
 def test_a_replay_into_a_new_table_and_the_swap(lake: Lake, topic: Topic, tmp_path: Path) -> None:
     lake.pipeline("upsert").run()
     topic.send_rows([("a", 1), ("b", 2)], partition=0)
