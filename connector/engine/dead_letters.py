@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Protocol
 
@@ -33,6 +34,20 @@ class Place(Protocol):
     def add(self, letters: DataFrame, epoch: Epoch) -> None:
         """Store the letters of an epoch. A table stores each letter once, even if it is called again after a crash."""
         ...
+
+
+@dataclass(frozen=True)
+class UnlessReplaced:
+    """Stores dead letters, unless the run was replaced: then the other run has read their records."""
+
+    place: Place
+    refuse_replaced: Callable[[Epoch], object]
+    """Raises Fenced."""
+
+    def add(self, letters: DataFrame, epoch: Epoch) -> None:
+        """Ask right before the letters are stored: they may count at once, and no commit holds them back."""
+        self.refuse_replaced(epoch)
+        self.place.add(letters, epoch)
 
 
 class Letters:
@@ -67,6 +82,7 @@ class Letters:
         crash                 what is left
         ====================  ==========================================================================================
         before the letters    The old position. The next run reads the same records, and finds the same ones bad.
+                              Another run that reads them meanwhile is asked for right before they are stored.
         after the letters     Letters, and the old position. They don't count yet. The next run reads the same records,
                               finds their letters by coordinates, and adds none twice. (A topic can't be asked what it
                               holds, so it may hold a letter twice, with the same coordinates.)
@@ -147,11 +163,15 @@ def _good(rows: DataFrame, *, whole: bool) -> DataFrame:
     return good.drop(PROBLEM)
 
 
-def letters(config: PipelineConfig, spark: SparkSession) -> Letters | None:
-    """The dead letters of a pipeline; None if a bad record stops the run."""
+def letters(
+    config: PipelineConfig, spark: SparkSession, refuse_replaced: Callable[[Epoch], object] = lambda _: None
+) -> Letters | None:
+    """The dead letters of a pipeline; None if a bad record stops the run. ``refuse_replaced``: raises Fenced."""
     place = config.dead_letters
     to: Place | None = letters_table(config, spark) or letters_topic(config)
-    return Letters(to, max_share=place.max_share, label=place.place) if place and to else None
+    if place is None or to is None:
+        return None
+    return Letters(UnlessReplaced(to, refuse_replaced), max_share=place.max_share, label=place.place)
 
 
 def letters_table(config: PipelineConfig, spark: SparkSession) -> DeadLetters | None:

@@ -209,6 +209,15 @@ class PipelineCommits:
                 )
         return None
 
+    def stands(self, epoch: Epoch) -> bool:
+        """Whether the history since the epoch's plan has its own run's commit of it, whatever came after."""
+        base = self._base(epoch)
+        for commit in PastCommits(self._table).after(-1 if base is None else base):
+            metadata = self._own(commit)
+            if metadata is not None and (metadata.owner, metadata.epoch) == (epoch.owner, epoch.number):
+                return True
+        return False
+
     def find(self, epoch: Epoch) -> Committed | None:
         """The commit of this epoch; None: there is none. Raises Fenced if another run has made it."""
         base = self._base(epoch)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sinks.contract import Epoch
+from sinks.contract import Epoch, Position
 from sinks.delta.metadata import CommitMetadata
 from sinks.delta.table import DeltaTable
 from sinks.errors import Fenced
@@ -51,6 +51,12 @@ def merge_epoch(table: DeltaTable, epoch: Epoch, rows: DataFrame, view: str, mer
     finally:
         for name in _CONF.values():
             conf.unset(name)
+
+
+def refuse_replaced_by(stands: Position | None, epoch: Epoch, label: str) -> None:
+    """Raises Fenced if another run has taken the number of an epoch, or a later one. ``stands``: the position now."""
+    if stands is not None and stands.epoch >= epoch.number and stands.owner != epoch.owner:
+        raise fenced(epoch, label, owner=stands.owner, number=stands.epoch)
 
 
 def fenced(epoch: Epoch, label: str, *, owner: str, number: int) -> Fenced:

@@ -33,6 +33,7 @@ from sinks.delta.fence import merge_epoch
 from sinks.delta.key_ranges import once_kept, pruning
 from sinks.delta.limits import as_stored, demands, refuse_broken
 from sinks.delta.moved import about_moved_keys, events_moved_sql, in_one_partition
+from sinks.delta.noted import forgotten_if_fenced, noted_by
 from sinks.delta.proof import Proof
 from sinks.delta.refusals import about_refused_rows
 from sinks.delta.sql_layout import indented, listed, parentheses
@@ -104,11 +105,12 @@ class DeltaHistory:
         prunes = pruning(self._table, columns.key, rows, "")
         with about_moved_keys(self._table.label), prunes as (near, within), once_kept(near, within) as events:
             merge = merge_sql(self._table.sql, columns, rows.schema, within)
-            while proof.wanted():
-                with proof:
-                    # Planned again at each attempt: a conflict means that the table has changed.
-                    changed = self._versions.changed(events, epoch.passed, within=within)
-                    merge_epoch(self._table, epoch, changed, SOURCE, merge)
+            with forgotten_if_fenced(self.tombstones, self._commits, epoch):
+                while proof.wanted():
+                    with proof:
+                        # Planned again at each attempt: a conflict means that the table has changed.
+                        changed = self._versions.changed(events, epoch.passed, by=noted_by(epoch), within=within)
+                        merge_epoch(self._table, epoch, changed, SOURCE, merge)
         return proof.committed
 
 
@@ -152,12 +154,21 @@ class _Versions:
         """A query that fails at a key that has left its partition, as ``changed`` would. ``events``: SQL for FROM."""
         return events_moved_sql(events, self._table.sql, self.tombstones.passed_sql(position), self.columns.key)
 
-    def changed(self, events: DataFrame, position: Offsets | None, *, note: bool = True, within: str = "") -> DataFrame:
+    def changed(
+        self,
+        events: DataFrame,
+        position: Offsets | None,
+        *,
+        note: bool = True,
+        by: str | None = None,
+        within: str = "",
+    ) -> DataFrame:
         """The table's rows that differ after ``events``, and a column ``lakelock gone``: the row is to be deleted.
 
         ``position``: only tombstones of records before it count, as later records are still to be read; None: all
-        count. ``note``: whether to keep the deletes among the events as tombstones. ``within``: SQL that is true of
-        every row ``t`` of the table that has a key of the events; empty: unknown.
+        count. ``note``: whether to keep the deletes among the events as tombstones. ``by``: see
+        ``Tombstones.forget``. ``within``: SQL that is true of every row ``t`` of the table that has a key of the
+        events; empty: unknown.
         """
         from pyspark.sql import functions as F
 
@@ -177,7 +188,7 @@ class _Versions:
         )
         points = new.unionByName(self._stored(touched, events.schema, by_sequence, within), allowMissingColumns=True)
         if note:
-            self._note(events)
+            self._note(events, by)
         passed = self.tombstones.passed_sql(position)
         tombstones = self._table.spark.sql(f"SELECT * FROM {passed}") if passed is not None else None
         if tombstones is not None:
@@ -273,11 +284,11 @@ class _Versions:
         }
         return struct_sql(fields)
 
-    def _note(self, events: DataFrame) -> None:
+    def _note(self, events: DataFrame, by: str | None) -> None:
         deletes = events.where("_delete")
         if deletes.isEmpty():
             return
-        self.tombstones.add(deletes)
+        self.tombstones.add(deletes, by)
         self.tombstones.expire_now_and_then(self._retention)
 
 

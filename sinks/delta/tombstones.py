@@ -113,7 +113,8 @@ class Tombstones:
     """The tombstones of one table.
 
     Columns: those of the key (NULL for a truncate), ``_sequence`` if the table is ordered by one, the coordinates of
-    the record that deletes, and ``_noted_at``, when the tombstone was written.
+    the record that deletes, ``_noted_at``, when the tombstone was written, and ``_noted_by``, the run and the epoch
+    that did so (NULL: written before there was this column, or by a delivery that nothing fences).
     """
 
     def __init__(self, table: DeltaTable, key: Sequence[str]) -> None:
@@ -187,12 +188,20 @@ class Tombstones:
             return
         past_conflicts(partial(_run, self._at(), forgetting_sql(self._at().sql, records)))
 
-    def add(self, deletes: DataFrame) -> None:
+    def add(self, deletes: DataFrame, by: str | None = None) -> None:
         """Write a tombstone for each of these rows. Call it before the commit of their epoch.
 
-        ``deletes``: the columns named above, except ``_noted_at``; other columns are ignored.
+        ``deletes``: the columns named above, except ``_noted_at`` and ``_noted_by``; other columns are ignored. ``by``:
+        see ``forget``.
         """
-        self._append(self._notes(deletes))
+        self._append(self._notes(deletes, by))
+
+    def forget(self, by: str) -> None:
+        """Delete what was added ``by`` an epoch that isn't committed, and never will be."""
+        table = self._at()
+        if self._exists(table) and "_noted_by" in table.schema.names:
+            sql = f"DELETE FROM {table.sql} WHERE _noted_by = {literal(by)}"
+            past_conflicts(lambda: table.spark.sql(sql).collect())
 
     def make(self, deletes: DataFrame) -> None:
         """Make the table of tombstones if it is missing; ``deletes``: with the columns as in ``add``."""
@@ -208,9 +217,10 @@ class Tombstones:
         # Written twice, a tombstone counts once.
         _append(notes, self._made(notes.schema))
 
-    def _notes(self, deletes: DataFrame) -> DataFrame:
+    def _notes(self, deletes: DataFrame, by: str | None = None) -> DataFrame:
         wanted = [*self._key, *(["_sequence"] if "_sequence" in deletes.columns else []), *COORDINATES]
-        return deletes.selectExpr(*(identifier(name) for name in wanted), "current_timestamp() AS _noted_at")
+        noted_by = f"CAST({literal(by) if by is not None else 'NULL'} AS STRING) AS _noted_by"
+        return deletes.selectExpr(*map(identifier, wanted), "current_timestamp() AS _noted_at", noted_by)
 
     def take_over(self, of: DeltaTable, position: Offsets) -> None:
         """Copy another table's tombstones of records before a position, unless they are here already."""

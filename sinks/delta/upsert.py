@@ -36,6 +36,7 @@ from sinks.delta.key_ranges import once_kept, pruning
 from sinks.delta.limits import as_stored, demands, refuse_broken
 from sinks.delta.merge import Merge
 from sinks.delta.moved import about_moved_keys
+from sinks.delta.noted import forgotten_if_fenced, noted_by
 from sinks.delta.proof import Proof
 from sinks.delta.sql_layout import indented, listed, parentheses
 from sinks.delta.table import COORDINATES, DeltaTable
@@ -118,7 +119,20 @@ class DeltaUpsert:
                 with up_to_a_delete():
                     return self._commit(epoch, *self._merges.without_deletes(changes, near))
             with once_kept(changes, near) as again:
-                return self._commit(epoch, *self._merges.with_deletes(again, stored, near))
+                return self._with_deletes(epoch, again, stored, near)
+
+    def _with_deletes(self, epoch: Epoch, changes: DataFrame, stored: str | None, within: str) -> Committed:
+        """Add the epoch's deletes to the tombstones, and commit it with those stored before.
+
+        ``changes`` are read several times. ``stored``, ``within``: as in ``Merges``. See ``sinks.delta.noted``.
+        """
+        assert self.tombstones is not None
+        with forgotten_if_fenced(self.tombstones, self._commits, epoch):
+            deletes = self._merges.deletes(changes, stored)
+            if deletes.added:
+                self._commits.already(epoch)  # raises Fenced
+                self._merges.note(changes, noted_by(epoch))
+            return self._commit(epoch, *self._merges.beside(changes, stored, deletes, within))
 
     def _commit(self, epoch: Epoch, source: DataFrame, merge: Merge) -> Committed:
         proof = Proof(self._commits, epoch)
@@ -239,16 +253,6 @@ class Merges:
         checked = f"CASE WHEN {DELETED_BY} IS NOT NULL THEN {raise_sql('first_delete')} ELSE {row} END AS checked"
         return rows.selectExpr(checked).select("checked.*")
 
-    def with_deletes(self, rows: DataFrame, stored: str | None, within: str = "") -> tuple[DataFrame, Merge]:
-        """Add the epoch's deletes to the tombstones. Returns the source and the MERGE with those stored before it.
-
-        ``rows`` are read several times. ``stored``, ``within``: as above.
-        """
-        deletes = self.deletes(rows, stored)
-        if deletes.added:
-            self.note(rows)
-        return self.beside(rows, stored, deletes, within)
-
     def deletes(self, rows: DataFrame, stored: str | None) -> Deletes:
         """The deletes of an epoch's rows. ``stored``: as above. Runs one Spark job."""
         is_truncate = f"{identifier(self._rule.key[0])} IS NULL"  # no other change has a NULL in its key
@@ -259,11 +263,11 @@ class Merges:
             marks = marks.unionByName(self._table.spark.sql(before))
         return _deletes(marks, rows.schema[DELETED_BY].dataType)
 
-    def note(self, rows: DataFrame) -> None:
-        """Add the deletes of an epoch's rows to the tombstones."""
+    def note(self, rows: DataFrame, by: str | None = None) -> None:
+        """Add the deletes of an epoch's rows to the tombstones. ``by``: see ``Tombstones.forget``."""
         assert self.tombstones is not None
         self.tombstones.expire_now_and_then(self._retention)
-        self.tombstones.add(self._deletes_of(rows))
+        self.tombstones.add(self._deletes_of(rows), by)
 
     def beside(
         self, rows: DataFrame, stored: str | None, deletes: Deletes, within: str = ""

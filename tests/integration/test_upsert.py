@@ -20,8 +20,9 @@ from connector.source.group_member import GroupMember
 from sinks.delta.merge import Merge
 from sinks.delta.table import DeltaTable
 from sinks.delta.tombstones import FOLDER, FORGOTTEN, Tombstones
+from sinks.delta.upsert import Merges
 from sinks.delta.without_offsets import PlainUpsert
-from sinks.errors import BadRecord, ConfigurationError, KeyMoved, SchemaMismatch
+from sinks.errors import BadRecord, ConfigurationError, Fenced, KeyMoved, SchemaMismatch
 from sinks.offsets import Offsets, TopicPartition
 
 if TYPE_CHECKING:
@@ -327,6 +328,35 @@ def test_a_rewind_that_is_undone_brings_its_deletes_back(lake: Lake, topic: Topi
     pipeline.run()
     assert lake.rows("upsert") == []
     assert lake.sql("SELECT count(*) FROM {t}", f"upsert/{FORGOTTEN}") == [(0,)]
+
+
+@pytest.mark.breadth
+def test_a_run_that_was_replaced_leaves_no_delete_of_its_own_file(
+    lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = lake.pipeline("upsert", **SEQUENCED, sink={**BY_SEQ, "apply_as_deletes": "op IN ('X', 'D')"})
+    mended = lake.pipeline("upsert", **SEQUENCED, sink=BY_SEQ)
+    send(topic, "b", None, 3, "D")
+    send(topic, "a", 1, 1)
+    wrong.run()
+    send(topic, "a", 10, 10, "X")
+    send(topic, "c", None, 10, "D")
+    noting = Merges.note
+
+    def replaced_before_it_notes(merges: Merges, *given: Any) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(Merges, "note", noting)
+            mended.run()
+        noting(merges, *given)
+
+    monkeypatch.setattr(Merges, "note", replaced_before_it_notes)
+    with pytest.raises(Fenced):
+        wrong.run()
+    monkeypatch.undo()
+    for key in "abc":
+        send(topic, key, 2, 2)
+    mended.run()
+    assert lake.rows("upsert") == [("a", 10)], "the deletes of b and c are those of commits"
 
 
 def test_a_clone_takes_over_the_deletes_that_its_source_remembers(
