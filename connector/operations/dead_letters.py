@@ -173,6 +173,9 @@ def retry(
     after the close       Nothing is left to do.
     ====================  ==============================================================================================
 
+    If somebody takes the table back between the commit and the close, ``DeadLetters.take_back`` takes the marks, so
+    nothing is closed.
+
     ``run`` is the id of this run. ``held`` is what Kafka holds. Raises Fenced if another run of the pipeline commits at
     the same time, TableReplaced, and ConfigurationError if the table's offsets are in a consumer group.
     """

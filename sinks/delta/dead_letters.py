@@ -142,14 +142,17 @@ class DeadLetters:
         number that is taken; ``forget``: removes what is kept of the deletes of these records, see
         ``sinks.delta.tombstones``.
 
-        Letters that epochs after ``restored_to`` closed are opened again. Open letters of records at or after the
-        offsets are closed: their epochs will never be committed, and their records are read again.
+        Letters that epochs after ``restored_to`` closed are opened again, and retries that are at work lose their
+        marks. If one commits its rows after all, the next retry finds them there. Open letters of records at or after
+        the offsets are closed: their epochs will never be committed, and their records are read again.
         """
         if not self.exists():
             return
         self._make_ready()
-        reopened = {"_retried_epoch": "NULL", "_retried_at": "NULL"}
-        undone = f"_retried_epoch > {int(restored_to)} AND {_passed(offsets)}"
+        # Without its mark: a retry that is paused between its commit, which is undone, and ``close`` would close it.
+        reopened = {"_retry": "NULL", "_retried_epoch": "NULL", "_retried_at": "NULL"}
+        tried = f"(_retried_epoch > {int(restored_to)} OR (_retried_epoch IS NULL AND _retry IS NOT NULL))"
+        undone = f"{tried} AND {_passed(offsets)}"
         forget(self._records(undone))  # first: a letter that is open again isn't found once more
         self._update(reopened, undone)
         again = {"_retry": "NULL", "_retried_epoch": f"{int(highest) + 1}L", "_retried_at": "current_timestamp()"}
