@@ -50,7 +50,7 @@ def gone_before(
     def shaped(frame: DataFrame) -> DataFrame:
         shaped = frame.select(
             *(F.col(name).alias(f"r{name}") for name in PLACE),
-            comparable_values(columns, lambda name: F.col(identifier(name)), F.col("_timestamp")).alias("r_values"),
+            comparable_values(columns, frame).alias("r_values"),
             *(F.col(identifier(name)).alias(f"r_k{index}") for index, name in enumerate(key)),
         )
         mine = shaped.where(~F.coalesce(F.col("r_topic").isin(*leave_out), F.lit(False))) if leave_out else shaped

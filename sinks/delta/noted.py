@@ -52,7 +52,7 @@ def forgotten_if_fenced(tombstones: Tombstones, commits: PipelineCommits, epoch:
         try:
             # Another run may have gone on from a commit of this epoch whose answer was lost.
             if not commits.stands(epoch):
-                tombstones.forget(noted_by(epoch))
+                tombstones.forget_noted(noted_by(epoch))
         except Exception as error:  # the run has to say that it was replaced
             log.warning("deletes that epoch %s has noted may count: %s", epoch.number, error)
         raise

@@ -192,11 +192,11 @@ class Tombstones:
         """Write a tombstone for each of these rows. Call it before the commit of their epoch.
 
         ``deletes``: the columns named above, except ``_noted_at`` and ``_noted_by``; other columns are ignored. ``by``:
-        see ``forget``.
+        see ``forget_noted``.
         """
         self._append(self._notes(deletes, by))
 
-    def forget(self, by: str) -> None:
+    def forget_noted(self, by: str) -> None:
         """Delete what was added ``by`` an epoch that isn't committed, and never will be."""
         table = self._at()
         if self._exists(table) and "_noted_by" in table.schema.names:

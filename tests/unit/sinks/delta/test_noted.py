@@ -54,7 +54,7 @@ def upserting(monkeypatch: pytest.MonkeyPatch, steps: list[str], *, already: Cal
     tombstones = SimpleNamespace(
         expire_now_and_then=lambda _: None,
         add=lambda _, by=None: steps.append(f"note by {by}"),
-        forget=lambda by: steps.append(f"forget {by}"),
+        forget_noted=lambda by: steps.append(f"forget {by}"),
     )
     monkeypatch.setattr(upsert, "Tombstones", lambda *_: tombstones)
     table: Any = SimpleNamespace(label="t")
@@ -104,7 +104,7 @@ def test_only_notes_of_an_epoch_that_never_will_be_committed_are_forgotten(
     error: Exception, forgets: bool, stands: bool
 ) -> None:
     forgotten: list[str] = []
-    tombstones: Any = SimpleNamespace(forget=forgotten.append)
+    tombstones: Any = SimpleNamespace(forget_noted=forgotten.append)
     commits: Any = SimpleNamespace(stands=lambda _: stands)
     with pytest.raises(type(error)), forgotten_if_fenced(tombstones, commits, EPOCH):
         raise error
@@ -115,7 +115,7 @@ def test_that_the_notes_can_not_be_removed_does_not_hide_that_the_run_was_replac
     def fails(_: object) -> bool:
         raise OSError("no answer")
 
-    tombstones: Any = SimpleNamespace(forget=fails)
+    tombstones: Any = SimpleNamespace(forget_noted=fails)
     for stands in (fails, lambda _: False):
         commits: Any = SimpleNamespace(stands=stands)
         with pytest.raises(Fenced), forgotten_if_fenced(tombstones, commits, EPOCH):
