@@ -39,6 +39,7 @@ from connector.config import (
     PipelineConfig,
 )
 from connector.config.steps import names_before
+from connector.config.unavailable import keeps_by
 from sinks.errors import ConfigurationError
 from sinks.spark.sql import identifier, literal
 
@@ -126,6 +127,13 @@ def compare(
     if earlier.rows is not None:
         found += gone_before(made, rows, earlier.rows, cut, sink, whole=whole, leave_out=leave_out)
     return Compared([*counts, *found], notes, unknown)
+
+
+def _has_a_row_of_each(config: PipelineConfig) -> bool:
+    """Whether a row has all values of one record, so that a number that was rounded shows in the row alone."""
+    sink = config.sinks[0]
+    whole_rows = isinstance(sink, DeltaUpsertSink) and sink.ignore_null_updates is False and keeps_by(config) is None
+    return sink.type == "delta_append" or whole_rows
 
 
 def _refuse_other_keys(config: PipelineConfig, columns: Sequence[str]) -> None:
@@ -253,14 +261,21 @@ def _records(
     key = names_before(config.steps, config.sinks[0].key) if isinstance(config.sinks[0], KeyedSink) else ()
     records, kept = with_headers(records, config.steps)
     ruled, table = config.on_bad_record == "dead_letter", config.route.value if config.route is not None else None
+    exact = ruled or not _has_a_row_of_each(config)
     if digests and not ruled:
         records, kept = records.withColumn(RAW, digest("timestamp")), [*kept, RAW]
     if table is None or forms.route is None:
-        return decoded(records, forms, key, ruled=ruled, kept=kept), letters, None
+        return decoded(records, forms, key, ruled=ruled, exact=exact, kept=kept), letters, None
     if forms.route.value is None:
-        every, names = decoded(records, forms, forms.route.keys, ruled=ruled, kept=kept), forms.route.names(table)
+        every, names = (
+            decoded(records, forms, forms.route.keys, ruled=ruled, exact=exact, kept=kept),
+            forms.route.names(table),
+        )
     else:
-        every, names = decoded_for(table, records, forms, key, ruled=ruled), f"{NAMED} <=> {literal(table)}"
+        every, names = (
+            decoded_for(table, records, forms, key, ruled=ruled, exact=exact),
+            f"{NAMED} <=> {literal(table)}",
+        )
     frame = every.frame
     if not key:  # tables beside it take tombstones
         refused = f"IF({TOMBSTONE} AND ({names}), 'tombstone', NULL)"

@@ -50,7 +50,9 @@ class _Read:
     """Whether it is readable, and no number of it had to be rounded."""
 
 
-def decoded_for(table: str, records: DataFrame, forms: Forms, key: Sequence[str], *, ruled: bool) -> Records:
+def decoded_for(
+    table: str, records: DataFrame, forms: Forms, key: Sequence[str], *, ruled: bool, exact: bool
+) -> Records:
     """As ``decoded``, for one table of a route whose records have a schema of their own. They have one more column,
     ``NAMED``: the table that a record names by the schema of all records. A record that doesn't fit that one has its
     problem; one that names another table has no other."""
@@ -61,38 +63,48 @@ def decoded_for(table: str, records: DataFrame, forms: Forms, key: Sequence[str]
     assert route.value is not None
     whole = records.withColumn(_WHOLE, F.struct(*records.columns))
     by = replace(forms, value=route.value, route=replace(route, value=None))
-    every = decoded(whole, by, route.keys, ruled=ruled, kept=[_WHOLE]).frame
+    every = decoded(whole, by, route.keys, ruled=ruled, exact=exact, kept=[_WHOLE]).frame
     named = every.select(f"{_WHOLE}.*", F.expr(route.sql).alias(NAMED), F.col(PROBLEM).alias(_FIRST))
     own = replace(forms, route=None, require=None)
-    found = decoded(named, own, key or route.keys, ruled=ruled, kept=[NAMED, _FIRST])
+    found = decoded(named, own, key or route.keys, ruled=ruled, exact=exact, kept=[NAMED, _FIRST])
     of_own = F.when(F.expr(f"{NAMED} <=> {literal(table)}"), F.col(PROBLEM))
     return replace(found, frame=found.frame.withColumn(PROBLEM, F.coalesce(F.col(_FIRST), of_own)).drop(_FIRST))
 
 
-def decoded(records: DataFrame, forms: Forms, key: Sequence[str], *, ruled: bool, kept: Sequence[str] = ()) -> Records:
+def decoded(
+    records: DataFrame, forms: Forms, key: Sequence[str], *,
+    ruled: bool, exact: bool | None = None, kept: Sequence[str] = (),
+) -> Records:  # fmt: skip
     """Every record, those with a problem as well. Problems are tombstone, value, key, rule and route.
 
     With ``key`` a tombstone is a record too: Kafka's key says which row it deletes. ``ruled``: records may have been
     set aside, so the rule of ``require`` and the route are checked, and there is ``_raw``. Without it every record of
     the claim has met the rule. ``kept``: columns of ``records`` that stay. Raises ConfigurationError.
+
+    ``exact``: a record with a number that its type can't hold has a problem; None: if ``ruled``. Otherwise it has no
+    ``_timestamp``. Its row has one, and so it is never right, whatever stands there for the number.
     """
     from pyspark.sql import functions as F
     from pyspark.sql.types import StructField, StructType
 
     frame, value = _read(records, "value", forms.value)
     tombstone = F.col("value").isNull()
-    # Where all records are rows, a row of a rounded number is a fault, so the record has none of its values.
-    problem = F.when(~tombstone & ~(value.exact if ruled else value.readable), "value")
+    exact = ruled if exact is None else exact
+    rounded = ~tombstone & value.readable & ~value.exact
+    problem = F.when(~tombstone & ~(value.exact if exact else value.readable), "value")
     if not key:
         problem = F.when(tombstone, "tombstone").otherwise(problem)
     of_key = None
     if forms.key is not None:
         frame, of_key = _read(frame, "key", forms.key)
+        rounded |= F.col("key").isNotNull() & of_key.readable & ~of_key.exact
         problem = F.coalesce(
-            problem, F.when(F.col("key").isNotNull() & ~(of_key.exact if ruled else of_key.readable), "key")
+            problem, F.when(F.col("key").isNotNull() & ~(of_key.exact if exact else of_key.readable), "key")
         )
 
     frame = frame.withColumn(_FOUND, _once(problem))
+    if not exact:
+        frame = frame.withColumn("timestamp", F.when(~F.coalesce(rounded, F.lit(False)), F.col("timestamp")))
     problem = F.col(_FOUND)
     texts = [part for part in forms.value.columns if forms.key is not None and _text_for(part, key, forms.key)]
     for part in texts:

@@ -38,7 +38,8 @@ def gone_before(
     """The counts of rows of ``before`` that ``rows`` lacks, as ``counted`` gives them. Both have the same columns.
 
     ``whole``: Kafka shows every record of the claim, and each can be read. If not, a row of a keyed table that is gone
-    is unchecked: a record that isn't shown may have deleted it. ``leave_out``: topics whose rows are another pipeline's.
+    is unchecked: a record that isn't shown may have deleted it. ``leave_out``: topics whose rows are of other
+    pipelines.
     """
     from pyspark.sql import functions as F
 

@@ -10,15 +10,17 @@ from typing import Any
 
 import json_oracle as oracle
 import pytest
-from audits import places, verify
+from audits import counts, places, verify
 from both_decoders import Row, by_auditor, by_pipeline, has_variant
 from columns import compared
 from conftest import Lake, Topic
 from json_oracle import BAD, Number, Object, meaning
 from json_texts import ACCEPTED, FREE, REFUSED
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import expr
 from pyspark.sql.types import StructType
 
+import connector.audit as audited
 from connector.audit.decode import decoded
 from connector.audit.exact_json import of_text
 from connector.audit.formats import Form, Forms
@@ -444,3 +446,27 @@ def test_verify_finds_a_decimal_that_an_older_version_has_rounded(
     found = verify(lake, **options)
     assert not found.ok
     assert [place[1] for place in places(found).values()] == [1]
+
+
+@pytest.mark.breadth
+@pytest.mark.parametrize("kind", ["append", "upsert", "aggregate"])
+def test_a_null_for_a_number_that_does_not_fit_is_never_exact(
+    kind: str, lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is what from_json makes of such a number, without a word."""
+    sink = {"group_by": "k", "aggregates": {"d": "sum(d)"}} if kind == "aggregate" else None
+    options = {"schema": "k STRING, d DECIMAL(5,2)", **({"sink": sink} if sink else {})}
+    topic.send(("a", b'{"k": "a", "d": 1.5}'), ("b", b'{"k": "b", "d": null}'), partition=0)
+    lake.pipeline(kind, **options).run()
+    assert verify(lake, kind, **options).ok
+    # The same table, and a topic in which the number of "b" is one that doesn't fit.
+    real = audited.kafka_records
+
+    def other(*args: Any, **kwargs: Any) -> Any:
+        changed = "encode(replace(decode(value, 'UTF-8'), 'null', '123456.789'), 'UTF-8')"
+        return real(*args, **kwargs).withColumn("value", expr(changed))
+
+    monkeypatch.setattr(audited, "kafka_records", other)
+    found = verify(lake, kind, **options)
+    said = {"append": "not exact", "upsert": "not exact", "aggregate": "unknown"}
+    assert (found.verdict.value, "altered" in counts(found)) == (said[kind], kind != "aggregate")
