@@ -32,13 +32,14 @@ from connector.audit.claim import (
     bounds,
     claimed,
     not_folded,
+    not_from_earliest,
     refuse_recreated,
     unchecked,
 )
 from connector.audit.compare import Compared, compare
 from connector.audit.formats import Forms, forms, learns_columns
 from connector.audit.gone import unless_others
-from connector.audit.letters import no_letters
+from connector.audit.letters import late_letters, no_letters
 from connector.audit.records import kafka_records
 from connector.audit.remembered import ZONE, other_options, property_of, remembered
 from connector.audit.routes import audit_routes
@@ -197,9 +198,10 @@ def _pin(
         rows=partial(table.extents, number, sorted(held.ids)),
         older_version=number < table.newest,
         from_earliest=config.source.start == "earliest",
-        beginnings=held.beginnings,
     )
     notes += [_LEFT.format(topic) for topic in sorted(stored - held.ids.keys()) if not topic.startswith("#")]
+    if config.source.start == "earliest":
+        notes += not_from_earliest(newest, claim, held.beginnings)
     if config.merged_on_read is not None and number == table.newest:
         notes += not_folded(newest.epoch if newest else 0, table.in_change_log(config.name))
     claim = replace(claim, offsets={at: max(end, upto.get(at, 0)) for at, end in claim.offsets.items()})
@@ -244,7 +246,11 @@ def _compared(
             committed_later=claim.commits_later,
             leave_out=sorted(pinned.others),
             letters=open_letters,
-            late=letters.late(config.name, pinned.epoch) if letters and _keeps_late(config) else None,
+            late=(
+                late_letters(letters.late(config.name, pinned.epoch), config)
+                if letters and _keeps_late(config)
+                else None
+            ),
             earlier=pinned.earlier,
         )
 

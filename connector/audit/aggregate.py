@@ -11,7 +11,7 @@ from connector.audit.claim import Bounds
 from connector.audit.counted import one_each
 from connector.audit.functions import Recomputed, recomputed
 from connector.audit.late import judged_letters
-from connector.audit.records import PROBLEM, Records, beyond
+from connector.audit.records import PLACE, PROBLEM, RAW, Records, beyond
 from connector.audit.rows import check_columns
 from connector.config import COORDINATES, DeltaAggregateSink, Window
 from sinks.plurals import plural
@@ -36,14 +36,14 @@ def aggregated(
     whole: bool,
     committed_later: bool,
     late: DataFrame | None,
-    raw: DataFrame | None,
+    every: Records,
     alone: bool,
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Counts, and notes on what isn't compared. Groups have no coordinates.
 
     A group is the sum of all its records: unless Kafka shows the ``whole`` claim, and each of its records can be read,
-    every group is unchecked. ``late``: the dead letters, whose records aren't in their windows; ``raw``: the
-    coordinates of all records, with their digests. ``alone``: whether no other table's records have moved the
+    every group is unchecked. ``late``: the dead letters, whose records aren't in their windows; ``every``:
+    all records, maybe with their digests. ``alone``: whether no other table's records have moved the
     watermark.
     """
     from pyspark.sql import functions as F
@@ -67,6 +67,7 @@ def aggregated(
         if number:
             windows = partial(_windowed, sink=sink, late=None)
             of_claim = events.where("NOT e_later")
+            raw = every.frame.select(*PLACE, RAW) if RAW in every.frame.columns else None
             of_letters = judged_letters(claimed, of_claim, windows, raw, cut, sink.window, alone=alone)
     expected = _expected_groups(_windowed(events.where("NOT e_later"), sink, late), sink, parts, keys)
     same = F.expr(" AND ".join(f"e_{name} <=> r_{name}" for name in keys))

@@ -178,18 +178,13 @@ def claimed(
     rows: Callable[[], Mapping[At, Extent]],
     older_version: bool,
     from_earliest: bool,
-    beginnings: Next | None = None,
 ) -> tuple[Claim, list[str]]:
     """The claim, and notes on what had to be assumed.
 
     ``found`` is the pipeline's newest commit, ``first`` the oldest that the history has. ``delivery`` is the pipeline
     file's; it counts if there is no such commit. ``committed`` are the offsets of the consumer group, which say nothing
     about an ``older_version`` of the table. ``rows`` gives the coordinates of the table's rows; it is called only if
-    nothing else tells. ``from_earliest``: the pipeline file says ``start: earliest``. ``beginnings``: the first offsets
-    that Kafka holds.
-
-    A weaker delivery's commit says where it began, and the group got an offset of each partition then. Where it has
-    none any more, the claim ends with the rows, and nothing shows that they are all.
+    nothing else tells. ``from_earliest``: the pipeline file says ``start: earliest``.
     """
     notes = []
     delivery = found.delivery if found else delivery
@@ -210,10 +205,7 @@ def claimed(
         begins = since.get(at, 0) if since is not None else 0 if from_earliest else extent.first
         starts[at] = 0 if _was_added(at, found, first) else begins
         if starts[at] < begins:
-            unknown.append(
-                f"{at.topic}-{at.partition} was added after the first epoch and is in the table from offset {begins} "
-                "on. No commit says why the records before that aren't."
-            )
+            unknown.append(_skipped(at, begins))
         ends[at] = max(
             starts[at],
             found.offsets.get(at, 0) if found else 0,
@@ -222,8 +214,6 @@ def claimed(
         )
     if forgotten := sorted(at for at in without_offset if found is not None and at in found.offsets):
         unknown.append(_forgotten(forgotten))
-    if since is not None and from_earliest:
-        notes += _not_from_earliest({at: begins for at, begins in starts.items() if at in since}, beginnings or {})
     if found is None:
         rows_too = "" if by_group or extents else ", and the table no rows of its topics"
         notes.append(f"The table's history has no commit of this pipeline{rows_too}.")
@@ -240,9 +230,12 @@ def claimed(
     return Claim(delivery, starts, ends, found.lost if found else (), tuple(unknown)), notes
 
 
-def _not_from_earliest(starts: Next, beginnings: Next) -> list[str]:
-    """A note on records that Kafka holds from before the claim. What Kafka holds first only grows: they were there when
-    the pipeline began."""
+def not_from_earliest(found: Metadata | None, claim: Claim, beginnings: Next) -> list[str]:
+    """A note on records that Kafka holds from before the claim, of a file with ``start: earliest``.
+
+    ``found``: as in ``claimed``. The ``beginnings`` of what Kafka holds only grow: the records were there at first.
+    """
+    starts = {at: claim.since[at] for at in (found.since if found else None) or () if at in claim.since}
     before = {at: start - beginnings[at] for at, start in starts.items() if beginnings.get(at, start) < start}
     if not before:
         return []
@@ -255,7 +248,15 @@ def _not_from_earliest(starts: Next, beginnings: Next) -> list[str]:
     ]
 
 
+def _skipped(at: At, begins: int) -> str:
+    return (
+        f"{at.topic}-{at.partition} was added after the first epoch and is in the table from offset {begins} on. No "
+        "commit says why the records before that aren't."
+    )
+
+
 def _forgotten(partitions: Sequence[At]) -> str:
+    """A weaker delivery's commit says where it began, and the group got an offset of each partition then."""
     shown = ", ".join(f"{at.topic}-{at.partition}" for at in partitions[:_SHOWN])
     more = f" and {len(partitions) - _SHOWN:,} others" if len(partitions) > _SHOWN else ""
     return (

@@ -16,13 +16,13 @@ from connector.audit.aggregate import aggregated
 from connector.audit.appended import appended
 from connector.audit.claim import Bounds, unchecked
 from connector.audit.debezium import passes_over_tombstones, with_its_own_rules
-from connector.audit.decode import NAMED, RAW, decoded, decoded_for, digest, transformed
+from connector.audit.decode import NAMED, decoded, decoded_for, transformed
 from connector.audit.formats import Forms
 from connector.audit.gone import gone_before
 from connector.audit.history import versions
 from connector.audit.in_both import in_both
-from connector.audit.letters import late_letters, told_apart
-from connector.audit.records import PLACE, PROBLEM, TOMBSTONE, Records, table_columns
+from connector.audit.letters import told_apart
+from connector.audit.records import PLACE, PROBLEM, RAW, TOMBSTONE, Records, digest, table_columns
 from connector.audit.refused import refused_by_the_sink, unreadable
 from connector.audit.routes import of_table
 from connector.audit.rows import NOTHING, Earlier, refuse_to_compare
@@ -81,9 +81,7 @@ def compare(
     topics whose rows are another pipeline's. ``letters``: all dead letters, if bad records are set aside in a table.
     ``late``: the letters of rows that arrived after their window was closed. ``earlier``: what the table held before
     the pipeline's first epoch; groups are compared without it. A record that can't be read counts as unreadable, unless
-    bad records are set aside.
-
-    Raises ConfigurationError and SchemaMismatch.
+    bad records are set aside. Raises ConfigurationError and SchemaMismatch.
     """
     # Such a table has a row also of a record that can't be read.
     of_rows = config.sinks[0].type == "delta_append" and config.on_bad_record == "fail"
@@ -93,8 +91,7 @@ def compare(
     config = with_its_own_rules(config, made.columns.names)
     sink = config.sinks[0]
     _refuse_other_keys(config, made.columns.names)
-    counts: list[dict[str, Any]] = []
-    unread: DataFrame | None = None
+    counts, unread = list[dict[str, Any]](), None
     if not of_rows:
         made, counts, unread = _without_bad(config, every, made, letters, cut)
     elif unnamed is not None:
@@ -106,9 +103,8 @@ def compare(
     whole = not gone and unread is None
     if isinstance(sink, DeltaAggregateSink):
         found, more = aggregated(
-            made, rows, cut, sink, whole=whole, committed_later=committed_later, alone=config.route is None,
-            late=late_letters(late, config) if late is not None else None,
-            raw=every.frame.select(*PLACE, RAW) if RAW in every.frame.columns else None,
+            made, rows, cut, sink, whole=whole, committed_later=committed_later, late=late, every=every,
+            alone=config.route is None,
         )  # fmt: skip
         notes += more
         unknown = [] if whole else [_NO_GROUP + (_GONE if gone else _UNREAD)]
@@ -124,8 +120,7 @@ def compare(
         )  # fmt: skip
     else:
         found = appended(made, rows, cut, committed_later=committed_later, leave_out=leave_out, earlier=earlier)
-    if earlier.rows is not None:
-        found += gone_before(made, rows, earlier.rows, cut, sink, whole=whole, leave_out=leave_out)
+    found += gone_before(made, rows, earlier.rows, cut, sink, whole=whole, leave_out=leave_out)
     return Compared([*counts, *found], notes, unknown)
 
 

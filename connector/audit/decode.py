@@ -16,7 +16,7 @@ from connector.audit.json_valid import Valid
 from connector.audit.kafkas_key import of_kafkas_key
 from connector.audit.names import respelled
 from connector.audit.protobuf import Protobuf
-from connector.audit.records import PROBLEM, TOMBSTONE, Records
+from connector.audit.records import PROBLEM, RAW, TOMBSTONE, Records, digest
 from connector.config import COORDINATES
 from sinks.errors import ConfigurationError
 from sinks.spark.sql import identifier, literal
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import MapType, StructField
 
-RAW = "_raw"
-"""A digest of the whole record as Kafka gave it. Present only if there are dead letters to compare with."""
 NAMED = "lakelock_named"
 """The table that a record of a route names, where its table has a schema of its own."""
 _AT = "lakelock at"
@@ -89,22 +87,10 @@ def decoded(
 
     frame, value = _read(records, "value", forms.value)
     tombstone = F.col("value").isNull()
-    exact = ruled if exact is None else exact
-    rounded = ~tombstone & value.readable & ~value.exact
-    problem = F.when(~tombstone & ~(value.exact if exact else value.readable), "value")
-    if not key:
-        problem = F.when(tombstone, "tombstone").otherwise(problem)
     of_key = None
     if forms.key is not None:
         frame, of_key = _read(frame, "key", forms.key)
-        rounded |= F.col("key").isNotNull() & of_key.readable & ~of_key.exact
-        problem = F.coalesce(
-            problem, F.when(F.col("key").isNotNull() & ~(of_key.exact if exact else of_key.readable), "key")
-        )
-
-    frame = frame.withColumn(_FOUND, _once(problem))
-    if not exact:
-        frame = frame.withColumn("timestamp", F.when(~F.coalesce(rounded, F.lit(False)), F.col("timestamp")))
+    frame = _judged(frame, value, of_key, takes_tombstones=bool(key), exact=ruled if exact is None else exact)
     problem = F.col(_FOUND)
     texts = [part for part in forms.value.columns if forms.key is not None and _text_for(part, key, forms.key)]
     for part in texts:
@@ -139,6 +125,25 @@ def decoded(
     return Records(_with_rules(frame, forms) if ruled else frame, StructType(columns))
 
 
+def _judged(frame: DataFrame, value: _Read, of_key: _Read | None, *, takes_tombstones: bool, exact: bool) -> DataFrame:
+    """The records with what is wrong with each, in ``_FOUND``. ``exact``: as in ``decoded``."""
+    from pyspark.sql import functions as F
+
+    tombstone = F.col("value").isNull()
+    rounded = ~tombstone & value.readable & ~value.exact
+    problem = F.when(~tombstone & ~(value.exact if exact else value.readable), "value")
+    if not takes_tombstones:
+        problem = F.when(tombstone, "tombstone").otherwise(problem)
+    if of_key is not None:
+        there = F.col("key").isNotNull()
+        rounded |= there & of_key.readable & ~of_key.exact
+        problem = F.coalesce(problem, F.when(there & ~(of_key.exact if exact else of_key.readable), "key"))
+    frame = frame.withColumn(_FOUND, _once(problem))
+    if exact:
+        return frame
+    return frame.withColumn("timestamp", F.when(~F.coalesce(rounded, F.lit(False)), F.col("timestamp")))
+
+
 def _with_rules(frame: DataFrame, forms: Forms) -> DataFrame:
     """The records, those that break the rule of ``require`` or name no table with a problem. Raises
     ConfigurationError."""
@@ -169,13 +174,6 @@ def _once(problem: Column) -> Column:
     from pyspark.sql import functions as F
 
     return F.coalesce(problem, F.when(F.spark_partition_id() < 0, "nowhere"))
-
-
-def digest(timestamp: str) -> Column:
-    """A digest of a record's key, value, headers and timestamp, from columns of these names."""
-    from pyspark.sql import functions as F
-
-    return F.sha2(F.to_json(F.struct("key", "value", "headers", F.col(timestamp).alias("timestamp"))), 256)
 
 
 def _read_events(records: DataFrame, column: str, form: Form, events: Events) -> tuple[DataFrame, _Read]:

@@ -28,14 +28,15 @@ _AT = "struct(false AS claimed, r_topic AS topic, r_partition AS `partition`, r_
 def gone_before(
     records: Records,
     rows: DataFrame,
-    before: DataFrame,
+    before: DataFrame | None,
     cut: Sequence[Bounds],
     sink: object,
     *,
     whole: bool,
     leave_out: Sequence[str],
 ) -> list[dict[str, Any]]:
-    """The counts of rows of ``before`` that ``rows`` lacks, as ``counted`` gives them. Both have the same columns.
+    """The counts of rows of ``before`` that ``rows`` lacks, as ``counted`` gives them. Both have the same columns;
+    None: there were none.
 
     ``whole``: Kafka shows every record of the claim, and each can be read. If not, a row of a keyed table that is gone
     is unchecked: a record that isn't shown may have deleted it. ``leave_out``: topics whose rows are of other
@@ -43,6 +44,8 @@ def gone_before(
     """
     from pyspark.sql import functions as F
 
+    if before is None:
+        return []
     keyed = sink if isinstance(sink, KeyedSink) else None
     columns = table_columns(records.columns, keyed) if keyed else records.columns
     key = keyed.key if keyed else ()

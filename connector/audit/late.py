@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from connector.audit.claim import Bounds
 from connector.audit.counted import ROW_AT, counted
-from connector.audit.decode import RAW, digest
-from connector.audit.records import PLACE
+from connector.audit.records import PLACE, RAW, digest
 from connector.audit.rows import placed
 from connector.config import Window
 from sinks.spark.sql import literal

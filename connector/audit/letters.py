@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from connector.audit.claim import Bounds
 from connector.audit.counted import counted
-from connector.audit.decode import RAW, digest
-from connector.audit.records import PLACE, PROBLEM, Records, beyond
+from connector.audit.records import PLACE, PROBLEM, RAW, Records, beyond, digest
 from connector.audit.rows import check_columns, placed
 from connector.config import PipelineConfig
 from sinks.spark.sql import literal

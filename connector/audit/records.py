@@ -16,7 +16,7 @@ from sinks.kafka import spark_reader
 from sinks.spark.sql import identifier, literal
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 _NO_RECORDS = {
@@ -31,6 +31,8 @@ PLACE = COORDINATES[:3]
 """The columns that say which record a row is of."""
 TOMBSTONE, UNAVAILABLE = "_tombstone", "_unavailable"
 PROBLEM = "_problem"
+RAW = "_raw"
+"""A digest of the whole record as Kafka gave it. Present only if there are dead letters to compare with."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,13 @@ def table_columns(columns: StructType, sink: KeyedSink) -> StructType:
     left_out = set(sink.except_column_list or ())
     kept = set(columns.names if sink.column_list is None else sink.column_list) - left_out
     return StructType([part for part in columns if part.name in kept])
+
+
+def digest(timestamp: str) -> Column:
+    """A digest of a record's key, value, headers and timestamp, from columns of these names."""
+    from pyspark.sql import functions as F
+
+    return F.sha2(F.to_json(F.struct("key", "value", "headers", F.col(timestamp).alias("timestamp"))), 256)
 
 
 def sequence_type(records: Records, sink: KeyedSink) -> str:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from connector.audit.claim import Bounds
 from connector.audit.counted import counted
 from connector.audit.debezium import passes_over_tombstones
-from connector.audit.decode import RAW
-from connector.audit.records import PLACE, PROBLEM, TOMBSTONE, Records, beyond, sequence_type, truncates
+from connector.audit.records import PLACE, PROBLEM, RAW, TOMBSTONE, Records, beyond, sequence_type, truncates
 from connector.config import DeltaAggregateSink, KeyedSink, PipelineConfig
 from sinks.spark.sql import identifier
 

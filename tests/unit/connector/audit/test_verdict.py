@@ -22,6 +22,7 @@ from connector.audit.claim import (
     lineage,
     metadata,
     not_folded,
+    not_from_earliest,
     refuse_recreated,
     unchecked,
 )
@@ -270,14 +271,13 @@ def test_what_was_added_later_is_claimed_from_zero_whatever_a_commit_says() -> N
 def test_a_claim_that_begins_later_than_the_file_says_is_told() -> None:
     """The file's start may have changed since, and a replay begins where it was told to: so that is no fault."""
     began = meta(since={P0: 100, P1: 0}, offsets={P0: 400, P1: 5})
-    claim, notes = claim_of(began, beginnings={P0: 0, P1: 0})
+    claim, _ = claim_of(began)
     assert (claim.since, claim.unknown) == ({P0: 100, P1: 0}, ())
-    assert notes == [
+    assert not_from_earliest(began, claim, {P0: 0, P1: 0}) == [
         "The table's commits say that the pipeline began later than the earliest records (t-0 at 100), although the "
         "file says start: earliest. Kafka holds 100 offsets from before that, which are not part of the claim."
     ]
-    assert claim_of(began, beginnings={P0: 100, P1: 3})[1] == []
-    assert claim_of(began, beginnings={P0: 0, P1: 0}, from_earliest=False)[1] == []
+    assert not_from_earliest(began, claim, {P0: 100, P1: 3}) == not_from_earliest(None, claim, {P0: 0, P1: 0}) == []
 
 
 def test_a_table_without_commits_and_rows_of_the_pipeline_claims_nothing() -> None:
