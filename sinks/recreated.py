@@ -8,6 +8,10 @@ by (topic, partition, offset) the records of the new topic are the newer ones.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from sinks.offsets import Offsets, TopicPartition
+
 MARK = "#"
 """Topic names consist of letters, digits, dots, hyphens and underscores. All of these sort after the mark."""
 
@@ -25,3 +29,12 @@ def is_retired(name: str) -> bool:
 def topic_of(name: str) -> str:
     """The topic's name in Kafka, also for an old, deleted topic."""
     return name.partition("/")[2] if is_retired(name) else name
+
+
+def with_retired_names(offsets: Offsets, topics: Mapping[str, str]) -> Offsets:
+    """The offsets, and each once more under the name that its topic gets when it retires. ``topics``: topic -> id."""
+    names = {topic: retired(topic, topic_id) for topic, topic_id in topics.items() if not is_retired(topic)}
+    renamed = {
+        TopicPartition(names[at.topic], at.partition): next_ for at, next_ in offsets.items() if at.topic in names
+    }
+    return Offsets({**offsets, **renamed})

@@ -29,6 +29,7 @@ from sinks.delta.tombstones import Tombstones
 from sinks.errors import OffsetsLost, TopicRecreated
 from sinks.offsets import Offsets
 from sinks.plurals import plural
+from sinks.recreated import with_retired_names
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -189,7 +190,13 @@ def after_restore(config: PipelineConfig, spark: SparkSession, position: Positio
     letters = letters_table(config, spark)
     if letters is not None:
         forget = partial(forget_deletes, [table])
-        letters.take_back(position.offsets, position.restored_to, position.epoch, forget)
+        letters.take_back(
+            with_retired_names(position.offsets, position.topics),  # the letters of a retirement that was undone
+            position.restored_to,
+            position.epoch,
+            taken_in=table.commits.taken_in_since(position),
+            forget=forget,
+        )
 
 
 def recreated_starts(config: PipelineConfig, position: Position, held: TopicsHeld, names: Mapping[str, str]) -> Offsets:

@@ -36,6 +36,7 @@ from sinks.delta.position import (
     in_words,
     lineage,
     replaces,
+    taken_in,
 )
 from sinks.delta.table import DeltaTable
 from sinks.delta.undone import Undone, undone
@@ -145,6 +146,19 @@ class PipelineCommits:
         """What a RESTORE to the version ``target`` takes back that isn't of this pipeline."""
         history = PastCommits(self._table)
         return undone(history.newest().version, target, history.at, pipeline=self._pipeline)
+
+    def taken_in_since(self, restored: Position) -> set[str]:
+        """The topics that were taken in, as recreated ones, after the epoch that a RESTORE went back to."""
+        if restored.restored_to is None or self._table.detail() is None:
+            return set()
+        history = PastCommits(self._table)
+        return taken_in(
+            history.newest().version,
+            history.at,
+            pipeline=self._pipeline,
+            restored_to=restored.restored_to,
+            topics=restored.topics,
+        )
 
     def is_own(self, version: int, metadata: CommitMetadata) -> bool:
         """Whether the commit of this version really is the epoch's: its user metadata alone can be a stale copy."""

@@ -10,7 +10,7 @@ be read. A letter is closed when its record was written after all. Closed letter
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from sinks.delta.layout import NO_LAYOUT, Layout
 from sinks.delta.refusals import about_refused_rows
 from sinks.delta.table import CHANGING, COORDINATES, DeltaTable
 from sinks.offsets import Offsets
+from sinks.recreated import MARK as RETIRED
 from sinks.spark.sql import literal
 
 if TYPE_CHECKING:
@@ -134,30 +135,41 @@ class DeadLetters:
         return row["n"] if row else 0
 
     def take_back(
-        self, offsets: Offsets, restored_to: int, highest: int, forget: Callable[[str], None] = lambda _: None
+        self,
+        offsets: Offsets,
+        restored_to: int,
+        highest: int,
+        *,
+        taken_in: Collection[str] = (),
+        forget: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Undo, after a RESTORE of the table, what later epochs did to letters. May be called again.
 
         ``offsets``, ``restored_to``: the restored position and the number of its epoch; ``highest``: the highest epoch
-        number that is taken; ``forget``: removes what is kept of the deletes of these records, see
-        ``sinks.delta.tombstones``.
+        number that is taken; ``taken_in``: topics that the undone epochs had taken in as recreated ones; ``forget``:
+        removes what is kept of the deletes of these records, see ``sinks.delta.tombstones``.
 
         Letters that epochs after ``restored_to`` closed are opened again, and retries that are at work lose their
         marks. If one commits its rows after all, the next retry finds them there. Open letters of records at or after
-        the offsets are closed: their epochs will never be committed, and their records are read again.
+        the offsets are closed: their epochs will never be committed, and their records are read again. So are those of
+        ``taken_in``, whatever their offset: they are of the recreated topic, and the offsets are the old topic's.
+        Nobody reads a deleted topic again, so a letter that has its name (``sinks.recreated``) is never closed.
         """
         if not self.exists():
             return
         self._make_ready()
         # Without its mark: a retry that is paused between its commit, which is undone, and ``close`` would close it.
         reopened = {"_retry": "NULL", "_retried_epoch": "NULL", "_retried_at": "NULL"}
+        names = ", ".join(map(literal, sorted(taken_in))) or "NULL"
+        of_taken_in = f"coalesce(_topic IN ({names}) AND epoch > {int(restored_to)}, false)"
         tried = f"(_retried_epoch > {int(restored_to)} OR (_retried_epoch IS NULL AND _retry IS NOT NULL))"
-        undone = f"{tried} AND {_passed(offsets)}"
+        undone = f"{tried} AND {_passed(offsets)} AND NOT {of_taken_in}"
         forget(self._records(undone))  # first: a letter that is open again isn't found once more
         self._update(reopened, undone)
         again = {"_retry": "NULL", "_retried_epoch": f"{int(highest) + 1}L", "_retried_at": "current_timestamp()"}
         # A partition that the offsets don't name is read again from offset 0.
-        self._update(again, f"_retried_epoch IS NULL AND epoch <= {int(highest)} AND NOT {_passed(offsets)}")
+        ahead = f"NOT {_passed(offsets)} AND NOT startswith(_topic, {literal(RETIRED)})"
+        self._update(again, f"_retried_epoch IS NULL AND epoch <= {int(highest)} AND ({of_taken_in} OR ({ahead}))")
 
     def _update(self, values: dict[str, str], where: str) -> int:
         sets = ", ".join(f"{name} = {value}" for name, value in values.items())

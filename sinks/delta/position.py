@@ -206,6 +206,31 @@ def lineage(
         version = commit.goes_on_from
 
 
+def taken_in(
+    newest: int,
+    commit_at: Callable[[int], Commit | None],
+    *,
+    pipeline: str,
+    restored_to: int,
+    topics: Mapping[str, str],
+) -> set[str]:
+    """The topics that epochs after ``restored_to``, which a RESTORE has undone, knew by another id: they were recreated
+    and taken in. Found as far back as the history goes.
+
+    ``topics``: topic -> id, as of the epoch ``restored_to``.
+    """
+    found: set[str] = set()
+    for version in range(newest, -1, -1):
+        commit = commit_at(version)
+        metadata = CommitMetadata.from_json(commit.user_metadata, pipeline=pipeline) if commit is not None else None
+        if commit is None or (metadata is not None and metadata.epoch <= restored_to):
+            break
+        if metadata is not None:
+            later = metadata.position.topics
+            found |= {topic for topic, its_id in topics.items() if its_id and later.get(topic, its_id) != its_id}
+    return found
+
+
 def from_rows(rows: Offsets, standing: FromRows) -> Own | None:
     """The commit that the rows' coordinates belong to, where candidates are known."""
     return next((own for own in standing.candidates if own.metadata.offsets.reaches(rows)), None)

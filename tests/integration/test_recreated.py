@@ -214,6 +214,25 @@ def test_letters_of_the_old_topic_change_nothing_that_the_new_one_has_brought(la
     assert lake.rows("upsert") == [("both", 20), ("new", 10), ("old", 1)]
 
 
+@pytest.mark.breadth
+def test_a_restore_to_before_it_was_taken_in_keeps_each_topics_letters_apart(lake: Lake, topic: Topic) -> None:
+    letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.path("letters"))}, "source": ON}
+    mended = {**letters, "value": {"format": "json", "schema": "k STRING, n INT", "mode": "permissive"}}
+    topic.send(("old", {"k": "old", "n": "1"}), partition=0)
+    topic.send_rows([("a", 1), ("a", 2)], partition=0)
+    lake.pipeline(**letters).run()
+    version = lake.version()
+    make_again(topic)
+    topic.send(("new", {"k": "new", "n": "2"}), partition=0)
+    lake.pipeline(**letters).run()
+    lake.sql(f"RESTORE {{t}} TO VERSION AS OF {version}")
+    lake.pipeline(**letters).run()
+    is_open = "SELECT startswith(_topic, '#'), _offset FROM {t} WHERE _retried_epoch IS NULL ORDER BY 1"
+    assert lake.sql(is_open, "letters") == [(False, 0), (True, 0)]
+    assert lake.pipeline(**mended).retry_dead_letters().through == 2
+    assert lake.rows() == [("a", 1), ("a", 2), ("new", 2), ("old", 1)]
+
+
 def test_a_history_by_a_sequence_goes_on(lake: Lake, topic: Topic) -> None:
     sink = {"key": ["k"], "sequence_by": "s"}
     pipeline = {"schema": "k STRING, n INT, s INT", "sink": sink}

@@ -7,7 +7,7 @@ import pytest
 
 from sinks.contract import Position
 from sinks.delta.metadata import CommitMetadata
-from sinks.delta.position import Cloned, Commit, FromRows, Own, Standing, find, from_rows
+from sinks.delta.position import Cloned, Commit, FromRows, Own, Standing, find, from_rows, taken_in
 from sinks.errors import PositionMismatch
 from sinks.offsets import Offsets, TopicPartition
 
@@ -160,3 +160,22 @@ def test_a_restore_under_an_epoch_that_was_being_written_is_refused() -> None:
 
 def test_other_commits_under_an_epoch_that_was_being_written_are_fine() -> None:
     assert History(("WRITE", epoch(1)), ("OPTIMIZE", None), ("WRITE", epoch(2, base=0))).found() == (2, 2, False)
+
+
+def test_the_topics_that_undone_epochs_had_taken_in_are_told() -> None:
+    def of_topics(number: int, **topics: str) -> str:
+        return CommitMetadata("p", Position(number, offsets(number), topics=topics)).to_json()
+
+    history = History(
+        ("WRITE", of_topics(1, t="before")),
+        ("WRITE", of_topics(2, t="old", other="same")),
+        ("OPTIMIZE", None),
+        ("MERGE", of_topics(3, t="new", other="same")),
+        ("WRITE", of_topics(4, t="new", other="same", added="since")),
+        ("RESTORE", None, {"version": "1"}),
+    )
+    known = {"t": "old", "other": "same"}
+    found = [taken_in(5, history.commits.get, pipeline="p", restored_to=epoch, topics=known) for epoch in (2, 3, 4)]
+    assert found == [{"t"}, {"t"}, set()]
+    del history.commits[3]
+    assert taken_in(5, history.commits.get, pipeline="p", restored_to=2, topics=known) == {"t"}, "the log was cleaned"

@@ -1,0 +1,64 @@
+"""What becomes of dead letters when the table is taken back: the statements' own text, in SQLite."""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from spark_in_sqlite import database
+
+from sinks.delta.dead_letters import DeadLetters
+from sinks.offsets import Offsets
+from sinks.recreated import with_retired_names
+
+COLUMNS = "pipeline, epoch, _topic, _partition, _offset, _retry, _retried_epoch, _retried_at"
+
+
+class Letters(DeadLetters):
+    """A table of dead letters in SQLite."""
+
+    def __init__(self, *rows: tuple[int, str, int, str | None, int | None]) -> None:
+        """``rows``: epoch, topic, offset, retry and the epoch of the retry."""
+        table: Any = SimpleNamespace(sql="t", exists=lambda: True, label="t")
+        super().__init__(table, pipeline="p")
+        self._ready = True
+        self._db = database()
+        self._db.execute(f"CREATE TABLE t ({COLUMNS})")
+        self._db.executemany("INSERT INTO t VALUES ('p', ?, ?, 0, ?, ?, ?, NULL)", rows)
+
+    def _run(self, sql: str) -> int:
+        return self._db.execute(re.sub(r"(\d+)L\b", r"\1", sql.replace("current_timestamp()", "'now'"))).rowcount
+
+    @property
+    def stand(self) -> list[tuple[str, int, int | None]]:
+        """Topic, offset and the epoch that closed it, of each letter."""
+        return self._db.execute("SELECT _topic, _offset, _retried_epoch FROM t ORDER BY 1, 2").fetchall()
+
+    def forgotten(self, records: str) -> list[tuple[str, int, int]]:
+        return self._db.execute(f"SELECT * FROM {records}").fetchall()
+
+
+def test_letters_of_epochs_that_were_undone_are_closed_and_those_that_they_closed_reopened() -> None:
+    letters = Letters((8, "t", 50, "r", 11), (8, "t", 60, "r", 9), (8, "t", 70, None, None), (11, "t", 150, None, None))
+    forgotten: list[tuple[str, int, int]] = []
+    for _ in range(2):
+        letters.take_back(
+            Offsets.from_dict({"t": {"0": 100}}), 10, 12, forget=lambda sql: forgotten.extend(letters.forgotten(sql))
+        )
+        assert letters.stand == [("t", 50, None), ("t", 60, 9), ("t", 70, None), ("t", 150, 13)]
+    assert forgotten == [("t", 0, 50)], "before it is open again"
+
+
+@pytest.mark.parametrize("taken_in", [{"t"}, set()], ids=["the new topic was taken in", "it wasn't yet"])
+def test_a_restore_to_before_a_retirement_leaves_the_old_topics_letters_as_they_were_then(taken_in: set[str]) -> None:
+    """Their records are gone. Those of the new topic are read again from its beginning, whatever their offsets."""
+    old = [(8, "#a/t", 50, None, None), (8, "#a/t", 60, "r", 12), (8, "#a/t", 1500, None, None)]
+    new = [(12, "t", 50, None, None), (12, "t", 70, "r", 13), (12, "t", 2000, None, None)]
+    letters = Letters(*old, *(new if taken_in else ()), (7, "#x/t", 5, None, None))
+    offsets = Offsets.from_dict({"t": {"0": 1000}, "#x/t": {"0": 10}})
+    for _ in range(2):
+        letters.take_back(with_retired_names(offsets, {"t": "a"}), 10, 13, taken_in=taken_in)
+    of_new = [("t", 50, 14), ("t", 70, 13), ("t", 2000, 14)] if taken_in else []
+    assert letters.stand == [("#a/t", 50, None), ("#a/t", 60, None), ("#a/t", 1500, None), ("#x/t", 5, None), *of_new]
