@@ -181,13 +181,14 @@ class Coordinator(Destination):
         del position  # each table has one of its own
         self._fold()
 
-    def rewind(self, epoch: Epoch, number: int, prepared: Mapping[str, Prepared]) -> Committed:
-        """Take all tables back to what ``prepared`` says, by an epoch of no records. ``number``: the log's last entry.
+    def rewind(self, epoch: Epoch, number: int, prepared: Mapping[str, Prepared], *, back_to: int) -> Committed:
+        """Take all tables back to what ``prepared`` says, by an epoch of no records. ``number``: the log's last entry;
+        ``back_to``: the epoch that they go back to.
 
         ``protocol.rewind`` lists what a crash leaves. Raises Fenced if another run has appended since, and what a
         sink raises.
         """
-        ran = self._carry_out(rewind(epoch, number, self._config, self._run, prepared))
+        ran = self._carry_out(rewind(epoch, number, self._config, self._run, prepared, back_to=back_to))
         self._number, self._done = ran.number, None
         committed = Committed(ran.done.epoch.position(), rows=0)
         self._observe(Event(Step.COMMITTED, ran.done.epoch, committed, self._behind))

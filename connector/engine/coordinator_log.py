@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 FORMAT = 3
 """3: a decision to rewind. 2: an epoch of a route. Other entries are written as 1: earlier versions read them."""
 _WITHOUT_ROUTES, _WITHOUT_REWINDS = 1, 2
+_BACK_TO = "back_to"
 COLUMNS = (
     "format INT, pipeline STRING, entry BIGINT, state STRING, epoch BIGINT, attempt BIGINT, owner STRING, run STRING, "
     "ranges ARRAY<STRUCT<topic: STRING, partition: INT, start: BIGINT, end: BIGINT>>, position STRING, "
@@ -40,7 +41,8 @@ COLUMNS = (
 )
 """``position``: the position after the epoch, as JSON in the form of a table's commit metadata. ``expected``: the
 position before it. ``sinks``: per sink, as JSON, what it has prepared (``decided``) or how a reader sees it as of the
-epoch (``done``). ``at``: when the row was appended."""
+epoch (``done``). A rewind of a pipeline without tables has an entry without a name there, with the epoch that it goes
+back to. ``at``: when the row was appended."""
 
 # PySpark loses the order of a map, which is the order of the sinks in the pipeline file. Entries keep it.
 _EVERYTHING = (
@@ -285,6 +287,8 @@ def _values(pipeline: str, number: int, row: Row) -> dict[str, Any]:
     sinks = {name: json.dumps(_known(prepared)) for name, prepared in row.prepared.items()} or {
         name: json.dumps(dict(reads)) for name, reads in row.reads.items()
     }
+    if row.of_rewind is not None and not sinks:
+        sinks = {"": json.dumps({_BACK_TO: row.of_rewind})}
     return {
         "format": FORMAT if row.back_to is not None else _WITHOUT_REWINDS if row.of_route else _WITHOUT_ROUTES,
         "pipeline": pipeline,
@@ -326,8 +330,9 @@ def _row(row: SparkRow) -> Row:
     sinks = {name: json.loads(text) for name, text in row["sinks"]}
     state = State(row["state"])
     if state is State.DECIDED:
+        of_rewind = sinks.pop("", {}).get(_BACK_TO)
         prepared = {name: Prepared(**fields) for name, fields in sinks.items()}
-        return Row(state, epoch, row["run"], prepared, config=row["config"])
+        return Row(state, epoch, row["run"], prepared, config=row["config"], of_rewind=of_rewind)
     return Row(state, epoch, row["run"], reads=sinks)
 
 

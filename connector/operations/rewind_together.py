@@ -68,7 +68,7 @@ def rewound_together(
         name: Prepared.going_back(version, aim.epoch, of_route=assembly.routes is not None)
         for name, version in back.items()
     }
-    coordinator.rewind(epoch, known.number, prepared)
+    coordinator.rewind(epoch, known.number, prepared, back_to=aim.epoch)
     return replace(plan, done=True)
 
 

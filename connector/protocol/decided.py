@@ -35,6 +35,8 @@ class Row:
     """Sink -> how a reader sees it as of this epoch, as ``Committed.reads`` has it. ``done`` only."""
     config: str = ""
     """What in the pipeline file shapes the rows, hashed. ``decided`` only."""
+    of_rewind: int | None = None
+    """``back_to``, of a rewind. Where there are tables, it is in what each of them has prepared as well."""
 
     @property
     def of_route(self) -> bool:
@@ -44,7 +46,8 @@ class Row:
     @property
     def back_to(self) -> int | None:
         """The epoch that a rewind goes back to; 0: before the first one. None: the epoch is no rewind."""
-        return next((each.back_to for each in self.prepared.values() if each.back_to is not None), None)
+        told = (each.back_to for each in self.prepared.values())
+        return next((epoch for epoch in (self.of_rewind, *told) if epoch is not None), None)
 
     def left_at(self, sink: str) -> int | None:
         """The epoch that a sink is at after this decision, if the epoch passes it by. None: it is at this epoch."""

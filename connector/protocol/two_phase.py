@@ -363,13 +363,16 @@ def _how_much(held: Mapping[str, bool]) -> Found:
     return Found.SAME if all(held.values()) else Found.PART if any(held.values()) else Found.NOTHING
 
 
-def rewind(epoch: Epoch, number: int, config: str, run: str, prepared: Mapping[str, Prepared]) -> Steps[Ran]:
+def rewind(
+    epoch: Epoch, number: int, config: str, run: str, prepared: Mapping[str, Prepared], *, back_to: int
+) -> Steps[Ran]:
     """Take all tables back, by an epoch of no records: ``protocol.rewind`` says what a crash leaves.
 
-    ``number``: the log's last entry when the plan was made. Raises Fenced, and what a sink raises.
+    ``number``: the log's last entry when the plan was made; ``back_to``: the epoch that they go back to. There may be
+    no tables, and yet dead letters. Raises Fenced, and what a sink raises.
     """
     epoch = replace(epoch, attempt=number + 1)
-    decided = Row(State.DECIDED, epoch, run, prepared, config=config)
+    decided = Row(State.DECIDED, epoch, run, prepared, config=config, of_rewind=back_to)
     yield Append(number + 1, (decided,))
     number, committed, _ = yield from _forward(number + 1, decided, run, config)
     done = _done(epoch, run, committed)

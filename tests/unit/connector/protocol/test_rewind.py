@@ -161,7 +161,7 @@ class Process:
         assert not unknown
         prepared = {name: Prepared.going_back(version, aim.epoch, of_route=True) for name, version in back.items()}
         epoch = aim.epoch_after(known.decided.epoch.position(), pipeline="p", owner=self.name)
-        self.coordinator.rewind(epoch, known.number, prepared)
+        self.coordinator.rewind(epoch, known.number, prepared, back_to=aim.epoch)
 
     def read(self) -> LogHeld:
         rows = self.world.rows
@@ -264,6 +264,24 @@ def test_a_crash_between_any_two_steps_is_followed_by_any_other_crash(to: int, t
             assert closed == ({at for at in (1, 5) if at >= 2 * to} if rewound else set()), (first, second)
             if ended:
                 break
+
+
+@pytest.mark.parametrize("to", [0, 1])
+def test_letters_are_taken_back_also_if_there_is_no_table_yet(to: int) -> None:
+    """As if all records were bad so far. A crash anywhere is repeated by the next process."""
+    for killed in range(1, 5):
+        world = World(tables={})
+        Process(world, "first").run()
+        world.letters = {1: (1, None), 5: (3, None)}
+        ended = _killed(Process(world, "p1", killed_at(killed)), "rewind", to)
+        decided = any(row.back_to == to for row in world.rows)
+        Process(world, "p2").run()
+        closed = {at for at, (_, again) in world.letters.items() if again is not None}
+        assert closed == ({at for at in (1, 5) if at >= 2 * to} if decided else set())
+        assert ended == (killed == 4)
+        aim = goal(world.rows, lambda row: row.epoch.number == 3)
+        assert aim is not None
+        assert aim.epoch == (0 if decided else 3), "epoch 3 was taken back"
 
 
 def test_a_rewind_that_was_paused_anywhere_does_no_harm_in_silence() -> None:
