@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from connector.decode.format import UNKNOWN, Format, problem_of
 from connector.decode.tombstone_key import of_kafkas_key, of_text
+from connector.decode.unquoted import unquoted
 from connector.source.columnar import ODD, PLAIN, PlainValues
 from connector.source.records import HEADER_TYPE
 from sinks.delta.table import COORDINATES
@@ -212,8 +213,13 @@ class RecordDecoder:
         whens = ["WHEN spark_partition_id() < 0 THEN NULL"]
         if self.tombstones is None:
             whens.append(f"WHEN value IS NULL THEN {told('tombstone', 'has no value (a tombstone)')}")
-        whens += [problem_with(part, problem_of(f"_of_{part}"), part, asks_for=part) for part in self._parts]
+        whens += [self._problem_with(part, format) for part, format in self._parts.items()]
         return f"CASE {' '.join(whens)} END"
+
+    def _problem_with(self, part: str, format: Format) -> str:
+        wrong = problem_of(f"_of_{part}")
+        said = wrong if self.quotes else unquoted(wrong, list(fields_of(format)))
+        return problem_with(part, wrong, part, asks_for=part, said=said)
 
     def _ruled(self, frame: DataFrame, require: str) -> DataFrame:
         from pyspark.sql.types import BooleanType
@@ -265,14 +271,15 @@ def _as_column(value: Format, name: str, kind: DataType, found: str) -> str:
     return of_text(wanted, found) if is_text else found
 
 
-def problem_with(part: str, wrong: str, sent: str, *, asks_for: str) -> str:
-    """SQL of the WHENs of ``_problem`` for a value or key. ``wrong``: what its format says; ``sent``: SQL of its bytes.
+def problem_with(part: str, wrong: str, sent: str, *, asks_for: str, said: str | None = None) -> str:
+    """SQL of the WHENs of ``_problem`` for a value or key. ``wrong``: what its format says, and ``said``, if not all of
+    it is to be said; ``sent``: SQL of its bytes.
 
     A problem that asks for a schema ends the query, and says for what, ``asks_for``.
     """
     schema_id = f"substring({wrong}, {len(UNKNOWN) + 1})"
     asked = raise_sql("unknown_schema", part=literal(asks_for), id=schema_id)
-    detail = f"named_struct('reason', '{part}', 'detail', concat('its {part}: ', {wrong}))"
+    detail = f"named_struct('reason', '{part}', 'detail', concat('its {part}: ', {said or wrong}))"
     return (
         f"WHEN startswith({wrong}, {literal(UNKNOWN)}) THEN {asked} "
         f"WHEN {sent} IS NOT NULL AND {wrong} IS NOT NULL THEN {detail}"

@@ -89,19 +89,18 @@ class _Exact(Monoid):
         return self._number
 
     def _value(self) -> str:
-        """x as a decimal, or a failure that shows the value."""
+        """x as a decimal, or a failure. It doesn't show the value, which may be sensitive: Spark logs it."""
         x = f"({self.arguments[0]})"
         if self.number.always_fits:
             return f"CAST({x} AS {self.number.decimal})"
-        wrong = self._too_large(x)
+        wrong = self._too_large()
         if self.number.floating:
-            nothing = raise_sql("not_a_number", aggregate=literal(str(self)), value=f"CAST({x} AS STRING)")
+            nothing = raise_sql("not_a_number", aggregate=literal(str(self)))
             wrong = f"CASE WHEN isnan({x}) OR abs({x}) = DOUBLE('Infinity') THEN {nothing} ELSE {wrong} END"
         return f"CASE WHEN {x} IS NOT NULL THEN coalesce(try_cast({x} AS {self.number.decimal}), {wrong}) END"
 
-    def _too_large(self, value: str | None = None) -> str:
-        fields = {} if value is None else {"value": f"CAST({value} AS STRING)"}
-        return raise_sql("overflow", aggregate=literal(str(self)), **fields)
+    def _too_large(self) -> str:
+        return raise_sql("overflow", aggregate=literal(str(self)))
 
     def _fitting(self, sum_: str, scale: int) -> str:
         """A sum that isn't NULL, or was NULL because it overflowed, as a decimal of 37 digits."""
@@ -128,7 +127,7 @@ class Sum(_Exact):
             return f"CAST({state} AS DOUBLE)"
         if self.number.is_decimal:
             return f"CAST({state} AS DECIMAL(38, {self.number.scale}))"
-        return f"CASE WHEN {state} IS NOT NULL THEN coalesce(try_cast({state} AS BIGINT), {self._too_large(state)}) END"
+        return f"CASE WHEN {state} IS NOT NULL THEN coalesce(try_cast({state} AS BIGINT), {self._too_large()}) END"
 
     def gather(self) -> str:
         """The exact sum of a group's x; NULL if all are NULL."""

@@ -168,5 +168,5 @@ def _check_p(p: str) -> None:
 def _finite(monoid: Monoid, expression: str) -> str:
     """The expression as a DOUBLE; NaN and infinity fail the query."""
     x = f"CAST(({expression}) AS DOUBLE)"
-    wrong = raise_sql("not_a_number", aggregate=literal(str(monoid)), value=f"CAST({x} AS STRING)")
+    wrong = raise_sql("not_a_number", aggregate=literal(str(monoid)))
     return f"CASE WHEN isnan({x}) OR abs({x}) = DOUBLE('Infinity') THEN CAST({wrong} AS DOUBLE) ELSE {x} END"

@@ -231,4 +231,4 @@ def test_an_event_time_that_no_commit_can_hold_is_kept_as_a_letter(lake: Lake, t
     lake.pipeline(**options).run()
     assert letters(lake, "_offset, reason") == [(1, "no_time"), (2, "no_time")]
     assert lake.sql("SELECT k FROM {t} ORDER BY k") == [("k0",), ("k3",)]
-    assert verify(lake, **options).exact
+    assert verify(lake, **options).verdict.value == "exact"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from audits import verify
 from conftest import Lake, Topic
+from protobuf_bytes import SHOP, compiled, field
 
 from sinks.errors import BadRecord, ConfigurationError
 
@@ -56,3 +57,16 @@ def test_a_sensitive_column_that_no_record_has_is_refused(lake: Lake, topic: Top
     with pytest.raises(ConfigurationError, match="sensitive: emial isn't a column of the records; did you mean email"):
         lake.pipeline("upsert", **{**OPTIONS, "sensitive": "emial"}).run()
     assert not lake.path("upsert").exists()
+
+
+@pytest.mark.breadth
+def test_no_number_of_a_message_is_quoted(lake: Lake, topic: Topic) -> None:
+    """Protobuf's problem is of the number itself: one of 64 bits, where the column is an INT."""
+    number = 5_123_456_789
+    lake.folder.joinpath("shop.desc").write_bytes(compiled(SHOP))
+    topic.send((None, field(1, number)), partition=0)
+    value = {"format": "protobuf", "descriptor_file": str(lake.folder / "shop.desc"), "message": "shop.Order"}
+    options: dict[str, Any] = {"value": {**value, "schema": "id INT"}, "sensitive": "id"}
+    with pytest.raises(BadRecord, match="its value: field id: isn't right") as caught:
+        lake.pipeline(**options).run()
+    assert str(number) not in f"{caught.value} {caught.value.hint}"
