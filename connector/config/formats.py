@@ -53,7 +53,7 @@ class JsonFormat(Options):
                 "registry: JSON is read with a registry with Confluent's API only, not with AWS Glue's: write "
                 "registry: {url: ...}"
             )
-        if self.validate_ and self.registry is None:
+        if self.registry is None and (self.validate_ or (self.validate_ is not None and self.schema_file is not None)):
             yield (
                 "validate: is for the JSON Schemas of a registry: add registry: {url: ...}. By a schema_file all "
                 "records are validated anyway, so remove validate"
@@ -201,6 +201,8 @@ class DebeziumFormat(Options):
             yield "give schema, the columns of the table, for events in JSON, or registry for Avro"
         if self.wire_format is not None and self.registry is not None:
             yield "wire_format: is for events in JSON, with schema; registry says it of Avro. Remove one"
+        if self.mode == "permissive" and self.registry is not None:
+            yield "mode: permissive is for events in JSON, with schema. Events in Avro have no text: remove it"
 
     @property
     def framed(self) -> bool:

@@ -129,6 +129,12 @@ def _inferred_schema(config: PipelineConfig) -> Iterator[str]:
         )
 
 
+def _declared_fields(config: PipelineConfig) -> Iterator[str]:
+    formats = [format.format for format in (config.value, config.key) if format is not None]
+    if config.unmatched is not None and not {"json", "debezium"} & {*formats}:
+        yield f"unmatched: is about the fields that the schema of JSON declares, not about {formats[0]}; remove it"
+
+
 def _bound_of_lag(config: PipelineConfig) -> Iterator[str]:
     bound = config.notify.bound if config.notify is not None else None
     if bound is None:
@@ -161,6 +167,6 @@ def _places_apart(config: PipelineConfig) -> Iterator[str]:
 
 
 UNFIT: Sequence[Callable[[PipelineConfig], Iterator[str]]] = (
-    _merges_on_read, _source_fits, _windows_fit, _rows_have_no_bytes, _inferred_schema, _bound_of_lag,
+    _merges_on_read, _source_fits, _windows_fit, _rows_have_no_bytes, _inferred_schema, _declared_fields, _bound_of_lag,
     _layout_fits, _places_apart, unkept, unfit_steps, unfit_sensitive,
 )  # fmt: skip

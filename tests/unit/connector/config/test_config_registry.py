@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr, TypeAdapter, ValidationError
 
-from connector.config import FormatOptions, JsonFormat
+from connector.config import FormatOptions, JsonFormat, parse
 from connector.config.references import References
 from connector.config.registry import ConfluentRegistry, GlueRegistry, RegistryOptions
+from sinks.errors import ConfigurationError
 
 ADAPTER: TypeAdapter[RegistryOptions] = TypeAdapter(RegistryOptions)
 FORMAT: TypeAdapter[FormatOptions] = TypeAdapter(FormatOptions)
@@ -116,6 +117,7 @@ def test_json_is_validated_if_the_file_says_so_or_names_a_schema(options: object
         ({"schema": "id INT", "wire_format": "glue"}, "Input should be 'confluent'"),
         ({"schema": "id INT", "validate": True}, "validate: is for the JSON Schemas of a registry"),
         ({"schema_file": "a.json", "validate": True}, "validate: is for the JSON Schemas of a registry"),
+        ({"schema_file": "a.json", "validate": False}, "By a schema_file all records are validated anyway, so remove"),
         (
             {"schema_file": "a.json", "registry": {"url": URL}},
             "schema_file: is for records whose schema no registry has",
@@ -132,3 +134,23 @@ def test_json_needs_columns_and_takes_confluents_registries_only(options: dict[s
     with pytest.raises(ValidationError) as caught:
         FORMAT.validate_python({"format": "json", **options})
     assert why in str(caught.value)
+
+
+def test_an_option_for_texts_is_refused_beside_what_has_none() -> None:
+    with pytest.raises(ValidationError, match="mode: permissive is for events in JSON, with schema"):
+        FORMAT.validate_python({"format": "debezium", "registry": {"url": URL}, "mode": "permissive"})
+    FORMAT.validate_python({"format": "debezium", "schema": "id INT", "mode": "permissive"})
+
+
+@pytest.mark.parametrize("value", [{"format": "string"}, {"format": "avro", "registry": {"url": URL}}])
+def test_unmatched_is_about_the_fields_of_json(value: dict[str, object]) -> None:
+    options = {
+        "name": "p",
+        "source": {"topics": ["t"], "kafka": {"bootstrap.servers": "127.0.0.1:9092"}},
+        "value": value,
+        "sinks": [{"type": "delta_append", "path": "lake/t"}],
+        "unmatched": "warn",
+    }
+    with pytest.raises(ConfigurationError, match=f"not about {value['format']}; remove it"):
+        parse(options)
+    parse({**options, "key": {"format": "json", "schema": "id INT"}})
