@@ -38,10 +38,17 @@ _RESERVED_KAFKA_OPTIONS = {
 }
 
 
+def _no_number(value: object) -> object:
+    """Refuse what counts as seconds or milliseconds since 1970, by its size: 20261101 would be a day in August 1970."""
+    if isinstance(value, int | float) or (isinstance(value, str) and re.fullmatch(r"\s*[+-]?[\d.]+\s*", value)):
+        raise ValueError(f"write a time with its zone, as in 2026-11-01T00:00:00Z, not the number {value}")
+    return value
+
+
 class FromTimestamp(Options):
     """Start at the first record at or after this time."""
 
-    timestamp: datetime
+    timestamp: Annotated[datetime, BeforeValidator(_no_number)]
 
     @field_validator("timestamp")
     @classmethod

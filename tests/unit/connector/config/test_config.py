@@ -84,6 +84,12 @@ def test_a_start_may_be_a_time_or_offsets() -> None:
     assert of_a_topic_called_timestamp.offsets == {"timestamp": {0: 1}}
 
 
+@pytest.mark.parametrize("number", [20261101, "20261101", 2026, 1_793_500_000_000, "1793500000.5", True])
+def test_a_start_is_no_number(number: object) -> None:
+    with pytest.raises(ConfigurationError, match=r"write a time with its zone, as in 2026-11-01T00:00:00Z, not the"):
+        parse(options(source=source(start={"timestamp": number})))
+
+
 @pytest.mark.parametrize(
     ("text", "length"),
     [
