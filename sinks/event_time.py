@@ -76,8 +76,12 @@ class Clock:
         watermark = self.watermark
         if so_far and backlog <= so_far.keys():
             newest = max(times.newest for times in so_far.values())
-            active = [times.high for at, times in so_far.items() if at in backlog or newest - times.newest < idle_after]
-            found = min(active)
+            # The partition with the newest record isn't idle, however short the time after which others are.
+            found = min(
+                times.high
+                for at, times in so_far.items()
+                if at in backlog or times.newest == newest or newest - times.newest < idle_after
+            )
             watermark = found if watermark is None else max(watermark, found)
         return Clock(dict(seen), so_far, watermark, self.late + late)
 

@@ -130,6 +130,7 @@ def topic_name(name: str) -> str:
     return name
 
 
+_LONGEST = timedelta(days=365_000)
 _UNITS = {"millisecond": 0.001, "second": 1, "minute": 60, "hour": 3600, "day": 86400}
 _DURATION = rf"\s*(\d+(?:\.\d+)?)\s*({'|'.join(_UNITS)})s?\s*"
 
@@ -141,7 +142,10 @@ def _duration(value: object) -> object:
         match = re.fullmatch(_DURATION, value)
         if match is None:
             raise ValueError("write a number and a unit, as in `10 seconds`, `5 minutes`, `1 hour`")
-        return timedelta(seconds=float(match[1]) * _UNITS[match[2]])
+        seconds = float(match[1]) * _UNITS[match[2]]
+        if seconds > _LONGEST.total_seconds():  # or a time that is so long ago is before the year 1
+            raise ValueError(f"write at most {_LONGEST.days} days")
+        return timedelta(seconds=seconds)
     if not isinstance(value, timedelta):
         raise ValueError("write a number and a unit, as in `10 seconds`, `5 minutes`, `1 hour`")
     return value

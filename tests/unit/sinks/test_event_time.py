@@ -42,6 +42,11 @@ def test_an_idle_partition_is_set_aside_once_it_is_read_to_its_end() -> None:
     )
 
 
+def test_an_idle_time_of_nothing_leaves_the_newest_partition() -> None:
+    clock = Clock().advanced({A: seen(0, 1), B: seen(2, 20)}, backlog=frozenset(), idle_after=timedelta(0))
+    assert clock.watermark == NOON + timedelta(minutes=20)
+
+
 def test_two_clocks_of_the_same_records_are_joined() -> None:
     """One sink may have been without event time, and so without a clock."""
     clock = after({A: seen(0, 9), B: seen(3, 7)})

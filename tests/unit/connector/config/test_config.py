@@ -101,6 +101,12 @@ def test_an_interval_is_a_number_and_a_unit(text: str | int, length: float) -> N
     assert parse(options(trigger={"interval": text})).trigger == Interval(interval=timedelta(seconds=length))
 
 
+@pytest.mark.parametrize("text", ["10000000000 days", "365001 days", f"{'9' * 400} seconds"])
+def test_an_interval_is_shorter_than_the_calendar(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="write at most 365000 days"):
+        parse(options(trigger={"interval": text}))
+
+
 def test_a_key_may_be_one_column() -> None:
     assert parse(options(sinks=[{"type": "delta_upsert", "path": "x", "key": "a"}])).sinks[0].key == ("a",)
 
