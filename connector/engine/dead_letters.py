@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Protocol
 
-from connector.config import (
-    PipelineConfig,
-)
+from connector.config import DeltaPlace, PipelineConfig
 from connector.decode.records import PROBLEM, RAW
 from sinks.contract import Epoch
 from sinks.delta.dead_letters import DeadLetters
@@ -180,7 +178,14 @@ def letters_table(config: PipelineConfig, spark: SparkSession) -> DeadLetters | 
     if place is None or place.topic is not None:
         return None
     layout = Layout(properties=place.properties)
-    return DeadLetters(DeltaTable(spark, path=place.folder, name=place.table), pipeline=config.name, layout=layout)
+    of = config.coordinator if config.two_phase else config.sinks[0]
+    held = DeltaTable(spark, path=of.folder, name=of.table) if isinstance(of, DeltaPlace) else None
+    return DeadLetters(
+        DeltaTable(spark, path=place.folder, name=place.table),
+        pipeline=config.name,
+        layout=layout,
+        of=lambda: held.id if held is not None else "",
+    )
 
 
 def take_letters_back(config: PipelineConfig, spark: SparkSession, epoch: Epoch, to: int) -> None:

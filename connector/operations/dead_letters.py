@@ -8,7 +8,8 @@ gone then, see ``DeadLetters.take_back``), and for records that were read again,
 
 A letter whose record the position hasn't passed isn't tried: the record is still to be read.
 
-Of two retries at the same time one is fenced. It may have taken the other's marks; those letters stay open until the
+If somebody takes the table back between a retry's commit and its close, ``DeadLetters.take_back`` takes the marks, so
+nothing is closed. Of two retries at the same time one is fenced. It may have taken the other's marks; those letters stay open until the
 next retry.
 """
 
@@ -71,6 +72,9 @@ class Retried(Shown):
     too_old: int = 0
     """Letters not tried: the table may have forgotten later deletes of their keys, because of ``tombstone_retention``
     or because a run without dead letters kept none."""
+    of_others: int = 0
+    """Letters not tried: another table of this pipeline's name has set them aside, such as the one that this was cloned
+    from, and may lack their rows."""
     epoch: int | None = None
     """The number of the retry's epoch. None: there was nothing to try, and no epoch was committed."""
 
@@ -87,6 +91,15 @@ class Retried(Shown):
                     f"{plural(self.too_old, 'was', 'were')} left alone, as older than tombstone_retention, or than the "
                     "last run that had no dead_letters and kept no deletes. So nobody can tell any more whether their "
                     "rows have been deleted since.",
+                )
+            )
+        if self.of_others:
+            lines.append(
+                Line(
+                    "",
+                    f"{plural(self.of_others, 'was', 'were')} left alone, as set aside for another table with this "
+                    "pipeline's name. Retry them with its file. If this table has taken its place, set _table to this "
+                    "table's id (DESCRIBE DETAIL) in these letters, by an UPDATE.",
                 )
             )
         return Page(lines)
@@ -173,9 +186,6 @@ def retry(
     after the close       Nothing is left to do.
     ====================  ==============================================================================================
 
-    If somebody takes the table back between the commit and the close, ``DeadLetters.take_back`` takes the marks, so
-    nothing is closed.
-
     ``run`` is the id of this run. ``held`` is what Kafka holds. Raises Fenced if another run of the pipeline commits at
     the same time, TableReplaced, and ConfigurationError if the table's offsets are in a consumer group.
     """
@@ -186,10 +196,10 @@ def retry(
     refuse_replaced(position)
     _refuse_offsets_elsewhere(position)
     since = _deletes_known_since(config, output.table)
-    too_old = letters.older(position.offsets, since) if since else 0
+    too_old, of_others = letters.older(position.offsets, since) if since else 0, letters.of_others(position.offsets)
     marked = letters.begin(run, position.offsets, noted_since=since)
     if not marked:
-        return Retried(too_old=too_old)
+        return Retried(too_old=too_old, of_others=of_others)
     epoch = _epoch(config, run, position, held)
     observe(Event(Step.PLANNED, epoch))
     with forgetting_deletes([output], letters.marked_sql(run)):
@@ -199,7 +209,7 @@ def retry(
         tried = marked_letters(reading, letters, run, records, output.label)
         committed = run_epoch(epoch, tried, write=sink.write, observe=observe, behind=behind(position.offsets, held))
     through = letters.close(run, committed.position.epoch)
-    return Retried(through, marked - through, too_old, committed.position.epoch)
+    return Retried(through, marked - through, too_old, of_others, committed.position.epoch)
 
 
 def retry_through_route(config: PipelineConfig, assembly: Assembly, letters: DeadLetters, observe: Observer) -> Retried:
@@ -238,17 +248,17 @@ def retry_through_route(config: PipelineConfig, assembly: Assembly, letters: Dea
     tables = assembly.routes.tables(decided.prepared if decided is not None else ())
     kept = (_deletes_known_since(config.routed(name), output.table) for name, output in tables.items())
     since = max((each for each in kept if each is not None), default=None)
-    too_old = letters.older(position.offsets, since) if since else 0
+    too_old, of_others = letters.older(position.offsets, since) if since else 0, letters.of_others(position.offsets)
     marked = letters.begin(assembly.run, position.offsets, noted_since=since)
     if not marked:
-        return Retried(too_old=too_old)
+        return Retried(too_old=too_old, of_others=of_others)
     forget_deletes(tables.values(), letters.marked_sql(assembly.run))
     epoch = of_letters(_epoch(config, assembly.run, position, held), letters.version)
     observe(Event(Step.PLANNED, epoch))
     committed = coordinator.run_epoch(epoch, behind(position.offsets, held))
     coordinator.settle()
     through = letters.closed(assembly.run)
-    return Retried(through, marked - through, too_old, committed.position.epoch)
+    return Retried(through, marked - through, too_old, of_others, committed.position.epoch)
 
 
 def _refuse_offsets_elsewhere(position: Position) -> None:

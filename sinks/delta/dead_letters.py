@@ -6,6 +6,9 @@ next run reads the same record again and finds its letter: a record has one open
 A letter is open while its ``_retried_epoch`` is NULL. It counts once the table's position has passed its record. A
 letter at or after the position belongs to an epoch that was never committed, or that was undone; its record is still to
 be read. A letter is closed when its record was written after all. Closed letters stay in the table as a history.
+
+A clone of a table, or a replay, has the pipeline's name, and may share this table of letters. Its position says nothing
+of the letters of the other table. So a letter names the table that it is of, and only that table's pipeline closes it.
 """
 
 from __future__ import annotations
@@ -32,28 +35,33 @@ _RECORD = COORDINATES[:3]
 IDENTITY = ("sink", "reason", *_WINDOW, *_RECORD)
 """Columns that identify an open letter among those of its pipeline."""
 _RETRIES = {"_retry": "STRING", "_retried_epoch": "BIGINT", "_retried_at": "TIMESTAMP"}
+_ADDED = {**_RETRIES, "_table": "STRING"}
 COLUMNS = (
     "pipeline STRING, sink STRING, epoch BIGINT, reason STRING, detail STRING, key BINARY, value BINARY, "
     "headers ARRAY<STRUCT<key: STRING, value: BINARY>>, window_start TIMESTAMP, window_end TIMESTAMP, "
     "_topic STRING, _partition INT, _offset BIGINT, _timestamp TIMESTAMP, _noted_at TIMESTAMP, "
-    + ", ".join(f"{name} {kind}" for name, kind in _RETRIES.items())
+    + ", ".join(f"{name} {kind}" for name, kind in _ADDED.items())
 )
 """``sink``: the sink that doesn't take the record; NULL if no sink can. ``window_start``, ``window_end``: the window of
 a late record; NULL for session windows. ``_noted_at``: when the letter was written. ``_retry``: id of the run that
 retries, or has retried, the record. ``_retried_epoch``, ``_retried_at``: the epoch that wrote the record, and when;
 NULL while the letter is open. A letter that is closed without a ``_retry`` was closed by a RESTORE of the table: from
-that epoch on its record is read again."""
+that epoch on its record is read again. ``_table``: Delta's id of the table whose pipeline has set the record aside, of
+several tables the coordinator log's; empty: two have; NULL: nobody knows, and it counts as any table's."""
 
 
 class DeadLetters:
     """The dead letters of one pipeline, in a table that several pipelines may share."""
 
-    def __init__(self, table: DeltaTable, *, pipeline: str, layout: Layout = NO_LAYOUT) -> None:
-        """``layout``: what the table gets when it is made."""
+    def __init__(
+        self, table: DeltaTable, *, pipeline: str, layout: Layout = NO_LAYOUT, of: Callable[[], str] = lambda: ""
+    ) -> None:
+        """``layout``: what the table gets when it is made. ``of``: gives the ``_table`` of the pipeline's letters."""
         self.table = table
         self._layout = layout.with_properties(CHANGING.properties)
         self._of_pipeline = f"pipeline = {literal(pipeline)}"
         self._pipeline = pipeline
+        self._of = of
         self._ready = False
 
     def exists(self) -> bool:
@@ -71,6 +79,7 @@ class DeadLetters:
             f"{literal(self._pipeline)} AS pipeline", "sink", f"{int(epoch.number)}L AS epoch", "reason", "detail",
             "key", "value", "headers", *_WINDOW, *COORDINATES, "current_timestamp() AS _noted_at",
             *(f"CAST(NULL AS {kind}) AS {name}" for name, kind in _RETRIES.items()),
+            f"{literal(self._of())} AS _table" if self._of() else "CAST(NULL AS STRING) AS _table",
         )  # fmt: skip
         rows.createOrReplaceTempView(_SOURCE)
         self._run(adding_sql(self.table.sql))
@@ -79,19 +88,40 @@ class DeadLetters:
         """Mark open letters for a retry. Returns how many were marked.
 
         ``retry``: id of the retrying run; ``position``: only letters of records before these offsets are marked;
-        ``noted_since``: only letters written at or after this time are marked; None: any time.
+        ``noted_since``: only letters written at or after this time are marked; None: any time. Letters of another table
+        are left alone, see ``of_others``.
         """
         self._make_ready()
         since = f" AND _noted_at >= {_time(noted_since)}" if noted_since else ""
-        return self._update({"_retry": literal(retry)}, f"_retried_epoch IS NULL AND {_passed(position)}{since}")
+        where = f"_retried_epoch IS NULL AND {_passed(position)}{since}{self._own(shared=True)}"
+        return self._update({"_retry": literal(retry)}, where)
+
+    def of_others(self, position: Offsets) -> int:
+        """Number of open letters of records before ``position`` that another table of this pipeline has set aside."""
+        self._make_ready()
+        if not self._of():
+            return 0
+        others = f"NOT coalesce(_table IN ('', {literal(self._of())}), true)"
+        return self._count(f"_retried_epoch IS NULL AND {_passed(position)} AND {others}")
 
     def older(self, position: Offsets, before: datetime) -> int:
         """Number of open letters of records before ``position`` that were written before a time."""
         self._make_ready()
-        is_open = f"{self._of_pipeline} AND _retried_epoch IS NULL AND {_passed(position)}"
-        where = f"{is_open} AND _noted_at < {_time(before)}"
-        row = self.table.spark.sql(f"SELECT count(*) AS n FROM {self.table.sql} WHERE {where}").first()
+        is_open = f"_retried_epoch IS NULL AND {_passed(position)}{self._own(shared=True)}"
+        return self._count(f"{is_open} AND _noted_at < {_time(before)}")
+
+    def _count(self, where: str) -> int:
+        sql = f"SELECT count(*) AS n FROM {self.table.sql} WHERE {self._of_pipeline} AND {where}"
+        row = self.table.spark.sql(sql).first()
         return row["n"] if row else 0
+
+    def _own(self, *, shared: bool) -> str:
+        """SQL, to add to a condition, that is true of this table's letters, and with ``shared`` of those that another
+        table has set aside too. Empty if it isn't known which table this is."""
+        if not self._of():
+            return ""
+        tables = [literal(self._of()), *(["''"] if shared else [])]
+        return f" AND coalesce(_table IN ({', '.join(tables)}), true)"
 
     @property
     def version(self) -> int:
@@ -130,9 +160,7 @@ class DeadLetters:
 
     def closed(self, retry: str) -> int:
         """The number of letters that a retry has closed."""
-        where = f"{self._of_pipeline} AND _retry = {literal(retry)} AND _retried_epoch IS NOT NULL"
-        row = self.table.spark.sql(f"SELECT count(*) AS n FROM {self.table.sql} WHERE {where}").first()
-        return row["n"] if row else 0
+        return self._count(f"_retry = {literal(retry)} AND _retried_epoch IS NOT NULL")
 
     def take_back(
         self,
@@ -163,13 +191,14 @@ class DeadLetters:
         names = ", ".join(map(literal, sorted(taken_in))) or "NULL"
         of_taken_in = f"coalesce(_topic IN ({names}) AND epoch > {int(restored_to)}, false)"
         tried = f"(_retried_epoch > {int(restored_to)} OR (_retried_epoch IS NULL AND _retry IS NOT NULL))"
-        undone = f"{tried} AND {_passed(offsets)} AND NOT {of_taken_in}"
+        undone = f"{tried} AND {_passed(offsets)} AND NOT {of_taken_in}{self._own(shared=True)}"
         forget(self._records(undone))  # first: a letter that is open again isn't found once more
         self._update(reopened, undone)
         again = {"_retry": "NULL", "_retried_epoch": f"{int(highest) + 1}L", "_retried_at": "current_timestamp()"}
         # A partition that the offsets don't name is read again from offset 0.
         ahead = f"NOT {_passed(offsets)} AND NOT startswith(_topic, {literal(RETIRED)})"
-        self._update(again, f"_retried_epoch IS NULL AND epoch <= {int(highest)} AND ({of_taken_in} OR ({ahead}))")
+        where = f"epoch <= {int(highest)} AND ({of_taken_in} OR ({ahead})){self._own(shared=False)}"
+        self._update(again, f"_retried_epoch IS NULL AND {where}")
 
     def _update(self, values: dict[str, str], where: str) -> int:
         sets = ", ".join(f"{name} = {value}" for name, value in values.items())
@@ -189,7 +218,7 @@ class DeadLetters:
         if not self.exists():
             self.table.create(self.table.spark.createDataFrame([], COLUMNS).schema, self._layout)
         there = self.table.spark.table(self.table.sql).columns
-        missing = [f"{name} {kind}" for name, kind in _RETRIES.items() if name not in there]
+        missing = [f"{name} {kind}" for name, kind in _ADDED.items() if name not in there]
         if missing:
             self.table.spark.sql(f"ALTER TABLE {self.table.sql} ADD COLUMNS ({', '.join(missing)})").collect()
         self._ready = True
@@ -198,14 +227,19 @@ class DeadLetters:
 def adding_sql(target: str) -> str:
     """The MERGE that writes letters, from the view ``lakelock_dead_letters``. ``target``: SQL of the table."""
     same = " AND ".join(f"t.{name} <=> s.{name}" for name in ("pipeline", *IDENTITY))
+    mine = "(t._retried_epoch IS NOT NULL OR t._table IS NULL OR s._table IS NULL OR t._table = s._table)"
     return "\n".join(
         [
             f"MERGE INTO {target} AS t",
             f"USING {_SOURCE} AS s",
             f"ON {same} AND (t._retried_epoch IS NULL OR t._retry IS NULL)",
             # The letter belongs to this epoch now: `take_back` leaves it alone.
-            "WHEN MATCHED AND (t.epoch <> s.epoch OR t._retried_epoch IS NOT NULL)",
-            "  THEN UPDATE SET epoch = s.epoch, _retried_epoch = NULL, _retried_at = NULL",
+            f"WHEN MATCHED AND {mine} AND (t.epoch <> s.epoch OR t._retried_epoch IS NOT NULL)",
+            "  THEN UPDATE SET epoch = s.epoch, _retried_epoch = NULL, _retried_at = NULL,",
+            "    _table = CASE WHEN t._retried_epoch IS NULL THEN t._table ELSE s._table END",
+            # Of two tables: neither's rewind closes it.
+            f"WHEN MATCHED AND NOT {mine} AND t._table <> ''",
+            "  THEN UPDATE SET _table = ''",
             "WHEN NOT MATCHED",
             "  THEN INSERT *",
         ]

@@ -53,6 +53,27 @@ def send(topic: Topic, *values: str | None, key: bytes = b"k") -> None:
     producer.close()
 
 
+@pytest.mark.breadth
+def test_a_clone_leaves_the_letters_of_its_source_alone(lake: Lake, topic: Topic) -> None:
+    strict, clone = setting_aside(lake), {"path": str(lake.path("clone"))}
+    send(topic, N % ("a", 0), S % ("b", 1))
+    lake.pipeline(**strict).run()
+    lake.sql(f"CREATE TABLE delta.`{lake.path('clone')}` SHALLOW CLONE {{t}}")
+    send(topic, N % ("c", 2))
+    lake.pipeline(**strict, sink=clone).run()
+    version = lake.version("clone")
+    send(topic, S % ("d", 3))
+    lake.pipeline(**strict).run()
+    lake.pipeline(**strict, sink=clone).run()  # the letter of both
+    send(topic, S % ("e", 4))
+    lake.pipeline(**strict).run()
+    lake.pipeline(**strict, sink=clone).rewind(to_version=version, confirm=True)
+    assert letters(lake, "_retried_epoch") == [(1, None), (3, None), (4, None)]
+    assert lake.pipeline(**wide(lake), sink=clone).retry_dead_letters() == Retried(of_others=1)
+    assert lake.pipeline(**wide(lake)).retry_dead_letters().through == 3
+    assert lake.rows() == [("a", 0), ("b", 1), ("c", 2), ("d", 3), ("e", 4)]
+
+
 @pytest.mark.parametrize(
     "crashes",
     [[Step.COMMITTED], pytest.param([Step.READ, Step.COMMITTED], marks=pytest.mark.breadth)],

@@ -58,7 +58,7 @@ def results() -> Iterator[Shown]:
     yield PastEpochs(NASTY, [])
     yield LetterGroups("p", [LetterGroup("schema", NASTY, NASTY, 41, 2, 9, "flights", 1, 17, NOW)])
     yield LetterGroups(NASTY, [])
-    yield Retried(2, 1, 3, epoch=4)
+    yield Retried(2, 1, 3, 4, epoch=4)
     yield Maintained(CONFIG, [Upkeep(NASTY, 9, 2048, 3, 1, 2), Cleared(NASTY, "entries", 4)], dry_run=True)
     yield Checked(
         "p", [CheckedSink("table", NASTY, True, ["a"], [NASTY])], None, "earliest", position, Offsets({AT: 3}), 4,

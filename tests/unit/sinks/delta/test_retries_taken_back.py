@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from types import SimpleNamespace
+from collections.abc import Mapping
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,24 +15,29 @@ from sinks.offsets import Offsets, TopicPartition
 
 AT = TopicPartition("t", 0)
 PASSED = Offsets({AT: 100})
+NOBODY_KNOWS: Mapping[int, str] = MappingProxyType({})
 Letter = tuple[int, str | None, int | None]
 
 
 class Letters(DeadLetters):
-    """Letters at these offsets, of epoch 5."""
+    """Letters at these offsets, of epoch 5; ``tables``: whose they are, by offset; ``of``: whose file this is."""
 
-    def __init__(self, *offsets: int) -> None:
+    def __init__(self, *offsets: int, tables: Mapping[int, str] = NOBODY_KNOWS, of: str = "mine") -> None:
         table: Any = SimpleNamespace(sql="t", exists=lambda: True, label="t")
-        super().__init__(table, pipeline="p")
+        super().__init__(table, pipeline="p", of=lambda: of)
         self._ready = True
         self.rows = sqlite3.connect(":memory:")
-        columns = "pipeline, epoch, _topic, _partition, _offset, _retry, _retried_epoch, _retried_at"
+        columns = "pipeline, epoch, _topic, _partition, _offset, _retry, _retried_epoch, _retried_at, _table"
         self.rows.execute(f"CREATE TABLE t ({columns})")
         for offset in offsets:
-            self.rows.execute("INSERT INTO t VALUES ('p', 5, 't', 0, ?, NULL, NULL, NULL)", [offset])
+            values = [offset, tables.get(offset)]
+            self.rows.execute("INSERT INTO t VALUES ('p', 5, 't', 0, ?, NULL, NULL, NULL, ?)", values)
 
     def _run(self, sql: str) -> int:
         return self.rows.execute(re.sub(r"(\d)L\b", r"\1", sql.replace("current_timestamp()", "'now'"))).rowcount
+
+    def _count(self, where: str) -> int:
+        return int(self.rows.execute(f"SELECT count(*) FROM t WHERE {where}").fetchone()[0])
 
     @property
     def held(self) -> list[Letter]:
@@ -60,3 +66,27 @@ def test_letters_that_went_through_before_the_epoch_stay_closed_and_those_that_a
     letters.close("retry", 9)
     letters.take_back(PASSED, restored_to=10, highest=11)
     assert letters.held == [(7, "retry", 9), (200, None, 12)]
+
+
+@pytest.mark.parametrize("of", ["mine", ""], ids=["a clone", "nobody knows which table this is"])
+def test_a_clone_that_is_taken_back_leaves_the_letters_of_its_source_alone(of: str) -> None:
+    """Its position is behind that of its source: it says nothing of the source's letters."""
+    letters = Letters(200, 300, 400, 500, tables={200: "source", 300: "mine", 400: ""}, of=of)
+    letters.take_back(PASSED, restored_to=3, highest=10)
+    left = [offset for offset, _, closed in letters.held if closed is None]
+    assert left == ([200, 400] if of else [])
+    again = Letters(7, tables={7: "source"}, of="source")
+    again.begin("retry", PASSED)
+    again.close("retry", 9)
+    again._of = lambda: "mine"
+    again.take_back(PASSED, restored_to=3, highest=10)
+    assert again.held == [(7, "retry", 9)], "nor does it open them again"
+
+
+def test_a_retry_into_a_clone_leaves_the_letters_of_its_source_to_the_source() -> None:
+    letters = Letters(5, 6, 7, 8, 200, tables={5: "source", 6: "mine", 7: "", 200: "source"})
+    assert letters.of_others(PASSED) == 1
+    assert letters.begin("retry", PASSED) == 3
+    assert letters.close("retry", 9) == 3
+    assert [offset for offset, _, closed in letters.held if closed is None] == [5, 200]
+    assert Letters(5, tables={5: "source"}, of="").of_others(PASSED) == 0
