@@ -9,8 +9,8 @@ gone then, see ``DeadLetters.take_back``), and for records that were read again,
 A letter whose record the position hasn't passed isn't tried: the record is still to be read.
 
 If somebody takes the table back between a retry's commit and its close, ``DeadLetters.take_back`` takes the marks, so
-nothing is closed. Of two retries at the same time one is fenced. It may have taken the other's marks; those letters stay open until the
-next retry.
+nothing is closed. Of two retries at the same time one is fenced. It may have taken the other's marks; those letters
+stay open until the next retry.
 """
 
 from __future__ import annotations

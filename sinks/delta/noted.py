@@ -40,6 +40,11 @@ def noted_by(epoch: Epoch) -> str:
     return f"{epoch.owner}/{epoch.number}"
 
 
+def noted_in(noted_by: str) -> str:
+    """SQL of the number of the epoch in what ``noted_by`` has written; NULL: unknown."""
+    return f"CAST(substring_index({noted_by}, '/', -1) AS BIGINT)"
+
+
 @contextmanager
 def forgotten_if_fenced(tombstones: Tombstones, commits: PipelineCommits, epoch: Epoch) -> Iterator[None]:
     """Around a write that may note deletes: if another run was sooner, remove what the epoch has noted.

@@ -8,6 +8,9 @@ recreated topic brings; and of two records with the same partition and offset, e
 Tombstones and dead letters are in tables of their own, which can't share the commit. They are renamed before it. A
 crash between the two leaves new names that nothing refers to yet. The next run has to retire the topic before anything
 else, and renames what is left.
+
+Another run may be sooner, and read the recreated topic already. What it notes of that has a number after this epoch's,
+and keeps its name.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from sinks.contract import Committed, Epoch
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.conflicts import past_conflicts
 from sinks.delta.fence import merge_epoch
+from sinks.delta.noted import noted_in
 from sinks.delta.proof import proven
 from sinks.delta.sql_layout import any_of, indented
 from sinks.delta.table import DeltaTable
@@ -47,10 +51,16 @@ def retire(
     ``names``: topic -> its new name, see ``sinks.recreated.retired``; ``tombstones``, ``letters``: tables of tombstones
     and dead letters, which are renamed first. Raises what ``sinks.delta.proof.Proof`` raises.
     """
-    _rename_notes(tombstones, names)
-    if letters is not None:
+    stands = commits.already(epoch)  # a run that was replaced renames nothing
+    if stands is not None:
+        return stands
+    if tombstones.exists():
+        known = "_noted_by" in tombstones.schema.names
+        noted = f"coalesce({noted_in('_noted_by')} <= {epoch.number}, true)"
+        _rename_notes(tombstones, names, noted if known else "true")
+    if letters is not None and letters.exists():
         # Other pipelines share the table. They may have gone on to the new topic already.
-        _rename_notes(letters, names, f"pipeline = {literal(epoch.pipeline)}")
+        _rename_notes(letters, names, f"pipeline = {literal(epoch.pipeline)} AND epoch <= {epoch.number}")
     sql = retiring_sql(table.sql, table.spark.table(table.sql).schema, names)
 
     return proven(commits, epoch, partial(merge_epoch, table, epoch, table.spark.range(1), _SOURCE, sql))
@@ -67,9 +77,7 @@ def retiring_sql(target: str, schema: StructType, names: Mapping[str, str]) -> s
     )
 
 
-def _rename_notes(notes: DeltaTable, names: Mapping[str, str], where: str = "true") -> None:
-    if not notes.exists():
-        return
+def _rename_notes(notes: DeltaTable, names: Mapping[str, str], where: str) -> None:
     old = ", ".join(map(literal, names))
     sql = f"UPDATE {notes.sql} SET _topic = {_name('_topic', names)} WHERE _topic IN ({old}) AND {where}"
     past_conflicts(lambda: notes.spark.sql(sql).collect())

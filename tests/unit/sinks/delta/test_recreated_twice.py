@@ -1,0 +1,83 @@
+"""Two runs go on with a recreated topic at once: the UPDATEs of its retirement, run in SQLite."""
+
+from __future__ import annotations
+
+import sqlite3
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sinks.contract import Committed, Epoch, Position
+from sinks.delta import recreated
+from sinks.delta.fence import fenced
+from sinks.delta.recreated import retire
+from sinks.errors import Fenced
+from sinks.offsets import Offsets
+
+STOOD = Position(10, Offsets(), version=4)
+RETIREMENT = Epoch("p", 11, "me", (), Offsets(), {}, None, STOOD, Offsets())
+NAMES = {"t": "#1/t"}
+
+
+class Notes:
+    """A table of tombstones or of dead letters."""
+
+    def __init__(self, columns: str, *rows: tuple[object, ...]) -> None:
+        self.sql, self.label = "notes", "notes"
+        self.schema = SimpleNamespace(names=columns.split(", "))
+        self.rows = sqlite3.connect(":memory:")
+        self.rows.create_function("substring_index", 3, lambda text, by, _: text and text.rpartition(by)[2])
+        self.rows.execute(f"CREATE TABLE notes ({columns})")
+        for row in rows:
+            self.rows.execute(f"INSERT INTO notes VALUES ({', '.join('?' for _ in row)})", row)
+        self.spark = SimpleNamespace(sql=lambda sql: SimpleNamespace(collect=lambda: self.rows.execute(sql)))
+
+    def exists(self) -> bool:
+        return True
+
+    @property
+    def names(self) -> list[tuple[str, int]]:
+        return list(self.rows.execute("SELECT _topic, _offset FROM notes ORDER BY rowid"))
+
+
+def letters() -> Notes:
+    """Of committed epochs, of one that wasn't committed, of another pipeline, and of a run that has gone on."""
+    rows = [("t", 5, "p", 9), ("t", 99, "p", 11), ("t", 5, "q", 9), ("other", 1, "p", 3), ("t", 50, "p", 12)]
+    return Notes("_topic, _offset, pipeline, epoch", *rows)
+
+
+def retiring(monkeypatch: pytest.MonkeyPatch, commits: Any, notes: Notes, of_letters: Notes) -> Committed:
+    schema = SimpleNamespace(names=["_topic"])
+    table: Any = SimpleNamespace(
+        sql="t", spark=SimpleNamespace(table=lambda _: SimpleNamespace(schema=schema), range=lambda _: None)
+    )
+    monkeypatch.setattr(recreated, "merge_epoch", lambda *_: None)
+    monkeypatch.setattr(recreated, "proven", lambda commits, epoch, write: Committed(epoch.position(), rows=0))
+    tombstones: Any = notes
+    letters: Any = of_letters
+    return retire(table, commits, RETIREMENT, NAMES, tombstones=tombstones, letters=letters)
+
+
+def test_what_a_run_that_was_sooner_notes_of_the_new_topic_keeps_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    notes = Notes("_topic, _offset, _noted_by", ("t", 5, "a/b/9"), ("t", 7, None), ("t", 99, "r/11"), ("t", 3, "r/12"))
+    of_letters = letters()
+    commits: Any = SimpleNamespace(already=lambda _: None)
+    retiring(monkeypatch, commits, notes, of_letters)
+    assert notes.names == [("#1/t", 5), ("#1/t", 7), ("#1/t", 99), ("t", 3)]
+    assert of_letters.names == [("#1/t", 5), ("#1/t", 99), ("t", 5), ("other", 1), ("t", 50)]
+    old = Notes("_topic, _offset", ("t", 5))
+    retiring(monkeypatch, commits, old, letters())
+    assert old.names == [("#1/t", 5)], "a table of before there was such a column"
+
+
+def test_a_run_that_was_replaced_renames_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def already(epoch: Epoch) -> None:
+        raise fenced(epoch, "t", owner="other", number=11)
+
+    notes, of_letters = Notes("_topic, _offset, _noted_by", ("t", 5, "r/9")), letters()
+    commits: Any = SimpleNamespace(already=already)
+    with pytest.raises(Fenced):
+        retiring(monkeypatch, commits, notes, of_letters)
+    assert notes.names == [("t", 5)]
+    assert of_letters.names == letters().names
