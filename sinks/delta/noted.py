@@ -13,8 +13,9 @@ crash                 what is left
 before the question   Nothing has changed.
 before the notes      The same.
 before the commit     Tombstones of records that the position hasn't passed: they don't count, and the next run removes
-                      them. Where another run commits the epoch between the question and the notes, and this one is
-                      killed before it has removed them, they count: nobody else knows that it was fenced.
+                      them. Where another run commits the epoch between the question and the notes, they count until
+                      this one has removed them; if it is killed before, until ``tombstone_retention``: nobody else
+                      knows that it was fenced.
 after the commit      Tombstones, rows and position. Nothing is left to do.
 before the removal    As before the commit.
 after the removal     The tombstones as before the epoch.
