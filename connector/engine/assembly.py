@@ -27,7 +27,7 @@ from connector.engine.one_table import OneTable, look_back
 from connector.engine.output import Output
 from connector.engine.outputs import Other, Table, outputs, with_new_columns
 from connector.engine.renamed import refuse_renamed, refuse_what_it_has
-from connector.engine.replaced import refuse_replaced
+from connector.engine.replaced import refuser
 from connector.engine.routes import Routes, routed
 from connector.engine.transformed_deletes import refuse_lost_deletes
 from connector.protocol.recover import TopicsHeld, behind
@@ -203,7 +203,7 @@ class Assembly:
             read=self.read or self.of_kafka,
             outputs=outputs,
             timing=Timing(clock, self.config.idle_after) if clock is not None else None,
-            letters=letters(self.config, self.spark, partial(refuse_replaced, self.config, self.spark, self.outputs)),
+            letters=letters(self.config, self.spark, refuser(self.config, self.spark, self.outputs)),
             with_new_columns=partial(
                 with_new_columns, self.config, no_records(self.spark), [output.label for output in self.outputs]
             ),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from connector.config import PipelineConfig
@@ -18,20 +19,27 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def refuse_replaced(config: PipelineConfig, spark: SparkSession, outputs: Sequence[Output], epoch: Epoch) -> None:
-    """Raises Fenced if another run has committed, or decided, this epoch or a later one.
+def refuser(config: PipelineConfig, spark: SparkSession, outputs: Sequence[Output]) -> Callable[[Epoch], None]:
+    """A check that raises Fenced if another run has committed, or decided, an epoch or a later one.
 
     Nobody fences a run of a consumer group.
     """
     if config.delivery != TRANSACTIONAL:
-        return
+        return lambda _: None
     place = config.coordinator if config.two_phase else None
     if place is not None:
         # One of its own: the run's log may be appending at the same time.
         log = Log(spark, path=place.folder, name=place.table, pipeline=config.name, run="")
-        decided = log.read().decided
-        refuse_replaced_by(decided.epoch.position() if decided is not None else None, epoch, log.label)
-        return
+        return partial(_refuse_decided, log)
+    return partial(_refuse_committed, outputs)
+
+
+def _refuse_decided(log: Log, epoch: Epoch) -> None:
+    decided = log.read().decided
+    refuse_replaced_by(decided.epoch.position() if decided is not None else None, epoch, log.label)
+
+
+def _refuse_committed(outputs: Sequence[Output], epoch: Epoch) -> None:
     for output in outputs:
         if isinstance(output, Table):
             sink = output.derivation.sink
