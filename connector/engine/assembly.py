@@ -291,7 +291,7 @@ class Assembly:
             join=Joining(self.config, self.run, self.source, partial(self._alone, observe), observe, self.stopped),
             fold=fold,
             committed=committed,
-            take_back=partial(take_letters_back, self.config, self.spark),
+            take_back=partial(take_letters_back, self.config, self.spark, self.routes),
         )
 
     @contextmanager

@@ -20,6 +20,7 @@ from sinks.spark.sql import identifier, literal
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from connector.engine.routes import Routes
     from sinks.topic.dead_letters import TopicDeadLetters
 
 _RECORD = COORDINATES[:3]
@@ -188,14 +189,23 @@ def letters_table(config: PipelineConfig, spark: SparkSession) -> DeadLetters | 
     )
 
 
-def take_letters_back(config: PipelineConfig, spark: SparkSession, epoch: Epoch, to: int) -> None:
+def take_letters_back(
+    config: PipelineConfig, spark: SparkSession, routes: Routes | None, epoch: Epoch, to: int
+) -> None:
     """Undo what epochs after ``to`` did to dead letters, in a rewind of several tables by this epoch.
 
-    May be called again, also when others have gone on: the letters of later epochs stay as they are.
+    May be called again, also when others have gone on: the letters of later epochs stay as they are. ``routes``: the
+    tables of a route, which forget the deletes of undone retries. Other tables have no letters that are retried.
     """
+
+    def forget(records: str) -> None:
+        for output in routes.tables(routes.logged).values() if routes is not None else ():
+            if output.derivation.tombstones is not None:
+                output.derivation.tombstones.forget(records)
+
     table = letters_table(config, spark)
     if table is not None:
-        table.take_back(epoch.offsets, to, epoch.number - 1)
+        table.take_back(epoch.offsets, to, epoch.number - 1, forget=forget)
 
 
 def letters_topic(config: PipelineConfig) -> TopicDeadLetters | None:

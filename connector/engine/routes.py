@@ -67,7 +67,7 @@ class Routes:
     _tables: dict[str, RoutedTable] = field(default_factory=dict)
     _ready: set[str] = field(default_factory=set)
     """Values whose tables this run has made, or has compared with the file."""
-    _logged: set[str] = field(default_factory=set)
+    logged: set[str] = field(default_factory=set)
     """Values whose tables are in the coordinator log."""
     _places: dict[str, DeltaPlace] = field(default_factory=dict)
     """Value -> the place of its table."""
@@ -87,7 +87,7 @@ class Routes:
 
     def sinks(self, known: Collection[str]) -> Mapping[str, Unstaged]:
         """The tables of these values, and those that hold rows of the running epoch."""
-        self._logged.update(known)
+        self.logged.update(known)
         holding = [name for name, table in self._tables.items() if table.sink.holds_rows]
         if not known and not holding:  # the epoch is over
             self.release()
@@ -95,7 +95,7 @@ class Routes:
 
     def tables(self, names: Collection[str]) -> Mapping[str, Table]:
         """The tables of these values, which the log knows."""
-        self._logged.update(names)
+        self.logged.update(names)
         return {name: self._of(name).output for name in names}
 
     def prepare(
@@ -162,7 +162,7 @@ class Routes:
             rows = self._kept.enter_context(kept(found.sortWithinPartitions(ROUTE)))
             counts = self._counted(rows, epoch)
             unseen = [name for name in counts if name not in self._ready]
-            new = [name for name in unseen if name not in self._logged]
+            new = [name for name in unseen if name not in self.logged]
             if not again and self._own.keys() & new:  # a decided epoch is committed whatever is in it
                 for warning in self.unmatched(reading.read(epoch.ranges), new):
                     log.warning("%s", warning)
@@ -275,7 +275,7 @@ class Routes:
 
         def make(name: str, routed: RoutedTable) -> None:
             with routed.sink.alone():
-                if name in self._logged and not routed.output.check():
+                if name in self.logged and not routed.output.check():
                     return  # somebody has dropped it: its commit will say so
                 routed.output.ready()
                 if routed.config.merged_on_read is not None and routed.output.derivation.log is not None:

@@ -190,10 +190,12 @@ class DeadLetters:
         reopened = {"_retry": "NULL", "_retried_epoch": "NULL", "_retried_at": "NULL"}
         names = ", ".join(map(literal, sorted(taken_in))) or "NULL"
         of_taken_in = f"coalesce(_topic IN ({names}) AND epoch > {int(restored_to)}, false)"
-        tried = f"(_retried_epoch > {int(restored_to)} OR (_retried_epoch IS NULL AND _retry IS NOT NULL))"
+        closed = f"(_retried_epoch > {int(restored_to)} AND _retried_epoch <= {int(highest) + 1})"
+        tried = f"({closed} OR (_retried_epoch IS NULL AND _retry IS NOT NULL))"
         undone = f"{tried} AND {_passed(offsets)} AND NOT {of_taken_in}{self._own(shared=True)}"
-        forget(self._records(undone))  # first: a letter that is open again isn't found once more
-        self._update(reopened, undone)
+        if self._count(undone):
+            forget(self._records(undone))  # first: a letter that is open again isn't found once more
+            self._update(reopened, undone)
         again = {"_retry": "NULL", "_retried_epoch": f"{int(highest) + 1}L", "_retried_at": "current_timestamp()"}
         # A partition that the offsets don't name is read again from offset 0.
         ahead = f"NOT {_passed(offsets)} AND NOT startswith(_topic, {literal(RETIRED)})"

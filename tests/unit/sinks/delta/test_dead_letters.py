@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,10 +22,12 @@ class Letters(DeadLetters):
 
     def __init__(self, *rows: tuple[int, str, int, str | None, int | None]) -> None:
         """``rows``: epoch, topic, offset, retry and the epoch of the retry."""
-        table: Any = SimpleNamespace(sql="t", exists=lambda: True, label="t")
+        spark = SimpleNamespace(sql=lambda sql: SimpleNamespace(first=lambda: self._db.execute(sql).fetchone()))
+        table: Any = SimpleNamespace(sql="t", exists=lambda: True, label="t", spark=spark)
         super().__init__(table, pipeline="p")
         self._ready = True
         self._db = database()
+        self._db.row_factory = sqlite3.Row
         self._db.execute(f"CREATE TABLE t ({COLUMNS})")
         self._db.executemany("INSERT INTO t VALUES ('p', ?, ?, 0, ?, ?, ?, NULL)", rows)
 
@@ -34,20 +37,22 @@ class Letters(DeadLetters):
     @property
     def stand(self) -> list[tuple[str, int, int | None]]:
         """Topic, offset and the epoch that closed it, of each letter."""
-        return self._db.execute("SELECT _topic, _offset, _retried_epoch FROM t ORDER BY 1, 2").fetchall()
+        return [tuple(row) for row in self._db.execute("SELECT _topic, _offset, _retried_epoch FROM t ORDER BY 1, 2")]
 
     def forgotten(self, records: str) -> list[tuple[str, int, int]]:
-        return self._db.execute(f"SELECT * FROM {records}").fetchall()
+        return [tuple(row) for row in self._db.execute(f"SELECT * FROM {records}")]
 
 
 def test_letters_of_epochs_that_were_undone_are_closed_and_those_that_they_closed_reopened() -> None:
-    letters = Letters((8, "t", 50, "r", 11), (8, "t", 60, "r", 9), (8, "t", 70, None, None), (11, "t", 150, None, None))
+    retried = [(8, "t", 50, "r", 11), (8, "t", 60, "r", 9), (8, "t", 80, "r", 14)]
+    letters = Letters(*retried, (8, "t", 70, None, None), (11, "t", 150, None, None))
     forgotten: list[tuple[str, int, int]] = []
     for _ in range(2):
         letters.take_back(
             Offsets.from_dict({"t": {"0": 100}}), 10, 12, forget=lambda sql: forgotten.extend(letters.forgotten(sql))
         )
-        assert letters.stand == [("t", 50, None), ("t", 60, 9), ("t", 70, None), ("t", 150, 13)]
+        stand = [("t", 50, None), ("t", 60, 9), ("t", 70, None), ("t", 80, 14), ("t", 150, 13)]
+        assert letters.stand == stand, "a retry of a later epoch stays as it is"
     assert forgotten == [("t", 0, 50)], "before it is open again"
 
 
