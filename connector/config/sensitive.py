@@ -50,6 +50,8 @@ def unfit_sensitive(config: PipelineConfig) -> Iterator[str]:
             "into dead_letters if who can read the letters may see them, or on_bad_record: fail without dead_letters"
         )
     yield from each_once(config, partial(_shows, config))
+    if config.clock is not None and is_sensitive(config, config.clock):
+        yield f"sensitive: {config.clock} is the event time, which commits and status show. Choose another"
     if config.route is not None:
         words = _lower(column_words(config.route.by))
         for column in config.sensitive:

@@ -46,6 +46,7 @@ def config(sink: dict[str, Any] = UPSERT, **changes: Any) -> PipelineConfig:
          "verify names groups by it"),
         ({"route": {"by": "lower(email)", "sink": {**UPSERT, "path": "lake/{route}"}},
           "coordinator": {"path": "lake/log"}}, "email is in route.by, and names tables"),
+        ({"event_time": "at", "steps": [{"rename": {"person": "at"}}]}, "at is the event time, which commits"),
         ({**ROUTE, "steps": [MASK], "route": {**TABLES, "by": "`Email`"}}, "names tables: steps mask columns after it"),
         ({**ROUTE, "steps": [{"rename": {"email": "mail"}}],
           "route": {**TABLES, "overrides": {"refund": {"sink": {"key": "mail"}}}}},
