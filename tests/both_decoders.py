@@ -75,5 +75,5 @@ def avro_by_auditor(writer: object, reader: object, *values: bytes) -> list[Any]
     parsed = Schema.of((json.dumps(reader),))
     batch = pyarrow.RecordBatch.from_arrays([pyarrow.array(values, pyarrow.binary())], ["value"])
     kind = spark_type(parsed, parsed.root)
-    (made,) = avro.decoded([batch], "value", "into", 0, {b"": (json.dumps(writer),)}, parsed, kind)
+    (made,) = avro.decoded([batch], "value", "into", 0, {b"": (json.dumps(writer),)}, parsed, kind, {})
     return [BAD if row is None else row["value"] for row in made.column(1).to_pylist()]

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from connector.audit.claim import Bounds
 from connector.audit.counted import RECORD_AT, ROW_AT, counted
-from connector.audit.records import PROBLEM, Records
+from connector.audit.records import PROBLEM, Records, lacked
 from connector.audit.rows import Earlier, found_rows, without_record
-from connector.audit.values import comparable_values
+from connector.audit.values import comparable_values, with_defaults
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,6 +31,7 @@ def appended(
     ``committed_later``: rows beyond the claim are no fault. ``leave_out``: topics whose rows another pipeline wrote.
     ``earlier``: what the table held before the first epoch.
     """
+    from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     in_table = found_rows(rows, records.columns, cut, leave_out=leave_out, earlier=earlier)
@@ -40,7 +41,12 @@ def appended(
             in_table.where("r_before").withColumn("at", F.expr(ROW_AT)), {"held_before": "1L"}, {"held_before": "at"}
         )
         in_table = in_table.where("NOT r_before")
-    places = _per_place(_both_sides(records, in_table, committed_later=committed_later))
+    sides = _both_sides(records, in_table, committed_later=committed_later)
+    if records.defaults:
+        of_record = F.max("lacks").over(Window.partitionBy(*_PLACE))
+        values = with_defaults(F.col("values"), records.columns, records.defaults, F.col("lacks"))
+        sides = sides.withColumn("lacks", of_record).withColumn("values", values)
+    places = _per_place(sides)
     # What isn't equal on either side: first another value for the record, then a row too many or too few.
     other = "least(records, rows) - right"
     # Where nobody knows how many rows a record has made, none is one too many.
@@ -62,8 +68,8 @@ def appended(
 def _both_sides(records: Records, in_table: DataFrame, *, committed_later: bool) -> DataFrame:
     """One line per row that a record should make, and one per row of the table.
 
-    Columns: the coordinates, values, records and rows (1 on its own side, else 0), kind (what a row without a record
-    counts as), at (where to look for it).
+    Columns: the coordinates, values, lacks (what a record lacks), records and rows (1 on its own side, else 0), kind
+    (what a row without a record counts as), at (where to look for it).
     """
     from pyspark.sql import functions as F
 
@@ -71,10 +77,12 @@ def _both_sides(records: Records, in_table: DataFrame, *, committed_later: bool)
         *(F.col(f"_{name}").alias(f"e_{name}") for name in _PLACE),
         # If a record can't be decoded, nobody knows its row's values: NULL.
         F.when(F.col(PROBLEM).isNull(), comparable_values(records.columns, records.frame)).alias("e_values"),
+        lacked(records).alias("lacks"),
     )
     return expected.select(
         *(F.col(f"e_{name}").alias(name) for name in _PLACE),
         F.col("e_values").alias("values"),
+        "lacks",
         F.lit(1).alias("records"),
         F.lit(0).alias("rows"),
         F.lit(None).cast("string").alias("kind"),
@@ -83,6 +91,7 @@ def _both_sides(records: Records, in_table: DataFrame, *, committed_later: bool)
         in_table.select(
             *(F.col(f"r_{name}").alias(name) for name in _PLACE),
             F.col("r_values").alias("values"),
+            F.lit(None).cast("array<string>").alias("lacks"),
             F.lit(0).alias("records"),
             F.lit(1).alias("rows"),
             F.expr(without_record(committed_later)).alias("kind"),

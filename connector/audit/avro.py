@@ -9,13 +9,15 @@ from __future__ import annotations
 import io
 import json
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
-from connector.audit.avro_schema import Node, Schema, arrow_type, in_json, kind_of, meaning, spark_type
+from connector.audit.avro_schema import Node, Schema, arrow_type, in_json, kind_of, lacking, meaning, spark_type
 from connector.audit.batches import headers, with_column
+from connector.audit.dropped import column_of_event
 from connector.audit.registries import Schemas, Texts
 from sinks.errors import UnusableSchema
 
@@ -230,20 +232,33 @@ class Avro:
 
     schemas: Schemas
     reader: Schema
-    added: frozenset[str] = frozenset()
-    """Fields that some version of the schema lacks."""
+    versions: Sequence[Schema] = ()
+    """Those of the registry."""
+    of_event: bool = False
+    """Whether the values are Debezium's events."""
 
-    @property
+    @cached_property
     def defaults(self) -> Mapping[str, str]:
-        """Of ``added`` fields with a default that isn't null: the name -> a JSON object with the default as ``v``."""
-        fields = self.reader.root["fields"] if self.added else ()
+        """Of the fields that some version of the schema lacks: the path of the column or of a field in it -> a JSON
+        object that has the default as ``v``. Of defaults that aren't null."""
+        fields = {path: each for version in self.versions for path, each in lacking(self.reader, version).items()}
         fit = Fit(self.reader, self.reader)
         made = {
-            each["name"]: (spark_type(self.reader, each["type"]), fit.default(each["type"], each["default"]))
-            for each in fields
-            if each["name"] in self.added and each.get("default") is not None
+            self._column(path): (spark_type(self.reader, each["type"]), fit.default(each["type"], each["default"]))
+            for path, each in fields.items()
         }
-        return {name: json.dumps({"v": in_json(kind, value)}) for name, (kind, value) in made.items()}
+        return {path: json.dumps({"v": in_json(kind, value)}) for path, (kind, value) in made.items()}
+
+    def _column(self, path: str) -> str:
+        return column_of_event(path) if self.of_event else path
+
+    def _lacks(self, texts: Texts) -> Sequence[str]:
+        """The paths among ``defaults`` that a writer lacks."""
+        try:
+            paths = {self._column(path) for path in lacking(self.reader, Schema.of(texts, defaults=False))}
+        except UnusableSchema:
+            return ()
+        return [path for path in self.defaults if path in paths]
 
     @property
     def type(self) -> DataType:
@@ -251,7 +266,9 @@ class Avro:
         return spark_type(self.reader, self.reader.root)
 
     def read(self, records: DataFrame, column: str, into: str) -> DataFrame:
-        """``records`` with the column ``into``: STRUCT<value>, or null where no value can be read.
+        """``records`` with the column ``into``: STRUCT<value, lacks>, or null where no value can be read.
+
+        ``lacks`` has the paths among ``defaults`` that the record's own schema lacks.
 
         Asks for the schema of each header that the records have. Raises RegistryUnreachable, ConfigurationError.
         """
@@ -260,11 +277,13 @@ class Avro:
         named = headers(records, column, self.schemas.header)
         writers = {header: self.schemas.of(header) for header in named}
         known = {header: texts for header, texts in writers.items() if texts is not None}
+        lacks = {header: self._lacks(texts) for header, texts in known.items()}
         length, kind, reader = self.schemas.header, self.type, self.reader
-        schema = T.StructType([*records.schema.fields, T.StructField(into, T.StructType().add("value", kind))])
+        made = T.StructType().add("value", kind).add("lacks", T.ArrayType(T.StringType()))
+        schema = T.StructType([*records.schema.fields, T.StructField(into, made)])
 
         def decode(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
-            yield from decoded(batches, column, into, length, known, reader, kind)
+            yield from decoded(batches, column, into, length, known, reader, kind, lacks)
 
         return records.mapInArrow(decode, schema)
 
@@ -320,12 +339,14 @@ def decoded(
     writers: Mapping[bytes, Texts],
     reader: Schema,
     kind: DataType,
+    lacks: Mapping[bytes, Sequence[str]],
 ) -> Iterator[RecordBatch]:
-    """On an executor: the batches with one more column. ``length``: of the header. ``kind``: of a value."""
+    """On an executor: the batches with one more column. ``length``: of the header. ``kind``: of a value. ``lacks``: of
+    each header what its schema lacks."""
     import pyarrow
     from fastavro import schemaless_reader, schemaless_writer
 
-    arrow = pyarrow.struct([("value", arrow_type(kind))])
+    arrow = pyarrow.struct([("value", arrow_type(kind)), ("lacks", pyarrow.list_(pyarrow.string()))])
     ways: dict[bytes, tuple[Schema, Make] | None] = {}
     for header, texts in writers.items():
         try:
@@ -346,7 +367,7 @@ def decoded(
             schemaless_writer(again, writer.root, found)
             if again.getvalue() != payload and _end(writer, writer.root, payload, 0) != len(payload):
                 return None
-            return {"value": make(found)}
+            return {"value": make(found), "lacks": lacks.get(content[:length], ())}
         except Exception:  # whatever bytes that are no value make it say
             return None
 

@@ -194,9 +194,41 @@ def in_json(kind: DataType, value: Any) -> Any:
     return value
 
 
-def field_names(schema: Schema) -> list[str]:
-    """Of a record's fields."""
-    return [each["name"] for each in schema.root["fields"]] if kind_of(schema.root) == "record" else []
+def lacking(reader: Schema, writer: Schema) -> dict[str, Node]:
+    """The reader's fields that the writer lacks, at any depth, by their path: of those whose default isn't null."""
+    found: dict[str, Node] = {}
+    _lacking(reader, writer, reader.root, writer.root, "", (), found)
+    return found
+
+
+def _lacking(
+    reader: Schema, writer: Schema, read: Node, written: Node, path: str, above: tuple[int, ...], found: dict[str, Node]
+) -> None:
+    wanted, sent = _values(reader, read), _values(writer, written)
+    if len(wanted) != 1:
+        return
+    for node in (each for each in sent if kind_of(each) == kind_of(wanted[0]) and id(each) not in above):
+        inside = (*above, id(node)) if isinstance(node, dict) else above
+        for part, name in (("items", "element"), ("values", "value")):
+            if isinstance(node, dict) and part in node:
+                _lacking(reader, writer, wanted[0][part], node[part], f"{path}.{name}", inside, found)
+        if kind_of(node) != "record":
+            continue
+        there = {each["name"]: each["type"] for each in node["fields"]}
+        for each in wanted[0]["fields"]:
+            inner = f"{path}.{each['name']}".removeprefix(".")
+            source = next((name for name in (each["name"], *each.get("aliases", ())) if name in there), None)
+            if source is not None:
+                _lacking(reader, writer, each["type"], there[source], inner, inside, found)
+            elif each.get("default") is not None:
+                found[inner] = each
+
+
+def _values(schema: Schema, node: Node) -> list[Node]:
+    """The types of a value that isn't null."""
+    node = schema.at(node)
+    branches = [schema.at(each) for each in node] if isinstance(node, list) else [node]
+    return [each for each in branches if kind_of(each) != "null"]
 
 
 def grown(versions: Sequence[Schema], takes: Callable[[str], bool] = lambda _: True) -> Schema:

@@ -8,7 +8,7 @@ coordinates of each, leave the executors.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +41,7 @@ from connector.config import (
 from connector.config.steps import names_before
 from connector.config.unavailable import keeps_by
 from sinks.errors import ConfigurationError
-from sinks.spark.sql import identifier, literal
+from sinks.spark.sql import literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -96,7 +96,7 @@ def compare(
         made, counts, unread = _without_bad(config, every, made, letters, cut)
     elif unnamed is not None:
         counts, _ = unreadable(unnamed, cut)
-    made, rows, earlier, notes = _in_both(config, made, rows, earlier, forms)
+    made, notes = _in_both(config, made, rows, forms)
     if passes_over_tombstones(config, made.columns.names):
         made = replace(made, frame=made.frame.where(f"NOT {TOMBSTONE}"))
     gone, unknown = bool(unchecked(cut)) or any(part.compacted for part in cut), list[str]()
@@ -151,20 +151,15 @@ def _without_bad(
     return made, *unreadable(every.frame, cut)
 
 
-def _in_both(
-    config: PipelineConfig, made: Records, rows: DataFrame, earlier: Earlier, forms: Forms
-) -> tuple[Records, DataFrame, Earlier, list[str]]:
-    """The columns that records and table both have, and notes on the others. Raises SchemaMismatch where a run would.
-
-    Of Avro: a field that older records lack has its default in their rows, or null in rows of before the field was
-    there: both are alike here.
-    """
+def _in_both(config: PipelineConfig, made: Records, rows: DataFrame, forms: Forms) -> tuple[Records, list[str]]:
+    """The records, whose columns are those that the table has too, and notes on the others. Raises SchemaMismatch where
+    a run would."""
     from pyspark.sql.types import StructType
 
     sink = config.sinks[0]
     compared = _own_columns(sink)
     if isinstance(sink, DeltaAggregateSink):
-        return made, rows, earlier, _left_out([name for name in rows.columns if name.lower() not in compared], made)
+        return made, _left_out([name for name in rows.columns if name.lower() not in compared], made)
     wanted = table_columns(made.columns, sink) if isinstance(sink, KeyedSink) else made.columns
     both = in_both(wanted.fields, rows.schema, compared)
     needed = both.only_made if not _may_lack_columns(config, forms) else []
@@ -178,15 +173,12 @@ def _in_both(
         notes.append(f"The table has no column for these fields, which aren't compared: {', '.join(both.only_made)}.")
     others = [part for part in made.columns if part not in wanted.fields]
     made = replace(made, columns=StructType([*both.columns, *others]))
-    if forms.value.binary is not None and not config.reshaped:
-        there = {name.lower() for name in rows.columns}
-        fill = {name: text for name, text in forms.value.binary.defaults.items() if name.lower() in there}
-        if fill:
-            notes.append(f"A null and the default of its field count as the same in: {', '.join(fill)}.")
-            rows = _filled(rows, fill)
-            earlier = replace(earlier, rows=_filled(earlier.rows, fill) if earlier.rows is not None else None)
-        made = replace(made, frame=_filled(made.frame, fill))
-    return made, rows, earlier, notes
+    there = {part.name for part in both.columns}
+    fill = {path: default for path, default in made.defaults.items() if path.partition(".")[0] in there}
+    if fill:
+        them = ", ".join(fill)
+        notes.append(f"Where a record lacks the field, null and the field's default count as the same in: {them}.")
+    return replace(made, defaults=fill), notes
 
 
 def _own_columns(sink: object) -> set[str]:
@@ -221,21 +213,6 @@ def _may_lack_columns(config: PipelineConfig, forms: Forms) -> bool:
         return True
     of_registry = isinstance(config.value, JsonFormat) and config.value.registry and not config.value.schema_
     return not config.reshaped and bool(of_registry or forms.value.binary is not None)
-
-
-def _filled(frame: DataFrame, fill: Mapping[str, str]) -> DataFrame:
-    """``fill``: a column -> a JSON object that has as ``v`` what stands there instead of null."""
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import StructType
-
-    types = {part.name.lower(): part.dataType for part in frame.schema}
-    return frame.withColumns(
-        {
-            name: F.coalesce(F.col(identifier(name)), F.from_json(F.lit(text), StructType().add("v", kind))["v"])
-            for name, text in fill.items()
-            if (kind := types[name.lower()])
-        }
-    )
 
 
 def _records(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,12 @@ from connector.audit.json_valid import Valid
 from connector.audit.kafkas_key import of_kafkas_key
 from connector.audit.names import respelled
 from connector.audit.protobuf import Protobuf
+<<<<<<< HEAD
 from connector.audit.records import PROBLEM, RAW, TOMBSTONE, Records, digest
+=======
+from connector.audit.records import LACKS, PROBLEM, TOMBSTONE, Records
+from connector.audit.values import defaults_of, paths_lacking
+>>>>>>> 3f736be (Null and a field's default are alike only where the record lacks the field, at any depth and after the steps)
 from connector.config import COORDINATES
 from sinks.errors import ConfigurationError
 from sinks.spark.sql import identifier, literal
@@ -46,6 +51,10 @@ class _Read:
     readable: Column
     exact: Column
     """Whether it is readable, and no number of it had to be rounded."""
+    lacks: Column | None = None
+    """The paths of fields with a default that its own schema lacks. None: no such schema has any."""
+    defaults: Mapping[str, str] | None = None
+    """Of these fields: path -> the default, in JSON."""
 
 
 def decoded_for(
@@ -114,15 +123,17 @@ def decoded(
     if forms.headers:
         columns.append(StructField("_headers", _map_of_headers()))
         selected.append(F.expr(_LAST_OF_EACH).alias("_headers"))
+    defaults = defaults_of(value.defaults, of_key.defaults if of_key is not None else None)
     frame = frame.select(
         *selected,
         *(F.col(name.removeprefix("_")).alias(name) for name in COORDINATES),
         tombstone.alias(TOMBSTONE),
         problem.alias(PROBLEM),
+        *([paths_lacking(value.lacks, of_key.lacks if of_key is not None else None).alias(LACKS)] if defaults else []),
         *([digest("timestamp").alias(RAW)] if ruled else []),
         *kept,
     )
-    return Records(_with_rules(frame, forms) if ruled else frame, StructType(columns))
+    return Records(_with_rules(frame, forms) if ruled else frame, StructType(columns), defaults=defaults)
 
 
 def _judged(frame: DataFrame, value: _Read, of_key: _Read | None, *, takes_tombstones: bool, exact: bool) -> DataFrame:
@@ -192,7 +203,7 @@ def _read_events(records: DataFrame, column: str, form: Form, events: Events) ->
         return F.expr(events.field(part, event))
 
     value = F.struct(*(field(part).alias(part.name) for part in events.columns))
-    return frame, _Read(value, field, whole.readable & sound, whole.exact & sound)
+    return frame, _Read(value, field, whole.readable & sound, whole.exact & sound, whole.lacks, whole.defaults)
 
 
 def _read_binary(records: DataFrame, column: str, binary: Avro | Protobuf) -> tuple[DataFrame, _Read]:
@@ -202,9 +213,10 @@ def _read_binary(records: DataFrame, column: str, binary: Avro | Protobuf) -> tu
     into = f"binary_{column}"
     value, readable = F.col(f"{into}.value"), F.col(into).isNotNull()
     of_fields = isinstance(binary.type, StructType)
-    return binary.read(records, column, into), _Read(
-        value, lambda part: value[part.name] if of_fields else value, readable, readable
-    )
+    read = _Read(value, lambda part: value[part.name] if of_fields else value, readable, readable)
+    if isinstance(binary, Avro) and binary.defaults:
+        read = replace(read, lacks=F.col(f"{into}.lacks"), defaults=binary.defaults)
+    return binary.read(records, column, into), read
 
 
 def _body(column: str) -> str:
@@ -330,7 +342,7 @@ def transformed(every: Records, sql: str | None, *, strict: bool = False) -> Rec
     """
     if sql is None:
         return every if strict else replace(every, frame=every.frame.where(f"{PROBLEM} IS NULL"))
-    made = _selected(every.frame.where(f"{PROBLEM} IS NULL"), sql)
+    made = replace(_selected(every.frame.where(f"{PROBLEM} IS NULL"), sql), defaults=every.defaults)
     if strict:
         bad = every.frame.where(f"{PROBLEM} IS NOT NULL").select(*COORDINATES, TOMBSTONE, PROBLEM)
         return replace(made, frame=made.frame.unionByName(bad, allowMissingColumns=True))
@@ -343,7 +355,7 @@ def _selected(records: DataFrame, sql: str) -> Records:
     from pyspark.sql import functions as F
     from pyspark.sql.types import StructType
 
-    kept = (*COORDINATES, TOMBSTONE)
+    kept = [*COORDINATES, TOMBSTONE, *([LACKS] if LACKS in records.columns else [])]
     records.drop(PROBLEM, RAW).createOrReplaceTempView("records")
     head = _select_list(sql)
     try:

@@ -37,6 +37,12 @@ def of_event(takes: Takes) -> Takes:
     return in_event
 
 
+def column_of_event(path: str) -> str:
+    """The path of a field of a Debezium event in the columns that the event makes."""
+    part, _, inner = path.partition(".")
+    return inner if part in ("before", "after") else f"_{path}"
+
+
 def without(grown: StructType, newest: StructType, takes: Takes, path: str = "") -> StructType:
     """The columns ``grown`` without the fields that ``newest`` lacks and that nothing ``takes``."""
     from pyspark.sql.types import StructField, StructType

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from connector.audit import dropped, json_schema, protobuf_schema
 from connector.audit.avro import Avro
-from connector.audit.avro_schema import Schema, field_names, grown
+from connector.audit.avro_schema import Schema, grown
 from connector.audit.debezium import Events, events
 from connector.audit.dropped import Takes
 from connector.audit.framed import Framed
@@ -151,7 +152,7 @@ def _form(
     if isinstance(format, DebeziumFormat) and format.registry is not None:
         avro = of_registry(option, format.registry, topics, None, dropped.of_event(takes))
         found = events(format, *_event(option, avro.type))
-        return Form(found.columns, events=found, binary=avro)
+        return Form(found.columns, events=found, binary=replace(avro, of_event=True))
     if isinstance(format, DebeziumFormat) and format.schema_ is not None:
         found = events(format, _columns(option, format.schema_, gained))
         return Form(found.columns, found.permissive, found, framed=Framed() if format.framed else None)
@@ -244,7 +245,7 @@ def of_registry(
     """How Avro of a registry is read: by the schema that is ``given``, or by the newest version."""
     schemas: Schemas = schemas_of(registry, "key" if option == "key" else "value")
     if given is not None:
-        return Avro(schemas, Schema.of(given))
+        return Avro(schemas, Schema.of(given), _usable(schemas, topics))
     versions = [version for topic in topics for version in schemas.versions(topic)]
     if not versions:
         raise UnusableSchema(
@@ -252,9 +253,17 @@ def of_registry(
             hint="Check registry.subject, or give the reader's schema: schema_file.",
         )
     parsed = [Schema.of(version) for version in versions]
-    reader = grown(parsed, takes)
-    lacking = [name for name in field_names(reader) if not all(name in field_names(each) for each in parsed)]
-    return Avro(schemas, reader, frozenset(lacking))
+    return Avro(schemas, grown(parsed, takes), parsed)
+
+
+def _usable(schemas: Schemas, topics: Sequence[str]) -> list[Schema]:
+    """The versions of the registry, as far as it shows them: records are read without."""
+    found = []
+    with suppress(ConfigurationError):
+        for version in [version for topic in topics for version in schemas.versions(topic)]:
+            with suppress(UnusableSchema):
+                found.append(Schema.of(version, defaults=False))
+    return found
 
 
 def _file(option: str, path: str) -> Texts:

@@ -9,11 +9,12 @@ from connector.audit.claim import Bounds
 from connector.audit.counted import one_each
 from connector.audit.records import Records, changes, sequence_type, table_columns
 from connector.audit.rows import Earlier, found_rows, without_record
+from connector.audit.values import alike
 from connector.config import DeltaHistorySink
 from sinks.spark.sql import literal
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
 _PLACE = ("topic", "partition", "offset")
@@ -54,10 +55,12 @@ def versions(
         "CASE WHEN r_zone IS NULL THEN NULL "
         f"WHEN e_offset IS NULL AND r_zone = 'checked' AND NOT r_compacted THEN '{without}' "
         f"WHEN e_offset IS NULL THEN {no_record} "
-        "WHEN e_values <=> r_values AND e_start <=> r_start AND e_end <=> r_end THEN 'right' "
+        "WHEN alike AND e_start <=> r_start AND e_end <=> r_end THEN 'right' "
         f"ELSE {doubtful} END"
     )
-    joined = expected.join(stored, same, "full").withColumns(
+    joined = expected.join(stored, same, "full")
+    joined = joined.withColumn("alike", alike("e_values", "r_values", columns, records.defaults, "e_lacks"))
+    joined = joined.withColumns(
         {
             "kind": F.expr(kind),
             "wanted": F.expr("e_offset IS NOT NULL"),
@@ -83,21 +86,13 @@ def _expected(events: DataFrame, columns: StructType, sink: DeltaHistorySink, *,
     keys = [f"e_k{index}" for index in range(len(sink.key))]
     of_key = Window.partitionBy(*keys)
     in_order = of_key.orderBy("e_order")
-    if sink.track_history_column_list is not None:
-        tracked = [name for name in columns.names if name in sink.track_history_column_list]
-    else:
-        tracked = [name for name in columns.names if name not in (sink.track_history_except_column_list or ())]
-    watched = F.struct(
-        F.col("e_change").alias("change"),
-        *(F.col(f"e_values.v{index}") for index, name in enumerate(columns.names) if name in tracked),
-    )
     events = events.withColumn("e_later_too", F.max("e_later").over(of_key))
     last_of_equals = F.max("e_order").over(Window.partitionBy(*keys, "e_sequence"))
     single = events.where("NOT e_later").withColumn("last_of_equals", last_of_equals)
     single = single.where("e_order = last_of_equals")
     if partial:
         single = _with_absent_values(single, columns, keys)
-    single = single.withColumn("watched", watched)
+    single = single.withColumn("watched", _watched(columns, sink))
     # `watched` includes the kind of change, so every update after a delete starts a version.
     starts = F.expr("e_change = 'update' AND NOT watched <=> previous")
     numbered = (
@@ -115,6 +110,7 @@ def _expected(events: DataFrame, columns: StructType, sink: DeltaHistorySink, *,
                 "first"
             ),
             F.expr("max_by(e_values, IF(e_change = 'update', e_order, NULL))").alias("last"),
+            F.expr("max_by(e_lacks, IF(e_change = 'update', e_order, NULL))").alias("e_lacks"),
             F.expr("min(IF(e_change = 'delete', e_order, NULL)).e_sequence").alias("deleted_at"),
             F.max("e_later_too").alias("e_later"),
         )
@@ -128,7 +124,22 @@ def _expected(events: DataFrame, columns: StructType, sink: DeltaHistorySink, *,
         F.expr("coalesce(deleted_at, next)").alias("e_end"),
         F.expr(f"struct({values}, first.timestamp AS timestamp)").alias("e_values"),
         "e_later",
+        "e_lacks",
     ).where(" AND ".join(f"{key} IS NOT NULL" for key in keys))
+
+
+def _watched(columns: StructType, sink: DeltaHistorySink) -> Column:
+    """What starts a version where it is another than before."""
+    from pyspark.sql import functions as F
+
+    if sink.track_history_column_list is not None:
+        tracked = [name for name in columns.names if name in sink.track_history_column_list]
+    else:
+        tracked = [name for name in columns.names if name not in (sink.track_history_except_column_list or ())]
+    return F.struct(
+        F.col("e_change").alias("change"),
+        *(F.col(f"e_values.v{index}") for index, name in enumerate(columns.names) if name in tracked),
+    )
 
 
 def _with_absent_values(events: DataFrame, columns: StructType, keys: Sequence[str]) -> DataFrame:

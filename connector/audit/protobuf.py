@@ -55,11 +55,6 @@ class Protobuf:
     content: bytes = b""
     schemas: OfProtobuf | None = None
 
-    @property
-    def defaults(self) -> Mapping[str, str]:
-        """Protobuf has none that older rows may lack."""
-        return {}
-
     def read(self, records: DataFrame, column: str, into: str) -> DataFrame:
         """``records`` with the column ``into``: STRUCT<value>, or null where no value can be read.
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from connector.audit.claim import At, Bounds, Held, nested
 from connector.audit.in_both import as_in
-from connector.audit.values import comparable_values
+from connector.audit.values import Default, comparable_values
 from connector.config import COORDINATES, DeltaUpsertSink, KeyedSink
 from sinks.errors import ConfigurationError
 from sinks.kafka import spark_reader
@@ -31,8 +31,13 @@ PLACE = COORDINATES[:3]
 """The columns that say which record a row is of."""
 TOMBSTONE, UNAVAILABLE = "_tombstone", "_unavailable"
 PROBLEM = "_problem"
+<<<<<<< HEAD
 RAW = "_raw"
 """A digest of the whole record as Kafka gave it. Present only if there are dead letters to compare with."""
+=======
+LACKS = "lakelock_lacks"
+"""The paths of the fields with a default that the record's own schema lacks. Not all formats have it."""
+>>>>>>> 3f736be (Null and a field's default are alike only where the record lacks the field, at any depth and after the steps)
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,8 @@ class Records:
     columns: StructType
     several: bool = False
     """A record may make no row, or several."""
+    defaults: Mapping[str, Default] = field(default_factory=dict)
+    """Of fields that some records lack: the path of the column, or of a field in it."""
 
     @property
     def partial(self) -> bool:
@@ -145,6 +152,13 @@ def beyond(cut: Sequence[Bounds], topic: str, partition: str, offset: str) -> st
     return f"coalesce({offset} >= from_json({ends}, 'map<string, bigint>')[concat({topic}, ' ', {partition})], false)"
 
 
+def lacked(records: Records) -> Column:
+    """The column ``LACKS``; null where nothing of it matters."""
+    from pyspark.sql import functions as F
+
+    return F.col(LACKS) if records.defaults else F.lit(None).cast("array<string>")
+
+
 def truncates(sink: KeyedSink) -> str:
     """SQL: whether a row empties the table."""
     if isinstance(sink, DeltaUpsertSink) and sink.apply_as_truncates:
@@ -179,6 +193,7 @@ def changes(records: Records, sink: KeyedSink, cut: Sequence[Bounds]) -> DataFra
             if records.partial
             else "CAST(array() AS ARRAY<STRING>)"
         ).alias("e_absent"),
+        lacked(records).alias("e_lacks"),
     )
     return marked.withColumns(
         {

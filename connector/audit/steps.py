@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from connector.audit import exact_json
 from connector.audit.records import PROBLEM, TOMBSTONE, Records
+from connector.audit.values import Default
 from connector.config import Step
 from connector.spark.compat import from_ddl
 from sinks.errors import ConfigurationError
@@ -55,7 +56,8 @@ def stepped(every: Records, steps: Sequence[Step]) -> Records:
         if step.filter is not None:
             every = replace(every, frame=every.frame.where(_stays(every, step.filter)))
         else:
-            every = _with(every, list(_made(step, every.columns.fields)))
+            defaults = _defaults(step, every)
+            every = replace(_with(every, list(_made(step, every.columns.fields))), defaults=defaults)
     return replace(every, frame=every.frame.drop(_HEADERS)) if steps else every
 
 
@@ -78,6 +80,20 @@ def _with(every: Records, columns: Sequence[_Made]) -> Records:
         *(made.value.alias(made.name) for made in columns), *map(F.col, others), problem.alias(PROBLEM)
     )
     return replace(every, frame=frame, columns=StructType([part for part in frame.schema if part.name in names]))
+
+
+def _defaults(step: Step, every: Records) -> dict[str, Default]:
+    """The defaults by the paths after the step. What it hashes isn't the default any more."""
+    found = {}
+    for path, default in every.defaults.items():
+        column, dot, inner = path.partition(".")
+        if column not in step.option or step.kind == "cast":
+            found[path] = default
+        elif step.kind == "rename":
+            found[f"{step.option[column]}{dot}{inner}"] = default
+        elif step.kind == "flatten" and inner:
+            found[path.replace(".", "_")] = default
+    return found
 
 
 def _same(part: StructField) -> _Made:

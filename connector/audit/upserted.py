@@ -9,6 +9,7 @@ from connector.audit.claim import Bounds
 from connector.audit.counted import one_each
 from connector.audit.records import Records, changes, sequence_type, table_columns
 from connector.audit.rows import Earlier, found_rows, without_record
+from connector.audit.values import alike
 from connector.config import DeltaUpsertSink
 from sinks.errors import SchemaMismatch
 from sinks.spark.sql import literal
@@ -64,8 +65,15 @@ def upserted(
     # compaction takes later ones, too, unless Kafka's key is the sink's.
     sure = whole or (not ordered and unread is None and not any(part.compacted for part in cut))
     merged, known = sink.ignore_null_updates is not False or records.partial, whole and not earlier.any
+<<<<<<< HEAD
     kind = kind_sql(columns, sink, whole=known, sure=sure, later=committed_later, merged=merged)
     joined = expected.join(stored, same, "full").withColumns(
+=======
+    kind = _kind(columns, sink, whole=known, sure=sure, later=committed_later, merged=merged)
+    joined = expected.join(stored, same, "full")
+    joined = joined.withColumn("alike", alike("e_values", "r_values", columns, records.defaults, "e_lacks"))
+    joined = joined.withColumns(
+>>>>>>> 3f736be (Null and a field's default are alike only where the record lacks the field, at any depth and after the steps)
         {
             "kind": F.expr(kind),
             "wanted": F.expr("e_state <> 'absent'"),
@@ -117,7 +125,7 @@ def kind_sql(columns: StructType, sink: DeltaUpsertSink, *, whole: bool, sure: b
         f"WHEN {older} THEN 'stale' "
         f"WHEN {newer} THEN IF(r_zone = 'unchecked' OR r_compacted, 'unchecked', 'unexpected') "
         f"WHEN NOT r_marked <=> (e_state = 'marked') THEN IF(e_deleted_later, 'ahead', '{deleted}') "
-        f"WHEN e_values <=> r_values THEN 'right' ELSE '{other}' END"
+        f"WHEN alike THEN 'right' ELSE '{other}' END"
     )
 
 
@@ -151,12 +159,13 @@ def _expected(records: Records, columns: StructType, sink: DeltaUpsertSink, cut:
     place = "CASE WHEN NOT e_later THEN struct(e_topic, e_partition) END"
     moved = f"min({place}) <> max({place})" if sink.sequence_by is None else "false"
     per_key = events.groupBy(*keys).agg(
-        F.expr(f"max_by(struct(e_order, e_values), {updated})").alias("latest"),
+        F.expr(f"max_by(struct(e_order, e_values, e_lacks), {updated})").alias("latest"),
         F.expr("max(CASE WHEN e_change = 'delete' AND NOT e_later THEN e_order END)").alias("deleted"),
         F.expr("max(truncated)").alias("truncated"),
         F.expr("max(truncated_later OR (e_later AND e_change = 'delete'))").alias("e_deleted_later"),
         F.expr(f"{moved} AS moved"),
         *(F.expr(value) for value in merged),
+        *([F.expr("flatten(collect_set(e_lacks)) AS lacks")] if merged else []),
     )
     parts = (
         f"{f'w{index}' if f'w{index}' in per_key.columns else f'latest.e_values.v{index}'} AS v{index}"
@@ -174,7 +183,11 @@ def _expected(records: Records, columns: StructType, sink: DeltaUpsertSink, cut:
         "e_deleted_later",
         F.expr("moved AND latest IS NOT NULL AS e_moved"),
         F.expr("coalesce(latest.e_order, deleted)").alias("e_order"),
+<<<<<<< HEAD
         F.expr("greatest(deleted, truncated)").alias("e_gone"),
+=======
+        F.expr(f"{'lacks' if merged else 'latest.e_lacks'} AS e_lacks"),
+>>>>>>> 3f736be (Null and a field's default are alike only where the record lacks the field, at any depth and after the steps)
     )
     return placed.where(" AND ".join(f"{key} IS NOT NULL" for key in keys)).select("*", "e_order.*")
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from connector.audit.in_both import as_in
 
@@ -20,6 +21,84 @@ def comparable_values(columns: StructType, frame: DataFrame) -> Column:
         *(_comparable(column(part.name), part.dataType).alias(f"v{index}") for index, part in enumerate(columns)),
         F.col("_timestamp").alias("timestamp"),
     )
+
+
+class Default(NamedTuple):
+    """What a record has in a field that its own schema lacks, if it is read by a schema that has the field."""
+
+    path: str
+    """Of the field, as records say that they lack it."""
+    json: str
+    """A JSON object that has the default as ``v``."""
+
+
+def defaults_of(value: Mapping[str, str] | None, key: Mapping[str, str] | None) -> dict[str, Default]:
+    """By the path in the columns that Kafka's value and key make, from the defaults of both by their path."""
+    paths = {**(value or {}), **{f"_key.{path}": text for path, text in (key or {}).items()}}
+    return {path: Default(path, text) for path, text in paths.items()}
+
+
+def paths_lacking(value: Column | None, key: Column | None) -> Column:
+    """The paths that Kafka's value or key lack, from the arrays of both. None: nothing of it lacks any."""
+    from pyspark.sql import functions as F
+
+    arrays = [value] if value is not None else []
+    if key is not None:
+        arrays.append(F.transform(key, lambda path: F.concat(F.lit("_key."), path)))
+    nothing = F.expr("CAST(array() AS ARRAY<STRING>)")
+    return F.concat(nothing, *(F.coalesce(each, nothing) for each in arrays))
+
+
+def alike(one: str, other: str, columns: StructType, defaults: Mapping[str, Default], lacks: str) -> Column:
+    """Whether comparable values are the same. A field that the record lacks has its default, or null where the row was
+    written before the table had the field: both are right. ``lacks``: a column with the paths of such fields."""
+    from pyspark.sql import functions as F
+
+    sides = (with_defaults(F.col(name), columns, defaults, F.col(lacks)) for name in (one, other))
+    return next(sides).eqNullSafe(next(sides))
+
+
+def with_defaults(values: Column, columns: StructType, defaults: Mapping[str, Default], lacks: Column) -> Column:
+    """Comparable values, with the default in place of null in fields that the record lacks."""
+    from pyspark.sql import functions as F
+
+    if not defaults:
+        return values
+    filled = (
+        _filled(values[f"v{index}"], part.dataType, part.name, defaults, lacks).alias(f"v{index}")
+        for index, part in enumerate(columns)
+    )
+    return F.when(values.isNotNull(), F.struct(*filled, values["timestamp"].alias("timestamp")))
+
+
+def _filled(value: Column, kind: DataType, path: str, defaults: Mapping[str, Default], lacks: Column) -> Column:
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if (default := defaults.get(path)) is not None:
+        read = F.from_json(F.lit(default.json), StructType().add("v", kind))["v"]
+        return F.when(value.isNull() & F.array_contains(lacks, default.path), _comparable(read, kind)).otherwise(value)
+    if not any(each.startswith(f"{path}.") for each in defaults):
+        return value
+    if isinstance(kind, StructType):
+        names = [part.name if _compares(kind) else f"v{index}" for index, part in enumerate(kind)]
+        fields = (
+            _filled(value[name], part.dataType, f"{path}.{part.name}", defaults, lacks).alias(name)
+            for name, part in zip(names, kind, strict=True)
+        )
+        return F.when(value.isNotNull(), F.struct(*fields))
+    if isinstance(kind, ArrayType):
+        of = kind.elementType
+        return F.transform(value, lambda each: _filled(each, of, f"{path}.element", defaults, lacks))
+    if isinstance(kind, MapType):
+        inner = kind.valueType
+
+        def entry(each: Column) -> Column:
+            filled = _filled(each["value"], inner, f"{path}.value", defaults, lacks)
+            return F.struct(each["key"].alias("key"), filled.alias("value"))
+
+        return F.transform(value, entry)
+    return value
 
 
 def _comparable(value: Column, kind: DataType) -> Column:

@@ -26,7 +26,6 @@ from connector.audit.formats import Form, Forms
 from connector.audit.in_both import _fits, brought
 from connector.audit.in_both import in_both as both
 from connector.audit.records import Records
-from connector.audit.rows import NOTHING
 from connector.config import parse
 from sinks.errors import SchemaMismatch
 
@@ -123,7 +122,7 @@ def compared(made: StructType, there: StructType, **options: Any) -> tuple[list[
     )  # fmt: skip
     rows: Any = SimpleNamespace(schema=there, columns=there.names)
     records = Records(rows, made)
-    found, _, _, notes = _in_both(config, records, rows, NOTHING, Forms(Form(made), None, False, None))
+    found, notes = _in_both(config, records, rows, Forms(Form(made), None, False, None))
     return found.columns.names, notes
 
 

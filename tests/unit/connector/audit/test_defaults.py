@@ -1,0 +1,128 @@
+"""Fields with a default that a later version of an Avro schema has: which records lack them, and what stands there."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow
+import pytest
+from avro_bytes import encoded, field, record
+
+from connector.audit import avro
+from connector.audit.avro import Avro
+from connector.audit.avro_schema import Schema, grown, lacking
+from connector.audit.formats import of_registry
+from connector.audit.records import Records
+from connector.audit.registries import OfFile
+from connector.audit.steps import _defaults
+from connector.audit.values import Default, defaults_of
+from connector.config import ConfluentRegistry
+from connector.config.steps import Step
+
+ID, N = field("id", "long"), field("n", ["int", "null"], default=0)
+
+
+def parsed(schema: object) -> Schema:
+    return Schema.of((json.dumps(schema),))
+
+
+def event(*fields: object) -> dict[str, Any]:
+    row = record(*fields, name="Value")
+    return record(
+        field("before", ["null", row], default=None), field("after", ["null", "Value"], default=None),
+        field("op", "string"), field("source", record(ID, *([N] if len(fields) > 1 else []), name="Source")),
+        name="Envelope",
+    )  # fmt: skip
+
+
+def nested(*fields: object) -> dict[str, Any]:
+    inner = record(*fields, name="In")
+    return record(
+        ID, field("at", ["null", inner]), field("many", {"type": "array", "items": ["null", "In"]}),
+        field("by", {"type": "map", "values": "In"}),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "paths"),
+    [
+        (record(ID), record(ID, N), ["n"]),
+        (record(ID), record(ID, field("n", ["null", "int"], default=None)), []),
+        (record(ID, field("m", "int")), record(ID, {**N, "aliases": ["m"]}), []),
+        (nested(ID), nested(ID, N), ["at.n", "many.element.n", "by.value.n"]),
+        (event(ID), event(ID, N), ["before.n", "after.n", "source.n"]),
+        (["null", record(ID)], record(ID, N), ["n"]),
+        ("string", record(ID, N), []),
+    ],
+)
+def test_what_an_older_schema_lacks_is_found_at_any_depth(older: Any, newer: Any, paths: list[str]) -> None:
+    reader = grown([parsed(older), parsed(newer)])
+    assert list(lacking(reader, parsed(older))) == paths
+    assert lacking(reader, parsed(newer)) == {}
+
+
+def test_the_defaults_of_events_are_those_of_their_columns() -> None:
+    versions = [parsed(event(ID)), parsed(event(ID, N))]
+    found = Avro(OfFile(("",)), grown(versions), versions, of_event=True)
+    assert found.defaults == {"n": '{"v": 0}', "_source.n": '{"v": 0}'}
+    assert list(found._lacks((json.dumps(event(ID)),))) == ["n", "_source.n"]
+    assert list(found._lacks((json.dumps(event(ID, N)),))) == []
+
+
+def test_every_record_says_what_its_own_schema_lacks() -> None:
+    old, new = record(ID), record(ID, N)
+    reader = parsed(new)
+    values = [b"1" + encoded(old, {"id": 1}), b"2" + encoded(new, {"id": 2, "n": None}), b"3"]
+    batch = pyarrow.RecordBatch.from_arrays([pyarrow.array(values, pyarrow.binary())], ["value"])
+    writers = {b"1": (json.dumps(old),), b"2": (json.dumps(new),)}
+    kind = Avro(OfFile(("",)), reader).type
+    (made,) = avro.decoded([batch], "value", "into", 1, writers, reader, kind, {b"1": ["n"], b"2": []})
+    assert made.column(1).to_pylist() == [
+        {"value": {"id": 1, "n": 0}, "lacks": ["n"]}, {"value": {"id": 2, "n": None}, "lacks": []}, None,
+    ]  # fmt: skip
+
+
+class Registry:
+    """Of schemas by the number before a value; or one that shows no versions."""
+
+    header = 1
+
+    def __init__(self, *versions: object) -> None:
+        self._texts = [(json.dumps(each),) for each in versions]
+
+    def of(self, header: bytes) -> Any:
+        return self._texts[int(header)]
+
+    def versions(self, topic: str) -> Any:
+        assert topic == "t"
+        return self._texts
+
+
+def test_a_given_schema_is_compared_with_the_versions_of_the_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("connector.audit.formats.schemas_of", lambda *_: Registry(record(ID), {"type": "nothing"}))
+    given = (json.dumps(record(ID, N)),)
+    registry = ConfluentRegistry(url="http://there")
+    assert of_registry("value", registry, ["t"], given, lambda _: True).defaults == {"n": '{"v": 0}'}
+
+
+def test_the_paths_of_kafkas_key_are_those_of_its_column() -> None:
+    assert defaults_of({"n": "1"}, {"n": "2"}) == {"n": Default("n", "1"), "_key.n": Default("_key.n", "2")}
+    assert defaults_of(None, None) == {}
+
+
+@pytest.mark.parametrize(
+    ("step", "paths"),
+    [
+        ({"rename": {"at": "there"}}, {"n": "n", "there.n": "at.n"}),
+        ({"drop": ["n"]}, {"at.n": "at.n"}),
+        ({"flatten": ["at"]}, {"n": "n", "at_n": "at.n"}),
+        ({"cast": {"n": "STRING"}}, {"n": "n", "at.n": "at.n"}),
+        ({"add": {"x": 1}}, {"n": "n", "at.n": "at.n"}),
+    ],
+)
+def test_defaults_follow_their_columns_through_the_steps(step: dict[str, Any], paths: dict[str, str]) -> None:
+    nothing: Any = None
+    every = Records(nothing, nothing, defaults=defaults_of({"n": "0", "at.n": "0"}, None))
+    found = _defaults(Step(**step), every)
+    assert {path: default.path for path, default in found.items()} == paths
