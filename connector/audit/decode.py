@@ -16,12 +16,8 @@ from connector.audit.json_valid import Valid
 from connector.audit.kafkas_key import of_kafkas_key
 from connector.audit.names import respelled
 from connector.audit.protobuf import Protobuf
-<<<<<<< HEAD
-from connector.audit.records import PROBLEM, RAW, TOMBSTONE, Records, digest
-=======
-from connector.audit.records import LACKS, PROBLEM, TOMBSTONE, Records
+from connector.audit.records import LACKS, PROBLEM, RAW, TOMBSTONE, Records, digest
 from connector.audit.values import defaults_of, paths_lacking
->>>>>>> 3f736be (Null and a field's default are alike only where the record lacks the field, at any depth and after the steps)
 from connector.config import COORDINATES
 from sinks.errors import ConfigurationError
 from sinks.spark.sql import identifier, literal

@@ -31,13 +31,10 @@ PLACE = COORDINATES[:3]
 """The columns that say which record a row is of."""
 TOMBSTONE, UNAVAILABLE = "_tombstone", "_unavailable"
 PROBLEM = "_problem"
-<<<<<<< HEAD
 RAW = "_raw"
 """A digest of the whole record as Kafka gave it. Present only if there are dead letters to compare with."""
-=======
 LACKS = "lakelock_lacks"
 """The paths of the fields with a default that the record's own schema lacks. Not all formats have it."""
->>>>>>> 3f736be (Null and a field's default are alike only where the record lacks the field, at any depth and after the steps)
 
 
 @dataclass(frozen=True)

@@ -65,15 +65,10 @@ def upserted(
     # compaction takes later ones, too, unless Kafka's key is the sink's.
     sure = whole or (not ordered and unread is None and not any(part.compacted for part in cut))
     merged, known = sink.ignore_null_updates is not False or records.partial, whole and not earlier.any
-<<<<<<< HEAD
     kind = kind_sql(columns, sink, whole=known, sure=sure, later=committed_later, merged=merged)
-    joined = expected.join(stored, same, "full").withColumns(
-=======
-    kind = _kind(columns, sink, whole=known, sure=sure, later=committed_later, merged=merged)
     joined = expected.join(stored, same, "full")
     joined = joined.withColumn("alike", alike("e_values", "r_values", columns, records.defaults, "e_lacks"))
     joined = joined.withColumns(
->>>>>>> 3f736be (Null and a field's default are alike only where the record lacks the field, at any depth and after the steps)
         {
             "kind": F.expr(kind),
             "wanted": F.expr("e_state <> 'absent'"),
@@ -183,11 +178,8 @@ def _expected(records: Records, columns: StructType, sink: DeltaUpsertSink, cut:
         "e_deleted_later",
         F.expr("moved AND latest IS NOT NULL AS e_moved"),
         F.expr("coalesce(latest.e_order, deleted)").alias("e_order"),
-<<<<<<< HEAD
         F.expr("greatest(deleted, truncated)").alias("e_gone"),
-=======
         F.expr(f"{'lacks' if merged else 'latest.e_lacks'} AS e_lacks"),
->>>>>>> 3f736be (Null and a field's default are alike only where the record lacks the field, at any depth and after the steps)
     )
     return placed.where(" AND ".join(f"{key} IS NOT NULL" for key in keys)).select("*", "e_order.*")
 
