@@ -178,7 +178,7 @@ def _in_both(config: PipelineConfig, made: Records, rows: DataFrame, forms: Form
     if fill:
         them = ", ".join(fill)
         notes.append(f"Where a record lacks the field, null and the field's default count as the same in: {them}.")
-    return replace(made, defaults=fill), notes
+    return replace(made, defaults=fill, tied=[part.name for part in wanted]), notes
 
 
 def _own_columns(sink: object) -> set[str]:

@@ -52,6 +52,8 @@ class Records:
     """A record may make no row, or several."""
     defaults: Mapping[str, Default] = field(default_factory=dict)
     """Of fields that some records lack: the path of the column, or of a field in it."""
+    tied: Sequence[str] | None = None
+    """The columns by which several rows of one record are ordered, also those that the table lacks. None: its own."""
 
     @property
     def partial(self) -> bool:
@@ -175,6 +177,7 @@ def changes(records: Records, sink: KeyedSink, cut: Sequence[Bounds]) -> DataFra
     deletes = f"coalesce({sink.apply_as_deletes}, false)" if sink.apply_as_deletes else "false"
     sequence = F.expr(sink.sequence_by) if sink.sequence_by else F.col("_offset")
     columns = table_columns(records.columns, sink)
+    tied = records.tied if records.tied is not None else columns.names
     column = as_in(columns, records.frame)
     marked = records.frame.select(
         *(column(name).alias(f"e_k{index}") for index, name in enumerate(sink.key)),
@@ -184,7 +187,7 @@ def changes(records: Records, sink: KeyedSink, cut: Sequence[Bounds]) -> DataFra
             f"CASE WHEN {truncates(sink)} THEN 'truncate' WHEN {TOMBSTONE} OR {deletes} THEN 'delete' ELSE 'update' END"
         ).alias("e_change"),
         comparable_values(columns, records.frame).alias("e_values"),
-        F.to_json(F.struct(*(F.col(identifier(name)) for name in columns.names)), _WITH_MICROSECONDS).alias("e_json"),
+        F.to_json(F.struct(*(F.col(identifier(name)) for name in tied)), _WITH_MICROSECONDS).alias("e_json"),
         F.expr(
             f"coalesce(transform({UNAVAILABLE}, n -> lower(n)), array())"
             if records.partial

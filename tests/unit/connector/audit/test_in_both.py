@@ -172,3 +172,18 @@ def test_every_column_that_is_not_compared_is_named(sink: Any, there: dict[str, 
     for more in ({}, {"transform": "SELECT id, b FROM records"}):
         _, notes = compared(columns(id=LONG, b=TEXT), all_there, sinks=[sink], **more)
         assert told in notes[0] if told is not None else notes == []
+
+
+def test_rows_of_one_record_are_ordered_by_the_columns_that_the_table_lacks_too() -> None:
+    """As a run orders them, which leaves these columns out only when it writes."""
+    config = parse(
+        {
+            "name": "p", "source": {"topics": ["t"], "kafka": {"bootstrap.servers": "localhost:1"}},
+            "value": {"format": "json", "schema": "id BIGINT"}, "on_new_column": "ignore",
+            "sinks": [{**UPSERT, "except_column_list": ["no"]}],
+        }
+    )  # fmt: skip
+    made, rows = columns(id=LONG, no=LONG, more=TEXT, b=TEXT), columns(id=LONG, b=TEXT)
+    table: Any = SimpleNamespace(schema=rows, columns=rows.names)
+    found, _ = _in_both(config, Records(table, made), table, Forms(Form(made), None, False, None))
+    assert found.tied == ["id", "more", "b"]
