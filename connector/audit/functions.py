@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _CLOSE = "1e-9D"
 """The relative error allowed of floating-point results."""
+_ROUNDED = "5e-10D"
+"""What each floating-point number adds to the magnitude: the pipeline adds it up rounded to 18 decimal places."""
 _DISTINCT = "0.1D"
 """The relative error allowed of approximate counts."""
 _RANKS = 0.03
@@ -114,7 +116,9 @@ def _sum(records: DataFrame, name: str, x: str) -> Recomputed:
 
     kind, of_x = _type(records, x), f"{name}_x"
     if isinstance(kind, DoubleType | FloatType):
-        return _closely(name, {of_x: f"CAST({x} AS DOUBLE)"}, f"sum({of_x})", size=f"sum(abs({of_x}))")
+        return _closely(
+            name, {of_x: f"CAST({x} AS DOUBLE)"}, f"sum({of_x})", size=f"sum(abs({of_x})) + {_ROUNDED} * count({of_x})"
+        )
     if isinstance(kind, DecimalType):
         return _exactly(name, {of_x: x}, f"try_sum({of_x})")
     # A partial sum may overflow although the final sum doesn't, so sum as decimals.
@@ -122,13 +126,14 @@ def _sum(records: DataFrame, name: str, x: str) -> Recomputed:
 
 
 def _average(records: DataFrame, name: str, x: str) -> Recomputed:
-    from pyspark.sql.types import DecimalType
+    from pyspark.sql.types import DecimalType, DoubleType, FloatType
 
     kind, of_x = _type(records, x), f"{name}_x"
     # A decimal average is rounded, to four places more than its values have.
     least = f"1e-{max(kind.scale, 2) + 4}D" if isinstance(kind, DecimalType) else "0D"
+    rounded = f" + {_ROUNDED}" if isinstance(kind, DoubleType | FloatType) else ""
     arguments = {of_x: f"CAST({x} AS DOUBLE)"}
-    return _closely(name, arguments, f"avg({of_x})", size=f"avg(abs({of_x}))", least=least)
+    return _closely(name, arguments, f"avg({of_x})", size=f"avg(abs({of_x})){rounded}", least=least)
 
 
 def _spread(function: str) -> Callable[[DataFrame, str, str], Recomputed]:
