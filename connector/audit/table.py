@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from connector.audit.claim import At, Extent, Metadata, lineage, metadata
@@ -103,14 +103,23 @@ class AuditedTable:
         place = self._spark.sql(f"DESCRIBE DETAIL {self._sql}").first()
         assert place is not None
         log = self._spark.read.schema("metaData STRUCT<schemaString: STRING>")
-        files = log.json(f"{place['location']}/_delta_log/*.json").where("metaData IS NOT NULL")
-        try:
-            newest = files.selectExpr("max(struct(_metadata.file_name, metaData.schemaString)) AS newest").first()
-        except PySparkException:
+        folder = re.sub(r"([\\\[\]{}*?])", r"\\\1", place["location"])  # what isn't meant as a pattern
+
+        def newest(files: Callable[[], DataFrame]) -> tuple[str, str] | None:
+            try:
+                found = files().where("metaData IS NOT NULL")
+                row = found.selectExpr("max(struct(_metadata.file_name, metaData.schemaString)) AS newest").first()
+            except PySparkException:
+                return None
+            return None if row is None or row["newest"] is None else (row["newest"][0], row["newest"][1])
+
+        # What last changed the columns may be in checkpoints only. The names of files begin with the version.
+        commits = newest(lambda: log.json(f"{folder}/_delta_log/*.json"))
+        checkpoints = newest(lambda: log.parquet(f"{folder}/_delta_log/*.checkpoint*.parquet"))
+        known = [each for each in (commits, checkpoints) if each is not None]
+        if not known:
             return None
-        if newest is None or newest["newest"] is None:
-            return None
-        fields = json.loads(newest["newest"][1])["fields"]
+        fields = json.loads(max(known)[1])["fields"]
         return frozenset(each["name"] for each in fields if _FILLED & set(each["metadata"]))
 
     def in_change_log(self, pipeline: str) -> int | None:
