@@ -33,6 +33,8 @@ _FOUND = "lakelock_problem"
 """What is wrong with a record, while its columns are made."""
 _TEXT = "lakelock_text_"
 """The texts in Kafka's key that stand for numbers and the like."""
+_STAR_INSIDE = re.compile(r"(?i)(?<!count)\s*\(\s*(\w+\s*\.\s*)?\*")
+"""In a SELECT what makes one value of all columns, as ``struct(*)``: of a column more it would make another one."""
 _WHOLE, _FIRST = "lakelock_record", "lakelock_first"
 
 
@@ -338,6 +340,8 @@ def transformed(every: Records, sql: str | None, *, strict: bool = False) -> Rec
     """
     if sql is None:
         return every if strict else replace(every, frame=every.frame.where(f"{PROBLEM} IS NULL"))
+    if _STAR_INSIDE.search(sql):
+        every = replace(every, frame=every.frame.drop(LACKS), defaults={})
     made = replace(_selected(every.frame.where(f"{PROBLEM} IS NULL"), sql), defaults=every.defaults)
     if strict:
         bad = every.frame.where(f"{PROBLEM} IS NOT NULL").select(*COORDINATES, TOMBSTONE, PROBLEM)

@@ -12,6 +12,7 @@ from avro_bytes import encoded, field, record
 from connector.audit import avro
 from connector.audit.avro import Avro
 from connector.audit.avro_schema import Schema, grown, lacking
+from connector.audit.decode import _STAR_INSIDE
 from connector.audit.formats import of_registry
 from connector.audit.records import Records
 from connector.audit.registries import OfFile
@@ -126,3 +127,16 @@ def test_defaults_follow_their_columns_through_the_steps(step: dict[str, Any], p
     every = Records(nothing, nothing, defaults=defaults_of({"n": "0", "at.n": "0"}, None))
     found = _defaults(Step(**step), every)
     assert {path: default.path for path, default in found.items()} == paths
+
+
+@pytest.mark.parametrize(
+    ("sql", "inside"),
+    [
+        ("SELECT to_json(struct(*)) AS text, id FROM records", True),
+        ("SELECT named( records.* ) FROM records", True),
+        ("SELECT * FROM records", False),
+        ("SELECT r.*, n * (2) AS m FROM records r", False),
+    ],
+)
+def test_a_star_that_makes_one_value_of_all_columns_is_known(sql: str, inside: bool) -> None:
+    assert bool(_STAR_INSIDE.search(sql)) == inside
