@@ -247,7 +247,7 @@ def test_maps_nested_values_nan_and_odd_names_are_compared(lake: Lake, topic: To
             kind,
         )
         assert counts(verify(lake, kind, **options)) == {"expected": 7, "found": 3, "altered": 4}
-    with pytest.raises(SchemaMismatch, match=r"column d is double in the table, float in the pipeline; .* no column z"):
+    with pytest.raises(SchemaMismatch, match=r"the table has no column z\."):
         verify(lake, schema=ODD.replace("d DOUBLE, e", "d FLOAT, z INT, e"))
 
 

@@ -1,0 +1,109 @@
+"""What the auditor compares of columns that records and table have in other forms, without Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from connector.audit.appended import appended
+from connector.audit.claim import At, Bounds
+from connector.audit.compare import _in_both
+from connector.audit.formats import Form, Forms
+from connector.audit.functions import recomputed
+from connector.audit.records import LACKS, PROBLEM, TOMBSTONE, Records
+from connector.audit.rows import NOTHING
+from connector.audit.upserted import upserted
+from connector.audit.values import Default
+from connector.config import DeltaUpsertSink, parse
+
+pytestmark = pytest.mark.breadth
+
+CUT = [Bounds(At("t", 0), 0, 0, 100, 100, compacted=False)]
+PLACE = "'t' AS _topic, 0 AS _partition, CAST(o AS BIGINT) AS _offset, TIMESTAMP'2026-01-01' AS _timestamp"
+UPSERT: dict[str, Any] = {"type": "delta_upsert", "path": "/tmp/t", "key": "id"}
+
+
+def found(
+    spark: SparkSession, made: Sequence[str], there: Sequence[str], *, several: bool = False, **sink: Any
+) -> dict[str, int]:
+    """Counts of kinds. Each text is the columns of a record, or of a row: SQL, with an offset ``o``."""
+    frame, rows = (spark.sql(" UNION ALL ".join(f"SELECT {each}" for each in texts)) for texts in (made, there))
+    rows = rows.selectExpr("*", PLACE).drop("o", LACKS)
+    frame = frame.selectExpr("*", PLACE, f"false AS {TOMBSTONE}", f"CAST(NULL AS STRING) AS {PROBLEM}").drop("o")
+    own = [part for part in frame.schema if not part.name.startswith("_") and part.name != LACKS]
+    config = parse(
+        {
+            "name": "p", "source": {"topics": ["t"], "kafka": {"bootstrap.servers": "localhost:1"}},
+            "value": {"format": "json", "schema": "id BIGINT"}, "on_new_column": "ignore",
+            "sinks": [{**(UPSERT if sink else {"type": "delta_append", "path": "/tmp/t"}), **sink}],
+        }
+    )  # fmt: skip
+    defaults = {"n": Default("n", '{"v": 0}'), "at.n": Default("at.n", '{"v": 0}')} if LACKS in frame.columns else {}
+    records = Records(frame, StructType(own), several, defaults)
+    records, _ = _in_both(config, records, rows, Forms(Form(StructType(own)), None, False, None))
+    if isinstance(config.sinks[0], DeltaUpsertSink):
+        counts = upserted(
+            records, rows, CUT, config.sinks[0], whole=True, committed_later=False, leave_out=(), earlier=NOTHING,
+            unread=None,
+        )  # fmt: skip
+    else:
+        counts = appended(records, rows, CUT, committed_later=False, leave_out=(), earlier=NOTHING)
+    return {each["kind"]: each["count"] for each in counts if each["count"] and each["kind"] != "expected"}
+
+
+def test_fields_are_compared_by_name_and_numbers_as_the_wider_type(spark: SparkSession) -> None:
+    made = (
+        "{0} AS id, named_struct('city', 'x', 'zip', {0}, 'lost', 1) AS at, "
+        "array(named_struct('a', {0}, 'b', 1)) AS many, map('k', named_struct('c', {0})) AS by, "
+        "{0} AS n, 'y' AS more, {0} AS o"
+    )
+    there = (
+        "CAST({0} AS BIGINT) AS n, named_struct('Zip', {1}L, 'own', 2, 'CITY', 'x') AS at, 'z' AS own, {0} AS id,"
+        "array(named_struct('a', {0}L)) AS many, map('k', named_struct('d', 1, 'c', {0}L)) AS by, {0} AS o"
+    )
+    both = [made.format(1), made.format(2)], [there.format(1, 1), there.format(2, 7)]
+    assert found(spark, *both) == {"found": 1, "altered": 1}
+    assert found(spark, *both, key="id") == {"found": 1, "altered": 1}
+
+
+@pytest.mark.parametrize("sink", [{}, {"key": "id"}, {"key": "id", "ignore_null_updates": ["n"]}])
+def test_null_is_the_default_where_the_record_lacks_the_field_alone(spark: SparkSession, sink: dict[str, Any]) -> None:
+    lacks, has = "array('n', 'at.n')", "CAST(array() AS ARRAY<STRING>)"
+    record = f"{{0}} AS id, {{1}} AS n, named_struct('m', map('k', 1), 'n', {{1}}) AS at, {{2}} AS {LACKS}, {{0}} AS o"
+    null = "CAST(NULL AS INT)"
+    made = [
+        record.format(1, 0, lacks),
+        record.format(2, 0, lacks),
+        record.format(3, 0, has),
+        record.format(4, null, has),
+    ]
+    there = [record.format(id_, n, has) for id_, n in ((1, null), (2, 0), (3, null), (4, 0))]
+    assert found(spark, made, there, **sink) == {"found": 2, "altered": 2}
+
+
+def test_the_row_of_a_record_whose_json_sorts_last_counts_by_all_that_the_record_has(spark: SparkSession) -> None:
+    made = ["1 AS id, {0} AS no, {1} AS qty, {0} AS ours, 1 AS o".format(*each) for each in ((1, 9), (2, 5))]
+    assert found(
+        spark, made, ["1 AS id, 9 AS qty, 1 AS o"], several=True, key="id", except_column_list=["no", "ours"]
+    ) == {"found": 1}
+    assert found(spark, made, ["1 AS id, 5 AS qty, 1 AS o"], several=True, key="id") == {"found": 1}
+
+
+@pytest.mark.parametrize("text", ["sum(x)", "avg(x)"])
+def test_small_floating_point_numbers_are_added_up_with_18_decimals(spark: SparkSession, text: str) -> None:
+    values = [1.2345678e-12, 1.2345678e-12, 2.5e-19]
+    stored = sum((Decimal(repr(x)).quantize(Decimal(1).scaleb(-18)) for x in values), Decimal(0))
+    right = float(stored if text == "sum(x)" else stored / 3)
+    frame = spark.createDataFrame([(x,) for x in values], "x DOUBLE")
+    part = recomputed(text, "a", option="aggregates.a", own=set(), records=frame)
+    assert part is not None
+    made = frame.selectExpr(*(f"{sql} AS {name}" for name, sql in part.arguments.items()))
+    made = made.agg(*(column.alias(name) for name, column in part.aggregates.items()))
+    for value, equal in ((right, True), (right + 5e-18, False)):
+        (row,) = made.selectExpr(f"{value!r}D AS r_a", "*").selectExpr(f"{part.equal} AS equal").collect()
+        assert row["equal"] is equal
