@@ -206,13 +206,18 @@ def _place(fields: Sequence[str]) -> str | None:
     def wide(name: str, digits: int) -> str:
         return f"lpad(CAST(at.{name} AS STRING), {digits}, '0')"
 
+    def lsn(name: str) -> str:
+        # Without a colon it is Informix', a number of no fixed length.
+        of_informix = f"concat('~', lpad({name}, 20, '0'))"
+        return f"CASE WHEN instr({name}, ':') = 0 THEN {of_informix} ELSE coalesce({name}, '') END"
+
     # The seventh digit of a log's number, and each one after it, is told by a tilde, which sorts behind all digits.
     digits = "regexp_extract(at.file, '[0-9]*$', 0)"
     file = f"concat(substring(at.file, 1, length(at.file) - length({digits})), repeat('~', length({digits}) - 6), "
     file += f"{digits})"
     row = wide("row", 10) if "row" in fields else "''"
     event = f"coalesce({wide('event_serial_no', 10)}, '')" if "event_serial_no" in fields else "''"
-    server = f"concat(coalesce(at.commit_lsn, ''), ':', coalesce(at.change_lsn, ''), ':', {event})"
+    server = f"concat({lsn('at.commit_lsn')}, ':', {lsn('at.change_lsn')}, ':', {event})"
     ways = (  # what tells the kind of database, the fields that its position needs, the position
         ("at.lsn", {"lsn"}, wide("lsn", 20)),
         ("at.pos", {"file", "pos"}, f"concat({file}, ':', {wide('pos', 20)}, ':', {row})"),

@@ -213,6 +213,13 @@ def _binlog(source: str) -> str:
     return f"concat({before}, repeat('~', length({number}) - 6), {number})"
 
 
+def _lsn(found: str) -> str:
+    """SQL of a part of a position. Informix' is a number of any length, which may be in tables as it was: with a mark
+    it sorts behind those. That of SQL Server and Db2 has colons, and always the same length."""
+    padded = f"concat('~', lpad({found}, 20, '0'))"
+    return f"CASE WHEN {found} NOT LIKE '%:%' THEN {padded} ELSE coalesce({found}, '') END"
+
+
 def _position(source: str, fields: set[str]) -> str:
     """SQL of ``_source_position``. Null if the connector's kind of position isn't known."""
     padded = "lpad(CAST({0}.{1} AS STRING), {2}, '0')"
@@ -221,10 +228,10 @@ def _position(source: str, fields: set[str]) -> str:
     ways = (  # the fields that it needs, what tells that an event has them, and the position
         ({"lsn"}, f"{source}.lsn", padded.format(source, "lsn", 20)),  # PostgreSQL
         ({"file", "pos"}, f"{source}.pos", f"concat({_binlog(source)}, ':', {pos}, ':', {row})"),  # MySQL, MariaDB
-        (  # SQL Server. A snapshot has no change_lsn.
+        (  # SQL Server, Db2, Informix. A snapshot of SQL Server has no change_lsn.
             {"commit_lsn", "change_lsn"},
             f"coalesce({source}.commit_lsn, {source}.change_lsn)",
-            f"concat(coalesce({source}.commit_lsn, ''), ':', coalesce({source}.change_lsn, ''), ':', {event})",
+            f"concat({_lsn(f'{source}.commit_lsn')}, ':', {_lsn(f'{source}.change_lsn')}, ':', {event})",
         ),
         ({"scn"}, f"{source}.scn", padded.format(source, "scn", 20)),  # Oracle
     )

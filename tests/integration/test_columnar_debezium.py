@@ -39,6 +39,7 @@ PLACES = {
     "sqlserver": '"commit_lsn":"00000025:00000d98:00a2","change_lsn":null,"event_serial_no":1',
     "sqlserver's snapshot": '"commit_lsn":"00000025:000004c0:001a","change_lsn":null,"event_serial_no":null',
     "sqlserver's first": '"change_lsn":"00000025:00000d98:00a2"',
+    "informix": '"commit_lsn":"627404540760620","change_lsn":"627404540485812","txId":"157"',
     "oracle": '"scn":"2868546","commit_scn":"2868550","txId":"6.28.807"',
     "of no known kind": '"lsn":null,"wal":[1,{"x":"y"}]',
 }
