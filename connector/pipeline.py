@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from connector.config import PipelineConfig, load, loads, parse
+from connector.config import KafkaTopicSink, PipelineConfig, load, loads, parse
 from connector.config.written import written
 from connector.config.yaml_text import write_yaml
 from connector.delivery import transactional
@@ -19,7 +19,7 @@ from connector.delivery.limit import EpochLimit
 from connector.delivery.ports import Delivered
 from connector.engine.assembly import Assembly, assembled
 from connector.engine.in_group import run_in_group
-from connector.operations.accept import accepted
+from connector.operations.accept import accepted, accepted_topic
 from connector.operations.check import checked
 from connector.operations.checked import Checked
 from connector.operations.dead_letters import LetterGroups, Retried, letter_groups, letters_place, refuse_unfit, retried
@@ -193,8 +193,11 @@ class Pipeline:
 
         Commits an epoch of no records, after which the next run goes on from the offsets that the pipeline had. Records
         that are missing from the table stay missing, and `lakelock verify` names them. Raises ConfigurationError if
-        nobody has replaced the table.
+        nobody has replaced the table. With a ``kafka_topic`` sink the same for its topic, if that was created again.
         """
+        if any(isinstance(sink, KafkaTopicSink) for sink in self.config.sinks):
+            with self._assembled() as assembly:
+                return accepted_topic(assembly, all_of(observers))
         self._needs_one_table("accept", "one of several sinks has to be where the others are")
         with self._assembled() as assembly:
             return accepted(assembly, all_of(observers))

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from sinks.event_time import Clock
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
@@ -58,7 +58,7 @@ class Position:
     refresh_after: datetime | None = field(default=None, compare=False)
     """From then on the position wants to be written again though nothing changed, or the sink may forget it."""
     source: str = field(default="commit", compare=False)
-    """How the position was found: ``commit``, ``restored``, ``cloned`` or ``rows``."""
+    """How the position was found: ``commit``, ``restored``, ``cloned``, ``rows`` or ``group``."""
     restored_to: int | None = field(default=None, compare=False)
     """The epoch that it was restored to, where it was and nothing was committed since."""
     replaced: str = field(default="", compare=False)
@@ -84,8 +84,14 @@ class Position:
         the epoch, owner and offsets. The owner doesn't count either: whoever made the last commit, the next epoch
         starts from the same offsets. A position with ``source="rows"`` is read from the rows, because the history was
         cleaned. Rows don't show offsets that were read without giving rows, so there the epoch number decides alone.
+        With ``source="group"`` the offsets are those of a consumer group, of which Kafka removes the ones of a topic
+        that is deleted. Those that are left were committed together with the others.
         """
-        return self.epoch == other.epoch and (self.offsets == other.offsets or self.source == "rows")
+        if self.epoch != other.epoch:
+            return False
+        if self.source == "group":
+            return all(other.offsets.get(at) == next_ for at, next_ in self.offsets.items())
+        return self.offsets == other.offsets or self.source == "rows"
 
     def holds(self, epoch: Epoch) -> bool:
         """Whether the sink's last commit is this very epoch.
@@ -319,6 +325,23 @@ class Participant(Protocol):
     def abort(self, before: int) -> None:
         """Throw away all that is prepared under attempts lower than ``before``, by any process. Never raises for what
         isn't there any more; never touches what was committed."""
+        ...
+
+
+@runtime_checkable
+class Forgetful(Protocol):
+    """A participant whose store may forget its position, as Kafka does with the offsets of a group that stands still.
+
+    What it has made visible stays. The coordinator log knows which epoch that is, so the position can be written anew.
+    """
+
+    def remind(self, epoch: Epoch, reads: Mapping[str, Any], *, done: bool) -> Position | None:
+        """Write the forgotten position anew, and return it. None: nothing was ever committed.
+
+        ``epoch`` is the last one that was decided, and ``done`` says whether the sink is known to hold it. If not, the
+        sink finds out. ``reads``: what its last commit that is known returned as ``Committed.reads``. Raises
+        PositionMismatch if it can't find out, and TableReplaced.
+        """
         ...
 
 

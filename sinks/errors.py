@@ -195,7 +195,10 @@ class PositionMismatch(SinkError):
 
 
 class TableReplaced(SinkError):
-    """Raised when another writer has replaced the table or all of its rows, so that the pipeline's rows are gone."""
+    """Raised when another writer has replaced the table or all of its rows, so that the pipeline's rows are gone.
+
+    Also when the topic of a sink was deleted and created again.
+    """
 
     @classmethod
     def by(cls, how: str, table: str = "the table") -> TableReplaced:

@@ -207,7 +207,8 @@ def _rewind_all(file: Path, set_: Sequence[str], time: datetime | None, *, yes: 
 def accept(file: File, set_: Set, debug: Debug = False) -> None:
     """Go on with a table that somebody else has replaced.
 
-    That is one after CREATE OR REPLACE or INSERT OVERWRITE. It is taken as it is now.
+    That is one after CREATE OR REPLACE or INSERT OVERWRITE; or the topic of a kafka_topic sink that was deleted and
+    created again. It is taken as it is now.
 
     The pipeline keeps its offsets and reads nothing again; use `rewind` or `replay` for that. Writes one epoch without
     records.

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from functools import partial, reduce
 from typing import Any, Protocol, TypeVar
 
@@ -35,13 +36,16 @@ from connector.protocol.two_phase import (
     rewind,
     run_epoch,
 )
-from sinks.contract import Committed, Epoch, Participant, Position, Prepared
+from sinks.contract import Committed, Epoch, Forgetful, Participant, Position, Prepared
 from sinks.errors import ConfigurationError, PreparedLost
 from sinks.event_time import Clock
 
 log = logging.getLogger("lakelock.coordinator")
 
 Returned = TypeVar("Returned")
+
+_FORGETS_AFTER = timedelta(days=1)
+"""Kafka forgets the offsets of a group after 7 days, unless it is told otherwise."""
 
 SinksNow = Callable[[Collection[str]], Mapping[str, Participant]]
 """Gives the sinks of the pipeline file, by name. Of routed tables it gives those that are asked for, and those that
@@ -68,6 +72,14 @@ class EpochLog(Protocol):
 
     def read(self) -> LogHeld:
         """The last entries, read from the log itself at every call."""
+        ...
+
+    def done(self, epoch: int) -> Row | None:
+        """The row that says that an epoch is in all sinks. None: there is none."""
+        ...
+
+    def since(self) -> datetime | None:
+        """When the last entry was appended, as ``read`` has found it."""
         ...
 
     def append(self, number: int, rows: Sequence[Row]) -> None:
@@ -222,7 +234,7 @@ class Coordinator(Destination):
         if isinstance(action, Append):
             return self._append(action)
         if isinstance(action, AskPositions):
-            return self._each(self._sinks(action.known), lambda sink: sink.position())
+            return self._positions(action)
         if isinstance(action, Prepare):
             return self._prepared(action)
         if isinstance(action, Begin):
@@ -234,6 +246,28 @@ class Coordinator(Destination):
         if isinstance(action, TakeBack):
             return self._take_back(action.epoch, action.to)
         return self._abort(action.before)
+
+    def _positions(self, action: AskPositions) -> Mapping[str, Position | None]:
+        sinks = self._sinks(action.known)
+        found = dict(self._each(sinks, lambda sink: sink.position()))
+        row = action.decided
+        for name, sink in sinks.items():
+            if row is None or found[name] is not None or name not in row.prepared or not isinstance(sink, Forgetful):
+                continue
+            before = row.epoch.expected
+            if not action.done and before is None and not self._is_old():
+                continue  # its first epoch, which it may well not have
+            last = row.epoch.number if action.done else before.epoch if before is not None else 0
+            said = self._log.done(last) if last else None
+            log.warning("%s has forgotten its position, and is told that of epoch %s", name, row.epoch.number)
+            reads = said.reads.get(name, {}) if said is not None else {}
+            found[name] = sink.remind(row.epoch, reads, done=action.done)
+        return found
+
+    def _is_old(self) -> bool:
+        """Whether the last entry of the log is old enough for a sink to have forgotten what came after."""
+        since = self._log.since()
+        return since is not None and datetime.now(timezone.utc) - since > _FORGETS_AFTER
 
     def _read_log(self) -> LogHeld:
         held = self._log.read()

@@ -1,10 +1,11 @@
-"""Goes on with a table that somebody else has replaced, as if the pipeline had written it."""
+"""Goes on with a table, or a target topic, that somebody else has replaced, as if the pipeline had written it."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from connector.engine.assembly import Assembly
+from connector.engine.outputs import Other
 from connector.protocol.steps import Observer
 from sinks.contract import Epoch, Position
 from sinks.errors import ConfigurationError
@@ -24,4 +25,23 @@ def accepted(assembly: Assembly, observe: Observer) -> Position:
         nothing = Epoch.of_no_records(position, pipeline=assembly.config.name, owner=assembly.run)
         work = assembly.work(observe, topics=assembly.source)
         position = work.destination.run_epoch(replace(nothing, delivery=position.delivery), 0).position
+    return position
+
+
+def accepted_topic(assembly: Assembly, observe: Observer) -> Position:
+    """See ``Pipeline.accept``: the same for a pipeline with a ``kafka_topic`` sink, whose topic was created again."""
+    from sinks.topic import KafkaTopic
+
+    assembly.make_ready()
+    sinks = [output.sink for output in assembly.outputs if isinstance(output, Other)]
+    new = [sink.accept() for sink in sinks if isinstance(sink, KafkaTopic)]
+    coordinator = assembly.coordinator(observe)
+    stands = coordinator.position() if any(new) else None
+    if stands is None:
+        raise ConfigurationError(
+            "The target topic is the one that the pipeline has written to: nothing is to be accepted."
+        )
+    nothing = Epoch.of_no_records(stands, pipeline=assembly.config.name, owner=assembly.run)
+    position = coordinator.run_epoch(nothing, 0).position
+    coordinator.settle()
     return position

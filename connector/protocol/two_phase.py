@@ -99,6 +99,10 @@ class AskPositions:
 
     known: Collection[str] = ()
     """The sinks that the log names."""
+    decided: Row | None = field(default=None, compare=False)
+    """The last decision. A sink that has forgotten its position may be told."""
+    done: bool = field(default=False, compare=False)
+    """Whether all sinks are known to hold it."""
 
 
 @dataclass(frozen=True)
@@ -210,7 +214,8 @@ def recover(run: str, config: str, *, join: bool = True) -> Steps[Recovered]:
     for _ in range(_LOOKS):
         known: LogHeld = yield ReadLog()
         doubted, decided = known.in_doubt, known.decided
-        ask = AskPositions(tuple(decided.prepared) if decided else ())
+        sure = doubted is None or doubted.state is State.BEGUN  # nobody begins an epoch before the one before is done
+        ask = AskPositions(tuple(decided.prepared) if decided else (), decided, sure)
         positions: Mapping[str, Position | None]
         if doubted is None:
             yield Abort(before=known.over)  # what replaced runs may have left behind later

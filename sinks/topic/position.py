@@ -9,9 +9,10 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, NamedTuple
 
 from sinks.contract import Epoch, Position
-from sinks.errors import ConfigurationError, UnsupportedFormat
+from sinks.errors import ConfigurationError, TopicMissing, UnsupportedFormat
 from sinks.kafka import ANSWER_WITHIN_MS, Clients
 from sinks.offsets import Offsets, TopicPartition
+from sinks.topic.target import ids
 
 if TYPE_CHECKING:
     from kafka.structs import OffsetAndMetadata
@@ -29,32 +30,51 @@ class _Mark(NamedTuple):
     owner: str
     at: float = 0.0
     """Seconds since 1970, in UTC."""
+    target: str = ""
+    """The id of the target topic. Empty in marks of earlier versions."""
 
 
 class GroupPosition:
     """The position in the offsets of ``group``. Only the sink's own transactions may write to that group.
 
-    Raises ConfigurationError if the group has other offsets, UnsupportedFormat if a newer Lakelock wrote them.
+    All offsets of an epoch are committed together, each with the mark of the epoch. Kafka removes the offsets of a
+    topic that is deleted, and takes none for it: the marks of the others say which epoch it is.
+
+    ``target`` is the topic that the messages go to. A position that belongs to another topic of that name says so in
+    ``replaced``. Raises ConfigurationError if the group has other offsets, UnsupportedFormat if a newer Lakelock wrote
+    them.
     """
 
-    def __init__(self, clients: Clients, *, pipeline: str, group: str) -> None:
+    def __init__(self, clients: Clients, *, pipeline: str, group: str, target: str) -> None:
         self._clients = clients
+        self._target = target
         self._pipeline = pipeline
         self._group = group
 
     def to_commit(self, epoch: Epoch) -> dict[KafkaPartition, OffsetAndMetadata]:
-        """The offsets to commit with an epoch, with the epoch and its owner in their metadata."""
+        """The offsets to commit with an epoch, with the epoch and its owner in their metadata.
+
+        Without those of topics that are gone. Raises TopicMissing if all are.
+        """
         from kafka.structs import OffsetAndMetadata
         from kafka.structs import TopicPartition as KafkaPartition
 
+        there = self._ids(epoch.offsets.topics)
+        offsets = {at: offset for at, offset in epoch.offsets.items() if at.topic in there}
+        if not offsets:
+            raise TopicMissing(
+                f"None of the topics {', '.join(sorted(epoch.offsets.topics))} is in Kafka at {self._clients.servers}: "
+                "a kafka_topic sink commits its position as offsets of them.",
+                hint="The topics of the source and the target topic must be in one Kafka cluster.",
+            )
         mark = {"lakelock": FORMAT, "pipeline": self._pipeline, "epoch": epoch.number, "owner": epoch.owner}
-        mark["at"] = int(time.time())
+        mark |= {"at": int(time.time()), "target": there.get(self._target, "")}
         text = json.dumps(mark, separators=(",", ":"))
-        return {KafkaPartition(*at): OffsetAndMetadata(offset, text, -1) for at, offset in epoch.offsets.items()}
+        return {KafkaPartition(*at): OffsetAndMetadata(offset, text, -1) for at, offset in offsets.items()}
 
     def now(self) -> Position | None:
         """The committed position at this moment. An unfinished transaction may still change it."""
-        return self._position(self._clients.ask(self._listed))
+        return self._position(self._clients.ask(self._listed), self._ids(()))
 
     def settled(self, of: Iterable[TopicPartition]) -> Position | None:
         """The committed position, once the outcome of every transaction is known.
@@ -66,7 +86,9 @@ class GroupPosition:
         """
         from kafka.structs import TopicPartition as KafkaPartition
 
-        wanted = {KafkaPartition(*at) for at in of}
+        partitions = list(of)
+        there = self._ids({at.topic for at in partitions})
+        wanted = {KafkaPartition(*at) for at in partitions if at.topic in there}
 
         def settled() -> Mapping[KafkaPartition, OffsetAndMetadata]:
             for at in sorted(wanted | self._listed().keys()):
@@ -75,31 +97,50 @@ class GroupPosition:
                 self._clients.consumer.committed(at, timeout_ms=ANSWER_WITHIN_MS)
             return self._listed()
 
-        return self._position(self._clients.ask(settled))
+        return self._position(self._clients.ask(settled), there)
+
+    def _ids(self, topics: Iterable[str]) -> Mapping[str, str]:
+        """The ids of these topics and of the target, without topics that aren't there."""
+        return self._clients.ask(lambda: ids({self._target, *topics}, self._clients))
 
     def _listed(self) -> dict[KafkaPartition, OffsetAndMetadata]:
         found = self._clients.admin.list_group_offsets({self._group: None}).get(self._group, {})
         return {at: each for at, each in found.items() if each.offset >= 0}
 
-    def _position(self, found: Mapping[KafkaPartition, OffsetAndMetadata]) -> Position | None:
-        """The position of the newest mark. Partitions that are no longer read keep older marks, which don't count."""
+    def _position(self, found: Mapping[KafkaPartition, OffsetAndMetadata], there: Mapping[str, str]) -> Position | None:
+        """The position of the newest mark. ``there``: the ids of topics that are there.
+
+        Partitions that are no longer read keep older marks, which don't count.
+        """
         marks = {at: self._mark(each.metadata) for at, each in found.items()}
         if not marks:
             return None
         last = max(marks.values())
         offsets = {TopicPartition(*at): each.offset for at, each in found.items() if marks[at] == last}
         refresh = datetime.fromtimestamp(last.at, tz=timezone.utc) + REFRESH_AFTER
-        return Position(epoch=last.epoch, owner=last.owner, offsets=Offsets(offsets), refresh_after=refresh)
+        replaced = f"topic {self._target!r} was deleted, and one of its name was created"
+        return Position(
+            epoch=last.epoch,
+            owner=last.owner,
+            offsets=Offsets(offsets),
+            refresh_after=refresh,
+            source="group",
+            replaced=replaced if last.target and last.target != there.get(self._target, last.target) else "",
+        )
 
     def _mark(self, text: str) -> _Mark:
         try:
             mark = json.loads(text)
             written, pipeline = int(mark["lakelock"]), str(mark["pipeline"])
-            found = _Mark(int(mark["epoch"]), str(mark["owner"]), float(mark.get("at", 0)))
+            target = str(mark.get("target", ""))
+            found = _Mark(int(mark["epoch"]), str(mark["owner"]), float(mark.get("at", 0)), target)
         except (ValueError, KeyError, TypeError, RecursionError):
             raise ConfigurationError(
                 f"Consumer group {self._group!r} has offsets that this pipeline didn't commit.",
-                hint="A kafka_topic sink stores its position there. Choose a group that nothing else uses.",
+                hint="A kafka_topic sink stores its position there, so nothing else may use the group. Stop what does, "
+                "and remove its offsets: kafka-consumer-groups.sh --delete-offsets --group GROUP --topic TOPIC. The "
+                "next run goes by the offsets that are left, or by the coordinator log. For a new pipeline, choose "
+                "another group.",
             ) from None
         if written > FORMAT:
             raise UnsupportedFormat(f"The offsets of consumer group {self._group!r} were written by a newer Lakelock.")

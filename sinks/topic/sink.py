@@ -41,13 +41,15 @@ from sinks.errors import (
     PositionMismatch,
     SinkError,
     SourceError,
+    TableReplaced,
 )
 from sinks.kafka import Clients, answering, refused
 from sinks.offsets import Offsets
 from sinks.spark.row_errors import raised
 from sinks.spark.staging import Staging
-from sinks.topic.messages import TOO_LARGE, header, in_order, messages
+from sinks.topic.messages import HEADER, TOO_LARGE, header, in_order, messages
 from sinks.topic.position import GroupPosition
+from sinks.topic.sent import sent
 from sinks.topic.target import Target
 from sinks.topic.transaction import (
     Message,
@@ -98,7 +100,8 @@ class KafkaTopic:
         self._clients = Clients(kafka, group=group)
         self._target = Target(topic, self._clients)
         self._checked = False
-        self._offsets = GroupPosition(self._clients, pipeline=pipeline, group=group)
+        self._offsets = GroupPosition(self._clients, pipeline=pipeline, group=group, target=topic)
+        self._accepts = False
 
     @property
     def name(self) -> str:
@@ -110,9 +113,52 @@ class KafkaTopic:
         self._clients.close()
 
     def position(self) -> Position | None:
-        """The committed position, or None before the first commit."""
+        """The committed position, or None before the first commit.
+
+        Raises TableReplaced if the target topic was deleted and created again, with its messages gone.
+        """
         settle(self._clients, self._pipeline)
-        return self._offsets.now()
+        return self._of_this_topic(self._offsets.now())
+
+    def accept(self) -> bool:
+        """Go on with a target topic that was created again, from the next commit on. Returns whether it may be."""
+        settle(self._clients, self._pipeline)
+        found = self._offsets.now()
+        self._accepts = True
+        return found is None or bool(found.replaced)
+
+    def remind(self, epoch: Epoch, reads: Mapping[str, Any], *, done: bool) -> Position | None:
+        """Commit the offsets of the group anew, which Kafka has forgotten. See ``sinks.contract.Forgetful``.
+
+        The messages stay as they are. A crash on the way leaves no offsets, or all of them. A process that was fenced
+        here finds them, and goes on. Raises PositionMismatch, TableReplaced, BrokerUnreachable or CommitUnknown.
+        """
+        from kafka.errors import KafkaError
+
+        if not self._accepts:
+            self._refuse_other_topic(str(reads.get("id", "")), Offsets.from_dict(reads.get("ends", {})))
+        for tried in range(TRIES):
+            transaction = self._begun(epoch, producer_options(self._kafka), in_doubt=False)
+            if transaction is None:
+                time.sleep(random.uniform(0.5, 1) * 2**tried)
+                continue
+            try:
+                # Nobody else can commit from here on, unless it fences this producer.
+                found = self._settled(epoch, in_doubt=False)
+                if found is not None:
+                    return self._of_this_topic(found)
+                held = epoch if done else self._found_out(epoch, Offsets.from_dict(reads.get("ends", {})))
+                if held is None:
+                    return None
+                transaction.begin()
+                transaction.put_offsets(self._offsets.to_commit(held), self._group)
+                transaction.commit()
+            except KafkaError as error:
+                if is_final(error):
+                    raise refused(error, self._clients.servers) from error
+            finally:
+                transaction.end()
+        raise self._unknown(epoch)
 
     def prepare(self, epoch: Epoch, rows: DataFrame) -> Prepared:
         """Stage the messages.
@@ -187,6 +233,43 @@ class KafkaTopic:
         settle(self._clients, self._pipeline)
         return self._target.ends()
 
+    def _found_out(self, epoch: Epoch, after: Offsets) -> Epoch | None:
+        """The epoch if its messages are in the topic, else the one before. Raises PositionMismatch if nothing shows."""
+        read = sum(range_.span for range_ in epoch.ranges)
+        there = sent(epoch.ranges, after, self._target, self._clients, self._kafka) if read else False
+        if isinstance(there, str):
+            ranges = ", ".join(map(str, epoch.ranges))
+            raise PositionMismatch(
+                f"Kafka has forgotten the offsets of consumer group {self._group!r}, which say whether epoch "
+                f"{epoch.number} is in topic {self.topic!r}, and the topic doesn't show it: {there}. Nothing was "
+                "written.",
+                hint=f"The epoch reads {ranges}, and each message names its record in the header {HEADER!r}. Go on "
+                "with a pipeline file of another name, in new places, from a source.start behind what readers of the "
+                "topic have. Brokers forget a group's offsets after offsets.retention.minutes (7 days by default).",
+            )
+        if there:
+            return epoch
+        return Epoch.that_left(epoch.expected, pipeline=self._pipeline) if epoch.expected is not None else None
+
+    def _of_this_topic(self, found: Position | None) -> Position | None:
+        if found is not None and found.replaced and not self._accepts:
+            raise self._replaced(found.replaced)
+        return found
+
+    def _refuse_other_topic(self, topic_id: str, ends: Offsets) -> None:
+        """Raises TableReplaced if the target isn't the topic with this id, or is shorter than it was."""
+        if topic_id not in ("", self._target.id()):
+            raise self._replaced(f"topic {self.topic!r} was deleted, and one of its name was created")
+        if not self._target.ends().reaches(ends):
+            raise self._replaced(f"topic {self.topic!r} has lost messages at its end, as a topic that is created again")
+
+    def _replaced(self, how: str) -> TableReplaced:
+        return TableReplaced(
+            f"The messages that the pipeline had written are gone: {how}. Nothing was written.",
+            hint="If the topic is to go on without them: `lakelock accept FILE`. To have all messages again, write to "
+            "a new topic by a pipeline file of another name, with new places for all sinks.",
+        )
+
     def _check(self, epoch: Epoch) -> None:
         """Check that the broker permits what ``commit`` will do, with a transaction of the offsets that is aborted.
 
@@ -197,7 +280,7 @@ class KafkaTopic:
 
         if self._checked:
             return
-        for topic in sorted(epoch.offsets.topics):
+        for topic in sorted({range_.topic for range_ in epoch.ranges}):
             # kafka-python would offer the offsets of a missing topic to the broker again and again.
             Target(topic, self._clients).check()
         transaction = self._begun(epoch, producer_options(self._kafka), in_doubt=False)
@@ -238,7 +321,8 @@ class KafkaTopic:
             yield Message(key, value, header(topic, partition, offset))
 
     def _is_there(self, epoch: Epoch, found: Position | None) -> bool:
-        """Whether this very epoch is committed. Raises Fenced or PositionMismatch if it can't be any more."""
+        """Whether this very epoch is committed. Raises Fenced, PositionMismatch or TableReplaced if it can't be."""
+        self._of_this_topic(found)
         if found is not None and (found.epoch, found.owner) == (epoch.number, epoch.owner):
             return True
         if found is not None and found.epoch >= epoch.number:
@@ -298,5 +382,5 @@ class KafkaTopic:
 
     def _committed(self, epoch: Epoch, prepared: Prepared, *, already: bool) -> Committed:
         settle(self._clients, self._pipeline)
-        reads = {"ends": self._target.ends().to_dict()}
+        reads = {"ends": self._target.ends().to_dict(), "id": self._target.id()}
         return Committed(epoch.position(), rows=0 if already else prepared.rows, already=already, reads=reads)

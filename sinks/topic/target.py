@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING
 
 from sinks.errors import TopicMissing
@@ -9,10 +10,26 @@ from sinks.kafka import ANSWER_WITHIN_MS, Clients
 from sinks.offsets import Offsets, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 _UNKNOWN_TOPIC = 3
-_LARGEST = "max.message.bytes"
+_NO_ID = uuid.UUID(int=0)
+"""What brokers without topic ids say."""
+_LARGEST, _CLEANUP = "max.message.bytes", "cleanup.policy"
+
+
+def ids(topics: Iterable[str], clients: Clients) -> Mapping[str, str]:
+    """The ids of these topics, without topics that aren't there. Raises KafkaError."""
+    from kafka.errors import for_code
+
+    found = {}
+    for each in clients.admin.describe_topics(sorted(topics)):
+        if each["error_code"] == _UNKNOWN_TOPIC:
+            continue
+        if each["error_code"]:
+            raise for_code(each["error_code"])()
+        found[each["name"]] = "" if each["topic_id"] in (None, _NO_ID) else str(each["topic_id"])
+    return found
 
 
 class Target:
@@ -31,18 +48,30 @@ class Target:
 
     def largest(self) -> int | None:
         """The largest batch in bytes that the topic takes. None if the user may not read the setting."""
+        found = self._setting(_LARGEST)
+        return int(found) if found is not None else None
+
+    def only_deletes(self) -> bool:
+        """Whether the topic loses its oldest messages only, as one that is compacted doesn't."""
+        return self._setting(_CLEANUP) == "delete"
+
+    def id(self) -> str:
+        """The topic's id: another one, once the topic was deleted and created again."""
+        return self._clients.ask(lambda: ids([self._topic], self._clients)).get(self._topic, "")
+
+    def _setting(self, name: str) -> str | None:
         from kafka.admin import ConfigResource, ConfigResourceType
         from kafka.errors import AuthorizationError
 
-        def largest() -> int | None:
+        def setting() -> str | None:
             try:
-                asked = [ConfigResource(ConfigResourceType.TOPIC, self._topic, {_LARGEST: None})]
+                asked = [ConfigResource(ConfigResourceType.TOPIC, self._topic, {name: None})]
                 found = self._clients.admin.describe_configs(asked, config_filter="all")
             except AuthorizationError:
                 return None
-            return int(found["topic"][self._topic][_LARGEST]["value"])
+            return str(found["topic"][self._topic][name]["value"])
 
-        return self._clients.ask(largest)
+        return self._clients.ask(setting)
 
     def ends(self) -> Offsets:
         """The end offset of each partition for a ``read_committed`` reader."""

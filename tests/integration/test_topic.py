@@ -29,6 +29,7 @@ from sinks.errors import (
     PositionMismatch,
     SchemaMismatch,
     SinkError,
+    TableReplaced,
     TopicMissing,
 )
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from connector.lab.bench.broker import Broker
 
 SCHEMA = "k STRING, _topic STRING, _partition INT, _offset BIGINT, _timestamp TIMESTAMP"
+AT = TopicPartition("t", 0)
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
 
@@ -286,6 +288,46 @@ def test_a_position_that_the_broker_has_forgotten_is_not_taken_for_the_beginning
         sink.commit(epoch, prepared)
     assert "offsets.retention.minutes" in caught.value.hint
     assert place.values() == ["a", "b"]
+
+
+@pytest.mark.breadth
+def test_a_forgotten_position_is_found_again_and_every_message_is_there_once(place: Place) -> None:
+    """As after a standstill of a week, and after a source topic that is no longer read was deleted."""
+    from kafka import KafkaAdminClient
+
+    retired = f"retired-{uuid.uuid4().hex[:8]}"
+    place.broker.create_topic(retired, 1)
+    first, sink = replace(place.epoch(2), offsets=Offsets({AT: 2, TopicPartition(retired, 0): 7})), place.sink()
+    reads = sink.commit(first, sink.prepare(first, place.rows("ab"))).reads
+    second = replace(first, number=2, expected=first.position(), ranges=(OffsetRange("t", 0, 2, 3),),
+                     offsets=Offsets({**first.offsets, AT: 3}))  # fmt: skip
+    prepared = sink.prepare(second, place.rows("c", 2))
+    with KafkaAdminClient(bootstrap_servers=place.broker.bootstrap) as admin:
+        admin.delete_groups([place.group])
+        assert place.sink().remind(first, reads, done=True).holds(first)
+        admin.delete_topics([retired])
+        wait_until(lambda: place.sink().position().offsets == Offsets({AT: 2}), what="the group without the topic")
+        admin.delete_groups([place.group])
+        assert place.sink().remind(second, reads, done=False).holds(first), "it was never sent"
+        place.sink().commit(second, prepared)
+        assert place.sink().position().holds(second)
+        admin.delete_groups([place.group])
+        assert place.sink().remind(second, reads, done=False).holds(second), "it was sent"
+        assert place.values() == ["a", "b", "c"]
+
+        admin.delete_topics([place.topic])
+        wait_until(lambda: place.topic not in admin.list_topics(), what="the topic's end")
+        place.broker.create_topic(place.topic, 3)
+        with pytest.raises(TableReplaced, match="was deleted"):
+            place.sink().position()
+        with pytest.raises(TableReplaced, match="was deleted"):
+            place.sink().remind(second, reads, done=True)
+        accepting = place.sink()
+        assert accepting.accept()
+        third = Epoch.of_no_records(second.position(), pipeline=place.pipeline, owner="run-1")
+        third = replace(third, attempt=3)
+        accepting.commit(third, accepting.prepare(third, place.rows("").limit(0)))
+        assert place.sink().position().holds(third)
 
 
 @pytest.mark.breadth

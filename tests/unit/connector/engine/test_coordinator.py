@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -17,19 +17,27 @@ from connector.engine.coordinator import Coordinator
 from connector.protocol.decided import LogHeld, Row, State
 from connector.protocol.steps import Event, Step
 from connector.telemetry.run_report import RunReport
-from sinks.contract import Epoch, Prepared
-from sinks.errors import Fenced, StoreUnreachable
+from sinks.contract import Epoch, Position, Prepared
+from sinks.errors import Fenced, PositionMismatch, StoreUnreachable
 from sinks.memory import MemoryPlace, MemoryTwoPhase
 
 
 class Log:
     def __init__(self) -> None:
         self.entries: list[Sequence[Row]] = []
+        self.appended: datetime | None = None
 
     def read(self) -> LogHeld:
         rows = [row for entry in self.entries for row in entry]
         decided = next((row for row in reversed(rows) if row.state is State.DECIDED), None)
         return LogHeld(len(self.entries), rows[-1] if rows else None, decided)
+
+    def done(self, epoch: int) -> Row | None:
+        rows = [row for entry in self.entries for row in entry]
+        return next((row for row in rows if (row.state, row.epoch.number) == (State.DONE, epoch)), None)
+
+    def since(self) -> datetime | None:
+        return self.appended
 
     def append(self, number: int, rows: Sequence[Row]) -> None:
         if number != len(self.entries) + 1:
@@ -101,3 +109,61 @@ def test_what_belongs_to_a_commit_is_done_before_the_log_says_that_it_is_done_an
     assert log.entries[-1][0].state is State.DONE
     run("four").recover()
     assert len(told) == 2
+
+
+class Forgets(MemoryTwoPhase):
+    """As a topic, whose position is in the offsets of a group. ``place`` keeps the rows."""
+
+    def __init__(self, name: str, place: MemoryPlace) -> None:
+        super().__init__(name, place)
+        self.place, self.told = place, []  # type: ignore[var-annotated]
+
+    def remind(self, epoch: Epoch, reads: Mapping[str, Any], *, done: bool) -> Position | None:
+        self.told.append((epoch.number, dict(reads), done))
+        self.place.position = epoch.position() if done or self.place.rows else None
+        return self.place.position
+
+
+def _run_of(log: Log, sinks: Mapping[str, Any], topic: Topic) -> Any:
+    def prepare(epoch: Epoch, *_: object) -> tuple[Epoch, Mapping[str, Prepared]]:
+        return epoch, {name: sink.prepare(epoch, topic.read(epoch)) for name, sink in sinks.items()}
+
+    given: Any = lambda _: sinks  # noqa: E731
+    return Coordinator(log, given, run="run", config="c", prepare=prepare, observe=lambda _: None)
+
+
+def test_a_sink_that_has_forgotten_its_position_is_told_it_by_the_log() -> None:
+    """A group without commits loses its offsets after 7 days: without this the pipeline would be stuck for good."""
+    topic, log = Topic([[("a", 1), ("b", 2)]], deleted_up_to={}), Log()
+    sinks = {"a": MemoryTwoPhase("a", MemoryPlace()), "b": Forgets("b", MemoryPlace())}
+    it = _run_of(log, sinks, topic)
+    work = Work("p", "run", topic, it, 100, Group(), lambda _: None, patience=Patience(1, timedelta(0)))
+    deliver(work, interval=None, stop=threading.Event())
+    assert sinks["b"].told == [], "before its first epoch a sink has forgotten nothing"
+    sinks["b"].place.position = None
+    recovered = _run_of(log, sinks, topic).recover()
+    assert sinks["b"].told == [(1, {"epoch": 1}, True)]
+    assert recovered.positions["b"].holds(recovered.stands)
+    assert len(sinks["b"].place.rows) == 2
+    sinks["a"]._place.position = None  # a table that was emptied isn't told that it holds its rows
+    with pytest.raises(PositionMismatch, match="a no epoch"):
+        _run_of(log, sinks, topic).recover()
+
+
+@pytest.mark.parametrize(("days", "told"), [(0, False), (3, True)])
+def test_a_first_epoch_in_doubt_is_asked_about_once_its_offsets_may_be_forgotten(days: int, told: bool) -> None:
+    topic, log, place = Topic([[("a", 1), ("b", 2)]], deleted_up_to={}), Log(), MemoryPlace()
+    sinks = {"a": AwayOnce("a", MemoryPlace()), "b": Forgets("b", place)}
+    it = _run_of(log, sinks, topic)
+    work = Work("p", "run", topic, it, 100, Group(), lambda _: None, patience=Patience(1, timedelta(0)))
+    with pytest.raises(StoreUnreachable):
+        deliver(work, interval=None, stop=threading.Event())
+    log.appended = datetime.now(timezone.utc) - timedelta(days=days)
+    assert len(place.rows) == 2
+    if told:
+        place.position = None
+    else:
+        place.rows, place.position = (), None  # it never got the epoch, as after a crash
+    _run_of(log, sinks, topic).recover()
+    assert sinks["b"].told == ([(1, {}, False)] if told else [])
+    assert len(place.rows) == 2

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import threading
+import uuid
 from dataclasses import replace
 from typing import Any
 
@@ -28,14 +30,17 @@ from sinks.errors import (
     Fenced,
     PositionMismatch,
     SinkError,
+    TableReplaced,
+    TopicMissing,
     UnsupportedFormat,
 )
 from sinks.kafka import refused
-from sinks.offsets import Offsets, TopicPartition
+from sinks.offsets import OffsetRange, Offsets, TopicPartition
 from sinks.topic import KafkaTopic
 from sinks.topic import sink as module
-from sinks.topic.messages import header
+from sinks.topic.messages import HEADER, header
 from sinks.topic.position import GroupPosition
+from sinks.topic.sent import is_of
 from sinks.topic.transaction import is_fenced, is_final, max_request_size, producer_options, within
 
 AT = TopicPartition("t", 0)
@@ -47,11 +52,22 @@ SERVERS = {"bootstrap.servers": "nowhere:1"}
 
 
 class Listed:
-    """Clients whose admin lists these offsets of every group."""
+    """Clients whose admin lists these offsets of every group, and which knows these topics, with their ids."""
 
-    def __init__(self, offsets: dict[KafkaPartition, OffsetAndMetadata]) -> None:
+    servers = "nowhere:1"
+
+    def __init__(self, offsets: dict[KafkaPartition, OffsetAndMetadata], topics: dict[str, int]) -> None:
         self._offsets = offsets
+        self._topics = topics
         self.admin = self
+
+    def describe_topics(self, names: list[str]) -> Any:
+        return [
+            {"name": name, "error_code": 0, "topic_id": uuid.UUID(int=self._topics[name])}
+            if name in self._topics
+            else {"name": name, "error_code": 3, "topic_id": None}
+            for name in names
+        ]
 
     def ask(self, question: Any) -> Any:
         return question()
@@ -60,8 +76,13 @@ class Listed:
         return dict.fromkeys(groups, self._offsets)
 
 
-def held(offsets: dict[KafkaPartition, OffsetAndMetadata], pipeline: str = "p") -> GroupPosition:
-    return GroupPosition(Listed(offsets), pipeline=pipeline, group="g")  # type: ignore[arg-type]
+TOPICS = {"t": 1, "gone": 2, "out": 3}
+
+
+def held(
+    offsets: dict[KafkaPartition, OffsetAndMetadata], pipeline: str = "p", topics: dict[str, int] = TOPICS
+) -> GroupPosition:
+    return GroupPosition(Listed(offsets, topics), pipeline=pipeline, group="g", target="out")  # type: ignore[arg-type]
 
 
 def test_a_position_is_read_as_it_was_written() -> None:
@@ -75,6 +96,38 @@ def test_offsets_of_a_topic_that_is_no_longer_read_dont_count() -> None:
     position = held({**held({}).to_commit(older), **held({}).to_commit(EPOCH)}).now()
     assert position is not None
     assert position.offsets == Offsets({AT: 9})
+
+
+def test_offsets_of_a_deleted_topic_are_gone_and_the_others_say_where_the_sink_is() -> None:
+    """Kafka removes a deleted topic's offsets from every group, and takes none for it."""
+    two = replace(EPOCH, offsets=Offsets({AT: 9, TopicPartition("gone", 0): 7}))
+    left = {at: each for at, each in held({}).to_commit(two).items() if at.topic != "gone"}
+    deleted = {name: topic_id for name, topic_id in TOPICS.items() if name != "gone"}
+    position = held(left, topics=deleted).now()
+    assert position is not None
+    assert position.holds(two)
+    assert replace(two, number=4, expected=two.position()).follows(position)
+    assert not position.holds(replace(two, offsets=Offsets({AT: 8, TopicPartition("gone", 0): 7})))
+    assert not position.holds(replace(two, owner="another"))
+    assert held({}, topics=deleted).to_commit(two).keys() == {KafkaPartition("t", 0)}
+    with pytest.raises(TopicMissing, match="gone, t"):
+        held({}, topics={}).to_commit(two)
+
+
+def test_a_target_that_was_created_again_is_another_one() -> None:
+    offsets = held({}).to_commit(EPOCH)
+    for now in ({**TOPICS, "out": 4}, TOPICS, {"t": 1}):  # a missing target is told by name elsewhere
+        position = held(offsets, topics=now).now()
+        assert position is not None
+        assert bool(position.replaced) == (now.get("out") == 4)
+    older = {at: OffsetAndMetadata(each.offset, _without_target(each.metadata), -1) for at, each in offsets.items()}
+    position = held(older, topics={**TOPICS, "out": 4}).now()
+    assert position is not None
+    assert not position.replaced, "earlier versions didn't say which topic it was"
+
+
+def _without_target(text: str) -> str:
+    return json.dumps({name: value for name, value in json.loads(text).items() if name != "target"})
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"lakelock":1}', '{"epoch":1,"owner":"o"}'])
@@ -151,6 +204,8 @@ class Broker:
         self.stands: Position | None = EPOCH.expected
         self.made = 0
         self.loses_commits = False
+        self.ends_at = Offsets()
+        self.offered: Epoch | None = None
 
     def transaction(self, transactional_id: str, options: object) -> Broker:
         assert transactional_id == "p"
@@ -174,7 +229,8 @@ class Broker:
     def commit(self) -> None:
         self._step("commit")
         if not self.loses_commits:
-            self.stands = Position(EPOCH.number, EPOCH.offsets, owner=EPOCH.owner)
+            assert self.offered is not None
+            self.stands = Position(self.offered.number, self.offered.offsets, owner=self.offered.owner)
         self._step("answer")
 
     def end(self) -> None: ...
@@ -187,9 +243,13 @@ class Broker:
         return self.stands
 
     def ends(self) -> Offsets:
-        return Offsets()
+        return self.ends_at
+
+    def id(self) -> str:
+        return "the topic"
 
     def to_commit(self, epoch: Epoch) -> Any:
+        self.offered = epoch
         return {}
 
 
@@ -286,3 +346,84 @@ def test_another_position_than_the_expected_one_is_not_committed_upon(
     with pytest.raises(error):
         sink_on(broker, monkeypatch).commit(EPOCH, PREPARED)
     assert broker.stands == found
+
+
+OUT = TopicPartition("out", 0)
+READS = {"ends": {"out": {"0": 10}}, "id": "the topic"}
+
+
+@pytest.mark.parametrize("step", ["none", "init", "offsets", "commit", "answer"])
+def test_a_position_that_kafka_has_forgotten_is_written_anew(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log says that the epoch is in the topic: no message is sent again, and the next epoch goes on from there."""
+    broker = Broker(*([(step, ProducerFencedError())] if step != "none" else []))
+    broker.stands, broker.ends_at = None, Offsets({OUT: 12})
+    sink = sink_on(broker, monkeypatch)
+    monkeypatch.setattr(module.time, "sleep", lambda _: None)
+    found = sink.remind(EPOCH, READS, done=True)
+    assert found is not None
+    assert found.holds(EPOCH)
+    assert broker.stands == found
+
+
+def test_what_another_process_has_written_anew_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker()
+    broker.stands, broker.ends_at = Position(5, Offsets({AT: 20}), owner="other"), Offsets({OUT: 12})
+    assert sink_on(broker, monkeypatch).remind(EPOCH, READS, done=True) == broker.stands
+    assert broker.offered is None
+
+
+@pytest.mark.parametrize(("there", "epoch"), [(True, 3), (False, 2)])
+def test_an_epoch_in_doubt_is_looked_for_in_the_topic(there: bool, epoch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker()
+    broker.stands, broker.ends_at = None, Offsets({OUT: 12})
+    read = replace(EPOCH, ranges=(OffsetRange("t", 0, 5, 9),))
+    asked: list[Any] = []
+    monkeypatch.setattr(module, "sent", lambda *arguments: asked.append(arguments[:2]) or there)
+    found = sink_on(broker, monkeypatch).remind(read, READS, done=False)
+    assert asked == [(read.ranges, Offsets({OUT: 10}))]
+    assert found is not None
+    assert found.epoch == epoch
+    assert found.holds(read) == there
+    assert read.follows(found) != there
+    broker.stands = None
+    monkeypatch.setattr(module, "sent", lambda *_: "it is compacted")
+    with pytest.raises(PositionMismatch, match="the topic doesn't show it: it is compacted") as refused:
+        sink_on(broker, monkeypatch).remind(read, READS, done=False)
+    assert "t-0 [5, 9)" in refused.value.hint
+    assert broker.stands is None
+
+
+def test_a_first_epoch_in_doubt_that_isnt_there_leaves_no_position(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker()
+    broker.stands = None
+    monkeypatch.setattr(module, "sent", lambda *_: False)
+    first = replace(EPOCH, number=1, expected=None, ranges=(OffsetRange("t", 0, 0, 9),))
+    assert sink_on(broker, monkeypatch).remind(first, {}, done=False) is None
+    assert broker.stands is None
+
+
+@pytest.mark.parametrize(("end", "topic"), [(12, "an older topic"), (9, "the topic")])
+def test_a_target_that_was_created_again_stops_the_run_unless_it_is_accepted(
+    end: int, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = Broker()
+    broker.stands, broker.ends_at = None, Offsets({OUT: end})
+    sink = sink_on(broker, monkeypatch)
+    with pytest.raises(TableReplaced, match="are gone") as told:
+        sink.remind(EPOCH, {**READS, "id": topic}, done=True)
+    assert "lakelock accept" in told.value.hint
+    assert EPOCH.expected is not None
+    broker.stands = replace(EPOCH.expected, replaced="created again")
+    for ask in (sink.position, lambda: sink.commit(EPOCH, PREPARED)):
+        with pytest.raises(TableReplaced, match="created again"):
+            ask()
+    assert sink.accept()
+    assert sink.position() == broker.stands
+    assert not sink.commit(EPOCH, PREPARED).already
+
+
+def test_a_message_says_whether_it_is_of_an_epoch() -> None:
+    ranges = [OffsetRange("a-b", 1, 5, 9)]
+    for text, of_it in {"a-b-1@5": True, "a-b-1@9": False, "a-b-2@5": False, "a-1@5": False, "": False}.items():
+        assert is_of([("other", b"a-b-1@5"), (HEADER, text.encode())], ranges) == of_it
+    assert not is_of([], ranges)
