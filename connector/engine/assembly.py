@@ -307,7 +307,8 @@ class Assembly:
             own = self.spark if is_connect(self.spark) else stack.enter_context(isolated(self.spark))
             made = stack.enter_context(outputs(config, own, no_records(own), ""))
             read = partial(Reader(config.source).read, own, headers=config.reads_headers)
-            alone = replace(self, config=config, spark=own, of_kafka=read, outputs=made, log=None)
+            # The rows of a streaming query's batch are of the query's session, where no MERGE of this one finds them.
+            alone = replace(self, config=config, spark=own, of_kafka=read, read=None, outputs=made, log=None)
             yield alone.one_table(observe)
 
 

@@ -44,6 +44,12 @@ class Joining:
                         "other sinks.",
                         hint="Take it out again, and write it by a pipeline of its own.",
                     )
+                if self.config.of_rows:
+                    raise ConfigurationError(
+                        f"{name!r} was added to the pipeline, which has begun. With value: {{format: rows}} it can't "
+                        "catch up with the other sinks: only the query makes rows, of its next batch.",
+                        hint="Take it out again, and write it by a query and a pipeline file of its own.",
+                    )
                 came[name] = self._caught_up(name, table, stands, position)
         return came
 
