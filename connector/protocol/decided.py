@@ -70,6 +70,11 @@ class LogHeld:
         return self.last if self.last is not None and self.last.state in (State.BEGUN, State.DECIDED) else None
 
     @property
+    def all_hold_it(self) -> bool:
+        """Whether all sinks are known to hold the last decided epoch: nobody begins the next one before."""
+        return self.in_doubt is None or self.in_doubt.state is State.BEGUN
+
+    @property
     def over(self) -> int:
         """What is prepared under attempts below this number nobody will decide on, or commit: also not a run that is
         at work, whose attempt is the entry that is in doubt, or the next one."""

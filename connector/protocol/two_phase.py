@@ -214,8 +214,7 @@ def recover(run: str, config: str, *, join: bool = True) -> Steps[Recovered]:
     for _ in range(_LOOKS):
         known: LogHeld = yield ReadLog()
         doubted, decided = known.in_doubt, known.decided
-        sure = doubted is None or doubted.state is State.BEGUN  # nobody begins an epoch before the one before is done
-        ask = AskPositions(tuple(decided.prepared) if decided else (), decided, sure)
+        ask = AskPositions(tuple(decided.prepared) if decided else (), decided, known.all_hold_it)
         positions: Mapping[str, Position | None]
         if doubted is None:
             yield Abort(before=known.over)  # what replaced runs may have left behind later
