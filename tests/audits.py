@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
-from conftest import Lake
+from conftest import Lake, Topic, wait_until
 
 from connector.audit import Audit, audit
 from connector.config import parse
@@ -22,6 +23,27 @@ def counts(found: Audit) -> dict[str, int]:
 
 def places(found: Audit) -> dict[str, Any]:
     return {kind: tuple(place.to_dict()["at"][1:]) for kind, place in found.first.items()}
+
+
+def group_offsets(topic: Topic, offsets: dict[int, int], *groups: str) -> None:
+    """Commit next offsets of a topic for consumer groups. A new broker has no coordinator for them at first."""
+    from kafka import KafkaAdminClient
+    from kafka.errors import CoordinatorNotAvailableError
+    from kafka.structs import OffsetAndMetadata, TopicPartition
+
+    stored = {TopicPartition(topic.name, at): OffsetAndMetadata(offset, "", -1) for at, offset in offsets.items()}
+    admin = KafkaAdminClient(bootstrap_servers=topic.broker.bootstrap)
+
+    def is_stored(group: str) -> bool:
+        try:
+            admin.alter_group_offsets(group, stored)
+        except CoordinatorNotAvailableError:
+            return False
+        return True
+
+    for group in groups:
+        wait_until(partial(is_stored, group), what="a coordinator")
+    admin.close()
 
 
 def make(

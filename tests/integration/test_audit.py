@@ -197,6 +197,7 @@ def test_a_consumer_delivery_claims_what_its_group_has_committed(lake: Lake, top
             admin.alter_group_offsets(group, stored)
 
     weaker = {"delivery": "manual_commit"}
+    admin.delete_groups(["append"])
     forgotten = verify(lake, **weaker)
     assert (forgotten.verdict.value, counts(forgotten)) == ("unknown", {"expected": 10, "found": 10})
     assert "has no offset of" in forgotten.unknown[0]

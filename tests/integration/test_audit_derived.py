@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from audits import CHANGES, change, counts, make, places, verify
+from audits import CHANGES, change, counts, group_offsets, make, places, verify
 from conftest import Lake, Topic
 
 
@@ -426,17 +426,10 @@ def test_what_only_the_removed_records_could_tell_is_unchecked(lake: Lake, topic
 
 @pytest.mark.breadth
 def test_what_is_written_but_not_committed_yet_is_ahead_in_every_kind_of_table(lake: Lake, topic: Topic) -> None:
-    from kafka import KafkaAdminClient
-    from kafka.structs import OffsetAndMetadata, TopicPartition
-
     topic.send(change("a", 1, 1), change("c", 1, 1), ("a", None), change("b", 1, 1), change("a", 1, 2), partition=0)
     topic.send(change("d", 1, 1), partition=1)
     claimed: dict[str, Any] = {"upto": {"0": 2, "1": 1}, "delivery": "manual_commit"}
-    admin = KafkaAdminClient(bootstrap_servers=topic.broker.bootstrap)
-    for group in ("upsert", "history", "aggregate"):
-        upto = {TopicPartition(topic.name, at): OffsetAndMetadata(offset, "", -1) for at, offset in ((0, 2), (1, 1))}
-        admin.alter_group_offsets(group, upto)
-    admin.close()
+    group_offsets(topic, {0: 2, 1: 1}, "upsert", "history", "aggregate")
     row = "k STRING, n INT, _partition INT, _offset LONG"
     make(lake, "upsert", row, ("b", 1, 0, 3), ("c", 1, 0, 1), **claimed)
     make(

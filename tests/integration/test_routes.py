@@ -433,11 +433,11 @@ def test_a_letter_of_a_right_record_excuses_no_table_that_is_missing(routed: Rou
     letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(routed.lake.path("letters"))}}
     routed.run(**letters)
     name = 'tables that aren\'t there, of "c"'
-    by = {"route": {"by": "if(n = 2, 'c', kind)"}, **letters}
+    place = {"type": "delta_append", "path": f"{routed.lake.folder}/{{route}}"}
+    by: dict[str, Any] = {"route": {"by": "if(n = 2, 'c', kind)", "sink": place}, **letters}
     assert routed.verified(**by)[name] == {"expected": 1, "lost": 1, "records": 1}
     one = routed.lake.frame("letters").withColumn("_offset", F.lit(1).cast("bigint"))
-    place = str(routed.lake.path("letters"))
-    one.withColumn("reason", F.lit("rule")).write.format("delta").mode("append").save(place)
+    one.withColumn("reason", F.lit("rule")).write.format("delta").mode("append").save(str(routed.lake.path("letters")))
     assert routed.verified(**by)[name] == {"expected": 1, "lost": 1, "records": 1, "letters_unexpected": 1}
     routed.lake.sql("UPDATE {t} SET reason = 'value' WHERE reason = 'rule'", "letters")
     # It is believed, but doesn't hold what the record holds.
