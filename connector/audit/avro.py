@@ -221,6 +221,8 @@ def _exactly(value: int, wanted: str) -> float:
 
 def _decimal(value: bytes, precision: int, scale: int) -> Decimal:
     unscaled = int.from_bytes(value, "big", signed=True)
+    if not value:  # no number, as Java has it
+        raise _Unfit
     if abs(unscaled) >= 10**precision:
         raise _Unfit
     return Decimal(unscaled).scaleb(-scale)

@@ -194,13 +194,14 @@ def test_a_decimal_of_more_than_64_bits_is_a_problem_however_few_digits_it_may_h
         field("a", amount), field("f", fixed), field("list", {"type": "array", "items": ["null", amount]}),
         field("n", "long"),
     )  # fmt: skip
-    of_file, right = AvroFile(spark, json.dumps(schema)), {"a": b"\x05", "f": bytes(8) + b"\x06", "list": [None, b""]}
+    of_file, right = AvroFile(spark, json.dumps(schema)), {"a": b"\x05", "f": bytes(8) + b"\x06", "list": [None, b"\0"]}
     of_registry = AvroOfRegistry(spark, Schemas({"1": schema}), ["t"], "value")
     plain = json.loads(json.dumps(schema).replace('"logicalType": "decimal"', '"logicalType": "none"'))
     large, most = (2**64 + 5).to_bytes(9, "big"), (10**10 - 1).to_bytes(8, "big")
     too_many = (10**10).to_bytes(8, "big")
     changes: list[dict[str, Any]] = [
-        {}, {"a": most}, {"a": too_many}, {"a": large}, {"f": large}, {"list": [b"\x01", large]}, {"a": b"\x7f" * 30},
+        {}, {"a": most}, {"a": too_many}, {"a": large}, {"f": large}, {"a": b""},
+        {"list": [b"\x01", large]}, {"a": b"\x7f" * 30},
     ]  # fmt: skip
     sent = [encoded(plain, {**right, "n": 1, **each}) for each in changes]
     for decoder, header in ((of_file, b""), (of_registry, framed(1, b""))):
@@ -210,7 +211,7 @@ def test_a_decimal_of_more_than_64_bits_is_a_problem_however_few_digits_it_may_h
         first, second, *wrong = decoded(spark, decoder, *(header + each for each in sent))
         assert first.value == Row(a=Decimal("0.05"), f=Decimal("0.06"), list=[None, Decimal(0)], n=1)
         assert (second.problem, second.value.a) == (None, Decimal("99999999.99"))
-        assert [(row.value, row.problem) for row in wrong] == [(None, MALFORMED)] * 5
+        assert [(row.value, row.problem) for row in wrong] == [(None, MALFORMED)] * 6
 
 
 @pytest.mark.breadth

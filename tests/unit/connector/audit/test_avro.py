@@ -113,6 +113,7 @@ def test_a_value_is_what_the_readers_schema_makes_of_it(writer: object, reader: 
         ("long", b"\xff" * 10 + b"\x01"),
         ("string", b"\x04\xc3\x28"),
         (logical("bytes", "decimal", precision=2, scale=0), b"\x02\x64"),  # 100
+        (logical("bytes", "decimal", precision=2, scale=0), b"\0"),  # no bytes
         (logical("long", "timestamp-millis"), encoded("long", 2**60)),
         (["null", "long"], b"\x04"),
         (["null", "long"], b"\x01\x00"),
