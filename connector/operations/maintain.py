@@ -179,7 +179,7 @@ def _leftovers(config: PipelineConfig, spark: SparkSession, log: Log, *, dry_run
         else:
             staged = _staging(config, sink, spark, log)
             if staged is not None:
-                yield _cleared(sink.place, staged.prepared(over), partial(staged.clear, over), dry_run=dry_run)
+                yield _cleared(sink.place, staged.prepared(over), partial(staged.clear_all, over), dry_run=dry_run)
 
 
 def _staging(

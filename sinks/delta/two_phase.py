@@ -47,6 +47,7 @@ class TwoPhaseDelta:
         self._sink = sink
         self._back = back
         self._pipeline = pipeline
+        self._stagings: dict[str, Staging] = {}
         self._last: Position | None = None
         """The position of this process's last commit. The sink itself checks whether other commits came after it."""
 
@@ -107,7 +108,9 @@ class TwoPhaseDelta:
         detail = self._table.detail()
         if detail is None:
             raise ValueError(f"{self._table.label!r} has to be made first")
-        return staging(self._table, detail.location, self._pipeline)
+        if detail.location not in self._stagings:  # each knows what it has staged
+            self._stagings[detail.location] = staging(self._table, detail.location, self._pipeline)
+        return self._stagings[detail.location]
 
 
 def staging(table: DeltaTable, location: str, pipeline: str) -> Staging:

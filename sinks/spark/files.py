@@ -35,19 +35,32 @@ def absolute(path: str, folder: str = "") -> str:
     return path if ":" in path else os.path.abspath(os.path.join(folder, path))  # noqa: PTH100, PTH118
 
 
+def listed(folder: str) -> bool:
+    """Whether this process can list and remove folders there by itself: local ones, and those on S3."""
+    return s3a.place(folder) is not None or _local(folder) is not None
+
+
 def folders(spark: SparkSession, parent: str) -> list[str]:
-    """The names of the folders in ``parent``. Empty if it doesn't exist, or its kind of store can't be listed."""
+    """The names of the folders in ``parent``. Empty if it doesn't exist.
+
+    Where only Spark can list (``gs://``, ``abfss://``, ``hdfs://``), those that have Parquet files.
+    """
     at = s3a.place(parent)
     if at is not None:
         return s3a.folders(spark, at)
     path = _local(parent)
-    if path is None or not path.is_dir():
-        return []
-    return sorted(each.name for each in path.iterdir() if each.is_dir())
+    if path is None:
+        reader = spark.read.format("binaryFile")
+        files = if_there(lambda: reader.load(f"{no_glob(parent.rstrip('/'))}/*/*.parquet").inputFiles()) or ()
+        return sorted({file.rsplit("/", 2)[-2] for file in files})
+    return sorted(each.name for each in path.iterdir() if each.is_dir()) if path.is_dir() else []
 
 
 def remove(spark: SparkSession, folder: str) -> None:
-    """Remove the folder with everything in it, if it exists."""
+    """Remove the folder with everything in it, if it exists.
+
+    Where only Spark can remove, the folder stays, with an empty file: Spark removes files by overwriting them.
+    """
     at = s3a.place(folder)
     if at is not None:
         s3a.remove(spark, at)
@@ -55,6 +68,8 @@ def remove(spark: SparkSession, folder: str) -> None:
     path = _local(folder)
     if path is not None:
         shutil.rmtree(path, ignore_errors=True)
+    else:
+        spark.range(0, 0, 1, 1).selectExpr("CAST(id AS STRING) AS value").write.mode("overwrite").text(folder)
 
 
 def refuse_unwritable(folder: str) -> None:

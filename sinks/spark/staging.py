@@ -12,13 +12,14 @@ import hashlib
 import json
 import re
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sinks.contract import Prepared
 from sinks.errors import PreparedLost
 from sinks.spark.checksum import fingerprinted
-from sinks.spark.files import folders, if_there, no_glob, remove
+from sinks.spark.files import folders, if_there, listed, no_glob, remove
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,10 +34,12 @@ class Staging:
     def __init__(self, spark: SparkSession, folder: str) -> None:
         self._spark = spark
         self._folder = folder.rstrip("/")
+        self._own: set[str] = set()
 
     def put(self, rows: DataFrame, attempt: int) -> Prepared:
         """Stage rows in one Spark job, which also counts and checksums them."""
         name = f"{attempt:012d}-{uuid.uuid4().hex[:8]}"
+        self._own.add(name)
         observed, fingerprint = fingerprinted(rows)
         observed.write.parquet(f"{self._folder}/{name}")
         found = fingerprint()
@@ -79,13 +82,27 @@ class Staging:
             raise PreparedLost(f"The rows that were staged at {self._folder}/{name} are no longer there.")
 
     def clear(self, before: int) -> None:
-        """Remove the rows staged under attempts below ``before``."""
+        """Remove the rows staged under attempts below ``before``.
+
+        Where listing takes a Spark job, only those that this object has staged: ``clear_all`` finds the others.
+        """
+        if listed(self._folder):
+            self.clear_all(before)
+            return
+        for folder in self._below(before, list(self._own)):
+            remove(self._spark, folder)
+            self._own.discard(folder.rpartition("/")[2])
+
+    def clear_all(self, before: int) -> None:
+        """Remove the rows staged under attempts below ``before``, by any process."""
         for folder in self.prepared(before):
             remove(self._spark, folder)
 
     def prepared(self, before: int) -> list[str]:
         """The folders of rows staged under attempts below ``before``."""
-        names = folders(self._spark, self._folder)
+        return self._below(before, folders(self._spark, self._folder))
+
+    def _below(self, before: int, names: Sequence[str]) -> list[str]:
         return [f"{self._folder}/{name}" for name in names if (of := _NAME.fullmatch(name)) and int(of[1]) < before]
 
 

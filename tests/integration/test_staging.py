@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sinks.errors import PreparedLost
+from sinks.spark import files
 from sinks.spark.staging import Staging
 
 if TYPE_CHECKING:
@@ -40,3 +41,29 @@ def test_rows_of_which_a_file_is_gone_are_lost(spark: SparkSession, tmp_path: Pa
         staging.get(prepared)
     none = staging.put(spark.range(0).toDF("n"), 2)
     assert (none.rows, staging.get(none).count()) == (0, 0)
+
+
+@pytest.mark.breadth
+def test_staged_rows_are_removed_where_only_spark_can(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As at gs://, abfss:// and hdfs://: rows that stayed there would be a second copy of the table, for ever."""
+    monkeypatch.setattr(files, "_local", lambda _: None)
+    folder = tmp_path / "_lakelock" / "staging [1]"
+    run, killed = Staging(spark, str(folder)), Staging(spark, str(folder))
+    assert run.prepared(9) == []
+    rows = spark.range(3).toDF("n")
+    first, second, left = run.put(rows, 1), run.put(rows, 2), killed.put(rows, 1)
+
+    def there() -> set[str]:
+        return {file.parent.name for file in folder.glob("*/*.parquet")}
+
+    run.clear(2)
+    assert there() == {second.receipt["staged"], left.receipt["staged"]}
+    assert run.get(second).count() == 3
+    with pytest.raises(PreparedLost):
+        run.get(first)
+    assert [each.rpartition("/")[2] for each in run.prepared(2)] == [left.receipt["staged"]]
+    run.clear_all(2)
+    assert there() == {second.receipt["staged"]}
+    assert run.prepared(2) == []
