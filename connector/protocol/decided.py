@@ -181,6 +181,13 @@ def refuse_other_rows(sink: str, decided: Row, anew: Prepared, config: str) -> N
     if (anew.rows, anew.checksum) == (before.rows, before.checksum):
         return
     edited = " The pipeline file has been changed since." if config != decided.config else ""
+    give_up = "Bring the staged files back, or restore all sinks to the epoch before."
+    if decided.of_route:  # its tables stage nothing: Kafka lacks records that it had, by retention or compaction
+        give_up = (
+            f"Kafka no longer has all of its records. To give the epoch up, take all tables back: `lakelock rewind "
+            f"FILE --to-epoch {decided.epoch.number - 1}`. Tables with merge: on_read can't go back: `lakelock replay "
+            "FILE --into PATH` fills new ones from what Kafka holds."
+        )
     raise Diverged(
         f"Epoch {decided.epoch.number} was decided, and what {sink!r} had prepared for it is gone. Read from Kafka "
         f"again, its ranges give {_counted(anew)}, where {_counted(before)} were prepared.{edited} Nothing was "
@@ -189,7 +196,7 @@ def refuse_other_rows(sink: str, decided: Row, anew: Prepared, config: str) -> N
         + (
             "Put the pipeline file back as it was, run `lakelock recover FILE`, and change it then."
             if edited
-            else "Bring the staged files back, or restore all sinks to the epoch before."
+            else give_up
         ),
     )
 

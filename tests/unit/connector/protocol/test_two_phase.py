@@ -7,7 +7,7 @@ import pytest
 from explorer import Delta, Explorer, Held, KafkaTopic, Objects, Pc, Program, Violation, plan, rewritten
 
 from connector.protocol import two_phase
-from connector.protocol.decided import LogHeld, Row, State
+from connector.protocol.decided import LogHeld, Row, State, refuse_other_rows
 from connector.protocol.two_phase import (
     Abort,
     Append,
@@ -384,6 +384,16 @@ def test_other_rows_are_refused_and_both_counts_are_named() -> None:
     with pytest.raises(Diverged, match="has been changed since") as caught:
         recovering(DECIDED, {"a": at(SECOND), "b": at(FIRST)}, gone=("b",), rows=4, config="edited")
     assert "Put the pipeline file back" in caught.value.hint
+
+
+def test_a_route_that_lacks_records_of_a_decided_epoch_is_told_how_to_give_it_up() -> None:
+    """It stages nothing: after retention or compaction there are no files to bring back."""
+    row = Row(State.DECIDED, SECOND, "run", {"a": Prepared(3, "", {}, 1)}, config="file")
+    with pytest.raises(Diverged, match="3 rows were prepared") as caught:
+        refuse_other_rows("a", row, Prepared(2, "", {}, 1), "file")
+    assert "`lakelock rewind FILE --to-epoch 1`" in caught.value.hint
+    assert "merge: on_read" in caught.value.hint
+    assert "staged" not in caught.value.hint
 
 
 @pytest.mark.parametrize("known", [DONE, BEGUN], ids=["done", "begun"])
