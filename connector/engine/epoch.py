@@ -21,6 +21,7 @@ from connector.engine.output import Output
 from connector.engine.record_errors import OddRecord, SchemaToAskFor, about_the_records, because
 from connector.protocol.steps import Event, Observer, Step
 from connector.source.columnar import PlainValues
+from connector.source.records import nothing_like
 from sinks.contract import Committed, Epoch, Prepared, TwoPhaseSink
 from sinks.errors import BadRecord
 from sinks.spark.cached import kept
@@ -99,6 +100,9 @@ class Reading:
         records = self.read(epoch.ranges, self._plain())
         decoders = [output.decode.decode for output in self.outputs.values()]
         decoded = {decode: decode(records) for decode in decoders}
+        if not epoch.ranges:
+            # Spark would try for minutes to compute in advance what the decoders make of nothing.
+            decoded = {decode: nothing_like(frame) for decode, frame in decoded.items()}
         for decode, frame in decoded.items():
             if decoders.count(decode) > 1 or PROBLEM in frame.columns:
                 decoded[decode] = stack.enter_context(kept(frame))

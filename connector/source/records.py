@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from connector.spark.compat import local_table
 from sinks.kafka import spark_reader
 from sinks.offsets import OffsetRange, Offsets
+from sinks.spark.sql import identifier
+from sinks.spark.types import sql_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,6 +63,12 @@ def tasks_for(ranges: Sequence[OffsetRange]) -> int:
 def no_records(spark: SparkSession) -> DataFrame:
     """An empty DataFrame with the columns of Spark's Kafka source."""
     return spark.range(0).selectExpr(*_NO_RECORDS)
+
+
+def nothing_like(frame: DataFrame) -> DataFrame:
+    """An empty DataFrame with the columns of another one, and nothing to compute."""
+    columns = (f"CAST(NULL AS {sql_type(each.dataType)}) AS {identifier(each.name)}" for each in frame.schema)
+    return frame.sparkSession.range(0).selectExpr(*columns)
 
 
 def polled(spark: SparkSession, records: Iterable[Any]) -> DataFrame:
