@@ -32,7 +32,7 @@ def kind(*, ordered: bool, **facts: Any) -> str:
     sql = kind_sql(COLUMNS, config.sinks[0], whole=False, sure=False, later=False, merged=False)  # type: ignore[arg-type]
     sql = re.sub(r"struct\(r_sequence AS .*?r_offset AS e_offset\)", "row_order", sql)
     sql = re.sub(r"\bIF\(", "iif(", sql).replace("<=>", "IS").replace("e_gone.e_offset", "e_gone")
-    sql = re.sub(r"r_values\.v\d", "r_values", sql)
+    sql = re.sub(r"r_values\.v\d", "r_values", sql).replace("WHEN alike", "WHEN e_values IS r_values")
     facts = {**FACTS, **facts}
     row = ", ".join(f"? AS {name}" for name in facts)
     found = sqlite3.connect(":memory:").execute(f"SELECT {sql} FROM (SELECT {row})", [*facts.values()]).fetchone()[0]

@@ -133,7 +133,8 @@ def test_a_retry_first_forgets_the_deletes_that_an_earlier_one_has_kept(
         return SimpleNamespace(position=STANDS)
 
     letters: Any = SimpleNamespace(
-        exists=lambda: True, older=lambda *_: 0, begin=says("mark", 1), marked_sql=lambda run: f"letters of {run}",
+        exists=lambda: True, older=lambda *_: 0, of_others=lambda _: 0, begin=says("mark", 1),
+        marked_sql=lambda run: f"letters of {run}",
         records=says("read"), close=says("close", 1),
     )  # fmt: skip
     tombstones = SimpleNamespace(forget=lambda records: did.append(f"forget {records}"))

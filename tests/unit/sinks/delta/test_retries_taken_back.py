@@ -27,6 +27,7 @@ class Letters(DeadLetters):
         super().__init__(table, pipeline="p", of=lambda: of)
         self._ready = True
         self.rows = sqlite3.connect(":memory:")
+        self.rows.create_function("startswith", 2, lambda text, start: text.startswith(start))
         columns = "pipeline, epoch, _topic, _partition, _offset, _retry, _retried_epoch, _retried_at, _table"
         self.rows.execute(f"CREATE TABLE t ({columns})")
         for offset in offsets:
