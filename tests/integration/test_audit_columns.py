@@ -24,7 +24,9 @@ from connector.config import DeltaUpsertSink, parse
 pytestmark = pytest.mark.breadth
 
 CUT = [Bounds(At("t", 0), 0, 0, 100, 100, compacted=False)]
-PLACE = "'t' AS _topic, 0 AS _partition, CAST(o AS BIGINT) AS _offset, TIMESTAMP'2026-01-01' AS _timestamp"
+PLACE = (
+    "'t' AS _topic", "0 AS _partition", "CAST(o AS BIGINT) AS _offset", "TIMESTAMP'2026-01-01' AS _timestamp",
+)  # fmt: skip
 UPSERT: dict[str, Any] = {"type": "delta_upsert", "path": "/tmp/t", "key": "id"}
 
 
@@ -33,8 +35,8 @@ def found(
 ) -> dict[str, int]:
     """Counts of kinds. Each text is the columns of a record, or of a row: SQL, with an offset ``o``."""
     frame, rows = (spark.sql(" UNION ALL ".join(f"SELECT {each}" for each in texts)) for texts in (made, there))
-    rows = rows.selectExpr("*", PLACE).drop("o", LACKS)
-    frame = frame.selectExpr("*", PLACE, f"false AS {TOMBSTONE}", f"CAST(NULL AS STRING) AS {PROBLEM}").drop("o")
+    rows = rows.selectExpr("*", *PLACE).drop("o", LACKS)
+    frame = frame.selectExpr("*", *PLACE, f"false AS {TOMBSTONE}", f"CAST(NULL AS STRING) AS {PROBLEM}").drop("o")
     own = [part for part in frame.schema if not part.name.startswith("_") and part.name != LACKS]
     config = parse(
         {
