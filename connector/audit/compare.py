@@ -20,7 +20,7 @@ from connector.audit.decode import NAMED, decoded, decoded_for, transformed
 from connector.audit.formats import Forms
 from connector.audit.gone import gone_before
 from connector.audit.history import versions
-from connector.audit.in_both import in_both
+from connector.audit.in_both import in_both, null
 from connector.audit.letters import told_apart
 from connector.audit.records import PLACE, PROBLEM, RAW, TOMBSTONE, Records, digest, table_columns
 from connector.audit.refused import refused_by_the_sink, unreadable
@@ -41,7 +41,7 @@ from connector.config import (
 from connector.config.steps import names_before
 from connector.config.unavailable import keeps_by
 from sinks.errors import ConfigurationError
-from sinks.spark.sql import literal
+from sinks.spark.sql import identifier, literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -96,7 +96,7 @@ def compare(
         made, counts, unread = _without_bad(config, every, made, letters, cut)
     elif unnamed is not None:
         counts, _ = unreadable(unnamed, cut)
-    made, notes = _in_both(config, made, rows, forms)
+    made, rows, notes = _in_both(config, made, rows, forms)
     if passes_over_tombstones(config, made.columns.names):
         made = replace(made, frame=made.frame.where(f"NOT {TOMBSTONE}"))
     gone, unknown = bool(unchecked(cut)) or any(part.compacted for part in cut), list[str]()
@@ -151,17 +151,19 @@ def _without_bad(
     return made, *unreadable(every.frame, cut)
 
 
-def _in_both(config: PipelineConfig, made: Records, rows: DataFrame, forms: Forms) -> tuple[Records, list[str]]:
-    """The records, whose columns are those that the table has too, and notes on the others. Raises SchemaMismatch where
-    a run would."""
+def _in_both(
+    config: PipelineConfig, made: Records, rows: DataFrame, forms: Forms
+) -> tuple[Records, DataFrame, list[str]]:
+    """The records, whose columns are those that the table has too, the rows, and notes on the other columns. Raises
+    SchemaMismatch where a run would."""
     from pyspark.sql.types import StructType
 
     sink = config.sinks[0]
     compared = _own_columns(sink)
     if isinstance(sink, DeltaAggregateSink):
-        return made, _left_out([name for name in rows.columns if name.lower() not in compared], made)
+        return made, rows, _left_out([name for name in rows.columns if name.lower() not in compared], made)
     wanted = table_columns(made.columns, sink) if isinstance(sink, KeyedSink) else made.columns
-    both = in_both(wanted.fields, rows.schema, compared)
+    both = in_both(wanted.fields, rows.schema, compared, adds=config.on_new_column == "add")
     needed = both.only_made if not _may_lack_columns(config, forms) else []
     keys = sink.key if isinstance(sink, KeyedSink) else ()
     faults = [f"the table has no column {name}" for name in both.only_made if name in (*needed, *keys)]
@@ -169,7 +171,7 @@ def _in_both(config: PipelineConfig, made: Records, rows: DataFrame, forms: Form
     if not both.columns:
         refuse_to_compare(["they have no column in common"])
     notes = _left_out(both.only_there, made)
-    if both.only_made:
+    if both.only_made and not both.adds:
         notes.append(f"The table has no column for these fields, which aren't compared: {', '.join(both.only_made)}.")
     others = [part for part in made.columns if part not in wanted.fields]
     made = replace(made, columns=StructType([*both.columns, *others]))
@@ -178,7 +180,10 @@ def _in_both(config: PipelineConfig, made: Records, rows: DataFrame, forms: Form
     if fill:
         them = ", ".join(fill)
         notes.append(f"Where a record lacks the field, null and the field's default count as the same in: {them}.")
-    return replace(made, defaults=fill, tied=[part.name for part in wanted]), notes
+    if both.adds:
+        added = [part for part in wanted if part.name in both.only_made]
+        rows = rows.selectExpr("*", *(f"{null(part.dataType)} AS {identifier(part.name)}" for part in added))
+    return replace(made, defaults=fill, tied=[part.name for part in wanted]), rows, notes
 
 
 def _own_columns(sink: object) -> set[str]:

@@ -1,7 +1,8 @@
 """What the records and the table both have: columns and fields of the same names, at any depth, as wide as they need.
 
 A table may have more than the records, its fields in another order, and narrower or wider numbers: what a run takes, an
-audit has to take too. What only one of them has isn't compared, and is named.
+audit has to take too. What only one of them has isn't compared, and is named. But where a run would have added a field
+that the table lacks, with the first record that has a value there, the field counts as null in the table.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ _WHOLE, _FLOATING = ("tinyint", "smallint", "int", "bigint"), ("float", "double"
 class InBoth:
     """The ``columns`` that both have, and the others by their path, as ``address.zip``."""
 
+    adds: bool
+    """Whether a run adds what the table lacks: then the ``columns`` have that too."""
     columns: list[StructField] = field(default_factory=list)
     only_made: list[str] = field(default_factory=list)
     only_there: list[str] = field(default_factory=list)
@@ -31,23 +34,26 @@ class InBoth:
     """Sentences without an end."""
 
 
-def in_both(made: Sequence[StructField], there: StructType, known: Collection[str] = ()) -> InBoth:
+def in_both(
+    made: Sequence[StructField], there: StructType, known: Collection[str] = (), *, adds: bool = False
+) -> InBoth:
     """``made``: the columns of the records. ``there``: those of the table. ``known``: names of the table's columns, in
-    lower case, that no record is compared with."""
-    found = InBoth()
+    lower case, that no record is compared with. ``adds``: whether a run adds what the table lacks."""
+    found = InBoth(adds)
     found.columns = _fields(made, there.fields, "", found, known)
     return found
 
 
 def as_in(columns: StructType, frame: DataFrame) -> Callable[[str], Column]:
-    """Gives the column of this name in ``frame``, with the fields and the type that it has in ``columns``."""
+    """Gives the column of this name in ``frame``, with the fields and the type that it has in ``columns``. A field that
+    the frame lacks is null."""
     from pyspark.sql import functions as F
 
     own = {part.name.lower(): part for part in frame.schema}
 
     def column(name: str) -> Column:
-        part = own[name.lower()]
-        return F.expr(brought(identifier(part.name), part.dataType, columns[name].dataType))
+        part, wanted = own.get(name.lower()), columns[name].dataType
+        return F.expr(brought(identifier(part.name), part.dataType, wanted) if part is not None else null(wanted))
 
     return column
 
@@ -62,6 +68,8 @@ def _fields(
         inner, mine = f"{path}{part.name}", theirs.pop(part.name.lower(), None)
         if mine is None:
             found.only_made.append(inner)
+            if found.adds:
+                fields.append(part)
         elif (kind := _kind(part.dataType, mine.dataType, inner, found)) is not None:
             fields.append(StructField(part.name, kind))
     found.only_there += [f"{path}{part.name}" for name, part in theirs.items() if name not in known]
@@ -126,8 +134,9 @@ def brought(value: str, kind: DataType, wanted: DataType, depth: int = 0) -> str
         own = {part.name.lower(): part for part in kind}
         pairs = []
         for part in wanted:
-            mine = own[part.name.lower()]
-            inner = brought(f"{value}.{identifier(mine.name)}", mine.dataType, part.dataType, depth)
+            mine, inner = own.get(part.name.lower()), null(part.dataType)
+            if mine is not None:
+                inner = brought(f"{value}.{identifier(mine.name)}", mine.dataType, part.dataType, depth)
             pairs.append(f"{literal(part.name)}, {inner}")
         return f"CASE WHEN {value} IS NOT NULL THEN named_struct({', '.join(pairs)}) END"
     if isinstance(kind, ArrayType) and isinstance(wanted, ArrayType):
@@ -136,3 +145,8 @@ def brought(value: str, kind: DataType, wanted: DataType, depth: int = 0) -> str
         inner = brought(each, kind.valueType, wanted.valueType, depth + 1)
         return f"transform_values({value}, (key{depth}, {each}) -> {inner})"
     return f"CAST({value} AS {sql_type(wanted)})"
+
+
+def null(kind: DataType) -> str:
+    """SQL of a null of this type."""
+    return f"CAST(NULL AS {sql_type(kind)})"

@@ -31,7 +31,13 @@ UPSERT: dict[str, Any] = {"type": "delta_upsert", "path": "/tmp/t", "key": "id"}
 
 
 def found(
-    spark: SparkSession, made: Sequence[str], there: Sequence[str], *, several: bool = False, **sink: Any
+    spark: SparkSession,
+    made: Sequence[str],
+    there: Sequence[str],
+    *,
+    several: bool = False,
+    on_new_column: str = "ignore",
+    **sink: Any,
 ) -> dict[str, int]:
     """Counts of kinds. Each text is the columns of a record, or of a row: SQL, with an offset ``o``."""
     frame, rows = (spark.sql(" UNION ALL ".join(f"SELECT {each}" for each in texts)) for texts in (made, there))
@@ -41,13 +47,13 @@ def found(
     config = parse(
         {
             "name": "p", "source": {"topics": ["t"], "kafka": {"bootstrap.servers": "localhost:1"}},
-            "value": {"format": "json", "schema": "id BIGINT"}, "on_new_column": "ignore",
+            "value": {"format": "json", "schema": "id BIGINT"}, "on_new_column": on_new_column,
             "sinks": [{**(UPSERT if sink else {"type": "delta_append", "path": "/tmp/t"}), **sink}],
         }
     )  # fmt: skip
     defaults = {"n": Default("n", '{"v": 0}'), "at.n": Default("at.n", '{"v": 0}')} if LACKS in frame.columns else {}
     records = Records(frame, StructType(own), several, defaults)
-    records, _ = _in_both(config, records, rows, Forms(Form(StructType(own)), None, False, None))
+    records, rows, _ = _in_both(config, records, rows, Forms(Form(StructType(own)), None, False, None))
     if isinstance(config.sinks[0], DeltaUpsertSink):
         counts = upserted(
             records, rows, CUT, config.sinks[0], whole=True, committed_later=False, leave_out=(), earlier=NOTHING,
@@ -56,6 +62,16 @@ def found(
     else:
         counts = appended(records, rows, CUT, committed_later=False, leave_out=(), earlier=NOTHING)
     return {each["kind"]: each["count"] for each in counts if each["count"] and each["kind"] != "expected"}
+
+
+def test_what_a_run_would_have_added_with_a_value_is_missed(spark: SparkSession) -> None:
+    made = "{0} AS id, named_struct('city', 'x', 'zip', {1}) AS at, {2} AS more, {0} AS o"
+    records = [made.format(1, "CAST(NULL AS INT)", "CAST(NULL AS STRING)"), made.format(2, 7, "CAST(NULL AS STRING)")]
+    rows = [f"{number} AS id, named_struct('city', 'x') AS at, {number} AS o" for number in (1, 2, 3)]
+    for sink in ({}, {"key": "id"}):
+        both = [*records, made.format(3, "CAST(NULL AS INT)", "'y'")], rows
+        assert found(spark, *both, on_new_column="add", **sink) == {"found": 1, "altered": 2}
+        assert found(spark, *both, on_new_column="ignore", **sink) == {"found": 3}
 
 
 def test_fields_are_compared_by_name_and_numbers_as_the_wider_type(spark: SparkSession) -> None:

@@ -120,25 +120,38 @@ def compared(made: StructType, there: StructType, **options: Any) -> tuple[list[
             **options,
         }
     )  # fmt: skip
-    rows: Any = SimpleNamespace(schema=there, columns=there.names)
+    more: list[str] = []
+    rows: Any = SimpleNamespace(schema=there, columns=there.names, selectExpr=lambda *names: more.extend(names))
     records = Records(rows, made)
-    found, notes = _in_both(config, records, rows, Forms(Form(made), None, False, None))
-    return found.columns.names, notes
+    found, _, notes = _in_both(config, records, rows, Forms(Form(made), None, False, None))
+    assert more == [] or (more[0] == "*" and options["on_new_column"] == "add")
+    return found.columns.names, [*notes, *more[1:]]
 
 
 def test_a_column_that_the_table_lacks_is_named_where_a_run_goes_on_without_it() -> None:
     made, there = columns(id=LONG, b=TEXT), columns(id=LONG, own=TEXT, _offset=LONG)
-    for says in ("ignore", "add"):
-        assert compared(made, there, on_new_column=says) == (
-            ["id"],
-            [
-                "The records say nothing of these columns of the table: own.",
-                "The table has no column for these fields, which aren't compared: b.",
-            ],
-        )
+    own = "The records say nothing of these columns of the table: own."
+    assert compared(made, there, on_new_column="ignore") == (
+        ["id"],
+        [own, "The table has no column for these fields, which aren't compared: b."],
+    )
     for says in (None, "fail"):
         with pytest.raises(SchemaMismatch, match=r"with the topic: the table has no column b\."):
             compared(made, there, on_new_column=says)
+
+
+def test_a_column_that_a_run_would_have_added_is_null_in_the_table() -> None:
+    """With the first record that has a value there. A row of such a record differs from it."""
+    made = columns(id=LONG, b=TEXT, at=columns(zip=INT, city=TEXT))
+    assert compared(made, columns(id=LONG, at=columns(city=TEXT)), on_new_column="add") == (
+        ["id", "b", "at"],
+        ["CAST(NULL AS string) AS `b`"],
+    )
+    found = both(made.fields, columns(id=LONG, at=columns(city=TEXT)), adds=True)
+    assert StructType(found.columns) == made
+    assert brought("at", columns(city=TEXT), columns(zip=INT, city=TEXT)) == (
+        "CASE WHEN at IS NOT NULL THEN named_struct('zip', CAST(NULL AS int), 'city', at.`city`) END"
+    )
 
 
 def test_a_table_without_the_key_or_without_any_column_cannot_be_compared() -> None:
@@ -185,5 +198,5 @@ def test_rows_of_one_record_are_ordered_by_the_columns_that_the_table_lacks_too(
     )  # fmt: skip
     made, rows = columns(id=LONG, no=LONG, more=TEXT, b=TEXT), columns(id=LONG, b=TEXT)
     table: Any = SimpleNamespace(schema=rows, columns=rows.names)
-    found, _ = _in_both(config, Records(table, made), table, Forms(Form(made), None, False, None))
+    found, _, _ = _in_both(config, Records(table, made), table, Forms(Form(made), None, False, None))
     assert found.tied == ["id", "more", "b"]
