@@ -100,7 +100,7 @@ class Reading:
         records = self.read(epoch.ranges, self._plain())
         decoders = [output.decode.decode for output in self.outputs.values()]
         decoded = {decode: decode(records) for decode in decoders}
-        if not epoch.ranges:
+        if not epoch.ranges and records.isEmpty():  # those of a retry are letters
             # Spark would try for minutes to compute in advance what the decoders make of nothing.
             decoded = {decode: nothing_like(frame) for decode, frame in decoded.items()}
         for decode, frame in decoded.items():
