@@ -264,7 +264,7 @@ class Merges:
         return _deletes(marks, rows.schema[DELETED_BY].dataType)
 
     def note(self, rows: DataFrame, by: str | None = None) -> None:
-        """Add the deletes of an epoch's rows to the tombstones. ``by``: see ``Tombstones.forget``."""
+        """Add the deletes of an epoch's rows to the tombstones. ``by``: see ``Tombstones.add``."""
         assert self.tombstones is not None
         self.tombstones.expire_now_and_then(self._retention)
         self.tombstones.add(self._deletes_of(rows), by)

@@ -33,6 +33,14 @@ STOOD = Position(1, Offsets({A0: 5}), {"a": "1"}, since=Offsets({A0: 2}))
 OLD_A0 = TopicPartition("#1/a", 0)
 
 
+TOPICS: Any = SimpleNamespace(
+    starting=lambda held: lambda: Offsets(),
+    began=lambda held: Offsets,
+    remaining=lambda held: lambda partitions: dict.fromkeys(partitions, Remains(0)),
+)
+HELD = TopicsHeld(Offsets({A0: 0}), Offsets({A0: 9}), {"a": "1"}, datetime(2026, 11, 26, tzinfo=timezone.utc))
+
+
 def test_what_was_read_since() -> None:
     stands = Position(2, Offsets({A0: 9, A1: 0, B0: 30}), {"a": "1", "b": "2"}, since=Offsets({A0: 2, A1: 0, B0: 20}))
     assert given_up(stands, STOOD) == [OffsetRange("a", 0, 5, 9), OffsetRange("b", 0, 20, 30)]
@@ -47,34 +55,22 @@ def test_offsets_of_a_topic_that_was_made_again_say_nothing_of_the_new_one() -> 
 
 def test_a_plan_goes_by_where_the_pipeline_stands() -> None:
     """With ``merge: on_read`` that is the change log: a RESTORE of the table throws its epochs away."""
-    topics: Any = SimpleNamespace(
-        starting=lambda held: lambda: Offsets(),
-        began=lambda held: Offsets,
-        remaining=lambda held: lambda partitions: dict.fromkeys(partitions, Remains(0)),
-    )
-    held = TopicsHeld(Offsets({A0: 0}), Offsets({A0: 9}), {"a": "1"}, datetime(2026, 11, 26, tzinfo=timezone.utc))
     told: dict[str, Any] = {"find": lambda: Target(1, STOOD), "wanted": "1", "continue_on_data_loss": False}
     log = Position(4, Offsets({A0: 9}), {"a": "1"}, since=Offsets({A0: 2}), version=7)
-    plan = planned(log, held, topics, **told)
+    plan = planned(log, HELD, TOPICS, **told)
     assert (plan.position, plan.next_offsets, plan.again) == (log, Offsets({A0: 5}), 4)
     of_two = Position(4, Offsets({A0: 9, B0: 3}), {"a": "1", "b": "2"}, since=Offsets({A0: 2}), version=7)
     with pytest.raises(OffsetsLost, match=r"b-0.*Their topics are no longer read"):
-        planned(of_two, held, topics, **told)
+        planned(of_two, HELD, TOPICS, **told)
 
 
 def test_several_tables_give_up_records_of_a_deleted_topic_only_if_they_are_told_to() -> None:
     """Nothing else helps them: what one table is restored to by hand isn't where the others are."""
-    topics: Any = SimpleNamespace(
-        starting=lambda held: lambda: Offsets(),
-        began=lambda held: Offsets,
-        remaining=lambda held: lambda partitions: dict.fromkeys(partitions, Remains(0)),
-    )
-    held = TopicsHeld(Offsets({A0: 0}), Offsets({A0: 9}), {"a": "1"}, datetime(2026, 11, 26, tzinfo=timezone.utc))
     stands = Position(4, Offsets({A0: 9, B0: 3}), {"a": "1", "b": "2"}, since=Offsets({A0: 2}))
 
     def plan(*, told: bool, deleted: set[str]) -> Any:
         return planned_from(
-            stands, Target(None, STOOD), held, topics, clock=None, continue_on_data_loss=told,
+            stands, Target(None, STOOD), HELD, TOPICS, clock=None, continue_on_data_loss=told,
             deleted=lambda asked: deleted & {*asked},
         )  # fmt: skip
 
