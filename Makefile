@@ -65,9 +65,9 @@ test: $(READY)
 test-unit: $(READY)
 	$(BIN)/pytest $(PARALLEL) tests/unit
 
-# What each shows is in tests/suites.py, and in the table at the end.
+# What each shows is in tests/suites.py, and in the table at the end. With `=`, as the folder notebooks is no argument.
 campaigns: $(READY)
-	$(BIN)/pytest $(PARALLEL) --campaigns "$(or $(ONLY),all)"
+	$(BIN)/pytest $(PARALLEL) --campaigns="$(or $(ONLY),all)"
 
 # Needs chromium and chromedriver on the PATH.
 test-ui: $(READY)

@@ -39,6 +39,13 @@ def test_every_campaign_has_tests_and_every_mark_is_known() -> None:
     assert used >= CAMPAIGNS.keys() | {LAW}
 
 
+def test_campaigns_are_given_with_an_equals_sign() -> None:
+    """A folder is named as a campaign: after a space pytest takes it for the tests to run, and knows no option."""
+    assert any((TESTS.parent / name).is_dir() for name in CAMPAIGNS)
+    for file in (TESTS.parent / "Makefile", TESTS / "README.md"):
+        assert re.findall(r"--campaigns(.)", file.read_text(encoding="utf-8")) == ["="], file
+
+
 def test_the_table_says_what_ran_what_it_showed_and_how_long_it_took() -> None:
     suite = Suite(["kills", "chaos", "draws", "demo"])
     for each in (
