@@ -11,6 +11,7 @@ from conftest import Lake, Topic
 from connector import Pipeline
 from connector.operations.history import past
 from connector.operations.rewind import Rewind
+from connector.protocol.steps import Event, Step
 from sinks.errors import ConfigurationError, Fenced, OffsetsLost, PositionMismatch
 
 SCHEMA = "k STRING, n INT, t TIMESTAMP"
@@ -99,8 +100,8 @@ def test_a_run_that_was_planned_before_a_rewind_does_not_write(lake: Lake, topic
     send(topic, 2)
     rewound = []
 
-    def behind_its_back(event: object) -> None:
-        if not rewound:
+    def behind_its_back(event: Event) -> None:
+        if event.step is Step.PLANNED and not rewound:
             rewound.append(event)
             totals(lake).rewind(to_event_time=at(0), confirm=yes)
 
