@@ -118,9 +118,8 @@ def planned(
     if target is None:
         raise ConfigurationError(
             f"The table's history has no version {wanted}.",
-            hint="`lakelock history FILE` names the epochs that can be gone back to. Delta may have removed older commits, or "
-            "the pipeline kept no event times then (`event_time:`). `lakelock replay` reads a stretch of time into a new "
-            "table.",
+            hint="`lakelock history FILE` names the epochs. Delta may have removed older commits, or the pipeline kept "
+            "no event times then (`event_time:`). `lakelock replay` reads a stretch of time into a new table.",
         )
     if target.stood is not None and target.stood.delivery != "transactional":
         raise ConfigurationError(
