@@ -675,7 +675,7 @@ def test_a_first_epoch_that_landed_late_starts_the_log_where_the_table_stands(
     records = [Record(key, "u", 1, 1, 0, offset=offset) for offset, key in enumerate("abcd")]
     late = Epoch("p", 1, "me", (), Offsets({TopicPartition("t", 0): 2}), {}, None, None)
     log = log_of(table)
-    log._table.write(late, log._reduce.of(table.derivation.reduce(table.frame(records[:2]), late)))
+    log._now.table.write(late, log._now.reduce.of(table.derivation.reduce(table.frame(records[:2]), late)))
     table.write(records)
     assert table.position is not None
     assert table.position.offsets == late.offsets
