@@ -67,10 +67,10 @@ class Pipeline:
     """
 
     def __repr__(self) -> str:
-        return f"<Pipeline {lineage_of(self.config).line}>"
+        return f"<Pipeline {lineage_of(self.config, as_written=True).line}>"
 
     def _repr_html_(self) -> str:
-        return lineage_of(self.config)._repr_html_()
+        return lineage_of(self.config, as_written=True)._repr_html_()
 
     @overload
     def __init__(self, config: PipelineConfig, *, debug: bool = ..., spark: SparkSession | None = ...) -> None: ...

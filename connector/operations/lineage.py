@@ -52,8 +52,11 @@ class Lineage(Shown):
         )
 
 
-def lineage_of(config: PipelineConfig) -> Lineage:
-    """The lineage as the file has it. A topic pattern is shown as it is."""
+def lineage_of(config: PipelineConfig, *, as_written: bool = False) -> Lineage:
+    """The lineage as the file has it. A topic pattern is shown as it is.
+
+    ``as_written``: with relative paths as they are in the file. Otherwise they are absolute.
+    """
     topics = config.source.topics
     steps = [f"decoded as {config.value.format}"]
     steps += ["checked by require"] if config.require is not None else []
@@ -61,7 +64,7 @@ def lineage_of(config: PipelineConfig) -> Lineage:
     steps += ["transformed by SQL"] if config.transform is not None else []
     steps += [f"routed by {config.route.by}"] if config.route is not None else []
     goals = [
-        Goal(sink.type, hidden_login(sink.address if isinstance(sink, DeltaPlace) else sink.place))
+        Goal(sink.type, hidden_login(sink.address if isinstance(sink, DeltaPlace) and not as_written else sink.place))
         for sink in config.sinks
     ]
     return Lineage(
@@ -70,11 +73,11 @@ def lineage_of(config: PipelineConfig) -> Lineage:
         [str(topics)] if isinstance(topics, TopicPattern) else [str(topic) for topic in topics],
         steps,
         goals,
-        _aside(config.dead_letters),
+        _aside(config.dead_letters, as_written=as_written),
     )
 
 
-def _aside(letters: DeadLetters | None) -> str | None:
+def _aside(letters: DeadLetters | None, *, as_written: bool) -> str | None:
     if letters is None:
         return None
-    return hidden_login(letters.place if letters.topic is not None else letters.address)
+    return hidden_login(letters.place if as_written or letters.topic is not None else letters.address)

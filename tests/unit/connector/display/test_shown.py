@@ -222,10 +222,10 @@ def test_a_pipeline_shows_where_its_records_come_from_and_go_to() -> None:
         "name": "orders",
         "source": {"topics": ["orders"], "kafka": {"bootstrap.servers": "kafka:9092"}},
         "value": {"format": "json", "schema": "id INT"},
-        "sinks": [{"type": "delta_append", "path": "/lake/<orders>"}],
+        "sinks": [{"type": "delta_append", "path": "lake/<orders>"}],
     }
     pipeline = Pipeline.from_options(options)
-    assert repr(pipeline) == "<Pipeline orders: orders -> /lake/<orders>>"
+    assert repr(pipeline) == "<Pipeline orders: orders -> lake/<orders>>"
     html = pipeline._repr_html_()
-    for text in ("orders from kafka:9092", "decoded as json", "delta_append /lake/&lt;orders&gt;"):
+    for text in ("orders from kafka:9092", "decoded as json", "delta_append lake/&lt;orders&gt;"):
         assert text in html
