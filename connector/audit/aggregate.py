@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 _PLACE = ("topic", "partition", "offset")
 _MICROSECOND = timedelta(microseconds=1)
 _WINDOWS = {"window_start": "timestamp", "window_end": "timestamp", "window_closed": "boolean"}
-_CLOSED = "A window that is closed too early counts as altered. One that is closed too late doesn't show."
+_CLOSED = (
+    "A window that is closed before any record had reached its end counts as altered. allowed_lateness isn't counted, "
+    "as it may have been smaller then. One that is closed too late doesn't show."
+)
 _NOT_CLOSED = "Column window_closed isn't compared: the records of other tables close windows of this one, too."
 
 
@@ -128,10 +131,13 @@ def _unchecked(in_table: DataFrame, keys: Sequence[str]) -> DataFrame:
     )
 
 
-def rightly_closed(window: Window) -> str:
-    """SQL: whether the records may have closed a window that the table calls closed."""
-    lateness = window.allowed_lateness // _MICROSECOND
-    may_be = f"coalesce(unix_micros(r_window_end) + {lateness} <= latest, false)"
+def rightly_closed() -> str:
+    """SQL: whether the records may have closed a window that the table calls closed.
+
+    ``allowed_lateness`` may be raised at any time, and a window that was closed stays so. Nothing remembers how small
+    the option has been.
+    """
+    may_be = "coalesce(unix_micros(r_window_end) <= latest, false)"
     return f"coalesce(NOT r_window_closed OR (r_window_closed AND {may_be}), false)"
 
 
@@ -141,7 +147,7 @@ def _judged(either: DataFrame, sink: DeltaAggregateSink, parts: Mapping[str, Rec
     from pyspark.sql import functions as F
 
     same = ["e_window_end <=> r_window_end"] if sink.window else []
-    same += [rightly_closed(sink.window)] if sink.window and alone else []
+    same += [rightly_closed()] if sink.window and alone else []
     equal = " AND ".join([*same, *(part.equal for part in parts.values())])
     kind = (
         "CASE WHEN r_there IS NULL THEN NULL "

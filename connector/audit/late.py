@@ -2,7 +2,8 @@
 
 A record is late by what its own partition has shown before it, and, where that was idle, by a watermark that the other
 partitions made. Which of them were idle, and where the epochs were cut, only the pipeline knew. So a letter is believed
-if any of these could have made its record late.
+if any of these could have made its record late. ``allowed_lateness`` may have been raised since: a letter that only a
+smaller one explains is unconfirmed.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
 _MICROSECOND = timedelta(microseconds=1)
 
 
-def founded(window: Window) -> str:
+def founded(window: Window, allowed_lateness: timedelta = timedelta(0)) -> str:
     """SQL: whether a record may have been late for its window."""
-    lateness = window.allowed_lateness // _MICROSECOND
+    lateness = allowed_lateness // _MICROSECOND
     # A session takes a record until its own time is too long ago.
     ends = "first_time" if window.gap is not None else "window_ends"
     return f"coalesce({ends} + {lateness} <= shown, false)"
@@ -49,7 +50,7 @@ def judged_letters(
     *,
     alone: bool,
 ) -> list[dict[str, Any]]:
-    """The counts of letters that are doubled, altered or of no late record, as ``counted`` gives them.
+    """The counts of letters that are doubled, altered, unconfirmed or of no late record, as ``counted`` gives them.
 
     ``late``: the letters of this sink. ``events``: those of the claim; ``in_windows`` gives each once per window that
     it is in. ``raw``: the coordinates of all records, with a digest of each; None: nobody knows it. ``alone``: whether
@@ -75,7 +76,12 @@ def judged_letters(
         f"IF(e_offset IS NULL, r_zone = 'checked' OR claim IS NULL, NOT {founded(window)})" if alone else "false"
     )
     known = "e_offset IS NOT NULL"
-    conditions = {"letters_unexpected": unfounded, "letters_altered": f"{known} AND NOT ({unfounded}) AND {altered}"}
+    believed = f"{known} AND NOT ({unfounded})"
+    conditions = {
+        "letters_unexpected": unfounded,
+        "letters_altered": f"{believed} AND {altered}",
+        "letters_unconfirmed": f"{believed} AND NOT {founded(window, window.allowed_lateness)}" if alone else "false",
+    }
     counts = {kind: f"CAST(coalesce({condition}, false) AS BIGINT)" for kind, condition in conditions.items()}
     counts["letters_duplicated"] = f"IF({known}, greatest(letters - times, 0L), 0L)"
     found = joined.withColumn("at", F.expr(ROW_AT))

@@ -34,7 +34,8 @@ NO_FAULTS = {
     "moved": "the key has records in several partitions, whose offsets can't be compared",
     "unreadable": "the record can't be read as the file says, so what it made wasn't compared",
     "unchecked": "Kafka no longer holds what would confirm or refute the row",
-    "letters_unconfirmed": "a dead letter of a record that the auditor, less strict than the pipeline, can read",
+    "letters_unconfirmed": "a dead letter of a record that the auditor, less strict than the pipeline, can read, or "
+    "that is late only by a smaller allowed_lateness than the file has",
     "letters_unchecked": "Kafka no longer holds the dead letter's record",
     "letters_ahead": "a dead letter beyond the claim, of an epoch that this version does not hold",
 }
