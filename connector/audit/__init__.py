@@ -61,7 +61,7 @@ __all__ = ["Audit", "Claim", "PartitionAudit", "Place", "Range", "audit", "audit
 
 log = logging.getLogger("lakelock.audit")
 
-_LEFT = "Topic {} isn't in Kafka any more, or can't be read: its rows aren't compared."
+_LEFT = "Topic {} isn't in Kafka any more, was recreated, or can't be read: its rows aren't compared."
 """What is said of a topic that has left the pipeline, or that its pattern matched before."""
 _FILE_IS_GONE = ("FAILED_READ_FILE", "FILE_NOT_EXIST", "FileNotFound", "DELTA_FILE_NOT_FOUND")
 """What Spark says of a file of an old version that VACUUM has removed."""
@@ -186,7 +186,7 @@ def _pin(
     """
     number = table.pin(version)
     first, newest = table.metadata(config.name, number)
-    stored = {at.topic for at in (newest.offsets if newest else ())}
+    stored = {at.topic: newest.topics.get(at.topic) for at in newest.offsets} if newest else {}
     held = topics.held(config.source.topics, stored)
     refuse_recreated(newest, held)
     claim, notes = claimed(
@@ -199,7 +199,7 @@ def _pin(
         older_version=number < table.newest,
         from_earliest=config.source.start == "earliest",
     )
-    notes += [_LEFT.format(topic) for topic in sorted(stored - held.ids.keys()) if not topic.startswith("#")]
+    notes += [_LEFT.format(topic) for topic in sorted(stored.keys() - held.ids.keys()) if not topic.startswith("#")]
     if config.source.start == "earliest":
         notes += not_from_earliest(newest, claim, held.beginnings)
     if config.merged_on_read is not None and number == table.newest:

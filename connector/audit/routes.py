@@ -171,7 +171,8 @@ def _without_table(
 
     topics = Topics(config.source)
     try:
-        held = topics.held(config.source.topics, (at.topic for at in done.stands.offsets))
+        stored = {at.topic: done.stands.topics.get(at.topic) for at in done.stands.offsets}
+        held = topics.held(config.source.topics, stored)
     finally:
         topics.close()
     since = done.stands.since or {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer
@@ -46,12 +46,15 @@ class Topics:
             stored_by_group = self._admin.list_group_offsets(group)
         return {At(*at): stored.offset for at, stored in stored_by_group.get(group, {}).items() if stored.offset >= 0}
 
-    def held(self, topics: Sequence[str] | TopicPattern, stored: Iterable[str] = ()) -> Held:
+    def held(self, topics: Sequence[str] | TopicPattern, stored: Mapping[str, str | None] | None = None) -> Held:
         """What Kafka holds of the pipeline's topics, and of those of which it has ``stored`` offsets.
 
+        ``stored``: topic -> the id that the offsets belong to, None where it isn't known.
         Of the stored ones some may have left the pipeline, or are no longer matched by its pattern: what Kafka lacks of
-        them, or doesn't let be read, is left out. Raises TopicMissing, BrokerUnreachable, SourceError.
+        them, has under another id, or doesn't let be read, is left out. Raises TopicMissing, BrokerUnreachable,
+        SourceError.
         """
+        stored = stored or {}
         ids, partitions = {}, []
         with answering(self._servers):
             wanted = set(topics) if not isinstance(topics, TopicPattern) else set()
@@ -62,11 +65,12 @@ class Topics:
                 wanted |= {topic for topic in there if topic in topics}
                 known = known.intersection(there) - wanted
             for topic in self._admin.describe_topics(sorted(wanted | known)):
-                if topic["error_code"] and topic["name"] in known:
+                name, topic_id = topic["name"], str(topic["topic_id"])
+                if name in known and (topic["error_code"] or stored[name] not in (None, topic_id)):
                     continue
                 self._refuse(topic)
-                ids[topic["name"]] = str(topic["topic_id"])
-                partitions += [TopicPartition(topic["name"], part["partition_index"]) for part in topic["partitions"]]
+                ids[name] = topic_id
+                partitions += [TopicPartition(name, part["partition_index"]) for part in topic["partitions"]]
             ends = self._offsets(self._consumer.end_offsets, partitions)
             # Asked last, as retention may move them at any time: what is gone before the query must count as unchecked.
             beginnings = self._offsets(self._consumer.beginning_offsets, partitions)

@@ -61,16 +61,25 @@ def topics(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.parametrize("named", [("b",), TopicPattern(pattern="b|a.*")])
 def test_a_topic_that_left_the_pipeline_and_is_gone_is_unchecked(topics: Any, named: Any) -> None:
-    held = topics(Kafka("b", "c", forbidden=["f"])).held(named, ["a", "b", "c", "f", "#1 a"])
+    stored = dict.fromkeys(["a", "b", "c", "f", "#1 a"])
+    held = topics(Kafka("b", "c", forbidden=["f"])).held(named, stored)
     assert held.ids == {"b": "id-b", "c": "id-c"}
     at = [At(name, 0) for name in ("a", "b", "c", "f")]
     cut = bounds(Claim("transactional", dict.fromkeys(at, 0), dict.fromkeys(at, 5)), held)
     assert [gap.topic for gap in unchecked(cut)] == ["a", "f"]
 
 
+@pytest.mark.parametrize("named", [("b",), TopicPattern(pattern="b|x.*")])
+def test_a_topic_that_left_the_pipeline_and_was_recreated_is_unchecked(topics: Any, named: Any) -> None:
+    held = topics(Kafka("a", "b", "c")).held(named, {"a": "id-before", "b": "id-before", "c": "id-c"})
+    assert held.ids == {"b": "id-b", "c": "id-c"}  # what the file names stays: its records would be taken for others
+    cut = bounds(Claim("transactional", {At("a", 0): 0}, {At("a", 0): 3}), held)
+    assert unchecked(cut) == [("a", 0, 0, 3)]
+
+
 def test_a_topic_that_the_file_names_has_to_be_there(topics: Any) -> None:
     with pytest.raises(TopicMissing, match="'a' isn't in Kafka"):
-        topics(Kafka("b")).held(["a", "b"], ["a", "b"])
+        topics(Kafka("b")).held(["a", "b"], dict.fromkeys(["a", "b"]))
     with pytest.raises(NotAuthorized):
         topics(Kafka("b", forbidden=["a"])).held(["a", "b"], ["a", "b"])
     with pytest.raises(NotAuthorized):
