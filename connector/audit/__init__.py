@@ -246,11 +246,7 @@ def _compared(
             committed_later=claim.commits_later,
             leave_out=sorted(pinned.others),
             letters=open_letters,
-            late=(
-                late_letters(letters.late(config.name, pinned.epoch), config)
-                if letters and _keeps_late(config)
-                else None
-            ),
+            late=late_letters(letters.late(config.name, pinned.epoch)) if letters and _keeps_late(config) else None,
             earlier=pinned.earlier,
         )
 

@@ -29,7 +29,7 @@ from connector.audit.claim import (
 from connector.audit.exact_json import read_as
 from connector.audit.formats import forms
 from connector.audit.gone import unless_others
-from connector.audit.letters import named_sink
+from connector.audit.letters import late_letters, named_sink
 from connector.audit.records import to_read
 from connector.audit.verdict import COUNTS, FAULTS, Audit, partitions, show
 from connector.config import PipelineConfig, parse
@@ -255,6 +255,25 @@ def test_counts_of_one_kind_and_partition_add_up() -> None:
 )
 def test_a_letter_names_its_sink_also_after_a_move(name: str, places: list[str], expected: str | None) -> None:
     assert named_sink(name, places) == expected
+
+
+def test_letters_of_late_records_are_those_of_the_one_sink_with_a_window_whatever_they_name() -> None:
+    """The table may have been moved and renamed: then nothing in a letter tells that it is this sink's."""
+    assert named_sink("/data/hourly", ["/lake/hourly_delays", "/lake/raw"]) is None
+
+    header = T.StructType([T.StructField("key", T.StringType()), T.StructField("value", T.BinaryType())])
+    kinds = {
+        **dict.fromkeys(("pipeline", "sink", "reason", "_topic"), T.StringType()),
+        **dict.fromkeys(("key", "value"), T.BinaryType()),
+        "headers": T.ArrayType(header), "_partition": T.IntegerType(), "_offset": T.LongType(),
+        "_timestamp": T.TimestampType(),
+    }  # fmt: skip
+
+    class Letters:
+        schema = T.StructType([T.StructField(name, kind) for name, kind in kinds.items()])
+
+    letters: Any = Letters()
+    assert late_letters(letters) is letters
 
 
 def test_what_was_added_later_is_claimed_from_zero_whatever_a_commit_says() -> None:
