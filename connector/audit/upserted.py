@@ -10,7 +10,7 @@ from connector.audit.counted import one_each
 from connector.audit.records import Records, changes, sequence_type, table_columns
 from connector.audit.rows import Earlier, found_rows, without_record
 from connector.audit.values import alike
-from connector.config import DeltaUpsertSink
+from connector.config import BytesFormat, DeltaUpsertSink, PipelineConfig, StringFormat
 from sinks.errors import SchemaMismatch
 from sinks.spark.sql import literal
 
@@ -30,13 +30,15 @@ def upserted(
     leave_out: Sequence[str],
     earlier: Earlier,
     unread: DataFrame | None,
+    by_kafkas_key: bool = False,
 ) -> list[dict[str, Any]]:
     """The counts for a delta_upsert table.
 
     ``whole``: Kafka shows every record of the claim, and each can be read. If not, rows of missing records count as
     unchecked, and what missing records may have changed or removed as doubtful. Without a sequence, a key with records
     in several partitions counts as moved. ``committed_later``, ``leave_out`` and ``earlier``: as in ``compare``.
-    ``unread``: the coordinates of records that can't be read. Raises SchemaMismatch, ConfigurationError.
+    ``unread``: the coordinates of records that can't be read. ``by_kafkas_key``: see there. Raises SchemaMismatch,
+    ConfigurationError.
     """
     from pyspark.sql import functions as F
 
@@ -61,9 +63,7 @@ def upserted(
     width = len(sink.key)
     same = F.expr(" AND ".join(f"e_k{index} = r_k{index}" for index in range(width)))
     keys = {f"g{index}": F.expr(f"coalesce(e_k{index}, r_k{index})") for index in range(width)}
-    # In the order of offsets, missing earlier records can't change the result. In that of a sequence they can, and
-    # compaction takes later ones, too, unless Kafka's key is the sink's.
-    sure = whole or (not ordered and unread is None and not any(part.compacted for part in cut))
+    sure = whole or (unread is None and shows_every_later(cut, ordered=ordered, by_kafkas_key=by_kafkas_key))
     merged, known = sink.ignore_null_updates is not False or records.partial, whole and not earlier.any
     kind = kind_sql(columns, sink, whole=known, sure=sure, later=committed_later, merged=merged)
     joined = expected.join(stored, same, "full")
@@ -77,6 +77,26 @@ def upserted(
         }
     )
     return one_each(joined, sink.key)
+
+
+def by_kafkas_key(config: PipelineConfig) -> bool:
+    """Whether all changes of a row have one Kafka key: the sink's key is ``_key``, as Kafka has it.
+
+    A key column of the value doesn't count, also where all records in sight agree with it: compaction may have taken
+    the one that didn't.
+    """
+    sink = config.sinks[0]
+    as_it_is = isinstance(config.key, StringFormat | BytesFormat) and not config.reshaped
+    return as_it_is and isinstance(sink, DeltaUpsertSink) and [*sink.key] == ["_key"]
+
+
+def shows_every_later(cut: Sequence[Bounds], *, ordered: bool, by_kafkas_key: bool) -> bool:
+    """Whether Kafka shows every later change of a row whose latest update in sight is there.
+
+    In the order of offsets, missing earlier records can't change the result. In that of a sequence they can. Compaction
+    takes later ones, too, but of one Kafka key it takes none without all before it.
+    """
+    return not ordered and (by_kafkas_key or not any(part.compacted for part in cut))
 
 
 def kind_sql(columns: StructType, sink: DeltaUpsertSink, *, whole: bool, sure: bool, later: bool, merged: bool) -> str:

@@ -74,6 +74,19 @@ def test_a_derived_table_is_unknown_where_records_are_gone_that_could_explain_it
         assert found.first["doubtful"].key == {"k": "b" if why == "expired" else "a"}
 
 
+@BREADTH
+def test_where_kafkas_key_is_the_sinks_compaction_explains_no_missing_row(lake: Lake, topic: Topic) -> None:
+    lake = compacted(lake, topic)
+    four_changes(lake.topic)
+    columns = "_key STRING, n INT, _partition INT, _offset LONG"
+    make(lake, "upsert", columns, *((k, n, 0, n - 1) for n, k in enumerate("abcd", 1)), upto=UPTO)
+    sink = {"key": "_key", "column_list": ["_key", "n"]}
+    options: dict[str, Any] = {"schema": CHANGES, "sink": sink, "key": {"format": "string"}}
+    assert verify(lake, "upsert", **options).ok
+    lake.sql("DELETE FROM {t} WHERE _key = 'c'", "upsert")
+    assert verify(lake, "upsert", **options).totals["lost"] == 1
+
+
 def test_an_upsert_by_offset_says_how_much_could_not_be_checked(lake: Lake, topic: Topic) -> None:
     four_changes(topic)
     make(lake, "upsert", ROW, *((k, n, 0, n - 1) for n, k in enumerate("abcd", 1)), upto=UPTO)

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
-from connector.audit.upserted import kind_sql
-from connector.config import parse
+from connector.audit.claim import At, Bounds
+from connector.audit.upserted import by_kafkas_key, kind_sql, shows_every_later
+from connector.config import PipelineConfig, parse
 
 COLUMNS = StructType([StructField("k", LongType()), StructField("n", LongType())])
 FACTS: dict[str, Any] = {
@@ -19,16 +20,20 @@ FACTS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def kind(*, ordered: bool, **facts: Any) -> str:
-    sink = {"type": "delta_upsert", "path": "t", "key": "k", **({"sequence_by": "n"} if ordered else {})}
-    config = parse(
+def pipeline(sink: dict[str, Any], **more: Any) -> PipelineConfig:
+    return parse(
         {
             "name": "p",
             "source": {"topics": ["t"], "kafka": {"bootstrap.servers": "127.0.0.1:1"}},
             "value": {"format": "json", "schema": "k BIGINT, n BIGINT"},
-            "sinks": [sink],
+            "sinks": [{"type": "delta_upsert", "path": "t", **sink}],
+            **more,
         }
     )
+
+
+def kind(*, ordered: bool, **facts: Any) -> str:
+    config = pipeline({"key": "k", **({"sequence_by": "n"} if ordered else {})})
     sql = kind_sql(COLUMNS, config.sinks[0], whole=False, sure=False, later=False, merged=False)  # type: ignore[arg-type]
     sql = re.sub(r"struct\(r_sequence AS .*?r_offset AS e_offset\)", "row_order", sql)
     sql = re.sub(r"\bIF\(", "iif(", sql).replace("<=>", "IS").replace("e_gone.e_offset", "e_gone")
@@ -71,3 +76,32 @@ def test_a_row_of_the_newest_record_is_right_and_an_older_one_stale(ordered: boo
     assert kind(ordered=ordered, r_values="other") == "altered"
     assert kind(ordered=ordered, r_offset=4, row_order=29) == "stale"
     assert kind(ordered=ordered, r_offset=6, row_order=31, r_compacted=True) == "unchecked"
+
+
+TEXT = {"key": {"format": "string"}}
+
+
+@pytest.mark.parametrize(
+    ("sink", "more", "decides"),
+    [
+        ({"key": "_key"}, TEXT, True),
+        ({"key": "_key"}, {"key": {"format": "bytes"}}, True),
+        ({"key": "k"}, TEXT, False),  # another Kafka key may have deleted the row, and left nothing
+        ({"key": ["_key", "k"]}, TEXT, False),
+        ({"key": "_key"}, {"key": {"format": "json", "schema": "k BIGINT"}}, False),  # it may have more fields
+        ({"key": "_key"}, {**TEXT, "transform": "SELECT lower(_key) AS _key, n FROM records"}, False),
+    ],
+)
+def test_kafkas_key_decides_only_where_it_is_the_sinks_key(
+    sink: dict[str, Any], more: dict[str, Any], decides: bool
+) -> None:
+    assert by_kafkas_key(pipeline(sink, **more)) is decides
+
+
+def test_compaction_takes_no_later_change_of_the_same_kafka_key_alone() -> None:
+    """So a row that is missing is lost, not doubtful."""
+    kept, compacted = (Bounds(At("t", 0), 0, 0, 9, 9, compacted=each) for each in (False, True))
+    assert shows_every_later([kept], ordered=False, by_kafkas_key=False)
+    assert not shows_every_later([kept, compacted], ordered=False, by_kafkas_key=False)
+    assert shows_every_later([kept, compacted], ordered=False, by_kafkas_key=True)
+    assert not shows_every_later([compacted], ordered=True, by_kafkas_key=True)
