@@ -186,7 +186,7 @@ def _pin(
     """
     number = table.pin(version)
     first, newest = table.metadata(config.name, number)
-    stored = {at.topic: newest.topics.get(at.topic) for at in newest.offsets} if newest else {}
+    stored = newest.ids if newest else {}
     held = topics.held(config.source.topics, stored)
     refuse_recreated(newest, held)
     claim, notes = claimed(

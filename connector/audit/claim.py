@@ -82,6 +82,11 @@ class Metadata:
     lost: tuple[Range, ...]
     delivery: str
 
+    @property
+    def ids(self) -> dict[str, str | None]:
+        """Topic -> the id that its offsets belong to, None where it isn't known."""
+        return {at.topic: self.topics.get(at.topic) for at in self.offsets}
+
 
 def metadata(text: str, *, version: int, pipeline: str) -> Metadata | None:
     """Read ``commitInfo.userMetadata``; None if it can't be understood. Raises UnsupportedFormat for a later format."""

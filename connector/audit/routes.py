@@ -171,8 +171,7 @@ def _without_table(
 
     topics = Topics(config.source)
     try:
-        stored = {at.topic: done.stands.topics.get(at.topic) for at in done.stands.offsets}
-        held = topics.held(config.source.topics, stored)
+        held = topics.held(config.source.topics, done.stands.ids)
     finally:
         topics.close()
     since = done.stands.since or {}
