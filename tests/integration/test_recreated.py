@@ -44,6 +44,22 @@ def test_one_with_more_records_is_not_taken_for_the_old_one_either(lake: Lake, t
     assert lake.rows("upsert") == [("a", 14), ("b", 2)]
 
 
+@pytest.mark.breadth
+def test_one_that_has_left_the_pipeline_is_unchecked(lake: Lake, topic: Topic) -> None:
+    other = Topic(topic.broker, f"o-{topic.name}")
+    topic.broker.create_topic(other.name, 1)
+    topic.send_rows([("a", 1)], partition=0)
+    other.send_rows([("b", 2)], partition=0)
+    lake.pipeline(source={"topics": [topic.name, other.name]}).run()
+    make_again(other, 1)
+    other.send_rows([("c", 3)], partition=0)
+    topic.send_rows([("d", 4)], partition=0)
+    assert lake.pipeline().run().epochs == 1
+    found = audit(parse(lake.options()))
+    assert str(found).startswith("exact: 2 expected, 2 found; 1 row unchecked")
+    assert any(f"Topic {other.name} isn't in Kafka any more, was recreated" in note for note in found.notes)
+
+
 class Killed(BaseException):
     """The process is gone."""
 
