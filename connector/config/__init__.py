@@ -33,7 +33,7 @@ from connector.config.operations import MetricsOptions, NotifyOptions, Pushgatew
 from connector.config.overrides import overridden
 from connector.config.pacing import EveryRecords, Interval
 from connector.config.pipeline import PipelineConfig
-from connector.config.places import DeadLetters, DeltaPlace, DeltaSink
+from connector.config.places import DeadLetters, DeltaPlace, DeltaSink, tables_of_letters
 from connector.config.references import References
 from connector.config.registry import ConfluentRegistry, RegistryOptions
 from connector.config.relative_paths import beside_file, tables_beside_file
@@ -114,6 +114,7 @@ __all__ = [
     "loads",
     "parse",
     "peek",
+    "tables_of_letters",
 ]
 
 

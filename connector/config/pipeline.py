@@ -114,7 +114,7 @@ class PipelineConfig(Options):
     """Settings for the Spark session that Lakelock starts: docs/spark.md. Ignored where a session is active already."""
 
     _part_of: PartOf | None = PrivateAttr(None)
-    _places: Sequence[str] = PrivateAttr(())
+    _whole: PipelineConfig | None = PrivateAttr(None)
     _given: Given = PrivateAttr(Given())
 
     def remember(self, document: object) -> None:
@@ -332,13 +332,18 @@ class PipelineConfig(Options):
     def alone(self, index: int) -> PipelineConfig:
         """A copy of this configuration with ``sinks[index]`` as its only sink."""
         copy = self.model_copy(update={"sinks": (self.sinks[index],)})
-        copy._places = self.places
+        copy._whole = self.whole
         return copy
 
     @property
     def places(self) -> Sequence[str]:
         """The places of all sinks of the file, also in a copy with one of them."""
-        return self._places or [sink.place for sink in self.sinks]
+        return [sink.place for sink in self.whole.sinks]
+
+    @property
+    def whole(self) -> PipelineConfig:
+        """The configuration with all sinks of the file, also of a copy with one of them."""
+        return self._whole or self
 
     @property
     def interval(self) -> timedelta | None:

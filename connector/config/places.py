@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, Field, PrivateAttr
@@ -12,6 +13,8 @@ from sinks.spark.files import absolute
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from connector.config.pipeline import PipelineConfig
 
 
 NAME = r"^[a-z0-9_-]+$"
@@ -115,3 +118,15 @@ class DeadLetters(DeltaPlace):
         if self.topic is not None and self.properties:
             raise ValueError("properties: are those of a Delta table, and a topic has none. Remove them")
         refuse_append_only(self.properties)
+
+
+def tables_of_letters(config: PipelineConfig) -> Sequence[DeltaPlace]:
+    """The tables that a dead letter of this pipeline may name as its own. A new letter names the first of them.
+
+    With two-phase commit that is the coordinator log. Letters from before a second sink was added name their table.
+    """
+    whole = config.whole
+    found: Sequence[object] = whole.sinks
+    if whole.two_phase:
+        found = [whole.coordinator, *(whole.sinks if whole.route is None else ())]
+    return [table for table in found if isinstance(table, DeltaPlace)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Protocol
 
-from connector.config import DeltaPlace, PipelineConfig
+from connector.config import PipelineConfig, tables_of_letters
 from connector.decode.records import PROBLEM, RAW
 from sinks.contract import Epoch
 from sinks.delta.dead_letters import DeadLetters
@@ -179,13 +179,12 @@ def letters_table(config: PipelineConfig, spark: SparkSession) -> DeadLetters | 
     if place is None or place.topic is not None:
         return None
     layout = Layout(properties=place.properties)
-    of = config.coordinator if config.two_phase else config.sinks[0]
-    held = DeltaTable(spark, path=of.folder, name=of.table) if isinstance(of, DeltaPlace) else None
+    held = [DeltaTable(spark, path=of.folder, name=of.table) for of in tables_of_letters(config)]
     return DeadLetters(
         DeltaTable(spark, path=place.folder, name=place.table),
         pipeline=config.name,
         layout=layout,
-        of=lambda: held.id if held is not None else "",
+        of=lambda: [table.id for table in held if table.id],
     )
 
 

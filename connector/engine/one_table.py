@@ -187,7 +187,8 @@ def after_restore(config: PipelineConfig, spark: SparkSession, position: Positio
         return
     if table.derivation.tombstones is not None:
         table.derivation.tombstones.bring_back(position.offsets, position.restored_to)
-    letters = letters_table(config, spark)
+    # A table that joins others reads what these have passed: their letters go by the position in the coordinator log.
+    letters = letters_table(config, spark) if not config.whole.two_phase else None
     if letters is not None:
         forget = partial(forget_deletes, [table])
         letters.take_back(

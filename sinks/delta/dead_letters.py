@@ -8,12 +8,13 @@ letter at or after the position belongs to an epoch that was never committed, or
 be read. A letter is closed when its record was written after all. Closed letters stay in the table as a history.
 
 A clone of a table, or a replay, has the pipeline's name, and may share this table of letters. Its position says nothing
-of the letters of the other table. So a letter names the table that it is of, and only that table's pipeline closes it.
+of the letters of the other table. So a letter names the table that it is of, and only that table's pipeline closes it:
+a record that both tables don't take has a letter of each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -36,27 +37,30 @@ IDENTITY = ("sink", "reason", *_WINDOW, *_RECORD)
 """Columns that identify an open letter among those of its pipeline."""
 _RETRIES = {"_retry": "STRING", "_retried_epoch": "BIGINT", "_retried_at": "TIMESTAMP"}
 _ADDED = {**_RETRIES, "_table": "STRING"}
-COLUMNS = (
-    "pipeline STRING, sink STRING, epoch BIGINT, reason STRING, detail STRING, key BINARY, value BINARY, "
-    "headers ARRAY<STRUCT<key: STRING, value: BINARY>>, window_start TIMESTAMP, window_end TIMESTAMP, "
-    "_topic STRING, _partition INT, _offset BIGINT, _timestamp TIMESTAMP, _noted_at TIMESTAMP, "
-    + ", ".join(f"{name} {kind}" for name, kind in _ADDED.items())
-)
+_KINDS = {
+    "pipeline": "STRING", "sink": "STRING", "epoch": "BIGINT", "reason": "STRING", "detail": "STRING",
+    "key": "BINARY", "value": "BINARY", "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
+    "window_start": "TIMESTAMP", "window_end": "TIMESTAMP", "_topic": "STRING", "_partition": "INT",
+    "_offset": "BIGINT", "_timestamp": "TIMESTAMP", "_noted_at": "TIMESTAMP", **_ADDED,
+}  # fmt: skip
+COLUMNS = ", ".join(f"{name} {kind}" for name, kind in _KINDS.items())
 """``sink``: the sink that doesn't take the record; NULL if no sink can. ``window_start``, ``window_end``: the window of
 a late record; NULL for session windows. ``_noted_at``: when the letter was written. ``_retry``: id of the run that
 retries, or has retried, the record. ``_retried_epoch``, ``_retried_at``: the epoch that wrote the record, and when;
 NULL while the letter is open. A letter that is closed without a ``_retry`` was closed by a RESTORE of the table: from
 that epoch on its record is read again. ``_table``: Delta's id of the table whose pipeline has set the record aside, of
-several tables the coordinator log's; empty: two have; NULL: nobody knows, and it counts as any table's."""
+several tables the coordinator log's. NULL (nobody knows) and, written by earlier versions only, empty (two tables
+have): it counts as any table's."""
 
 
 class DeadLetters:
     """The dead letters of one pipeline, in a table that several pipelines may share."""
 
     def __init__(
-        self, table: DeltaTable, *, pipeline: str, layout: Layout = NO_LAYOUT, of: Callable[[], str] = lambda: ""
+        self, table: DeltaTable, *, pipeline: str, layout: Layout = NO_LAYOUT, of: Callable[[], Sequence[str]] = list
     ) -> None:
-        """``layout``: what the table gets when it is made. ``of``: gives the ``_table`` of the pipeline's letters."""
+        """``layout``: what the table gets when it is made. ``of``: gives each ``_table`` of the pipeline's letters.
+        The first is that of new ones. None: it isn't known which table this is."""
         self.table = table
         self._layout = layout.with_properties(CHANGING.properties)
         self._of_pipeline = f"pipeline = {literal(pipeline)}"
@@ -75,14 +79,15 @@ class DeadLetters:
         a late record ``window_start`` and ``window_end``.
         """
         self._make_ready()
+        own = self._of()
         rows = identified(letters).selectExpr(
             f"{literal(self._pipeline)} AS pipeline", "sink", f"{int(epoch.number)}L AS epoch", "reason", "detail",
             "key", "value", "headers", *_WINDOW, *COORDINATES, "current_timestamp() AS _noted_at",
             *(f"CAST(NULL AS {kind}) AS {name}" for name, kind in _RETRIES.items()),
-            f"{literal(self._of())} AS _table" if self._of() else "CAST(NULL AS STRING) AS _table",
+            f"{literal(own[0])} AS _table" if own else "CAST(NULL AS STRING) AS _table",
         )  # fmt: skip
         rows.createOrReplaceTempView(_SOURCE)
-        self._run(adding_sql(self.table.sql))
+        self._run(adding_sql(self.table.sql, own))
 
     def begin(self, retry: str, position: Offsets, *, noted_since: datetime | None = None) -> int:
         """Mark open letters for a retry. Returns how many were marked.
@@ -101,8 +106,7 @@ class DeadLetters:
         self._make_ready()
         if not self._of():
             return 0
-        others = f"NOT coalesce(_table IN ('', {literal(self._of())}), true)"
-        return self._count(f"_retried_epoch IS NULL AND {_passed(position)} AND {others}")
+        return self._count(f"_retried_epoch IS NULL AND {_passed(position)} AND NOT {_is_of(self._of())}")
 
     def older(self, position: Offsets, before: datetime) -> int:
         """Number of open letters of records before ``position`` that were written before a time."""
@@ -120,8 +124,12 @@ class DeadLetters:
         table has set aside too. Empty if it isn't known which table this is."""
         if not self._of():
             return ""
-        tables = [literal(self._of()), *(["''"] if shared else [])]
-        return f" AND coalesce(_table IN ({', '.join(tables)}), true)"
+        return f" AND {_is_of(self._of(), shared=shared)}"
+
+    @property
+    def own_sql(self) -> str:
+        """SQL that is true of a letter of this pipeline and table. Only for a table that has ``_table``."""
+        return f"{self._of_pipeline}{self._own(shared=True)}"
 
     @property
     def version(self) -> int:
@@ -219,31 +227,40 @@ class DeadLetters:
             return
         if not self.exists():
             self.table.create(self.table.spark.createDataFrame([], COLUMNS).schema, self._layout)
-        there = self.table.spark.table(self.table.sql).columns
-        missing = [f"{name} {kind}" for name, kind in _ADDED.items() if name not in there]
-        if missing:
-            self.table.spark.sql(f"ALTER TABLE {self.table.sql} ADD COLUMNS ({', '.join(missing)})").collect()
+        if not set(_ADDED) <= set(self.table.schema.names):
+            added = ", ".join(f"{name} {kind}" for name, kind in _ADDED.items())
+            self.table.add_columns(self.table.spark.createDataFrame([], added).schema.fields)
         self._ready = True
 
 
-def adding_sql(target: str) -> str:
-    """The MERGE that writes letters, from the view ``lakelock_dead_letters``. ``target``: SQL of the table."""
+def _is_of(tables: Sequence[str], column: str = "_table", *, shared: bool = True) -> str:
+    """SQL that is true of a letter of these tables; with ``shared``, also of one that two tables have set aside
+    together, as earlier versions wrote it."""
+    names = [literal(table) for table in [*([""] if shared else []), *tables]]
+    return f"coalesce({column} IN ({', '.join(names)}), true)"
+
+
+def adding_sql(target: str, own: Sequence[str]) -> str:
+    """The MERGE that writes letters, from the view ``lakelock_dead_letters``.
+
+    ``target``: SQL of the table. ``own``: each ``_table`` of the pipeline's letters. Another table's letter of the same
+    record is another letter.
+    """
     same = " AND ".join(f"t.{name} <=> s.{name}" for name in ("pipeline", *IDENTITY))
-    mine = "(t._retried_epoch IS NOT NULL OR t._table IS NULL OR s._table IS NULL OR t._table = s._table)"
+    mine = f" AND {_is_of(own, 't._table')}" if own else ""
     return "\n".join(
         [
             f"MERGE INTO {target} AS t",
             f"USING {_SOURCE} AS s",
-            f"ON {same} AND (t._retried_epoch IS NULL OR t._retry IS NULL)",
+            f"ON {same} AND (t._retried_epoch IS NULL OR t._retry IS NULL){mine}",
             # The letter belongs to this epoch now: `take_back` leaves it alone.
-            f"WHEN MATCHED AND {mine} AND (t.epoch <> s.epoch OR t._retried_epoch IS NOT NULL)",
+            "WHEN MATCHED AND (t.epoch <> s.epoch OR t._retried_epoch IS NOT NULL)",
             "  THEN UPDATE SET epoch = s.epoch, _retried_epoch = NULL, _retried_at = NULL,",
             "    _table = CASE WHEN t._retried_epoch IS NULL THEN t._table ELSE s._table END",
-            # Of two tables: neither's rewind closes it.
-            f"WHEN MATCHED AND NOT {mine} AND t._table <> ''",
-            "  THEN UPDATE SET _table = ''",
             "WHEN NOT MATCHED",
-            "  THEN INSERT *",
+            # By name: a process of a later version may give the table a column that this one doesn't write.
+            f"  THEN INSERT ({', '.join(_KINDS)})",
+            f"  VALUES ({', '.join(f's.{name}' for name in _KINDS)})",
         ]
     )
 

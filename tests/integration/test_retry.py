@@ -64,14 +64,30 @@ def test_a_clone_leaves_the_letters_of_its_source_alone(lake: Lake, topic: Topic
     version = lake.version("clone")
     send(topic, S % ("d", 3))
     lake.pipeline(**strict).run()
-    lake.pipeline(**strict, sink=clone).run()  # the letter of both
+    lake.pipeline(**strict, sink=clone).run()  # a letter of each
     send(topic, S % ("e", 4))
     lake.pipeline(**strict).run()
     lake.pipeline(**strict, sink=clone).rewind(to_version=version, confirm=True)
-    assert letters(lake, "_retried_epoch") == [(1, None), (3, None), (4, None)]
+    assert letters(lake, "_retried_epoch IS NULL") == [(1, True), (3, True), (3, False), (4, True)]
     assert lake.pipeline(**wide(lake), sink=clone).retry_dead_letters() == Retried(of_others=1)
     assert lake.pipeline(**wide(lake)).retry_dead_letters().through == 3
     assert lake.rows() == [("a", 0), ("b", 1), ("c", 2), ("d", 3), ("e", 4)]
+
+
+@pytest.mark.breadth
+def test_a_record_that_two_tables_set_aside_goes_through_into_each_of_them(lake: Lake, topic: Topic) -> None:
+    strict, clone = setting_aside(lake), {"path": str(lake.path("clone"))}
+    send(topic, N % ("a", 0))
+    lake.pipeline(**strict).run()
+    lake.sql(f"CREATE TABLE delta.`{lake.path('clone')}` SHALLOW CLONE {{t}}")
+    send(topic, S % ("b", 1))
+    for sink in ({}, {"sink": clone}):
+        lake.pipeline(**strict, **sink).run()
+    for sink in ({}, {"sink": clone}):
+        assert lake.pipeline(**wide(lake), **sink).retry_dead_letters().through == 1
+        assert lake.pipeline(**wide(lake), **sink).verify().exact
+    assert lake.rows() == query(lake.path("clone"), "SELECT * FROM t ORDER BY 1") == [("a", 0), ("b", 1)]
+    assert letters(lake, "_retried_epoch") == [(1, 3), (1, 3)]
 
 
 @pytest.mark.parametrize(

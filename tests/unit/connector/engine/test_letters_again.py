@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from connector.engine import one_table
 from connector.engine.letters_again import RoutedLetters, letters_version, of_letters
 from sinks.contract import Epoch, Position
 from sinks.delta.metadata import CommitMetadata
@@ -47,3 +49,20 @@ def test_letters_follow_what_all_tables_hold(epoch: Epoch, did: list[Any]) -> No
     letters: Any = Letters()
     RoutedLetters(letters, "lake/{kind}").committed(epoch)
     assert letters.did == did
+
+
+def test_a_table_that_joins_others_and_is_taken_back_leaves_their_letters_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It stands behind them: what their position has passed is ahead of its own."""
+    taken_back: list[int] = []
+    letters = SimpleNamespace(take_back=lambda _, restored_to, *__, **___: taken_back.append(restored_to))
+    monkeypatch.setattr(one_table, "letters_table", lambda *_: letters)
+    table: Any = SimpleNamespace(
+        derivation=SimpleNamespace(tombstones=None), commits=SimpleNamespace(taken_in_since=lambda _: ())
+    )
+    position, spark = Position(4, Offsets(), restored_to=3), cast(Any, None)
+    for two_phase in (True, False):
+        config: Any = SimpleNamespace(whole=SimpleNamespace(two_phase=two_phase))
+        one_table.after_restore(config, spark, position, table)
+    assert taken_back == [3]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from connector.config import PipelineConfig, parse
+from connector.config import PipelineConfig, parse, tables_of_letters
 from connector.operations import dead_letters
 from connector.operations.dead_letters import letters_place, refuse_unfit, retry
 from connector.protocol.recover import TopicsHeld
@@ -148,3 +148,13 @@ def test_a_retry_first_forgets_the_deletes_that_an_earlier_one_has_kept(
         retry(config(sink=UPSERT), output, letters, Any, run="me", held=held, observe=lambda _: None)  # type: ignore[arg-type]
     last = {None: ["close"], SystemExit: []}.get(ends, ["forget letters of me"])
     assert did == ["mark", "forget letters of me", "read", "decode", "commit", *last]
+
+
+def test_the_letters_of_several_tables_name_the_log_also_those_of_a_table_that_joins_them() -> None:
+    tables = [{"type": "delta_append", "path": f"lake/{name}"} for name in "ab"]
+    several = config(sinks=tables, coordinator={"path": "lake/log"})
+    for each in (several, several.alone(0), several.alone(1), several.alone(1).alone(0)):
+        assert [place.place for place in tables_of_letters(each)] == ["lake/log", "lake/a", "lake/b"]
+    assert several.alone(1).places == ["lake/a", "lake/b"]
+    assert [place.place for place in tables_of_letters(config())] == ["lake/p"]
+    assert [place.place for place in tables_of_letters(routed(UPSERT))] == ["lake/log"]

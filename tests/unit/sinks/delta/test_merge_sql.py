@@ -161,7 +161,8 @@ def test_the_merge_of_a_history_is_the_one_that_was_reviewed() -> None:
 
 def test_the_merges_of_dead_letters_are_the_ones_that_were_reviewed() -> None:
     merges = {
-        "added": adding_sql("target"),
+        "added": adding_sql("target", ["the log", "the table"]),
+        "added by who doesn't know its table": adding_sql("target", []),
         "kept open after a retry": keeping_sql("target", "pipeline", "a run"),
         "tombstones of the marked letters": forgetting_sql("target", "(SELECT ...)"),
     }

@@ -24,7 +24,7 @@ class Letters(DeadLetters):
 
     def __init__(self, *offsets: int, tables: Mapping[int, str] = NOBODY_KNOWS, of: str = "mine") -> None:
         table: Any = SimpleNamespace(sql="t", exists=lambda: True, label="t")
-        super().__init__(table, pipeline="p", of=lambda: of)
+        super().__init__(table, pipeline="p", of=lambda: [of] if of else [])
         self._ready = True
         self.rows = sqlite3.connect(":memory:")
         self.rows.create_function("startswith", 2, lambda text, start: text.startswith(start))
@@ -79,7 +79,7 @@ def test_a_clone_that_is_taken_back_leaves_the_letters_of_its_source_alone(of: s
     again = Letters(7, tables={7: "source"}, of="source")
     again.begin("retry", PASSED)
     again.close("retry", 9)
-    again._of = lambda: "mine"
+    again._of = lambda: ["mine"]
     again.take_back(PASSED, restored_to=3, highest=10)
     assert again.held == [(7, "retry", 9)], "nor does it open them again"
 
