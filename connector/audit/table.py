@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from connector.audit.claim import At, Extent, Metadata, lineage, metadata
 from connector.audit.rows import Earlier
-from connector.config import DeltaPlace, PipelineConfig
+from connector.config import DeltaPlace, PipelineConfig, tables_of_letters
 from sinks.errors import ConfigurationError, NotADeltaTable, SinkError
 from sinks.plurals import plural
 from sinks.spark.sql import identifier, literal
@@ -23,6 +23,8 @@ _CHANGES = "_lakelock/changes"
 """The folder, under the table, of a change log: what of a table that is merged on read isn't in it yet."""
 _FILLED = {"delta.generationExpression", "delta.identity.start"}
 """What is said of a column that Delta fills."""
+_NO_TABLE = "DELTA_(MISSING_DELTA_)?TABLE|TABLE_OR_VIEW_NOT_FOUND|PATH_(NOT_FOUND|DOES_NOT)"
+"""What Spark says where there is no Delta table."""
 
 
 class AuditedTable:
@@ -35,11 +37,7 @@ class AuditedTable:
         self._spark = spark
         self._option = option
         self.label = str(sink.path if sink.path is not None else sink.table)
-        if sink.folder is not None:
-            self._sql = f"delta.{identifier(sink.folder)}"
-        else:
-            parts = re.findall(r"`((?:[^`]|``)*)`|([^.`]+)", self.label)
-            self._sql = ".".join(identifier(quoted.replace("``", "`") or plain) for quoted, plain in parts)
+        self._sql = _sql(sink)
         self._history = self._read_history()
         self.newest, self._oldest, self._restored, self._written = self._summary()
 
@@ -52,9 +50,7 @@ class AuditedTable:
                 "userMetadata",
             )  # fmt: skip
         except AnalysisException as error:
-            if not re.search(
-                "DELTA_(MISSING_DELTA_)?TABLE|TABLE_OR_VIEW_NOT_FOUND|PATH_(NOT_FOUND|DOES_NOT)", str(error)
-            ):
+            if not re.search(_NO_TABLE, str(error)):
                 raise
             raise NotADeltaTable(
                 f"{self.label!r} holds no Delta table.",
@@ -268,18 +264,6 @@ class AuditedTable:
 
         return Earlier(rows.select(*map(column, self.rows(version).schema)))
 
-    def open_letters(self, epoch: int) -> DataFrame:
-        """The dead letters, without those that had gone through by this epoch in a retry."""
-        letters = self.rows(self.newest)
-        retried = "_retried_epoch" in letters.columns
-        return letters.where(f"coalesce(_retried_epoch > {epoch}, true)") if retried else letters
-
-    def late(self, pipeline: str, epoch: int) -> DataFrame:
-        """The open dead letters of rows that arrived after their window was closed: see ``open_letters``."""
-        from pyspark.sql import functions as F
-
-        return self.open_letters(epoch).where((F.col("pipeline") == pipeline) & (F.col("reason") == "late"))
-
     def extents(self, version: int, topics: Sequence[str]) -> Mapping[At, Extent]:
         """The extent of the rows' coordinates, per partition. Empty for an aggregate, whose groups have none."""
         from pyspark.sql import functions as F
@@ -298,14 +282,59 @@ class AuditedTable:
         return {At(row["_topic"], row["_partition"]): Extent(row["first"], row["next"]) for row in rows}
 
 
-def letters_table(config: PipelineConfig, spark: SparkSession) -> AuditedTable | None:
+class LettersTable(AuditedTable):
+    """The dead letters of a pipeline, in a table that may hold those of other tables of its name: of a clone, say."""
+
+    def __init__(self, spark: SparkSession, config: PipelineConfig) -> None:
+        super().__init__(spark, config.dead_letters, "dead_letters")
+        self._own = tables_of_letters(config)
+
+    def open_letters(self, epoch: int) -> DataFrame:
+        """The dead letters, without those that had gone through by this epoch in a retry, and those of other tables:
+        their epochs have other numbers, and what became of their records doesn't tell what became of them here."""
+        letters = self.rows(self.newest)
+        if "_table" in letters.columns:
+            own = [each for place in self._own if (each := _id(self._spark, place))]
+            # Those of no table, and of two, are from before each letter named one.
+            named = ", ".join(map(literal, ["", *own]))
+            letters = letters.where(f"coalesce(_table IN ({named}), true)") if own else letters
+        retried = "_retried_epoch" in letters.columns
+        return letters.where(f"coalesce(_retried_epoch > {epoch}, true)") if retried else letters
+
+    def late(self, pipeline: str, epoch: int) -> DataFrame:
+        """The open dead letters of rows that arrived after their window was closed: see ``open_letters``."""
+        from pyspark.sql import functions as F
+
+        return self.open_letters(epoch).where((F.col("pipeline") == pipeline) & (F.col("reason") == "late"))
+
+
+def letters_table(config: PipelineConfig, spark: SparkSession) -> LettersTable | None:
     """The dead letters of a pipeline as they are now; None where no table has them, or none yet."""
     if config.dead_letters is None or config.dead_letters.topic is not None:
         return None
     try:
-        return AuditedTable(spark, config.dead_letters, "dead_letters")
+        return LettersTable(spark, config)
     except NotADeltaTable:
         return None
+
+
+def _id(spark: SparkSession, place: DeltaPlace) -> str:
+    """Delta's id of a table. Empty if there is none: one that was added to the file is made by the next run."""
+    try:
+        row = spark.sql(f"DESCRIBE DETAIL {_sql(place)}").first()
+    except Exception as error:  # classic Spark may say so in a Py4JError
+        if not re.search(f"{_NO_TABLE}|FileNotFound", str(error)):
+            raise
+        return ""
+    return (row["id"] if row is not None else None) or ""
+
+
+def _sql(place: DeltaPlace) -> str:
+    """SQL of a table, as in FROM."""
+    if place.folder is not None:
+        return f"delta.{identifier(place.folder)}"
+    parts = re.findall(r"`((?:[^`]|``)*)`|([^.`]+)", str(place.table))
+    return ".".join(identifier(quoted.replace("``", "`") or plain) for quoted, plain in parts)
 
 
 def _taken(metrics: Mapping[str, str]) -> str:

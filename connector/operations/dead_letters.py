@@ -49,7 +49,6 @@ from sinks.delta.table import DeltaTable
 from sinks.delta.tombstones import deletes_since
 from sinks.errors import ConfigurationError
 from sinks.plurals import plural
-from sinks.spark.sql import literal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -369,18 +368,17 @@ def letters_place(config: PipelineConfig) -> DeltaPlace:
 
 def letter_groups(config: PipelineConfig, spark: SparkSession) -> LetterGroups:
     """The open dead letters. Raises ConfigurationError if the pipeline has no table of letters."""
-    place = letters_place(config)
-    table = DeltaTable(spark, path=place.folder, name=place.table)
-    return LetterGroups(config.name, [] if table.detail() is None else _groups(config, table, spark))
+    letters_place(config)
+    letters = letters_table(config, spark)
+    return LetterGroups(config.name, [] if letters is None or not letters.exists() else _groups(letters, spark))
 
 
-def _groups(config: PipelineConfig, table: DeltaTable, spark: SparkSession) -> list[LetterGroup]:
-    is_open = "AND _retried_epoch IS NULL " if "_retried_epoch" in spark.table(table.sql).columns else ""
+def _groups(letters: DeadLetters, spark: SparkSession) -> list[LetterGroup]:
     rows = spark.sql(
         "SELECT reason, detail, sink, count(*) AS count, min(epoch) AS first_epoch, max(epoch) AS last_epoch, "
         "min_by(struct(_topic, _partition, _offset), struct(epoch, _topic, _partition, _offset)) AS first, "
-        f"unix_micros(max(_noted_at)) AS last FROM {table.sql} WHERE pipeline = {literal(config.name)} "
-        f"{is_open}GROUP BY reason, detail, sink ORDER BY count DESC, reason, detail, sink"
+        f"unix_micros(max(_noted_at)) AS last FROM {letters.table.sql} WHERE {letters.open_sql()} "
+        "GROUP BY reason, detail, sink ORDER BY count DESC, reason, detail, sink"
     ).collect()
     return [
         LetterGroup(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from connector.config import DeltaPlace, PipelineConfig
 from connector.display import cut
+from connector.engine.dead_letters import letters_table
 from connector.operations.history import PastEpoch
 from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.offsets import OffsetRange
@@ -51,11 +52,9 @@ def newest_rows(config: PipelineConfig, spark: SparkSession, past: Sequence[Past
         table = DeltaTable(spark, path=place.folder, name=place.table)
         if table.exists():
             shown.append(_newest(place.address, spark.table(table.sql), ranges))
-    letters = config.dead_letters
-    if letters is not None and letters.topic is None:
-        table = DeltaTable(spark, path=letters.folder, name=letters.table)
-        if table.exists():
-            shown.append(_letters(letters.address, spark.table(table.sql), config.name))
+    letters = letters_table(config, spark)
+    if letters is not None and letters.exists() and config.dead_letters is not None:
+        shown.append(_letters(config.dead_letters.address, spark.table(letters.table.sql).where(letters.open_sql())))
     return shown
 
 
@@ -71,9 +70,8 @@ def _within(range_: OffsetRange) -> str:
     return f"({at} AND _offset >= {int(range_.start)}L AND _offset < {int(range_.end)}L)"
 
 
-def _letters(place: str, letters: DataFrame, pipeline: str) -> SomeRows:
-    is_open = " AND _retried_epoch IS NULL" if "_retried_epoch" in letters.columns else ""
-    newest = letters.where(f"pipeline = {literal(pipeline)}{is_open}").orderBy("_noted_at", ascending=False)
+def _letters(place: str, letters: DataFrame) -> SomeRows:
+    newest = letters.orderBy("_noted_at", ascending=False)
     told = newest.selectExpr(
         "_topic", "_partition", "_offset", "_noted_at", "reason", "detail",
         f"substring(CAST(value AS STRING), 1, {_LONGEST}) AS value",

@@ -126,10 +126,11 @@ class DeadLetters:
             return ""
         return f" AND {_is_of(self._of(), shared=shared)}"
 
-    @property
-    def own_sql(self) -> str:
-        """SQL that is true of a letter of this pipeline and table. Only for a table that has ``_table``."""
-        return f"{self._of_pipeline}{self._own(shared=True)}"
+    def open_sql(self) -> str:
+        """SQL that is true of the open letters of this pipeline and table. An earlier version may have written them."""
+        there = self.table.schema.names
+        is_open = " AND _retried_epoch IS NULL" if "_retried_epoch" in there else ""
+        return f"{self._of_pipeline}{is_open}{self._own(shared=True) if '_table' in there else ''}"
 
     @property
     def version(self) -> int:

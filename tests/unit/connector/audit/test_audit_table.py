@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException
 
-from connector.audit.table import AuditedTable
+from connector.audit.table import AuditedTable, LettersTable
+from connector.config import DeltaPlace
 
 
 def columns(*filled: str) -> str:
@@ -82,3 +84,47 @@ def test_where_nothing_tells_nobody_knows() -> None:
     assert filled(NONE, None) is None
     assert filled(None, None) is None
     assert filled(None, None, version="2") == frozenset()
+
+
+class Letters(LettersTable):
+    """Letters in SQLite: of two tables, of both, and of nobody knows which, some of them retried."""
+
+    def __init__(self, ids: dict[str, str], *, named: bool = True) -> None:
+        self.newest, self._ids, self._named = 3, ids, named
+        self._own = [DeltaPlace(table=name) for name in ("log", "mine")]
+        self._spark: Any = SimpleNamespace(sql=self._sql_of)
+
+    def _sql_of(self, text: str) -> Any:
+        name = text.removeprefix("DESCRIBE DETAIL ").strip("`")
+        if name not in self._ids:
+            raise AnalysisException("[DELTA_MISSING_DELTA_TABLE]")
+        return rows({"id": self._ids[name]})
+
+    def rows(self, version: int) -> Any:
+        return self.frame("true")
+
+    def frame(self, where: str) -> Any:
+        columns = ["_offset", "_retried_epoch", *(["_table"] if self._named else [])]
+        return SimpleNamespace(columns=columns, sql=where, where=lambda more: self.frame(f"{where} AND {more}"))
+
+    @property
+    def open_now(self) -> list[int]:
+        """The offsets of those that are open as of epoch 5."""
+        held = sqlite3.connect(":memory:")
+        held.execute("CREATE TABLE letters (_offset, _table, _retried_epoch)")
+        told = [(1, None), (2, ""), (3, "m"), (4, "l"), (5, "another's")]
+        letters = [(offset + 10 * n, of, epoch) for n, epoch in enumerate((None, 4, 6)) for offset, of in told]
+        held.executemany("INSERT INTO letters VALUES (?, ?, ?)", letters)
+        where: Any = self.open_letters(5)
+        return [row[0] for row in held.execute(f"SELECT _offset FROM letters WHERE {where.sql} ORDER BY 1")]
+
+
+def test_a_letter_of_another_table_says_nothing_of_this_one() -> None:
+    """Its epochs have other numbers, and its retries are none of this table."""
+    assert Letters({"log": "l", "mine": "m"}).open_now == [1, 2, 3, 4, 21, 22, 23, 24]
+    assert Letters({"mine": "m"}).open_now == [1, 2, 3, 21, 22, 23]
+
+
+def test_letters_count_where_nobody_knows_whose_they_are() -> None:
+    assert Letters({}).open_now == [1, 2, 3, 4, 5, 21, 22, 23, 24, 25]
+    assert Letters({"mine": "m"}, named=False).open_now == [1, 2, 3, 4, 5, 21, 22, 23, 24, 25]

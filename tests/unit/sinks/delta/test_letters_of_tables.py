@@ -44,7 +44,7 @@ class Letters(DeadLetters):
     """The letters of one table, or of several with a log."""
 
     def __init__(self, rows: sqlite3.Connection, own: tuple[str, ...]) -> None:
-        table: Any = SimpleNamespace(sql="t", exists=lambda: True, label="t")
+        table: Any = SimpleNamespace(sql="t", exists=lambda: True, label="t", schema=SimpleNamespace(names=NAMES))
         super().__init__(table, pipeline="p", of=lambda: own)
         self._ready, self._rows = True, rows
 
@@ -57,6 +57,11 @@ class Letters(DeadLetters):
             to = f"lakelock_dead_letters ({', '.join(named)}) VALUES ({', '.join('?' * len(named))})"
             self._rows.execute(f"INSERT INTO {to}", [*named.values()])
         merge(self._rows, adding_sql("t", self._of()))
+
+    @property
+    def shown(self) -> list[tuple[int, str | None]]:
+        """The open letters that the commands show."""
+        return list(self._rows.execute(f"SELECT _offset, _table FROM t WHERE {self.open_sql()} ORDER BY 1, 2"))
 
     def _run(self, sql: str) -> int:
         return self._rows.execute(re.sub(r"(\d)L\b", r"\1", sql.replace("current_timestamp()", "'now'"))).rowcount
@@ -87,6 +92,7 @@ def test_a_record_that_two_tables_set_aside_is_a_letter_of_each_and_each_retry_c
     for letters in (source, clone, source):
         letters.note(3, 7)
     assert shared.open == [(7, "clone"), (7, "source")]
+    assert source.shown == [(7, "source")]
     for letters, left in ((source, [(7, "clone")]), (clone, [])):
         assert letters.begin("retry of " + letters._of()[0], PASSED) == 1
         assert letters.close("retry of " + letters._of()[0], 4) == 1
@@ -124,6 +130,7 @@ def test_letters_of_earlier_versions_stay_one_letter_and_can_be_retried(table: s
     mine = shared.of("mine")
     mine.note(4, 7)
     assert shared.held == [(7, table, 4, None)]
+    assert mine.shown == [(7, table)]
     assert (mine.of_others(PASSED), mine.begin("retry", PASSED), mine.close("retry", 5)) == (0, 1, 1)
 
 
@@ -143,6 +150,12 @@ def test_a_process_that_does_not_know_its_table_takes_every_letter_for_its_own()
     shared.of("source").note(3, 7)
     shared.of().note(4, 7, 8)
     assert shared.open == [(7, "source"), (8, None)]
+
+
+def test_letters_are_shown_that_a_version_without_these_columns_has_written() -> None:
+    letters = Shared().of("mine")
+    letters.table.schema.names = NAMES[:-4]
+    assert letters.open_sql() == "pipeline = 'p'"
 
 
 def test_columns_of_letters_of_an_earlier_version_are_added_by_two_processes_at_once() -> None:
