@@ -24,7 +24,6 @@ from connector.source.translated_offsets import translated
 from connector.spark.tuning import for_few, tuned
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta.recreated import retire
-from sinks.delta.table import DeltaTable
 from sinks.delta.tombstones import Tombstones
 from sinks.errors import OffsetsLost, TopicRecreated
 from sinks.offsets import Offsets
@@ -150,9 +149,7 @@ class OneTable(Destination):
 
     def retire(self, epoch: Epoch, names: Mapping[str, str]) -> Committed:
         """Rename what the table, its tombstones and its dead letters hold of the old topics, and commit the epoch."""
-        place, letters = self.config.dead_letters, None
-        if place is not None and place.topic is None:
-            letters = DeltaTable(self.spark, path=place.folder, name=place.table)
+        letters = letters_table(self.config, self.spark)
         tombstones = Tombstones(self.table.table, ()).table
         return retire(self.table.table, self.table.commits, epoch, names, tombstones=tombstones, letters=letters)
 

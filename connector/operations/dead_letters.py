@@ -377,7 +377,7 @@ def _groups(letters: DeadLetters, spark: SparkSession) -> list[LetterGroup]:
     rows = spark.sql(
         "SELECT reason, detail, sink, count(*) AS count, min(epoch) AS first_epoch, max(epoch) AS last_epoch, "
         "min_by(struct(_topic, _partition, _offset), struct(epoch, _topic, _partition, _offset)) AS first, "
-        f"unix_micros(max(_noted_at)) AS last FROM {letters.table.sql} WHERE {letters.open_sql()} "
+        f"unix_micros(max(_noted_at)) AS last FROM {letters.table.sql} WHERE {letters.own_sql(only_open=True)} "
         "GROUP BY reason, detail, sink ORDER BY count DESC, reason, detail, sink"
     ).collect()
     return [

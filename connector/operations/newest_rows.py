@@ -54,7 +54,9 @@ def newest_rows(config: PipelineConfig, spark: SparkSession, past: Sequence[Past
             shown.append(_newest(place.address, spark.table(table.sql), ranges))
     letters = letters_table(config, spark)
     if letters is not None and letters.exists() and config.dead_letters is not None:
-        shown.append(_letters(config.dead_letters.address, spark.table(letters.table.sql).where(letters.open_sql())))
+        shown.append(
+            _letters(config.dead_letters.address, spark.table(letters.table.sql).where(letters.own_sql(only_open=True)))
+        )
     return shown
 
 

@@ -126,10 +126,13 @@ class DeadLetters:
             return ""
         return f" AND {_is_of(self._of(), shared=shared)}"
 
-    def open_sql(self) -> str:
-        """SQL that is true of the open letters of this pipeline and table. An earlier version may have written them."""
+    def own_sql(self, *, only_open: bool = False) -> str:
+        """SQL that is true of the letters, or of the open ones, of this pipeline and table.
+
+        For a table of letters as it is: an earlier version may have written it, which didn't have all columns.
+        """
         there = self.table.schema.names
-        is_open = " AND _retried_epoch IS NULL" if "_retried_epoch" in there else ""
+        is_open = " AND _retried_epoch IS NULL" if only_open and "_retried_epoch" in there else ""
         return f"{self._of_pipeline}{is_open}{self._own(shared=True) if '_table' in there else ''}"
 
     @property

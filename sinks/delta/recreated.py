@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from sinks.contract import Committed, Epoch
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.conflicts import past_conflicts
+from sinks.delta.dead_letters import DeadLetters
 from sinks.delta.fence import merge_epoch
 from sinks.delta.noted import noted_in
 from sinks.delta.proof import proven
@@ -44,12 +45,12 @@ def retire(
     names: Mapping[str, str],
     *,
     tombstones: DeltaTable,
-    letters: DeltaTable | None = None,
+    letters: DeadLetters | None = None,
 ) -> Committed:
     """Commit an epoch that reads no records, and renames deleted topics in the table's rows.
 
-    ``names``: topic -> its new name, see ``sinks.recreated.retired``; ``tombstones``, ``letters``: tables of tombstones
-    and dead letters, which are renamed first. Raises what ``sinks.delta.proof.Proof`` raises.
+    ``names``: topic -> its new name, see ``sinks.recreated.retired``; ``tombstones``: the table of tombstones. They
+    and the ``letters`` are renamed first. Raises what ``sinks.delta.proof.Proof`` raises.
     """
     stands = commits.already(epoch)  # a run that was replaced renames nothing
     if stands is not None:
@@ -59,8 +60,8 @@ def retire(
         noted = f"coalesce({noted_in('_noted_by')} <= {epoch.number}, true)"
         _rename_notes(tombstones, names, noted if known else "true")
     if letters is not None and letters.exists():
-        # Other pipelines share the table. They may have gone on to the new topic already.
-        _rename_notes(letters, names, f"pipeline = {literal(epoch.pipeline)} AND epoch <= {epoch.number}")
+        # Other pipelines, or a clone, share the table. They may have gone on to the new topic already.
+        _rename_notes(letters.table, names, f"{letters.own_sql()} AND epoch <= {epoch.number}")
     sql = retiring_sql(table.sql, table.spark.table(table.sql).schema, names)
 
     return proven(commits, epoch, partial(merge_epoch, table, epoch, table.spark.range(1), _SOURCE, sql))

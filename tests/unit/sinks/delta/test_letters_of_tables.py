@@ -61,7 +61,9 @@ class Letters(DeadLetters):
     @property
     def shown(self) -> list[tuple[int, str | None]]:
         """The open letters that the commands show."""
-        return list(self._rows.execute(f"SELECT _offset, _table FROM t WHERE {self.open_sql()} ORDER BY 1, 2"))
+        return list(
+            self._rows.execute(f"SELECT _offset, _table FROM t WHERE {self.own_sql(only_open=True)} ORDER BY 1, 2")
+        )
 
     def _run(self, sql: str) -> int:
         return self._rows.execute(re.sub(r"(\d)L\b", r"\1", sql.replace("current_timestamp()", "'now'"))).rowcount
@@ -155,7 +157,7 @@ def test_a_process_that_does_not_know_its_table_takes_every_letter_for_its_own()
 def test_letters_are_shown_that_a_version_without_these_columns_has_written() -> None:
     letters = Shared().of("mine")
     letters.table.schema.names = NAMES[:-4]
-    assert letters.open_sql() == "pipeline = 'p'"
+    assert letters.own_sql(only_open=True) == "pipeline = 'p'"
 
 
 def test_columns_of_letters_of_an_earlier_version_are_added_by_two_processes_at_once() -> None:

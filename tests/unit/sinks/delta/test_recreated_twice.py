@@ -10,6 +10,7 @@ import pytest
 
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta import recreated
+from sinks.delta.dead_letters import DeadLetters
 from sinks.delta.fence import fenced
 from sinks.delta.recreated import retire
 from sinks.errors import Fenced
@@ -55,7 +56,8 @@ def retiring(monkeypatch: pytest.MonkeyPatch, commits: Any, notes: Notes, of_let
     monkeypatch.setattr(recreated, "merge_epoch", lambda *_: None)
     monkeypatch.setattr(recreated, "proven", lambda commits, epoch, write: Committed(epoch.position(), rows=0))
     tombstones: Any = notes
-    letters: Any = of_letters
+    shared: Any = of_letters
+    letters = DeadLetters(shared, pipeline="p", of=lambda: ["mine"])
     return retire(table, commits, RETIREMENT, NAMES, tombstones=tombstones, letters=letters)
 
 
@@ -69,6 +71,17 @@ def test_what_a_run_that_was_sooner_notes_of_the_new_topic_keeps_its_name(monkey
     old = Notes("_topic, _offset", ("t", 5))
     retiring(monkeypatch, commits, old, letters())
     assert old.names == [("#1/t", 5)], "a table of before there was such a column"
+
+
+def test_a_clone_that_shares_the_letters_and_has_gone_on_keeps_the_name_of_the_new_topic(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The numbers of its epochs say nothing of these."""
+    rows = [("t", 1, "p", 9, "mine"), ("t", 2, "p", 9, "a clone"), ("t", 3, "p", 9, None)]
+    of_letters = Notes("_topic, _offset, pipeline, epoch, _table", *rows)
+    commits: Any = SimpleNamespace(already=lambda _: None)
+    retiring(monkeypatch, commits, Notes("_topic, _offset"), of_letters)
+    assert of_letters.names == [("#1/t", 1), ("t", 2), ("#1/t", 3)]
 
 
 def test_a_run_that_was_replaced_renames_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
