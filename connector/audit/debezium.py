@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _SOURCE = (
     "version STRING, connector STRING, name STRING, ts_ms BIGINT, snapshot STRING, db STRING, schema STRING, "
-    "table STRING, txId STRING, lsn BIGINT, file STRING, pos BIGINT, row BIGINT, gtid STRING, commit_lsn STRING, "
+    "table STRING, txId BIGINT, lsn BIGINT, file STRING, pos BIGINT, row BIGINT, gtid STRING, commit_lsn STRING, "
     "change_lsn STRING, event_serial_no BIGINT, scn STRING, commit_scn STRING"
 )
 _OP = "_op"
@@ -46,6 +46,8 @@ class Events:
     permissive: bool
     sent: StructType | None = None
     """The envelope of events in Avro. None: they are in JSON."""
+    tx_id: str | None = None
+    """The type of ``txId`` in the source of events in JSON, if it isn't a number."""
 
     @cached_property
     def columns(self) -> StructType:
@@ -53,6 +55,8 @@ class Events:
         from pyspark.sql.types import StructField, StructType
 
         there = {f"_{part.name}": part.dataType for part in self.sent or ()}
+        if self.tx_id is not None:
+            there["_source"] = _type(_SOURCE.replace("txId BIGINT", f"txId {self.tx_id.upper()}"))
         own = ("_source", "_transaction")  # whose fields depend on the connector
         added = [
             StructField(name, there[name] if name in own and name in there else _type(f"x {kind}")["x"].dataType)
@@ -159,7 +163,7 @@ _BASE64 = (base64.b64encode, base64.urlsafe_b64encode)
 
 def events(format: DebeziumFormat, row: StructType, sent: StructType | None = None) -> Events:
     """The events of a pipeline file. ``sent``: the envelope, for events in Avro."""
-    return Events(row, format.unavailable_value, format.unavailable, format.mode == "permissive", sent)
+    return Events(row, format.unavailable_value, format.unavailable, format.mode == "permissive", sent, format.tx_id)
 
 
 def with_its_own_rules(config: PipelineConfig, columns: Collection[str]) -> PipelineConfig:

@@ -194,6 +194,9 @@ class DebeziumFormat(Options):
     ``delta_upsert`` and ``delta_history``)."""
     unavailable_value: Name = "__debezium_unavailable_value"
     """What stands for such a value: Debezium's ``unavailable.value.placeholder``."""
+    tx_id: Literal["string"] | None = None
+    """The type of ``_source.txId`` of events in JSON. By default it is a BIGINT, as PostgreSQL's connector sends it.
+    ``string`` is for Oracle and Informix, whose IDs are texts: without it their events are bad records."""
 
     @fits
     def _one_schema(self) -> Iterator[str]:
@@ -203,6 +206,8 @@ class DebeziumFormat(Options):
             yield "wire_format: is for events in JSON, with schema; registry says it of Avro. Remove one"
         if self.mode == "permissive" and self.registry is not None:
             yield "mode: permissive is for events in JSON, with schema. Events in Avro have no text: remove it"
+        if self.tx_id is not None and self.registry is not None:
+            yield "tx_id: is for events in JSON, with schema. In Avro the registry's schema has the type: remove it"
 
     @property
     def framed(self) -> bool:
@@ -235,7 +240,7 @@ def unset_since(format: FormatOptions | None) -> set[str]:
     if isinstance(format, JsonFormat):
         later = ("wire_format", "registry", "validate_", "schema_file")
     elif isinstance(format, DebeziumFormat):
-        later = ("wire_format",)
+        later = ("wire_format", "tx_id")
     return {name for name in later if getattr(format, name) is None}
 
 

@@ -84,7 +84,8 @@ def record_format(
         else:
             declares = f"{option}.schema"
             row = _without(METADATA, added(_json_schema(declares, options.schema_ or "")))
-            json = Json(envelope(row), options.mode == "permissive", on_new_column, option=declares, rows=ROWS)
+            sent = envelope(row, text_ids=options.tx_id == "string")
+            json = Json(sent, options.mode == "permissive", on_new_column, option=declares, rows=ROWS)
             events = Framed(json) if options.framed else json
         return Debezium(events, options.unavailable_value, options.unavailable)
     if isinstance(options, RowsFormat):

@@ -35,15 +35,18 @@ ROWS = Rows((("after",), ("before",), ("payload", "after"), ("payload", "before"
 
 SOURCE = (
     "STRUCT<version: STRING, connector: STRING, name: STRING, ts_ms: BIGINT, snapshot: STRING, db: STRING, "
-    "schema: STRING, table: STRING, txId: STRING, lsn: BIGINT, file: STRING, pos: BIGINT, row: BIGINT, gtid: STRING, "
+    "schema: STRING, table: STRING, txId: BIGINT, lsn: BIGINT, file: STRING, pos: BIGINT, row: BIGINT, gtid: STRING, "
     "commit_lsn: STRING, change_lsn: STRING, event_serial_no: BIGINT, scn: STRING, commit_scn: STRING>"
 )
-"""Fields of the connectors for PostgreSQL, MySQL and MariaDB, SQL Server and Oracle."""
+"""Fields of the connectors for PostgreSQL, MySQL and MariaDB, SQL Server and Oracle. Tables have these types."""
 _TRANSACTION = "STRUCT<id: STRING, total_order: BIGINT, data_collection_order: BIGINT>"
 
 
-def envelope(row: StructType) -> StructType:
-    """The type of an event in JSON with such rows. If the schema is embedded, the event is inside ``payload``."""
+def envelope(row: StructType, *, text_ids: bool = False) -> StructType:
+    """The type of an event in JSON with such rows. If the schema is embedded, the event is inside ``payload``.
+
+    ``text_ids``: the IDs of transactions in ``source`` are texts.
+    """
     from pyspark.sql.types import LongType, StringType, StructField, StructType
 
     event = [
@@ -51,7 +54,7 @@ def envelope(row: StructType) -> StructType:
         StructField("after", row),
         StructField("op", StringType()),
         StructField("ts_ms", LongType()),
-        StructField("source", _type(SOURCE)),
+        StructField("source", _type(SOURCE.replace("txId: BIGINT", "txId: STRING") if text_ids else SOURCE)),
         StructField("transaction", _type(_TRANSACTION)),
     ]
     return StructType([*event, StructField("payload", StructType(event))])

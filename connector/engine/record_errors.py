@@ -26,6 +26,7 @@ Fields = Mapping[str, Any]
 _OUT_OF_RANGE = ("OffsetOutOfRangeException", "LogTruncationException")
 """Kafka's names for an offset that the log no longer has."""
 _NOTHING = "Nothing of this epoch was written."
+_OF_TEXT_IDS = "Events of Oracle and Informix, whose transactions have texts for IDs, need value: {tx_id: string}."
 
 
 class SchemaToAskFor(Exception):
@@ -197,7 +198,8 @@ def because(bad: BadRecord, problem: Fields, shown: str | None, raw: Fields, hea
         detail += f", but {shown!r}"
     elif detail != bad.detail and (at := malformed_at(bytes(raw[problem["reason"]] or b"")[header:])):
         detail += f": {at}" + (f" (counted after the header of {header} bytes)" if header else "")
-    return BadRecord(bad.message.replace(bad.detail, detail, 1), hint=bad.hint)
+    hint = f"{_OF_TEXT_IDS} {bad.hint}" if "source.txId: not a BIGINT" in detail else bad.hint
+    return BadRecord(bad.message.replace(bad.detail, detail, 1), hint=hint)
 
 
 _EXPLAINED: Mapping[str, Callable[[Fields], Exception]] = {

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import yaml
 
@@ -152,7 +153,8 @@ def _value(values: Sequence[bytes]) -> tuple[str, Mapping[str, str]]:
     events = [row for each in objects if (row := _row_of_event(each)) is not None]
     if events and len(events) == len(objects):
         table = _with_times(events)
-        return f"  format: debezium\n{schema_lines(table, 'that their rows have')}", table
+        ids = "  tx_id: string    # the IDs of transactions are texts\n" if any(map(_has_text_id, objects)) else ""
+        return f"  format: debezium\n{schema_lines(table, 'that their rows have')}{ids}", table
     table = _with_times(objects)
     if table and not _mostly_other(values):
         return f"  format: json\n{_notes(objects, table)}{schema_lines(table, 'that these records have')}", table
@@ -219,12 +221,24 @@ def _columns_like(pattern: re.Pattern[str], values: Sequence[bytes], table: Mapp
 
 def _row_of_event(value: bytes) -> bytes | None:
     """The row in an event of Debezium's, as JSON. None: it is no event."""
-    event = as_json(value)
-    event = event.get("payload", event) if isinstance(event, dict) else None
-    if not isinstance(event, dict) or event.get("op") not in ("c", "u", "r", "d", "t") or "after" not in event:
+    event = _event(value)
+    if event is None or event.get("op") not in ("c", "u", "r", "d", "t") or "after" not in event:
         return None
     row = event["after"] if event["op"] != "d" else event.get("before")
     return json.dumps(row if isinstance(row, dict) else {}).encode()
+
+
+def _event(value: bytes) -> dict[str, Any] | None:
+    """The object of an event of Debezium's, without its schema."""
+    event = as_json(value)
+    event = event.get("payload", event) if isinstance(event, dict) else None
+    return event if isinstance(event, dict) else None
+
+
+def _has_text_id(value: bytes) -> bool:
+    """Whether an event names its transaction by a text, as those of Oracle do."""
+    source = (_event(value) or {}).get("source")
+    return isinstance(source, dict) and isinstance(source.get("txId"), str)
 
 
 def _is_text(value: bytes) -> bool:

@@ -48,8 +48,9 @@ TRANSACTIONS = ["null", '{"id":"571","total_order":1,"data_collection_order":1}'
 SCHEMA = '{"type":"struct","fields":[{"field":"id","type":"int32"},{"field":"op","optional":false}],"version":1}'
 
 
-def debezium() -> Debezium:
-    return Debezium(Json(envelope(from_ddl(ROW))), UNAVAILABLE)
+def debezium(*, text_ids: bool = True) -> Debezium:
+    """``text_ids``: as Oracle's and Informix' events have, which PostgreSQL's fit too."""
+    return Debezium(Json(envelope(from_ddl(ROW), text_ids=text_ids)), UNAVAILABLE)
 
 
 def of(pairs: list[tuple[str, str]]) -> str:
@@ -140,6 +141,16 @@ def test_what_is_no_plain_envelope_is_left_to_spark_sql(spark: SparkSession, bro
         b'{"op":"c","after":{"id":1},"ts_ms":1.0}', b'{"payload":"x","op":"c","after":{"id":1}}', b"", b"null", b"[]",
     ]  # fmt: skip
     assert compared(spark, broker, values, debezium()) == set()
+
+
+@pytest.mark.breadth
+def test_texts_for_ids_of_transactions_are_bad_records_unless_the_file_has_them(
+    spark: SparkSession, broker: Broker
+) -> None:
+    events = {source: f'{{"op":"c","after":{{"id":1}},"source":{source}}}'.encode() for source in SOURCES}
+    numbers = {event for source, event in events.items() if '"txId":"' not in source}
+    assert len(numbers) == len(events) - 2
+    assert compared(spark, broker, [*events.values()], debezium(text_ids=False)) == numbers
 
 
 @pytest.mark.law

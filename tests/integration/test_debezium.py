@@ -167,9 +167,31 @@ def test_a_snapshot_is_older_than_what_comes_after_it(
     topic.send(("1", event("u", "new", change)), partition=0)
     topic.send(("1", event("r", "old", snapshot)), partition=1)
     ordered = options(sink={"key": "id", "sequence_by": "_source_position"})
+    if "txId" in change:
+        with pytest.raises(BadRecord, match=r"field source\.txId: not a BIGINT, but '6\.28\.807'") as caught:
+            lake.pipeline("upsert", **ordered).run()
+        assert "value: {tx_id: string}" in str(caught.value.hint)
+        ordered["value"]["tx_id"] = "string"
     lake.pipeline("upsert", **ordered).run()
     assert held(lake) == {1: ("new", "1.00")}
     assert verify(lake, "upsert", **ordered).ok
+    lake.pipeline("append", value=ordered["value"]).run()
+    assert {row[0] for row in lake.sql("SELECT _source.txId FROM {t}")} == {change.get("txId"), None}
+    assert verify(lake, "append", value=ordered["value"]).ok
+
+
+@pytest.mark.breadth
+def test_a_table_of_events_of_an_earlier_version_goes_on(lake: Lake, topic: Topic) -> None:
+    """Its file says nothing of ``tx_id``, and its ``_source.txId`` is a BIGINT."""
+    value = {"format": "debezium", "schema": "id INT"}
+    for number in (1, 2):
+        source = {"connector": "postgresql", "lsn": number, "txId": 570 + number}
+        topic.send((str(number), {"op": "c", "after": {"id": number}, "source": source}))
+        lake.pipeline("append", value=value).run()
+        if number == 1:
+            assert lake.frame("append").schema["_source"].dataType["txId"].dataType.simpleString() == "bigint"
+    assert sorted(lake.sql("SELECT id, _source.txId FROM {t}")) == [(1, 571), (2, 572)]
+    assert verify(lake, "append", value=value).ok
 
 
 @pytest.mark.breadth

@@ -1,13 +1,23 @@
-"""The position of a change in its database's log, as SQL of the pipeline and of the auditor, run in SQLite."""
+"""Debezium's events without Spark: the types of their columns, and the position of a change in its database's log, as
+SQL of the pipeline and of the auditor, run in SQLite."""
 
 from __future__ import annotations
 
 import re
 import sqlite3
 from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from pyspark.sql.types import ArrayType, DataType, IntegerType, LongType, StringType, StructField, StructType
 
 from connector.audit import debezium as auditor
+from connector.audit.formats import forms
+from connector.config import DebeziumFormat, PipelineConfig, parse
 from connector.decode import debezium as pipeline
+from connector.decode import record_format
+from sinks.errors import ConfigurationError
+from sinks.spark.schema_changes import Differences, differences
 
 BINLOG, LSNS = ["file", "pos", "row"], ["commit_lsn", "change_lsn", "event_serial_no"]
 
@@ -61,3 +71,73 @@ def test_a_position_of_sql_server_stays_as_it_is() -> None:
     assert positions(LSNS, [(commit, change, 1), (commit, None, None)]) == [
         f"{commit}:{change}:0000000001", f"{commit}::",
     ]  # fmt: skip
+
+
+_KINDS: dict[str, DataType] = {"STRING": StringType(), "BIGINT": LongType(), "INT": IntegerType()}
+
+
+def kind_of(ddl: str) -> DataType:
+    """A type as Spark reads it, of those that events have."""
+    of, _, inner = ddl.strip().removesuffix(">").partition("<")
+    if of == "ARRAY":
+        return ArrayType(kind_of(inner))
+    return columns_of(inner) if of == "STRUCT" else _KINDS[of]
+
+
+def columns_of(ddl: str) -> StructType:
+    parts = re.findall(r"(\w+):?\s+((?:\w+<[^>]*>)|\w+)", ddl)
+    return StructType([StructField(name, kind_of(kind)) for name, kind in parts])
+
+
+@pytest.fixture
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark alone knows its DDL, and only with a JVM."""
+    monkeypatch.setattr(StructType, "fromDDL", staticmethod(columns_of))
+
+
+def config(**value: Any) -> PipelineConfig:
+    return parse(
+        {
+            "name": "p",
+            "source": {"topics": ["t"], "kafka": {"bootstrap.servers": "127.0.0.1:9092"}},
+            "value": {"format": "debezium", "schema": "id INT", **value},
+            "sinks": [{"type": "delta_append", "path": "lake/t"}],
+        }
+    )
+
+
+def of_events(**value: Any) -> list[StructType]:
+    """The columns of events, as the pipeline and the auditor have them."""
+    made = config(**value)
+    assert isinstance(made.value, DebeziumFormat)
+    found = record_format("value", made.value, None, ["t"]).type, forms(made).value.type  # type: ignore[arg-type]
+    assert all(isinstance(kind, StructType) for kind in found)
+    return list(found)  # type: ignore[arg-type]
+
+
+def test_a_table_that_is_there_has_the_types_of_events(without_spark: None) -> None:
+    there = columns_of(
+        "id INT, _op STRING, _source STRUCT<version: STRING, connector: STRING, name: STRING, ts_ms: BIGINT, "
+        "snapshot: STRING, db: STRING, schema: STRING, table: STRING, txId: BIGINT, lsn: BIGINT, file: STRING, "
+        "pos: BIGINT, row: BIGINT, gtid: STRING, commit_lsn: STRING, change_lsn: STRING, event_serial_no: BIGINT, "
+        "scn: STRING, commit_scn: STRING>, _ts_ms BIGINT, "
+        "_transaction STRUCT<id: STRING, total_order: BIGINT, data_collection_order: BIGINT>, _source_position STRING"
+    )
+    assert [differences(there, kind) for kind in of_events()] == [Differences(), Differences()]
+
+
+def test_ids_of_transactions_are_texts_where_the_file_says_so(without_spark: None) -> None:
+    ours, auditors = of_events(tx_id="string")
+    assert ours == auditors
+    numbers, _ = of_events()
+    assert differences(numbers, ours).others == {"_source.txId": "is bigint in the table, string in the pipeline"}
+
+
+def test_an_epoch_in_doubt_of_an_earlier_version_is_read_by_the_same_file() -> None:
+    assert config().shape == "ae3d47e954f6a997"
+    assert config(tx_id="string").shape != config().shape
+
+
+def test_what_the_file_says_of_ids_is_of_events_in_json() -> None:
+    with pytest.raises(ConfigurationError, match="tx_id: is for events in JSON, with schema"):
+        of_events(schema=None, registry={"url": "http://127.0.0.1:8081"}, tx_id="string")

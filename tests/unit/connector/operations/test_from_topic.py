@@ -136,6 +136,16 @@ def test_debeziums_events_are_known() -> None:
     assert isinstance(config.value, DebeziumFormat)
     assert columns(config) == "`id` BIGINT, `name` STRING"
     assert isinstance(config.sinks[0], DeltaUpsertSink)
+    assert config.value.tx_id is None
+
+
+@pytest.mark.parametrize(("tx_id", "kind"), [("6.28.807", "string"), (571, None), (None, None)])
+def test_events_whose_transactions_have_texts_for_ids_are_known(tx_id: str | int | None, kind: str | None) -> None:
+    event = {"op": "c", "before": None, "after": {"id": 7}, "source": {"txId": tx_id}}
+    for value in (event, framed(event), {"schema": {}, "payload": event}):
+        config = file_for(sent(None, value))
+        assert isinstance(config.value, DebeziumFormat)
+        assert config.value.tx_id == kind
 
 
 def test_other_formats() -> None:
