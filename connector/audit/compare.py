@@ -39,6 +39,7 @@ from connector.config import (
     PipelineConfig,
 )
 from connector.config.steps import names_before
+from connector.config.truncates import kept_truncates
 from connector.config.unavailable import keeps_by
 from sinks.errors import ConfigurationError
 from sinks.spark.sql import identifier, literal
@@ -86,7 +87,7 @@ def compare(
     # Such a table has a row also of a record that can't be read.
     of_rows = config.sinks[0].type == "delta_append" and config.on_bad_record == "fail"
     every, letters, unnamed = _records(config, records, rows, forms, letters, digests=late is not None)
-    every = stepped(every, config.steps)
+    every = stepped(every, config.steps, kept_truncates(config))
     made = transformed(every, config.transform, strict=of_rows)
     config = with_its_own_rules(config, made.columns.names)
     sink = config.sinks[0]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from connector.audit.table import AuditedTable, letters_table
 from connector.audit.topics import Topics
 from connector.audit.verdict import FAULTS, Audit, partitions
 from connector.config import OTHER, PipelineConfig
+from connector.config.truncates import kept_truncates
 from connector.spark.session import session
 from sinks.errors import ConfigurationError, NotADeltaTable
 from sinks.plurals import plural
@@ -169,11 +170,8 @@ def _without_table(
     """
     from pyspark.sql import functions as F
 
-    topics = Topics(config.source)
-    try:
+    with closing(Topics(config.source)) as topics:
         held = topics.held(config.source.topics, done.stands.ids)
-    finally:
-        topics.close()
     since = done.stands.since or {}
     claim = Claim("transactional", {at: since.get(at, 0) for at in done.stands.offsets}, done.stands.offsets)
     cut = bounds(claim, held)
@@ -186,11 +184,12 @@ def _without_table(
     records = kafka_records(spark, config.source.kafka_options, cut, headers=config.reads_headers)
     records, kept = with_headers(records, config.steps)
     every = decoded(records, known_forms, route.keys, ruled=sets_aside, kept=kept)
-    known = [route.names(name) for name in done.tables]
-    known += [route.names(OTHER)] if config.route is not None and config.route.other == "ignore" else []
+    others = [OTHER] if config.route is not None and config.route.other == "ignore" else []
+    known = " OR ".join(map(route.names, (*done.tables, *others))) or "false"
     # By the columns before the steps, as `route.by` sees them. A filter may leave such a record out.
-    named = f"IF(NOT ({' OR '.join(known) or 'false'}), struct({route.sql} AS name), NULL)"
-    every = stepped(replace(every, frame=every.frame.withColumn(_NAMED, F.expr(named))), config.steps)
+    named = F.expr(f"IF(NOT ({known}), struct({route.sql} AS name), NULL)")
+    every = replace(every, frame=every.frame.withColumn(_NAMED, named))
+    every = stepped(every, config.steps, kept_truncates(config, named=f"{_NAMED}.name"))
     nowhere = replace(every, frame=every.frame.where(f"{PROBLEM} IS NULL AND {_NAMED} IS NOT NULL"))
     if done.tables and nowhere.frame.isEmpty():
         return None

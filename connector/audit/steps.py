@@ -44,25 +44,26 @@ def with_headers(records: DataFrame, steps: Sequence[Step]) -> tuple[DataFrame, 
     return records.withColumn(_HEADERS, records["headers"]), [_HEADERS]
 
 
-def stepped(every: Records, steps: Sequence[Step]) -> Records:
+def stepped(every: Records, steps: Sequence[Step], truncates: str) -> Records:
     """The records after the steps, those that a step can't take with a problem. What a filter leaves out is gone.
 
-    Raises ConfigurationError.
+    ``truncates``: SQL, whether the table of a record takes Debezium's truncates, which a filter then keeps. Raises
+    ConfigurationError.
     """
     for index, step in enumerate(steps):
         for name in step.takes:
             if name not in every.columns.names:
                 raise ConfigurationError(f"steps[{index}].{step.kind}: {name} isn't a column here.")
         if step.filter is not None:
-            every = replace(every, frame=every.frame.where(_stays(every, step.filter)))
+            every = replace(every, frame=every.frame.where(_stays(every.columns.names, step.filter, truncates)))
         else:
             defaults = _defaults(step, every)
             every = replace(_with(every, list(_made(step, every.columns.fields))), defaults=defaults)
     return replace(every, frame=every.frame.drop(_HEADERS)) if steps else every
 
 
-def _stays(every: Records, condition: str) -> str:
-    delete = f"{TOMBSTONE} OR {_OP} <=> 'd' OR {_OP} <=> 't'" if _OP in every.columns.names else TOMBSTONE
+def _stays(columns: Sequence[str], condition: str, truncates: str) -> str:
+    delete = f"{TOMBSTONE} OR {_OP} <=> 'd' OR ({_OP} <=> 't' AND {truncates})" if _OP in columns else TOMBSTONE
     return f"{PROBLEM} IS NOT NULL OR {delete} OR ({condition})"
 
 

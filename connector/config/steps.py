@@ -75,7 +75,7 @@ class Step(Options):
     numbers to numbers, and numbers, booleans and dates to text."""
     filter: Annotated[Text, AfterValidator(steady)] | None = None
     """Keep the records that meet a SQL condition, as in ``amount > 0``. Deletes are always kept: tombstones, and
-    Debezium's events with ``_op = 'd'``."""
+    Debezium's events with ``_op = 'd'``. A table with a key keeps truncates, ``_op = 't'``, too."""
     header: _Names | None = None
     """Add columns with the text of Kafka headers: {column: header}. Null where a record doesn't have the header; of
     several headers of one name, the last counts. One that is no UTF-8 text makes a bad record."""

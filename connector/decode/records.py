@@ -156,6 +156,11 @@ class RecordDecoder:
         return every.where(f"{PROBLEM} IS NULL").selectExpr(ROUTE, f"{RAW}.value AS value")
 
     @property
+    def keeps_truncates(self) -> bool:
+        """Whether a filter leaves no truncate out that another decoder of the same file keeps."""
+        return self.steps is None or self.steps.truncates != "false"
+
+    @property
     def plain(self) -> PlainValues | None:
         """What the columnar reader may decode in place of this decoder."""
         return self.value.plain

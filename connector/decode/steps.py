@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -61,9 +61,13 @@ class Selection:
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """The steps of a pipeline file."""
+    """The steps of a pipeline file.
+
+    ``truncates``: SQL over a record's columns, whether a filter keeps Debezium's truncates.
+    """
 
     steps: Sequence[Step]
+    truncates: str
 
     def applied(self, frame: DataFrame) -> DataFrame:
         """Decoded records, after the steps. A record for which a step fails has a ``_problem``, and stays.
@@ -72,13 +76,13 @@ class Steps:
         """
         kinds = {field.name: field.dataType for field in frame.schema if field.name not in CARRIED}
         for selection in planned(self.steps, kinds):
-            frame = _selected(frame, selection)
+            frame = _selected(frame, selection, self.truncates)
         return frame
 
 
-def _selected(frame: DataFrame, selection: Selection) -> DataFrame:
+def _selected(frame: DataFrame, selection: Selection, truncates: str) -> DataFrame:
     if selection.where is not None:
-        return _filtered(frame, selection.at, selection.where)
+        return _filtered(frame, selection.at, selection.where, truncates)
     if selection.salt is not None:
         key_of_mask(frame.sparkSession, selection.salt)
     if selection.problem is not None:
@@ -87,23 +91,28 @@ def _selected(frame: DataFrame, selection: Selection) -> DataFrame:
     return frame.selectExpr(*(f"{made.sql} AS {identifier(made.name)}" for made in selection.columns), *carried)
 
 
-def _filtered(frame: DataFrame, at: str, condition: str) -> DataFrame:
-    """The records that a filter keeps. Bad ones, deletes and truncates have few columns, and aren't judged by them."""
+def _filtered(frame: DataFrame, at: str, condition: str, truncates: str) -> DataFrame:
     from pyspark.errors import PySparkException
     from pyspark.sql.types import BooleanType
 
     kind = type_of(frame, at, condition, _OF_A_FILTER)
     if not isinstance(kind, BooleanType):
         raise ConfigurationError(f"{at}: {condition!r} is {sql_type(kind).upper()}, not BOOLEAN.")
-    always = [f"{PROBLEM} IS NOT NULL"]
-    always += [TOMBSTONE] if TOMBSTONE in frame.columns else []
-    always += [f"coalesce({OP} IN ('d', 't'), false)"] if OP in frame.columns else []
     try:
-        kept = frame.where(f"{' OR '.join(always)} OR ({condition})")
+        kept = frame.where(stays(frame.columns, condition, truncates))
         _ = kept.schema  # makes Spark Connect analyse the frame here
     except PySparkException as error:
         raise ConfigurationError(f"{at}: Spark doesn't take it: {problem(error)}", hint=_OF_A_FILTER) from None
     return kept
+
+
+def stays(columns: Collection[str], condition: str, truncates: str) -> str:
+    """SQL: whether a filter keeps a record with these columns. Bad records and deletes have few values, so they aren't
+    judged by them, nor are ``truncates``, where their sink takes them."""
+    always = [f"{PROBLEM} IS NOT NULL"]
+    always += [TOMBSTONE] if TOMBSTONE in columns else []
+    always += [f"coalesce({OP} = 'd' OR ({OP} = 't' AND {truncates}), false)"] if OP in columns else []
+    return f"{' OR '.join(always)} OR ({condition})"
 
 
 def planned(steps: Sequence[Step], kinds: Kinds) -> Iterator[Selection]:

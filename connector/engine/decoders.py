@@ -20,8 +20,9 @@ from connector.config import (
 from connector.config.nearest import did_you_mean
 from connector.config.steps import names_before
 from connector.config.transform_sql import column_words
+from connector.config.truncates import kept_truncates
 from connector.decode import as_declared, own_format, record_format
-from connector.decode.debezium import METADATA
+from connector.decode.debezium import METADATA, OP
 from connector.decode.format import Format
 from connector.decode.held import paths
 from connector.decode.json_lossless import unreadable
@@ -33,6 +34,7 @@ from connector.decode.records import (
     KEY,
     PROBLEM,
     RAW,
+    ROUTE,
     TOMBSTONE,
     RecordDecoder,
     Routing,
@@ -96,13 +98,14 @@ def decoders(
     if config.route is not None:
         keys = [names_before(config.steps, config.route.key_columns) or None]
     first = next((key for key in keys if key), None)
+    ways = [(columns or first, kept) for columns, kept in zip(keys, _truncates(config, value), strict=True)]
     decode = {
-        columns: RecordDecoder(
+        (columns, kept): RecordDecoder(
             value, key_format, headers=config.headers, tombstones=columns, require=config.require, letters=letters,
             raw=config.dead_letters is not None, route=_routing(config), own=_own_columns(config),
-            steps=Steps(config.steps) if config.steps else None, quotes=not config.sensitive,
+            steps=Steps(config.steps, kept) if config.steps else None, quotes=not config.sensitive,
         )
-        for columns in {columns or first for columns in keys}
+        for columns, kept in set(ways)
     }  # fmt: skip
 
     def shape(index: int, columns: Sequence[str] | None, table: DeltaTable | None, rows: DataFrame) -> DataFrame:
@@ -116,7 +119,7 @@ def decoders(
 
     return [
         Decoder(
-            decode[columns or first],
+            decode[ways[index]],
             partial(shape, index, columns, tables.get(index) if config.on_new_column == "ignore" else None),
             takes_tombstones=columns is not None,
             several=config.transform is not None or config.of_rows,
@@ -153,6 +156,15 @@ def _formats(
         ignored: OnNewColumn | None = "ignore" if on_new_column == "ignore" else None
         key_format = record_format("key", config.key, spark, topics, on_new_column=ignored, held=of_key)
     return value, key_format
+
+
+def _truncates(config: PipelineConfig, value: Format) -> Sequence[str]:
+    """Of each sink, SQL: whether a filter keeps truncates for it. Sinks share a decoder where they agree on that."""
+    if config.route is not None:
+        return [kept_truncates(config, named=ROUTE)]
+    if OP not in fields_of(value) or all(step.filter is None for step in config.steps):
+        return ["true"] * len(config.sinks)
+    return [kept_truncates(config, index) for index in range(len(config.sinks))]
 
 
 def _refuse_unknown(config: PipelineConfig, value: Format) -> None:

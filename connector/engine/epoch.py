@@ -107,8 +107,9 @@ class Reading:
             if decoders.count(decode) > 1 or PROBLEM in frame.columns:
                 decoded[decode] = stack.enter_context(kept(frame))
         rows = {name: output.decode.shape(decoded[output.decode.decode]) for name, output in self.outputs.items()}
-        # All frames have the same problems. They differ only in what a tombstone deletes.
-        leading = next(iter(decoded.values()))
+        # All frames have the same problems. They differ in what a tombstone deletes, and in truncates, which not all
+        # of them have.
+        leading = decoded[max(decoded, key=lambda decode: decode.keeps_truncates)]
         if self.letters is not None and PROBLEM in leading.columns:
             rows = self._sorted_out(self.letters, leading, rows, epoch)
         else:

@@ -145,7 +145,7 @@ def test_a_cast_gives_the_same_value_or_none_and_the_auditor_agrees(spark: Spark
     expected = [value for *_, value in CASTS]
     made = [exactly(frame.schema[name].dataType, type_named(to), name) or "" for name, to in types.items()]
     assert list(frame.selectExpr(*made).first() or ()) == expected
-    found = stepped(Records(frame, frame.select(*types).schema), [Step(cast=types)]).frame.select(*types)
+    found = stepped(Records(frame, frame.select(*types).schema), [Step(cast=types)], "true").frame.select(*types)
     theirs = list(found.first() or ())
     assert [mine for mine, value in zip(theirs, expected, strict=True) if value is not None] == [
         value for value in expected if value is not None
@@ -224,6 +224,47 @@ def test_a_filter_keeps_truncates_of_a_database(lake: Lake, topic: Topic) -> Non
         lake.pipeline("upsert", **changes, transform=select.format("_op = 'd'")).check()
     assert "_op IN ('d', 't')" in str(caught.value.hint)
     lake.pipeline("upsert", **changes, transform=select.format("_op IN ('d', 't')")).check()
+
+
+@pytest.mark.breadth
+def test_a_filter_keeps_truncates_only_for_tables_with_a_key(lake: Lake, topic: Topic) -> None:
+    """Also where both kinds are in one file, and in one route."""
+
+    def event(op: str, lsn: int, table: str, **after: Any) -> dict[str, Any]:
+        return {"op": op, "before": None, "after": after or None, "source": {"lsn": lsn, "table": table}}
+
+    topic.send(
+        ("1", event("c", 7, "a", id=1, amount=5)), ("2", event("c", 8, "b", id=2, amount=7)),
+        (None, event("t", 9, "a")), (None, event("t", 10, "b")), ("3", event("c", 11, "a", id=3, amount=2)),
+        ("4", event("c", 12, "b", id=4, amount=-2)), partition=0,
+    )  # fmt: skip
+    upsert = {"type": "delta_upsert", "key": "id", "sequence_by": "_source_position"}
+    aggregate = {"type": "delta_aggregate", "group_by": "id", "aggregates": {"n": "count(*)"}}
+    both: dict[str, Any] = {
+        "value": {"format": "debezium", "schema": "id INT, amount INT"}, "steps": [{"filter": "amount > 0"}],
+        "coordinator": {"path": str(lake.path("log"))},
+    }  # fmt: skip
+    sinks = {"append": {"type": "delta_append"}, "upsert": upsert, "aggregate": aggregate}
+    pipeline = lake.pipeline(**both, sinks=[{**sink, "path": str(lake.path(name))} for name, sink in sinks.items()])
+    pipeline.run()
+    assert sorted(lake.sql("SELECT id, amount FROM {t}")) == [(1, 5), (2, 7), (3, 2)]
+    assert lake.sql("SELECT id, amount FROM {t}", "upsert") == [(3, 2)]
+    assert sorted(lake.sql("SELECT id, n FROM {t}", "aggregate")) == [(1, 1), (2, 1), (3, 1)]
+    assert pipeline.verify().ok
+
+    options = lake.options("routed", **{**both, "coordinator": {"path": str(lake.path("log of routes"))}})
+    del options["sinks"]
+    options["route"] = {
+        "by": "_source.table",
+        "sink": {**upsert, "path": str(lake.folder / "of_{route}")},
+        "other": {"type": "delta_append", "path": str(lake.path("others"))},
+        "values": ["a"],
+    }
+    pipeline = Pipeline.from_options(options)
+    pipeline.run()
+    assert lake.sql("SELECT id, amount FROM {t}", "of_a") == [(3, 2)]
+    assert lake.sql("SELECT id, amount FROM {t}", "others") == [(2, 7)]
+    assert pipeline.verify().ok
 
 
 @pytest.mark.breadth

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from pyspark.sql.types import ArrayType, DataType, IntegerType, LongType, StringType, StructField, StructType
+from ddl import columns_of
+from pyspark.sql.types import StructType
 
 from connector.audit import debezium as auditor
 from connector.audit.formats import forms
@@ -71,22 +72,6 @@ def test_a_position_of_sql_server_stays_as_it_is() -> None:
     assert positions(LSNS, [(commit, change, 1), (commit, None, None)]) == [
         f"{commit}:{change}:0000000001", f"{commit}::",
     ]  # fmt: skip
-
-
-_KINDS: dict[str, DataType] = {"STRING": StringType(), "BIGINT": LongType(), "INT": IntegerType()}
-
-
-def kind_of(ddl: str) -> DataType:
-    """A type as Spark reads it, of those that events have."""
-    of, _, inner = ddl.strip().removesuffix(">").partition("<")
-    if of == "ARRAY":
-        return ArrayType(kind_of(inner))
-    return columns_of(inner) if of == "STRUCT" else _KINDS[of]
-
-
-def columns_of(ddl: str) -> StructType:
-    parts = re.findall(r"(\w+):?\s+((?:\w+<[^>]*>)|\w+)", ddl)
-    return StructType([StructField(name, kind_of(kind)) for name, kind in parts])
 
 
 @pytest.fixture
