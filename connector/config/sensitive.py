@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from connector.config.places import DeltaSink
 from connector.config.route import each_once
 from connector.config.sinks import DeltaAggregateSink, KeyedSink, S3ObjectsSink, SinkOptions
-from connector.config.transform_sql import column_words
+from connector.config.transform_sql import columns_in
 
 if TYPE_CHECKING:
     from connector.config.pipeline import PipelineConfig
@@ -53,7 +53,7 @@ def unfit_sensitive(config: PipelineConfig) -> Iterator[str]:
     if config.clock is not None and is_sensitive(config, config.clock):
         yield f"sensitive: {config.clock} is the event time, which commits and status show. Choose another"
     if config.route is not None:
-        words = _lower(column_words(config.route.by))
+        words = _lower(columns_in(config.route.by))
         for column in config.sensitive:
             if column.lower() in words:
                 yield f"sensitive: {column} is in route.by, and names tables: steps mask columns after it"

@@ -13,10 +13,36 @@ _READ = re.compile(r"(?:^|,|\(|\bJOIN\b)\s*RECORDS\b(?!\s*[.(])")
 QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`]|``)*`|--[^\n]*|/\*.*?\*/""", re.DOTALL)
 
 
-def column_words(expression: str) -> set[str]:
-    """The words of a SQL expression that may be columns."""
-    plain = re.sub(r"'(?:[^'\\]|\\.)*'", " ", expression)
-    return {*re.findall(r"\w+", QUOTED.sub(" ", plain)), *re.findall(r"`([^`]+)`", plain)}
+_NO_COLUMN = re.compile(
+    r"\bINTERVAL\b(?:\s*[-+]?(?:''|\d+)\s*\w+)+"  # with its units
+    r"|(?:\bAS\s|::|\bEXTRACT\s*\()\s*\w+"  # a type, a new name, a part of a time
+    r"|\b\w+(?=\s*(?:\(|''))",  # a function, or the type of a text: DATE '2026-11-01'
+    re.IGNORECASE,
+)
+
+
+def column_words(sql: str) -> set[str]:
+    """The words of SQL that may be columns."""
+    return {*re.findall(r"\w+", _plain(sql)), *_in_backquotes(sql)}
+
+
+def columns_in(expression: str) -> set[str]:
+    """The words of an expression that may be columns. A word isn't, where only SQL's own can stand."""
+    plain = _NO_COLUMN.sub(" ", _plain(expression))
+    words = re.findall(r"\w+", plain)
+    small = [word.lower() for word in words]
+    if small.count("end") == small.count("case"):  # each END is that of a CASE
+        words = [word for word in words if word.lower() != "end"]
+    return {*words, *_in_backquotes(expression)}
+
+
+def _plain(sql: str) -> str:
+    """Without what is quoted, and without comments: '' is a text."""
+    return QUOTED.sub(lambda found: " '' " if found[0][0] in "'\"" else " ` " if found[0][0] == "`" else " ", sql)
+
+
+def _in_backquotes(sql: str) -> list[str]:
+    return [found[1:-1].replace("``", "`") for found in QUOTED.findall(sql) if found[0] == "`"]
 
 
 def condition_names(sql: str, column: str, value: str | None = None) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from connector.config.route import each_once
 from connector.config.sinks import KeyedSink, SinkOptions
 from connector.config.steps import changes
-from connector.config.transform_sql import QUOTED, column_words
+from connector.config.transform_sql import QUOTED, columns_in
 from connector.config.unavailable import keeps_by
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _of_the_sequence(config: PipelineConfig, sink: KeyedSink) -> Iterator[str]:
         "add": "it is the same in every record, and orders nothing",
         **{kind: f"this step {does} it" for kind, does in _GONE.items()},
     }
-    for column in sorted(column_words(sequence)):
+    for column in sorted(columns_in(sequence)):
         past = changed.get(column.lower(), ())
         unordered = [change for change in past if change.kind in why]
         last = (unordered or past)[-1:]

@@ -71,6 +71,10 @@ def test_a_route_names_tables_by_the_columns_before_the_steps() -> None:
     config(**{**ROUTE, "steps": [{"rename": {"type": "x", "email": "type"}}]})
 
 
+def test_a_function_in_route_by_is_no_column_of_that_name() -> None:
+    config(**{**ROUTE, "route": {**TABLES, "by": "lower(type)"}, "sensitive": ["lower"]})
+
+
 def test_a_fault_of_all_tables_of_a_route_is_told_once() -> None:
     overrides = {"refund": {"sink": {"tombstone_retention": "1 day"}}}
     with pytest.raises(ConfigurationError, match=r"has 1 fault.*\n.*route.sink.key"):

@@ -143,6 +143,53 @@ def test_a_number_as_text_orders_nothing_unless_a_function_makes_it_a_value_agai
         config({"cast": {"seq": "STRING"}}, sinks=sinks)
 
 
+@pytest.mark.parametrize(
+    ("sequence", "column"),
+    [
+        ("CAST(ts AS TIMESTAMP)", "timestamp"),
+        ("try_cast(ts as timestamp)", "timestamp"),
+        ("struct(ts :: DATE, seq)", "date"),
+        ("struct(DATE (ts), seq)", "Date"),
+        ("coalesce(ts, TIMESTAMP '1970-01-01 00:00:00')", "timestamp"),
+        ("ts + INTERVAL 1 DAY 2 HOURS", "hours"),
+        ("ts - interval '1' /* one */ day", "day"),
+        ("struct(EXTRACT(YEAR FROM ts), seq)", "year"),
+        ("CASE WHEN op = 'd' THEN ts END", "end"),
+        ("struct(ts AS date)", "date"),
+    ],
+)
+def test_a_word_of_sql_in_an_order_is_no_column_of_that_name(sequence: str, column: str) -> None:
+    sinks = [{**UPSERT, "sequence_by": sequence}]
+    assert config({"drop": column}, sinks=sinks).steps
+
+
+@pytest.mark.parametrize(
+    "sequence",
+    [
+        "date",
+        "struct(DATE(ts), Date)",
+        "CAST(date AS DATE)",
+        "date::DATE",
+        "DATE(`Date`)",
+        "CASE WHEN date = '1' THEN ts END",
+        "CASE WHEN ts > 1 THEN 1 ELSE date END",
+        "EXTRACT(DAY FROM date)",
+        "INTERVAL 1 DAY + date",
+        "named_struct('a', date)",
+        "struct(`it's`, date, `it's`)",
+    ],
+)
+def test_a_column_with_the_name_of_a_word_of_sql_still_orders(sequence: str) -> None:
+    with pytest.raises(ConfigurationError, match="this step removes it"):
+        config({"drop": "DATE"}, sinks=[{**UPSERT, "sequence_by": sequence}])
+
+
+def test_a_case_has_an_end_and_may_have_the_column() -> None:
+    sinks = [{**UPSERT, "sequence_by": "CASE WHEN end IS NULL THEN ts END"}]
+    with pytest.raises(ConfigurationError, match="orders records by end, and this step removes it"):
+        config({"drop": "end"}, sinks=sinks)
+
+
 def test_what_steps_do_not_go_with_is_refused() -> None:
     debezium = {"format": "debezium", "schema": "id INT, email STRING, seq BIGINT", "unavailable": "keep"}
     with pytest.raises(ConfigurationError, match=r"steps don't work with value\.unavailable: keep"):

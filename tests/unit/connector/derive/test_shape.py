@@ -106,6 +106,12 @@ def test_the_salt_of_a_masked_key_is_remembered_and_not_told() -> None:
     assert one.option("steps.mask.email") == "steps.mask.email"
 
 
+def test_the_salt_of_a_column_with_the_name_of_a_type_is_not_that_of_the_order() -> None:
+    steps = [{"mask": ["date", "n"], "salt": SecretStr("0123456789abcdef")}, {"rename": {"n": "m"}}]
+    made = of({**UPSERT, "sequence_by": "CAST(at AS DATE)"}, steps=steps)
+    assert made.texts.keys() == {"key", "sequence_by"}
+
+
 def test_messages_name_the_option_by_its_path_in_the_file() -> None:
     assert of(COUNT).option("aggregates.c") == "sinks[0].aggregates.c"
 
