@@ -142,13 +142,16 @@ def _topics(value: object) -> object:
 
 
 def _ids(value: object) -> object:
-    """Refuse a number for the id of a group or a client: 0123 is 83 in YAML, and so another group's offsets."""
+    """Refuse true, false and 1.10 for the id of a group or a client: another text would be another group's offsets.
+
+    A whole number is written as it is read: ``yaml_text`` refuses 0123, which is 83 in YAML.
+    """
     if isinstance(value, Mapping):
         refuse(
             [
-                f'{name}: write it in quotes, as in "0123": YAML takes it for {str(each).lower()}, not text'
+                f'{name}: write it in quotes, as in "1.10": YAML takes it for {str(each).lower()}, not text'
                 for name, each in value.items()
-                if str(name).endswith(".id") and isinstance(each, int | float)
+                if str(name).endswith(".id") and isinstance(each, bool | float)
             ]
         )
     return value

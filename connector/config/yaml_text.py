@@ -96,7 +96,7 @@ class _Strict(yaml.SafeLoader):
 
 _CLEAR = {
     "bool": re.compile("true|false", re.IGNORECASE),
-    "int": re.compile(r"[-+]?(0|[1-9]\d*)"),
+    "int": re.compile(r"0|-?[1-9]\d*"),
     "float": re.compile(r"[-+]?(\d+\.\d*|\.\d+)([eE][-+]?\d+)?|[-+]?\.inf|\.nan", re.IGNORECASE),
 }
 """How values of these types are written that nobody takes for something else."""

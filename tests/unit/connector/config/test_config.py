@@ -270,7 +270,7 @@ def test_a_topic_that_yaml_takes_for_a_number_needs_quotes() -> None:
         "sinks: [{type: delta_append, path: 010}]",
         "sinks: [{type: delta_upsert, path: out, key: [id, no]}]",
         "sinks: [{type: kafka_topic, topic: 0123}]",
-        "source: {topics: [t], kafka: {bootstrap.servers: h:1, group.id: 0123}}",
+        "source: {topics: [t], kafka: {bootstrap.servers: h:1, group.id: 1.10}}",
         "source: {topics: [t], kafka: {bootstrap.servers: h:1, client.id: yes}}",
         "steps: [{rename: {a: off}}]",
         "steps: [{cast: {1: INT}}]",
@@ -293,6 +293,11 @@ def test_a_name_that_yaml_takes_for_something_else_needs_quotes(written: str) ->
         ("steps: [{add: {at: 12:30:00}}]", "YAML takes 12:30:00 for 45000"),
         ("steps: [{add: {n: 1_000}}]", "YAML takes 1_000 for 1000"),
         ("metrics: {port: 0x50}", "YAML takes 0x50 for 80"),
+        (
+            "steps: [{add: {phone: +49301234}}]",
+            'YAML takes +49301234 for 49301234: write 49301234, or "+49301234" if it',
+        ),
+        ("steps: [{add: {n: -0}}]", "YAML takes -0 for 0"),
     ],
 )
 def test_a_value_that_yaml_takes_for_something_else_is_refused(written: str, said: str, tmp_path: Path) -> None:
@@ -301,6 +306,29 @@ def test_a_value_that_yaml_takes_for_something_else_is_refused(written: str, sai
     with pytest.raises(ConfigurationError) as caught:
         load(file)
     assert said in str(caught.value)
+
+
+def with_ids(folder: Path, client: str, group: str) -> Path:
+    file = folder / "p.yaml"
+    file.write_text(
+        f"name: p\nsource:\n topics: [t]\n kafka: {{bootstrap.servers: h:1, client.id: {client}, group.id: {group}}}\n"
+        "value: {format: json, schema: id INT}\nsinks: [{type: delta_append, path: t}]\n"
+    )
+    return file
+
+
+def test_an_id_of_kafka_may_be_a_number_as_it_is_written(tmp_path: Path) -> None:
+    found = load(with_ids(tmp_path, "42", "0"), ["source.kafka.group.id=-7"]).source.kafka_options
+    assert (found["client.id"], found["group.id"]) == ("42", "-7")
+
+
+@pytest.mark.parametrize("id", ["0123", "+7", "-0", "1_0", "0x1", "12:30", "yes", "true", "1.10"])
+def test_an_id_of_kafka_that_would_be_another_one_needs_quotes(id: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="YAML takes"):
+        load(with_ids(tmp_path, "c", id))
+    with pytest.raises(ConfigurationError, match="YAML takes"):
+        load(with_ids(tmp_path, "c", "g"), [f"source.kafka.group.id={id}"])
+    assert load(with_ids(tmp_path, "c", f'"{id}"')).source.kafka_options["group.id"] == id
 
 
 def test_a_setting_may_be_a_number() -> None:
