@@ -10,6 +10,7 @@ import io
 import json
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -124,16 +125,22 @@ class Fit:
             if source is not None:
                 parts.append((name, source, self._fit(there[source]["type"], each["type"], above)))
             elif "default" in each:
-                fixed[name] = Fit(self._reader, self._reader).default(each["type"], each["default"])
+                fixed[name] = None  # as in rows from before the field. The pipeline sets later ones aside
+                with suppress(_Unfit):
+                    fixed[name] = Fit(self._reader, self._reader).default(each["type"], each["default"])
             else:
                 raise _Unfit
         return lambda value: {**fixed, **{name: make(value[source]) for name, source, make in parts}}
 
     def default(self, node: Node, value: Any) -> Any:
-        """The value of a default, which stands for the first type of a union."""
+        """The value of a default, which stands for the first type of a union. Raises _Unfit: its type can't hold it."""
         definition = self._reader.at(node)
         first = definition[0] if isinstance(definition, list) else definition
-        return self._fit(first, node, ())(_from_json(self._reader, first, value))
+        make = self._fit(first, node, ())
+        try:
+            return make(_from_json(self._reader, first, value))
+        except Exception as error:  # fastavro checks what is outermost in it only
+            raise _Unfit from error
 
 
 def _same_meaning(written: Node, read: Node) -> None:
@@ -169,10 +176,13 @@ def _from_json(schema: Schema, node: Node, value: Any) -> Any:
     """What fastavro would give for a default."""
     node = schema.at(node)
     if isinstance(node, list):
-        return _from_json(schema, node[0], value)
+        first = schema.at(node[0])
+        found = _from_json(schema, first, value)
+        return (first["name"], found) if kind_of(first) in ("record", "enum", "fixed") else found
     kind = kind_of(node)
-    if kind in ("bytes", "fixed"):
-        return value.encode("latin-1")
+    if kind in ("bytes", "fixed"):  # as Java has it
+        content = value.encode("latin-1", "replace")
+        return content[: node["size"]].ljust(node["size"], b"\0") if kind == "fixed" else content
     if kind in ("float", "double"):
         return float(value)
     if kind == "array":
@@ -244,12 +254,14 @@ class Avro:
         """Of the fields that some version of the schema lacks: the path of the column or of a field in it -> a JSON
         object that has the default as ``v``. Of defaults that aren't null."""
         fields = {path: each for version in self.versions for path, each in lacking(self.reader, version).items()}
-        fit = Fit(self.reader, self.reader)
-        made = {
-            self._column(path): (spark_type(self.reader, each["type"]), fit.default(each["type"], each["default"]))
-            for path, each in fields.items()
-        }
-        return {path: json.dumps({"v": in_json(kind, value)}) for path, (kind, value) in made.items()}
+        fit, found = Fit(self.reader, self.reader), {}
+        for path, each in fields.items():
+            kind = spark_type(self.reader, each["type"])
+            # Not of one that its type can't hold, and not of a time after the year 9999, which has no text.
+            with suppress(_Unfit, OverflowError):
+                value = in_json(kind, fit.default(each["type"], each["default"]))
+                found[self._column(path)] = json.dumps({"v": value})
+        return found
 
     def _column(self, path: str) -> str:
         return column_of_event(path) if self.of_event else path

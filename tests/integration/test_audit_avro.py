@@ -79,6 +79,23 @@ def test_records_of_several_schemas_are_compared_value_by_value(
 
 
 @pytest.mark.breadth
+def test_a_default_that_its_type_cannot_hold_is_in_no_row(lake: Lake, topic: Topic, registry: RegistryServer) -> None:
+    """Rows from before the field stay right. A later record without it is a letter, as Java makes no number of it."""
+    rate = {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}
+    grown = {**ONE, "fields": [*ONE["fields"], {"name": "rate", "type": rate, "default": ""}]}
+    given = options(lake, registry, key=None)
+    topic.send((None, framed(1, ONE, {"k": "a", "n": 1})), partition=0)
+    lake.pipeline("append", **given).run()
+    registry.register(f"{topic.name}-value", 2, grown)
+    sent = {"k": "b", "n": 2, "rate": Decimal("1.50")}
+    topic.send((None, framed(2, grown, sent)), (None, framed(1, ONE, {"k": "c", "n": 3})), partition=0)
+    lake.pipeline("append", **given).run()
+    found = verify(lake, "append", **given)
+    assert found.ok, str(found)
+    assert "1 dead letter" in str(found)
+
+
+@pytest.mark.breadth
 def test_events_in_avro_are_compared(lake: Lake, topic: Topic, registry: RegistryServer) -> None:
     row = {"type": "record", "name": "Row", "fields": [{"name": "k", "type": "string"}, {"name": "n", "type": "int"}]}
     source = {"type": "record", "name": "S", "fields": [{"name": "lsn", "type": ["null", "long"]}]}

@@ -84,6 +84,68 @@ def test_every_record_says_what_its_own_schema_lacks() -> None:
     ]  # fmt: skip
 
 
+DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 2}
+FIXED = {"type": "fixed", "name": "Four", "size": 4}
+
+
+@pytest.mark.parametrize(
+    ("kind", "default"),
+    [
+        (DECIMAL, ""),
+        (DECIMAL, "123456"),
+        ({"type": "array", "items": DECIMAL}, [""]),
+        (record(field("a", DECIMAL, default=""), name="In"), {}),
+        ("int", 2**31),
+        ({"type": "array", "items": "int"}, ["x"]),
+        ({"type": "map", "values": "bytes"}, {"a": 1}),
+        (record(field("a", "bytes"), name="In"), {}),
+        (record(field("a", ["int", "null"]), name="In"), {"a": "x"}),
+        ({"type": "long", "logicalType": "timestamp-millis"}, 2**63 - 1),
+        ({"type": "long", "logicalType": "timestamp-micros"}, 2**63 - 1),
+        ({"type": "int", "logicalType": "date"}, 2**31 - 1),
+    ],
+)
+def test_a_default_that_is_no_value_hides_no_other(kind: object, default: object) -> None:
+    versions = [parsed(record(ID)), parsed(record(ID, field("r", kind, default=default), N))]
+    assert Avro(OfFile(("",)), grown(versions), versions).defaults == {"n": '{"v": 0}'}
+
+
+@pytest.mark.parametrize(
+    ("kind", "default", "read"),
+    [
+        (DECIMAL, "\u0001\u00c8", "4.56"),
+        ({**FIXED, **DECIMAL, "type": "fixed"}, "", "0.00"),
+        (FIXED, "\u00ff", "/wAAAA=="),
+        (FIXED, "abcdef", "YWJjZA=="),
+        ("bytes", "\u20ac", "Pw=="),
+        (record(field("a", [FIXED, "null"]), name="In"), {"a": "abcd"}, {"a": "YWJjZA=="}),
+    ],
+)
+def test_bytes_of_a_default_are_those_that_java_makes_of_it(kind: object, default: object, read: object) -> None:
+    versions = [parsed(record(ID)), parsed(record(ID, field("r", kind, default=default)))]
+    found = Avro(OfFile(("",)), grown(versions), versions).defaults
+    assert json.loads(found["r"]) == {"v": read}
+
+
+@pytest.mark.parametrize(
+    ("kind", "default", "there"),
+    [(DECIMAL, "", b"\1"), (record(field("a", "bytes"), name="In"), {}, {"a": b""}), ("int", 2**31, 5)],
+)
+def test_a_field_that_a_record_lacks_is_null_if_its_type_cannot_hold_the_default(
+    kind: object, default: object, there: object
+) -> None:
+    old, new = record(ID), record(ID, field("r", kind))
+    reader = parsed(record(ID, field("r", kind, default=default)))
+    values = [b"1" + encoded(old, {"id": 1}), b"2" + encoded(new, {"id": 2, "r": there})]
+    batch = pyarrow.RecordBatch.from_arrays([pyarrow.array(values, pyarrow.binary())], ["value"])
+    writers = {b"1": (json.dumps(old),), b"2": (json.dumps(new),)}
+    kind_of_all = Avro(OfFile(("",)), reader).type
+    (made,) = avro.decoded([batch], "value", "into", 1, writers, reader, kind_of_all, {b"1": [], b"2": []})
+    lacking_it, having_it = made.column(1).to_pylist()
+    assert lacking_it == {"value": {"id": 1, "r": None}, "lacks": []}
+    assert having_it["value"]["r"] is not None
+
+
 class Registry:
     """Of schemas by the number before a value; or one that shows no versions."""
 
