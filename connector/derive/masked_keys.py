@@ -1,4 +1,4 @@
-"""The salts of masked columns by which records go together: with another salt each would be another row."""
+"""The masks of the columns by which records go together: by another mask, or without it, each would be another row."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from connector.config.steps import Step
 
 MASK = "steps.mask."
-"""The beginning of the options' names in what a table remembers."""
+"""The beginning of the names, in what a table remembers. What follows is the table's column."""
 
 
-def masks_of(steps: Sequence[Step], columns: Iterable[str]) -> Mapping[str, str]:
-    """Option -> a mark of its salt, for those of the ``columns`` that a step has masked. The mark tells salts apart,
-    and doesn't tell them."""
-    names = {column.lower() for column in columns}
-    found: dict[str, str] = {}
+def masks_of(steps: Sequence[Step], columns: Iterable[str]) -> Mapping[str, str | None]:
+    """For each of the ``columns`` a mark of the salt that it is masked by; None: it isn't, so that a mask that comes
+    later is another one. The mark tells salts apart, and doesn't tell them."""
+    names = {column.lower(): column.lower() for column in columns}
+    """What a column is called before a step -> the column."""
+    found: dict[str, str | None] = {f"{MASK}{column}": None for column in names}
     for step in reversed(steps):
         if step.mask is not None and step.salt is not None:
             mark = hmac.new(step.salt.get_secret_value().encode(), b"lakelock shape", "sha256").hexdigest()[:8]
-            found |= {f"{MASK}{name}": f"by salt {mark}" for name in step.mask if name.lower() in names}
+            for masked in (names[name.lower()] for name in step.mask if name.lower() in names):
+                later = found[f"{MASK}{masked}"]
+                found[f"{MASK}{masked}"] = f"by salt {mark}" if later is None else f"by salt {mark}, then {later}"
         old = {new.lower(): name.lower() for name, new in (step.rename or {}).items()}
-        names = {old.get(name, name) for name in names}
+        names = {old.get(name, name): column for name, column in names.items()}
     return found

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from connector.config import DeltaAggregateSink, DeltaHistorySink, DeltaSink, KeyedSink, PipelineConfig
 from connector.config.formats import AvroFormat, ProtobufFormat
 from connector.config.kinds import duration_text
-from connector.config.transform_sql import columns_in
 from connector.decode.debezium import METADATA
 from connector.decode.records import CARRIED, HEADERS, KEY
 from connector.derive.masked_keys import MASK, masks_of
@@ -35,7 +34,7 @@ def shape(config: PipelineConfig, rows: StructType, columns: StructType, *, zone
     assert isinstance(sink, DeltaSink)
     texts = _options(sink)
     together = [*getattr(sink, "key", ()), *getattr(sink, "group_by", ())]
-    texts |= masks_of(config.steps, [*together, *columns_in(getattr(sink, "sequence_by", None) or "")])
+    texts |= masks_of(config.steps, together)  # those that order the records can't be masked
     if _depends_on_the_zone(config, sink, rows, columns):
         texts[ZONE] = "UTC" if _UTC.fullmatch(zone) else zone
     return Shape(config.name, lambda name: name if name.startswith(MASK) else sink.option(name), texts)
