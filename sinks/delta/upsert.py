@@ -42,7 +42,7 @@ from sinks.delta.sql_layout import indented, listed, parentheses
 from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.delta.tombstones import Tombstones
 from sinks.delta.upsert_rule import DELETED_BY, SOURCE, UpsertRule, deleted_sql, moved_sql, upserting
-from sinks.delta.upsert_source import moved_from_sql, source_sql, tombstone_sql
+from sinks.delta.upsert_source import moved_from_sql, newer_deletes_sql, source_sql, tombstone_sql
 from sinks.delta.values import digits_sql, value_sql
 from sinks.offsets import Offsets
 from sinks.spark.row_errors import raise_sql, raised
@@ -277,6 +277,17 @@ class Merges:
         # Rows that the epoch doesn't touch were compared with the earlier truncates in their own epochs.
         order = f"({deleted_sql(truncate, sequenced=True)})" if truncate is not None and deletes.truncates else None
         return self._source(rows, stored, truncate), self._merge(rows, order, within)
+
+    def overtaken(self, rows: DataFrame, seen: int | None) -> DataFrame:
+        """The rows whose key has a newer delete now than at a version of the tombstones. None: there were none."""
+        from pyspark.sql import functions as F
+
+        assert self.tombstones is not None
+        table = self.tombstones.table
+        then = table.sql_at(seen) if seen is not None else None
+        newer = self._table.spark.sql(newer_deletes_sql(self._rule, table.sql, then)).alias("n")
+        same = [F.col(f"r.{name}") == F.col(f"n.{name}") for name in map(identifier, self._rule.key)]
+        return rows.alias("r").join(newer, same, "left_semi")
 
     def _deletes_of(self, rows: DataFrame) -> DataFrame:
         """The deletes of net changes, as tombstones have them."""

@@ -41,6 +41,20 @@ def tombstone_sql(rule: UpsertRule) -> str:
     return struct_sql({name[1:]: name for name in names})
 
 
+def newer_deletes_sql(rule: UpsertRule, now: str, then: str | None) -> str:
+    """A query for the keys whose newest delete is newer in some tombstones than in others.
+
+    ``now``, ``then``: SQL of the tombstones, as in FROM; ``then`` None: there were none.
+    """
+    key, mark = listed(map(identifier, rule.key)), tombstone_sql(rule)
+    marks = f"SELECT {key}, {mark} AS mark, true AS newer FROM {now}"
+    if then is not None:
+        marks += f"\nUNION ALL\nSELECT {key}, {mark} AS mark, false AS newer FROM {then}"
+    is_newer, was_none = "max(CASE WHEN newer THEN mark END) > {0}", "{0} IS NULL"
+    higher = any_of(each.format("max(CASE WHEN NOT newer THEN mark END)") for each in (is_newer, was_none))
+    return f"SELECT {key}\nFROM {parentheses(marks)}\nGROUP BY {key}\nHAVING {higher}"
+
+
 def _with_newest_delete(
     rule: UpsertRule, net: str, columns: Sequence[str], tombstones: str | None, truncate: str | None
 ) -> str:

@@ -6,6 +6,7 @@ table already holds, by the offsets in its rows and in its tombstones.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from sinks.delta.merge import Merge
 from sinks.delta.moved import about_moved_keys
 from sinks.delta.refusals import about_refused_rows
 from sinks.delta.table import DeltaTable
-from sinks.delta.upsert import Merges, up_to_a_delete
+from sinks.delta.upsert import Deletes, Merges, up_to_a_delete
 from sinks.delta.upsert_rule import SOURCE, UpsertRule
 from sinks.spark.cached import kept
 
@@ -73,23 +74,46 @@ class PlainUpsert:
 
     def _with_deletes(self, rows: DataFrame) -> int:
         """Another member of the group may note a delete, find no row for it, and be done, all before this one adds the
-        row. Delta sees no conflict in that. So whoever has merged looks whether tombstones were added meanwhile, and
-        merges again: that deletes the row. A crash before the second look leaves the row. Then the records are
-        delivered again, and merged beside the tombstone."""
-        tombstones = self._merges.tombstones
-        assert tombstones is not None
-        changed, noted = 0, False
-        while True:
-            stored = self._stored(rows)
-            seen = tombstones.table.history(1)[0].version if stored is not None else None
+        row. Delta sees no conflict in that. So whoever has merged looks whether a newer delete of its keys was noted
+        meanwhile, and merges those again, which deletes the row. By offset as well: a member that was paused, and
+        replaced, may write late.
+
+        A crash before the second look leaves the row. Then the records are delivered again, and merged beside the
+        tombstone."""
+        assert self._merges.tombstones is not None
+        stored, seen = self._look(rows)
+        deletes = self._merges.deletes(rows, stored)
+        if deletes.added:
+            self._merges.note(rows)
+            stored, seen = self._look(rows)
             deletes = self._merges.deletes(rows, stored)
-            if deletes.added and not noted:
-                self._merges.note(rows)
-                noted = True
-                continue
-            changed += self._run(*self._merges.beside(rows, stored, deletes))
-            if not tombstones.table.committed_after(seen):
-                return changed
+        changed = self._run(*self._merges.beside(rows, stored, deletes))
+        return changed + self._again(rows, seen, deletes)
+
+    def _look(self, rows: DataFrame) -> tuple[str | None, int | None]:
+        """SQL of the tombstones, and a version of theirs that no query on them from now on is older than; None: there
+        are none yet."""
+        assert self._merges.tombstones is not None
+        stored = self._stored(rows)
+        return stored, self._merges.tombstones.table.history(1)[0].version if stored is not None else None
+
+    def _again(self, rows: DataFrame, seen: int | None, deletes: Deletes) -> int:
+        """Merge again what a newer delete concerns: one that was noted after ``seen``, or a truncate newer than that of
+        ``deletes``.
+
+        Once is enough, because this MERGE adds no row. One that is gone was deleted meanwhile, and is to stay so. And
+        whoever notes a delete from now on finds the row that the first MERGE has added."""
+        assert self._merges.tombstones is not None
+        stored = self._stored(rows) if self._merges.tombstones.table.committed_after(seen) else None
+        if stored is None:
+            return 0
+        newer = self._merges.deletes(rows, stored)
+        if newer.newest_truncate == deletes.newest_truncate:
+            rows = self._merges.overtaken(rows, seen)
+            if rows.isEmpty():
+                return 0
+        source, merge = self._merges.beside(rows, stored, newer)
+        return self._run(source, replace(merge, insert_when="false"))
 
     def _stored(self, rows: DataFrame) -> str | None:
         # Only the consumer group knows the table's position, so all tombstones count.
