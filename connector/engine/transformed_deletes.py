@@ -6,6 +6,7 @@ And whether the SELECT still says what the database didn't send.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructField
 
+log = logging.getLogger("lakelock.decode")
+
 _SAMPLES = ("x", "1", "2000-01-01", "true")
 _PLACE = {"_topic": "'t'", "_partition": "0", "_offset": "0L", "_timestamp": "TIMESTAMP'2000-01-01 00:00:00'"}
 
@@ -32,6 +35,9 @@ _PLACE = {"_topic": "'t'", "_partition": "0", "_offset": "0L", "_timestamp": "TI
 def refuse_lost_deletes(config: PipelineConfig, sink: object, decode: Decoder, none: DataFrame) -> None:
     """Raises ConfigurationError if the SELECT of ``transform`` leaves deletes out without saying so, or a column that
     says what Debezium's events do, or don't. ``none``: no records, as Kafka gives them.
+
+    Truncates that are left out are only warned of: Debezium sends none unless it is told to, and what lets deletes
+    through is enough until then.
     """
     sql = config.transform
     if sql is None or config.of_rows or not isinstance(sink, KeyedSink):
@@ -69,10 +75,11 @@ def refuse_lost_deletes(config: PipelineConfig, sink: object, decode: Decoder, n
             hint=f"{through} If they are to delete nothing, write WHERE {OP} <> 'd' AND (...).",
         )
     if OP in there and not condition_names(sql, OP, "t") and truncating and not passes(op="t"):
-        raise ConfigurationError(
-            f"transform: leaves out truncates, which delete all rows of {sink.place!r}: all their columns are null.",
-            hint=f"{through} If they are to delete nothing, write {sink.option('apply_as_truncates')}: 'false'.",
-        )
+        log.warning(
+            "transform: leaves out truncates, which delete all rows of %r: all their columns are null. Debezium sends "
+            "them if skipped.operations is none. %s If they are to delete nothing, write %s: 'false'.",
+            sink.place, through, sink.option("apply_as_truncates"),
+        )  # fmt: skip
 
 
 def _passes(
