@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from connector.engine.assembly import Assembly
 from connector.engine.outputs import Other
 from connector.protocol.steps import Observer
+from connector.source.records import no_records
 from sinks.contract import Epoch, Position
-from sinks.errors import ConfigurationError
+from sinks.errors import ConfigurationError, PreparedLost
+from sinks.offsets import OffsetRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 def accepted(assembly: Assembly, observe: Observer) -> Position:
     """See ``Pipeline.accept``: commits an epoch of no records. Raises ConfigurationError if nobody has replaced it."""
+    assembly = _without_query(assembly)
     assembly.make_ready()
     sink, log = assembly.table.derivation.sink, assembly.table.derivation.log
     position = sink.position()
@@ -32,6 +40,7 @@ def accepted_topic(assembly: Assembly, observe: Observer) -> Position:
     """See ``Pipeline.accept``: the same for a pipeline with a ``kafka_topic`` sink, whose topic was created again."""
     from sinks.topic import KafkaTopic
 
+    assembly = _without_query(assembly)
     assembly.make_ready()
     sinks = [output.sink for output in assembly.outputs if isinstance(output, Other)]
     new = [sink.accept() for sink in sinks if isinstance(sink, KafkaTopic)]
@@ -45,3 +54,18 @@ def accepted_topic(assembly: Assembly, observe: Observer) -> Position:
     position = coordinator.run_epoch(nothing, 0).position
     coordinator.settle()
     return position
+
+
+def _without_query(assembly: Assembly) -> Assembly:
+    """With ``value: {format: rows}``, whose records only a streaming query has: reads none, which is all that an empty
+    epoch needs."""
+
+    def read(ranges: Sequence[OffsetRange], values: object = None) -> DataFrame:
+        if ranges:
+            raise PreparedLost(
+                "An epoch that was begun is to be finished first, and only the streaming query has its rows.",
+                hint="Start the query: it finishes the epoch, and stops. Then accept what was replaced.",
+            )
+        return no_records(assembly.spark)
+
+    return replace(assembly, read=read) if assembly.config.of_rows else assembly

@@ -1,0 +1,64 @@
+"""What goes on after somebody else has replaced the table, or the target topic."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from connector.engine import assembly as assembling
+from connector.engine.assembly import Assembly
+from connector.engine.outputs import Other
+from connector.operations import accept
+from connector.operations.accept import accepted, accepted_topic
+from sinks.contract import Epoch, Position
+from sinks.errors import PreparedLost
+from sinks.offsets import OffsetRange, Offsets, TopicPartition
+from sinks.topic import KafkaTopic
+
+STANDS = Position(3, Offsets({TopicPartition("t", 0): 5}), replaced="by DROP and CREATE")
+
+
+@pytest.mark.parametrize("of_rows", [True, False], ids=["rows of a query", "records"])
+@pytest.mark.parametrize("what", [accepted, accepted_topic])
+def test_an_epoch_of_no_records_needs_no_query(what: Any, of_rows: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    unused: Any = None
+    reads: list[Any] = []
+
+    def destination(assembly: Assembly) -> Any:
+        def run_epoch(epoch: Epoch, _: int) -> Any:
+            assert not epoch.ranges
+            reads.append(assembly.reading({}).read)
+            return SimpleNamespace(position=STANDS)
+
+        return SimpleNamespace(run_epoch=run_epoch, position=lambda: STANDS, settle=lambda: None)
+
+    monkeypatch.setattr(Assembly, "make_ready", lambda _: None)
+    monkeypatch.setattr(Assembly, "field_check", None)
+    monkeypatch.setattr(Assembly, "coordinator", lambda self, _: destination(self))
+    monkeypatch.setattr(Assembly, "work", lambda self, *_, **__: SimpleNamespace(destination=destination(self)))
+    monkeypatch.setattr(Assembly, "table", property(lambda self: self.outputs[0]))
+    for module, name in ((assembling, "letters"), (assembling, "refuser"), (assembling, "no_records")):
+        monkeypatch.setattr(module, name, lambda *_: None)
+    monkeypatch.setattr(accept, "no_records", lambda _: "none")
+    monkeypatch.setattr(KafkaTopic, "accept", lambda _: True)
+
+    config: Any = SimpleNamespace(name="p", of_rows=of_rows, clock=None)
+    source: Any = SimpleNamespace(refuse_changed=None)
+    if what is accepted:
+        sink: Any = SimpleNamespace(position=lambda: STANDS)
+        output: Any = SimpleNamespace(derivation=SimpleNamespace(sink=sink, log=None), label="t")
+    else:
+        made: Any = object.__new__(KafkaTopic)
+        monkeypatch.setattr(KafkaTopic, "name", "t")
+        output = Other(unused, unused, made)
+    assembly = Assembly(config, "run", unused, source, lambda *_: unused, unused, [output], unused)
+    assert what(assembly, lambda _: None) == STANDS
+    (read,) = reads
+    if of_rows:
+        assert read(()) == "none"
+        with pytest.raises(PreparedLost, match="only the streaming query has its rows"):
+            read([OffsetRange("t", 0, 5, 6)])
+    else:
+        assert read is assembly.of_kafka
