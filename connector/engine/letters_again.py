@@ -74,21 +74,22 @@ def without_rows_there(table: DeltaTable, version: int | None, rows: DataFrame, 
     return rows.join(there, list(names), "left_anti").select(*map(identifier, rows.columns))
 
 
-def forget_deletes(tables: Iterable[Table], records: str) -> None:
-    """Forget which deletes in these tables came of these records; ``records``: SQL of their coordinates, as in FROM."""
+def forget_deletes(tables: Iterable[Table], records: str, at: int | None = None) -> None:
+    """Forget which deletes in these tables came of these records; ``records``: SQL of their coordinates, as in FROM;
+    ``at``: the epoch that tries them again, see ``Tombstones.forget``."""
     for table in tables:
         if table.derivation.tombstones is not None:
-            table.derivation.tombstones.forget(records)
+            table.derivation.tombstones.forget(records, at)
 
 
 @contextmanager
-def forgetting_deletes(tables: Sequence[Table], records: str) -> Iterator[None]:
+def forgetting_deletes(tables: Sequence[Table], records: str, at: int) -> Iterator[None]:
     """Forget these deletes before the block; and those that the block has kept, if another run fences its commit."""
-    forget_deletes(tables, records)
+    forget_deletes(tables, records, at)
     try:
         yield
     except Fenced:
-        forget_deletes(tables, records)
+        forget_deletes(tables, records, at)
         raise
 
 

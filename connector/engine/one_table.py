@@ -174,7 +174,8 @@ def look_back(config: PipelineConfig, spark: SparkSession, run: str, table: Tabl
 def after_restore(config: PipelineConfig, spark: SparkSession, position: Position | None, table: Table) -> None:
     """Bring what is beside a table in line with it, after a RESTORE. Does nothing if ``position`` shows none.
 
-    1. Bring back the deletes that were forgotten after the epoch that the table went back to.
+    1. Forget the deletes of epochs that the RESTORE has undone, and bring back those that were forgotten after the
+       epoch that the table went back to.
     2. Reopen the dead letters whose retry the RESTORE has undone, and forget the deletes that came of them.
 
     Each step may be repeated. As long as ``position`` shows the RESTORE, every run begins with them: so a crash before,
@@ -182,14 +183,15 @@ def after_restore(config: PipelineConfig, spark: SparkSession, position: Positio
     """
     if position is None or position.restored_to is None:
         return
+    passed = with_retired_names(position.offsets, position.topics)  # what is of a retirement that was undone
     if table.derivation.tombstones is not None:
-        table.derivation.tombstones.bring_back(position.offsets, position.restored_to)
+        table.derivation.tombstones.went_back(passed, position.restored_to, position.epoch + 1)
     # A table that joins others reads what these have passed: their letters go by the position in the coordinator log.
     letters = letters_table(config, spark) if not config.whole.two_phase else None
     if letters is not None:
         forget = partial(forget_deletes, [table])
         letters.take_back(
-            with_retired_names(position.offsets, position.topics),  # the letters of a retirement that was undone
+            passed,
             position.restored_to,
             position.epoch,
             taken_in=table.commits.taken_in_since(position),

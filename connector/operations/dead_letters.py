@@ -201,7 +201,7 @@ def retry(
         return Retried(too_old=too_old, of_others=of_others)
     epoch = _epoch(config, run, position, held)
     observe(Event(Step.PLANNED, epoch))
-    with forgetting_deletes([output], letters.marked_sql(run)):
+    with forgetting_deletes([output], letters.marked_sql(run), epoch.number):
         records = letters.records(run)
         if isinstance(config.sinks[0], DeltaAppendSink):
             records = without_rows_there(output.table, position.version, records, ("topic", "partition", "offset"))
@@ -251,8 +251,8 @@ def retry_through_route(config: PipelineConfig, assembly: Assembly, letters: Dea
     marked = letters.begin(assembly.run, position.offsets, noted_since=since)
     if not marked:
         return Retried(too_old=too_old, of_others=of_others)
-    forget_deletes(tables.values(), letters.marked_sql(assembly.run))
     epoch = of_letters(_epoch(config, assembly.run, position, held), letters.version)
+    forget_deletes(tables.values(), letters.marked_sql(assembly.run), epoch.number)
     observe(Event(Step.PLANNED, epoch))
     committed = coordinator.run_epoch(epoch, behind(position.offsets, held))
     coordinator.settle()

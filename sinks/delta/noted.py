@@ -27,11 +27,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from sinks.contract import Epoch
-from sinks.delta.commit import PipelineCommits
-from sinks.delta.tombstones import Tombstones
 from sinks.errors import CommitSkipped, Fenced
+
+if TYPE_CHECKING:
+    from sinks.delta.commit import PipelineCommits
+    from sinks.delta.tombstones import Tombstones
 
 log = logging.getLogger("lakelock.delta")
 

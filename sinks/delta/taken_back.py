@@ -5,8 +5,9 @@ crash                 what is left in the table
 ====================  ==================================================================================================
 before the RESTORE    The table as it was.
 before the commit     The earlier version, without the epoch's number, and maybe without the tombstones of records that
-                      are read again, or with those that an earlier rewind had forgotten. ``take`` restores it once
-                      more, deletes what is left of the former, and brings the rest of the latter back.
+                      are read again, or of epochs that are undone, or with those that an earlier rewind had forgotten.
+                      ``take`` restores it once more, deletes what is left of the former, and brings the rest of the
+                      latter back.
 after the commit      The earlier version, and the epoch. ``take`` isn't called again: the table says that it has it.
 ====================  ==================================================================================================
 
@@ -30,6 +31,7 @@ from sinks.delta.table import DeltaTable
 from sinks.delta.tombstones import Tombstones
 from sinks.delta.two_phase import holds
 from sinks.errors import PositionMismatch
+from sinks.recreated import with_retired_names
 from sinks.spark.row_errors import problem
 from sinks.spark.sql import identifier
 
@@ -91,7 +93,8 @@ class TakesBack:
             left.delete(epoch.number)
         stands = self.commits.position()
         if self.tombstones is not None and stands is not None and stands.restored_to is not None:
-            self.tombstones.bring_back(stands.offsets, stands.restored_to)
+            passed = with_retired_names(stands.offsets, stands.topics)
+            self.tombstones.went_back(passed, stands.restored_to, epoch.number)
         own = replace(epoch, expected=stands)
         if stands is not None and stands.since:  # a table claims what it has read itself
             own = replace(own, since=stands.since, lost=stands.lost)

@@ -9,13 +9,19 @@ their records again, and may find by a mended pipeline file that they delete not
 tombstones that the position hasn't passed (``Tombstones.left_over``). The same after a RESTORE of the table. Otherwise
 they would count as soon as the position passes their records once more.
 
+A RESTORE also undoes epochs whose records the position has passed: those after an earlier RESTORE had read them again,
+by a file in which they are deletes, or they were dead letters. So a tombstone says which epoch has noted it, and a
+RESTORE to an earlier epoch removes it.
+
 A RESTORE may be undone by another one. So what is removed is kept aside, in another table beside it, with the number of
-the epoch that it was forgotten at. A RESTORE to an earlier epoch, which had passed its record, brings it back
-(``Tombstones.bring_back``): at that epoch it wasn't forgotten yet.
+the epoch that it was forgotten at. It counts from the epoch that noted it up to that one, and a RESTORE to an epoch
+between them brings it back, if that had passed its record (``Tombstones.went_back``). What comes back is a copy, which
+counts from the next epoch on: at those between, it was forgotten. The tombstone aside stays, for the next RESTORE.
 
 A dead letter that is tried again is the exception: the position has passed its record, so what it deletes counts at
-once, also if the retry is never committed, or is taken back. So a retry first removes the tombstones of the records
-that it tries (``Tombstones.forget``), and writes those that it still needs anew.
+once, also if the retry is never committed. So a retry first removes the tombstones of the records that it tries
+(``Tombstones.forget``), and writes those that it still needs anew. A delete that a killed retry has left counts for the
+epochs since, so it comes back with them. The letter is open then, and the next retry removes it again.
 
 A clone of a table has none of its tombstones. A run copies them before its first epoch there, see
 ``Tombstones.take_over``.
@@ -35,9 +41,19 @@ from typing import TYPE_CHECKING
 
 from sinks.delta.append import evolution
 from sinks.delta.conflicts import done_or_left, past_conflicts
-from sinks.delta.sql_layout import any_of
 from sinks.delta.table import CHANGING, COORDINATES, DeltaTable
-from sinks.offsets import Offsets, TopicPartition
+from sinks.delta.which_tombstones import (
+    FORGOTTEN_AT,
+    again_sql,
+    ahead_sql,
+    came_back,
+    copies_sql,
+    forgetting_sql,
+    other_copies_sql,
+    passed_sql,
+    undone_sql,
+)
+from sinks.offsets import Offsets
 from sinks.recreated import is_retired
 from sinks.spark.sql import identifier, literal
 
@@ -47,7 +63,6 @@ if TYPE_CHECKING:
 
 FOLDER = "_lakelock/tombstones"
 FORGOTTEN = "_lakelock/forgotten_tombstones"
-_AT = "_forgotten_at"
 _EXPIRE_EVERY = timedelta(hours=1)
 _SINCE = "lakelock.deletes_since"
 
@@ -76,7 +91,7 @@ def remember_deletes(table: DeltaTable, *, kept: bool) -> None:
 
 @dataclass(frozen=True)
 class LeftOver:
-    """Tombstones that no committed epoch has written, as they were when somebody looked."""
+    """Tombstones that no committed epoch of those that led to the table's rows has written."""
 
     table: DeltaTable
     where: str
@@ -91,14 +106,11 @@ class LeftOver:
 
         ``at``: the number of the last epoch, which a RESTORE may undo; None: there is none yet, and nothing is kept. A
         crash between the two leaves them in both tables. The next run does both steps again: what is aside twice counts
-        once.
+        once. If the table is restored before, to an epoch at which they count, they stay.
         """
         if at is not None:
-            sql = f"SELECT *, {int(at)}L AS {_AT} FROM {self.table.sql} WHERE {self.where}"
-            rows = self.table.spark.sql(sql)
-            if not self.aside.exists():
-                self.aside.create(rows.schema, CHANGING)
-            _append(rows, self.aside)
+            sql = f"SELECT *, {int(at)}L AS {FORGOTTEN_AT} FROM {self.table.sql} WHERE {self.where}"
+            _keep(self.table.spark.sql(sql), self.aside)
         _delete(self.table, self.where)
 
 
@@ -140,7 +152,7 @@ class Tombstones:
             return None
         if position is None:
             return table.sql
-        return f"(SELECT * FROM {table.sql} WHERE {_passed(position)})"
+        return f"(SELECT * FROM {table.sql} WHERE {passed_sql(position)})"
 
     def left_over(self, position: Offsets, topics: Container[str]) -> LeftOver | None:
         """The tombstones of records that are still to be read. None: there is none.
@@ -165,28 +177,60 @@ class Tombstones:
         where = f"_topic IN ({names}) AND {noted} AND ({where})"
         return LeftOver(table, where, sum(row["n"] for row in stale), self.aside)
 
-    def bring_back(self, position: Offsets, restored_to: int) -> None:
-        """After a RESTORE: count again what was forgotten only after the epoch that the table went back to.
+    def went_back(self, position: Offsets, restored_to: int, at: int) -> None:
+        """After a RESTORE: forget what epochs noted that it has undone, and count again what was forgotten later.
 
-        ``position``, ``restored_to``: next offset per topic-partition, and the number of that epoch. May be called
-        again. A crash on the way leaves tombstones in both tables: brought back twice, one counts once.
+        ``position``, ``restored_to``: next offset per topic-partition, and the number of the epoch that the table went
+        back to; ``at``: the number of the next epoch. May be called again, until that epoch is committed.
+
+        ====================  ==========================================================================================
+        crash                 what is left
+        ====================  ==========================================================================================
+        before the DELETE     Undone tombstones in both tables, or in one: see ``LeftOver.delete``.
+        before the copies     Some that would count are missing. The next run copies them, before its first epoch.
+        after the copies      Nothing is left to do. What is there isn't copied again. If the table is restored to
+                              another epoch before the next commit, copies of this one are removed first.
+        ====================  ==========================================================================================
         """
-        if self._of.detail() is None or not self.aside.exists():
+        if self._of.detail() is None:
             return
-        where = again_sql(position, restored_to)
-        again = self._of.spark.sql(f"SELECT * FROM {self.aside.sql} WHERE {where}").drop(_AT)
-        if not again.isEmpty():
-            self._append(again)
-            _delete(self.aside, where)
+        table, by = self._at(), came_back(restored_to, at)
+        if self._exists(table) and "_noted_by" in table.schema.names:
+            undone = undone_sql(restored_to, at)
+            if not table.spark.sql(f"SELECT 1 FROM {table.sql} WHERE {undone}").isEmpty():
+                LeftOver(table, undone, 0, self.aside).delete(at)
+            others = other_copies_sql(by)
+            if not table.spark.sql(f"SELECT 1 FROM {table.sql} WHERE {others}").isEmpty():
+                _delete(table, others)
+        if not self.aside.exists():
+            return
+        known = "_noted_by" in self.aside.schema.names
+        where = again_sql(position, restored_to, known=known)
+        again = self._of.spark.sql(f"SELECT * FROM {self.aside.sql} WHERE {where}").drop(FORGOTTEN_AT, "_noted_by")
+        again = again.selectExpr("*", f"{literal(by)} AS _noted_by")
+        missing = self._missing(again, [*self._named, "_noted_by"])
+        if not missing.isEmpty():
+            self._append(missing)
 
-    def forget(self, records: str) -> None:
+    def forget(self, records: str, at: int | None = None) -> None:
         """Delete the tombstones of these records.
 
-        ``records``: SQL of distinct ``_topic``, ``_partition`` and ``_offset``, as in FROM.
+        ``records``: SQL of distinct ``_topic``, ``_partition`` and ``_offset``, as in FROM; ``at``: the number of the
+        epoch that tries them again; None: a RESTORE has undone that, and what came back with it stays.
+
+        A retry keeps aside what came back, which is of a committed epoch for sure. A crash before the deletion leaves
+        it in both tables, as with ``LeftOver.delete``.
         """
         if self._of.detail() is None or not self._exists(self._at()):
             return
-        past_conflicts(partial(_run, self._at(), forgetting_sql(self._at().sql, records)))
+        table = self._at()
+        known = "_noted_by" in table.schema.names
+        if known and at is not None:
+            copies = table.spark.sql(copies_sql(table.sql, records, at))
+            if not copies.isEmpty():
+                _keep(copies, self.aside)
+        sql = forgetting_sql(table.sql, records, but_copies=known and at is None)
+        past_conflicts(partial(_run, table, sql))
 
     def add(self, deletes: DataFrame, by: str | None = None) -> None:
         """Write a tombstone for each of these rows. Call it before the commit of their epoch.
@@ -224,17 +268,22 @@ class Tombstones:
 
     def take_over(self, of: DeltaTable, position: Offsets) -> None:
         """Copy another table's tombstones of records before a position, unless they are here already."""
-        from pyspark.sql import functions as F
-
         found = Tombstones(of, self._key).passed_sql(position)
         if found is None:
             return
-        table, notes = self._at(), of.spark.sql(f"SELECT * FROM {found}").alias("s")
-        if self._exists(table):
-            there = [F.col(f"s.{name}").eqNullSafe(F.col(f"t.{name}")) for name in map(identifier, self._named)]
-            notes = notes.join(table.spark.table(table.sql).alias("t"), there, "left_anti")
+        notes = self._missing(of.spark.sql(f"SELECT * FROM {found}"), self._named)
         if not notes.isEmpty():
             self._append(notes)
+
+    def _missing(self, notes: DataFrame, names: Sequence[str]) -> DataFrame:
+        """Those of the notes that aren't here yet; ``names``: the columns that tell one from another."""
+        from pyspark.sql import functions as F
+
+        table = self._at()
+        if not self._exists(table) or not {*names} <= {*table.schema.names}:
+            return notes
+        there = [F.col(f"s.{name}").eqNullSafe(F.col(f"t.{name}")) for name in map(identifier, names)]
+        return notes.alias("s").join(table.spark.table(table.sql).alias("t"), there, "left_anti")
 
     @property
     def _named(self) -> Sequence[str]:
@@ -289,29 +338,10 @@ class Tombstones:
         return DeltaTable(self._of.spark, path=f"{detail.location.rstrip('/')}/{folder}", on_new_column="add")
 
 
-def forgetting_sql(target: str, records: str) -> str:
-    """The statement of ``Tombstones.forget``; ``target``: SQL of the table of tombstones. A MERGE, because Delta's
-    DELETE takes no subquery."""
-    same = " AND ".join(f"t.{name} = s.{name}" for name in COORDINATES[:3])
-    return f"MERGE INTO {target} AS t\nUSING {records} AS s\nON {same}\nWHEN MATCHED\n  THEN DELETE"
-
-
-def ahead_sql(position: Offsets) -> str:
-    """SQL that is true of a tombstone of a record that is still to be read: see ``Tombstones.left_over``."""
-    # Not as NOT (... < ...): so Delta skips the files of earlier records.
-    ahead = [f"({_of(at)} AND _offset >= {offset})" for at, offset in position.items()]
-    unnamed = [f"NOT ({_of(at)})" for at in position]
-    return any_of([*ahead, f"({' AND '.join(unnamed) or 'true'})"])
-
-
-def again_sql(position: Offsets, restored_to: int) -> str:
-    """SQL that is true of a tombstone aside that counts again: see ``Tombstones.bring_back``."""
-    return f"{_AT} > {int(restored_to)} AND ({_passed(position)})"
-
-
-def _passed(position: Offsets) -> str:
-    """SQL that is true of a tombstone of a record before these offsets."""
-    return any_of(f"({_of(at)} AND _offset < {offset})" for at, offset in position.items()) or "false"
+def _keep(rows: DataFrame, aside: DeltaTable) -> None:
+    if not aside.exists():
+        aside.create(rows.schema, CHANGING)
+    _append(rows, aside)
 
 
 def _append(notes: DataFrame, table: DeltaTable) -> None:
@@ -325,11 +355,6 @@ def _delete(table: DeltaTable, where: str) -> None:
 
 def _run(table: DeltaTable, sql: str) -> None:
     table.spark.sql(sql).collect()
-
-
-def _of(at: TopicPartition) -> str:
-    """SQL that is true of a record of this partition."""
-    return f"_topic = {literal(at.topic)} AND _partition = {at.partition}"
 
 
 def _micros(at: datetime) -> int:

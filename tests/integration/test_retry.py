@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from connector.cli.app import app
 from connector.operations.dead_letters import Retried
 from connector.protocol.steps import Event, Observer, Step
-from sinks.delta.tombstones import Tombstones
+from sinks.delta.tombstones import FOLDER, Tombstones
 from sinks.errors import Fenced, TopicMissing
 
 N, S = '{"k": "%s", "n": %d}', '{"k": "%s", "n": "%s"}'
@@ -237,6 +237,21 @@ def test_a_delete_of_a_retry_that_does_not_stand_is_forgotten(
     assert letters(lake, "_retried_epoch") == [(1, None)]
     assert lake.pipeline(kind, **wide(lake, **changes)).retry_dead_letters().through == 1
     assert query(lake.path(kind), "SELECT max(n) FROM t") == [(7,)]
+
+
+@pytest.mark.breadth
+@pytest.mark.parametrize("kind", ["upsert", "history"])
+def test_a_rewind_of_a_retry_that_is_undone_brings_its_delete_back(kind: str, lake: Lake, topic: Topic) -> None:
+    send(topic, N % ("k", 3), S % ("k", 7))
+    lake.pipeline(kind, **setting_aside(lake, sink={"key": "k"})).run()
+    deletes = lake.pipeline(kind, **wide(lake, sink={"key": "k", "apply_as_deletes": "n = 7"}))
+    assert deletes.retry_dead_letters() == Retried(through=1, epoch=2)
+    version = lake.version(kind)
+    assert deletes.rewind(to_epoch=1, confirm=True).done
+    assert lake.sql("SELECT count(*) FROM {t}", f"{kind}/{FOLDER}") == [(0,)]
+    assert deletes.rewind(to_version=version, confirm=True).done
+    assert lake.sql("SELECT k, _offset FROM {t}", f"{kind}/{FOLDER}") == [("k", 1)]
+    assert letters(lake, "_retried_epoch") == [(1, None)]
 
 
 def gone_after(add: Callable[..., None]) -> Callable[..., None]:

@@ -19,7 +19,7 @@ from connector.protocol.steps import Event, Step
 from connector.source.group_member import GroupMember
 from sinks.delta.merge import Merge
 from sinks.delta.table import DeltaTable
-from sinks.delta.tombstones import FOLDER, FORGOTTEN, Tombstones
+from sinks.delta.tombstones import FOLDER, Tombstones
 from sinks.delta.upsert import Merges
 from sinks.delta.without_offsets import PlainUpsert
 from sinks.errors import BadRecord, ConfigurationError, Fenced, KeyMoved, SchemaMismatch
@@ -327,7 +327,32 @@ def test_a_rewind_that_is_undone_brings_its_deletes_back(lake: Lake, topic: Topi
     send(topic, "a", 3, 3)
     pipeline.run()
     assert lake.rows("upsert") == []
-    assert lake.sql("SELECT count(*) FROM {t}", f"upsert/{FORGOTTEN}") == [(0,)]
+    assert lake.sql("SELECT count(*) FROM {t}", f"upsert/{FOLDER}") == [(1,)]
+
+
+@pytest.mark.breadth
+def test_deletes_of_a_file_whose_epochs_were_taken_back_count_only_with_them(lake: Lake, topic: Topic) -> None:
+    """Both files have read the same records, and the table's position has passed them, whichever it goes back to."""
+    right = lake.pipeline("upsert", **SEQUENCED, sink=BY_SEQ)
+    wrong = lake.pipeline("upsert", **SEQUENCED, sink={**BY_SEQ, "apply_as_deletes": "op = 'X'"})
+    send(topic, "b", 1, 1)
+    right.run()
+    send(topic, "a", 10, 10, "X")
+    right.run()
+    without = lake.version("upsert")
+    wrong.rewind(to_epoch=1, confirm=True)
+    wrong.run()
+    assert lake.rows("upsert") == [("b", 1)]
+    with_it = lake.version("upsert")
+    for _ in range(2):
+        right.rewind(to_version=without, confirm=True)
+        assert lake.sql("SELECT count(*) FROM {t}", f"upsert/{FOLDER}") == [(0,)]
+        wrong.rewind(to_version=with_it, confirm=True)
+        assert lake.sql("SELECT count(*) FROM {t}", f"upsert/{FOLDER}") == [(1,)]
+    right.rewind(to_version=without, confirm=True)
+    send(topic, "a", 5, 5)
+    right.run()
+    assert lake.rows("upsert") == [("a", 10), ("b", 1)]
 
 
 @pytest.mark.breadth

@@ -33,3 +33,10 @@ USING (SELECT ...) AS s
 ON t._topic = s._topic AND t._partition = s._partition AND t._offset = s._offset
 WHEN MATCHED
   THEN DELETE
+
+-- tombstones of retries that were undone
+MERGE INTO target AS t
+USING (SELECT ...) AS s
+ON t._topic = s._topic AND t._partition = s._partition AND t._offset = s._offset
+WHEN MATCHED AND NOT coalesce(startswith(t._noted_by, 'back to '), false)
+  THEN DELETE

@@ -137,7 +137,7 @@ def test_a_retry_first_forgets_the_deletes_that_an_earlier_one_has_kept(
         marked_sql=lambda run: f"letters of {run}",
         records=says("read"), close=says("close", 1),
     )  # fmt: skip
-    tombstones = SimpleNamespace(forget=lambda records: did.append(f"forget {records}"))
+    tombstones = SimpleNamespace(forget=lambda records, at: did.append(f"forget {records} at {at}"))
     derivation = SimpleNamespace(sink=SimpleNamespace(position=lambda: STANDS, write=None), tombstones=tombstones)
     output: Any = SimpleNamespace(derivation=derivation, table=None, label="t")
     monkeypatch.setattr(dead_letters, "run_epoch", run_epoch)
@@ -146,8 +146,8 @@ def test_a_retry_first_forgets_the_deletes_that_an_earlier_one_has_kept(
     held = TopicsHeld(Offsets(), Offsets(), {}, datetime.now(timezone.utc))
     with pytest.raises((SystemExit, Fenced)) if ends is not None else nullcontext():
         retry(config(sink=UPSERT), output, letters, Any, run="me", held=held, observe=lambda _: None)  # type: ignore[arg-type]
-    last = {None: ["close"], SystemExit: []}.get(ends, ["forget letters of me"])
-    assert did == ["mark", "forget letters of me", "read", "decode", "commit", *last]
+    last = {None: ["close"], SystemExit: []}.get(ends, ["forget letters of me at 5"])
+    assert did == ["mark", "forget letters of me at 5", "read", "decode", "commit", *last]
 
 
 def test_the_letters_of_several_tables_name_the_log_also_those_of_a_table_that_joins_them() -> None:

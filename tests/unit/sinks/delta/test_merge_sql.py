@@ -26,10 +26,10 @@ from sinks.delta.merge import Change, Merge
 from sinks.delta.moved import events_moved_sql
 from sinks.delta.recreated import retiring_sql
 from sinks.delta.sql_layout import indented
-from sinks.delta.tombstones import forgetting_sql
 from sinks.delta.upsert_rule import COLUMNS, DELETED_BY, UpsertRule, moved_sql, upserting
 from sinks.delta.upsert_source import moved_from_sql, source_sql
 from sinks.delta.version_columns import VersionColumns
+from sinks.delta.which_tombstones import forgetting_sql
 
 OFFSETS = ["k", "v", "_topic", "_partition", "_offset"]
 SEQUENCED = [*OFFSETS, "_sequence"]
@@ -165,6 +165,7 @@ def test_the_merges_of_dead_letters_are_the_ones_that_were_reviewed() -> None:
         "added by who doesn't know its table": adding_sql("target", []),
         "kept open after a retry": keeping_sql("target", "pipeline", "a run"),
         "tombstones of the marked letters": forgetting_sql("target", "(SELECT ...)"),
+        "tombstones of retries that were undone": forgetting_sql("target", "(SELECT ...)", but_copies=True),
     }
     assert_reviewed("dead_letters", sections(merges))
 

@@ -136,7 +136,7 @@ def test_deletes_are_forgotten_before_the_commit_and_never_those_of_a_later_epoc
     at = Position(number, Offsets({P0: 5}), owner=owner, restored_to=2)
     commits: Any = SimpleNamespace(position=says("ask", at), topics=["t"])
     left = SimpleNamespace(delete=says("forget"))
-    tombstones: Any = SimpleNamespace(left_over=says("look", left), bring_back=says("bring back"))
+    tombstones: Any = SimpleNamespace(left_over=says("look", left), went_back=says("bring back"))
     monkeypatch.setattr(taken_back, "restore", says("restore"))
     monkeypatch.setattr(taken_back, "DeltaAppend", lambda *_: SimpleNamespace(write=says("commit")))
     rewind = Epoch("p", 4, "rewind", (), Offsets({P0: 2}), {}, None, at, Offsets())
