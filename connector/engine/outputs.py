@@ -130,8 +130,8 @@ class Table:
         tombstones, position = self.derivation.tombstones, self.commits.position()
         if tombstones is None or position is None or position.source == "commit":
             return
-        sources = self.commits.cloned_from()
-        if sources is None or (sources and position.delivery != "transactional"):
+        found = self.commits.cloned_from()
+        if found is None or (found[0] and position.delivery != "transactional"):
             log.warning(
                 "%r is a clone, and the deletes that its source remembers can't be taken over. An update that arrives "
                 "late, and is older than its key's delete, brings the row back.",
@@ -139,8 +139,9 @@ class Table:
             )
             forgotten(self.table)
             return
+        sources, epoch = found
         for source in sources:
-            tombstones.take_over(source, position.offsets)
+            tombstones.take_over(source, position.offsets, epoch)
 
     def check(self) -> bool:
         """Whether it is there; raises SchemaMismatch where it doesn't take the rows."""

@@ -307,9 +307,10 @@ class PipelineCommits:
         version = PastCommits(table).at(clone.version) if table.log is not None else None
         return table if version is not None and version.timestamp <= clone.at else None
 
-    def cloned_from(self) -> Sequence[DeltaTable] | None:
-        """The tables whose clone this is, and a clone's source in turn, up to the pipeline's last commit. Empty: it has
-        committed to this table itself. None: not all of them can be found."""
+    def cloned_from(self) -> tuple[Sequence[DeltaTable], int | None] | None:
+        """The tables whose clone this is, and a clone's source in turn, up to the pipeline's last commit, and the epoch
+        of that; None: only the rows tell. No tables: it has committed to this table itself. None: not all of them can
+        be found."""
         from pyspark.errors import PySparkException
 
         table: DeltaTable | None = self._table
@@ -320,7 +321,7 @@ class PipelineCommits:
                 history = PastCommits(table)
                 standing = self._standing(table.log, history, history.newest().version if at is None else at)
                 if not isinstance(standing, Cloned):
-                    return sources
+                    return sources, standing.metadata.epoch if isinstance(standing, Own) else None
                 table, at = self._source(standing), standing.version
                 sources += [table] if table is not None else []
         except (PySparkException, NotADeltaTable):

@@ -33,7 +33,7 @@ property back as well.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from functools import cached_property, partial
@@ -49,6 +49,7 @@ from sinks.delta.which_tombstones import (
     came_back,
     copies_sql,
     forgetting_sql,
+    noted_until_sql,
     other_copies_sql,
     passed_sql,
     undone_sql,
@@ -266,14 +267,30 @@ class Tombstones:
         noted_by = f"CAST({literal(by) if by is not None else 'NULL'} AS STRING) AS _noted_by"
         return deletes.selectExpr(*map(identifier, wanted), "current_timestamp() AS _noted_at", noted_by)
 
-    def take_over(self, of: DeltaTable, position: Offsets) -> None:
-        """Copy another table's tombstones of records before a position, unless they are here already."""
-        found = Tombstones(of, self._key).passed_sql(position)
-        if found is None:
+    def take_over(self, of: DeltaTable, position: Offsets, epoch: int | None) -> None:
+        """Copy another table's tombstones that counted at a position, unless they are here already.
+
+        ``epoch``: the number of the epoch that left the position: the other table may have gone on since, or back;
+        None: unknown, and all of records before the position are copied.
+        """
+        for counted in Tombstones(of, self._key)._counted(position, epoch):
+            notes = self._missing(of.spark.sql(counted).drop(FORGOTTEN_AT), self._named)
+            if not notes.isEmpty():
+                self._append(notes)
+
+    def _counted(self, position: Offsets, epoch: int | None) -> Iterator[str]:
+        """Queries for the tombstones that counted then: see ``take_over``."""
+        there = self.passed_sql(position)
+        if there is None:
             return
-        notes = self._missing(of.spark.sql(f"SELECT * FROM {found}"), self._named)
-        if not notes.isEmpty():
-            self._append(notes)
+        if epoch is None:
+            yield f"SELECT * FROM {there}"
+            return
+        known = "_noted_by" in self._at().schema.names
+        yield f"SELECT * FROM {there} WHERE {noted_until_sql(epoch) if known else 'true'}"
+        if self.aside.exists():
+            known = "_noted_by" in self.aside.schema.names
+            yield f"SELECT * FROM {self.aside.sql} WHERE {again_sql(position, epoch, known=known)}"
 
     def _missing(self, notes: DataFrame, names: Sequence[str]) -> DataFrame:
         """Those of the notes that aren't here yet; ``names``: the columns that tell one from another."""

@@ -60,8 +60,13 @@ def again_sql(position: Offsets, restored_to: int, *, known: bool = True) -> str
 
     ``known``: whether those aside say which epoch has noted them.
     """
-    noted = f"coalesce({noted_in('_noted_by')} <= {int(restored_to)}, true)" if known else "true"
+    noted = noted_until_sql(restored_to) if known else "true"
     return f"{FORGOTTEN_AT} > {int(restored_to)} AND {noted} AND ({passed_sql(position)})"
+
+
+def noted_until_sql(epoch: int) -> str:
+    """SQL that is true of a tombstone that no later epoch than this one has noted, as far as it says."""
+    return f"coalesce({noted_in('_noted_by')} <= {int(epoch)}, true)"
 
 
 def came_back(restored_to: int, at: int) -> str:

@@ -407,6 +407,25 @@ def test_a_clone_takes_over_the_deletes_that_its_source_remembers(
     assert "can't be taken over" in caplog.text
 
 
+@pytest.mark.breadth
+def test_a_clone_of_an_earlier_version_takes_over_the_deletes_that_counted_then(lake: Lake, topic: Topic) -> None:
+    right = lake.pipeline("upsert", **SEQUENCED, sink=BY_SEQ)
+    wrong = lake.pipeline("upsert", **SEQUENCED, sink={**BY_SEQ, "apply_as_deletes": "op = 'X'"})
+    send(topic, "b", 1, 1)
+    right.run()
+    send(topic, "a", 10, 10, "X")
+    send(topic, "c", None, 10, "D")
+    right.run()
+    version = lake.version("upsert")
+    wrong.rewind(to_epoch=1, confirm=True)
+    wrong.run()
+    lake.sql(f"CREATE TABLE delta.`{lake.path('clone')}` SHALLOW CLONE {{t}} VERSION AS OF {version}", "upsert")
+    for key in ("a", "c"):
+        send(topic, key, 5, 5)
+    lake.pipeline("upsert", **SEQUENCED, sink={**BY_SEQ, "path": str(lake.path("clone"))}).run()
+    assert lake.sql("SELECT k, n FROM {t} ORDER BY k", "clone") == [("a", 10), ("b", 1)]
+
+
 def pipeline_spark(lake: Lake) -> SparkSession:
     assert lake.spark is not None
     return lake.spark

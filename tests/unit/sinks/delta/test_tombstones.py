@@ -19,7 +19,9 @@ from sinks.delta.which_tombstones import (
     came_back,
     copies_sql,
     forgetting_sql,
+    noted_until_sql,
     other_copies_sql,
+    passed_sql,
     undone_sql,
 )
 from sinks.offsets import Offsets, TopicPartition
@@ -185,7 +187,7 @@ class World:
 
 
 def passes(world: World, actions: list[tuple[str, int, str, int | None, bool]]) -> None:
-    """After each action the deletes that count are those that led to the table's rows.
+    """After each action the deletes that count are those that led to the table's rows, and to those of any version.
 
     Of an action: what it does, of how many records or to how old a version, by which file, before which step it is
     killed, and whether a run starts after it.
@@ -207,6 +209,16 @@ def passes(world: World, actions: list[tuple[str, int, str, int | None, bool]]) 
         if starts:
             world.start()
             assert world.counting == world.now.deletes
+            for version in world.versions:
+                assert counted(world, version) == version.deletes
+
+
+def counted(world: World, then: Version) -> set[int]:
+    """As a clone of this version takes them over: see ``Tombstones.take_over``."""
+    position = Offsets({AT: then.offset})
+    there = f"SELECT _offset FROM notes WHERE {passed_sql(position)} AND {noted_until_sql(then.epoch)}"
+    aside = f"SELECT _offset FROM aside WHERE {again_sql(position, then.epoch)}"
+    return {offset for (offset,) in world.db.execute(f"{there} UNION {aside}")}
 
 
 ACTIONS = st.lists(
