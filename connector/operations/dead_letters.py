@@ -178,8 +178,9 @@ def retry(
     ====================  ==============================================================================================
     before the marks      Nothing has changed.
     before the commit     Open letters, with a mark that only this run looks for, and no row; maybe deletes that are
-                          kept too early. The next retry takes the letters over, and forgets these deletes. A commit
-                          that is fenced leaves open letters only.
+                          kept too early, or without a delete that an undone rewind had brought back. The next retry
+                          takes the letters over, and notes their deletes anew. A commit that is fenced leaves open
+                          letters only.
     before the close      Rows, and open letters. The next retry sends the letters once more, and the table itself tells
                           that it holds them. They add nothing, and are closed.
     after the close       Nothing is left to do.

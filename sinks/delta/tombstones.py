@@ -220,7 +220,8 @@ class Tombstones:
         epoch that tries them again; None: a RESTORE has undone that, and what came back with it stays.
 
         A retry keeps aside what came back, which is of a committed epoch for sure. A crash before the deletion leaves
-        it in both tables, as with ``LeftOver.delete``.
+        it in both tables, as with ``LeftOver.delete``. A crash after it, before the retry's commit, leaves it aside:
+        until the letter is tried again, nothing tells of that delete.
         """
         if self._of.detail() is None or not self._exists(self._at()):
             return

@@ -154,12 +154,12 @@ class World:
         self.commit(end, self.now.deletes | deletes)
 
     def retry(self, file: str) -> None:
-        """Isn't killed between notes and commit: the note would count."""
+        """Isn't killed between ``forget`` and commit: until the next retry a delete would be missing, or count early."""
         self.look_back()
         tried = {at for at, closed in self.letters.items() if closed is None and at < self.now.offset}
         self.marked |= tried
-        self.forget(tried, self.highest + 1)
         self.steps = iter(())
+        self.forget(tried, self.highest + 1)
         for offset in tried & LETTERS[file]:
             self.note(offset)
         self.commit(self.now.offset, (self.now.deletes - tried) | (tried & LETTERS[file]))
