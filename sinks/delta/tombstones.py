@@ -11,7 +11,9 @@ they would count as soon as the position passes their records once more.
 
 A RESTORE also undoes epochs whose records the position has passed: those after an earlier RESTORE had read them again,
 by a file in which they are deletes, or they were dead letters. So a tombstone says which epoch has noted it, and a
-RESTORE to an earlier epoch removes it.
+RESTORE to an earlier epoch removes it. One of the next number stays, as another run may be about to commit it. So what
+a killed run has noted counts, if no run has started since, and the table then goes to a version that has passed its
+record.
 
 A RESTORE may be undone by another one. So what is removed is kept aside, in another table beside it, with the number of
 the epoch that it was forgotten at. It counts from the epoch that noted it up to that one, and a RESTORE to an epoch

@@ -154,7 +154,7 @@ class World:
         self.commit(end, self.now.deletes | deletes)
 
     def retry(self, file: str) -> None:
-        """Isn't killed between ``forget`` and commit: until the next retry a delete would be missing, or count early."""
+        """Isn't killed between ``forget`` and commit: until the next retry deletes would be missing, or early."""
         self.look_back()
         tried = {at for at, closed in self.letters.items() if closed is None and at < self.now.offset}
         self.marked |= tried
@@ -190,7 +190,8 @@ def passes(world: World, actions: list[tuple[str, int, str, int | None, bool]]) 
     """After each action the deletes that count are those that led to the table's rows, and to those of any version.
 
     Of an action: what it does, of how many records or to how old a version, by which file, before which step it is
-    killed, and whether a run starts after it.
+    killed, and whether a run starts after it. One starts after a killed run in any case: a RESTORE to a version that
+    has passed the killed run's records would let its deletes count, see ``sinks.delta.tombstones``.
     """
     for what, number, file, killed_before, starts in actions:
         world.steps = iter(range(killed_before, -1, -1)) if killed_before is not None else iter(())
@@ -206,7 +207,7 @@ def passes(world: World, actions: list[tuple[str, int, str, int | None, bool]]) 
         world.steps = iter(())
         if killed_before is not None and what == "rewind" and world.together:
             world.rewind(target)  # it was decided, so somebody finishes it
-        if starts:
+        if starts or (killed_before is not None and what != "rewind"):
             world.start()
             assert world.counting == world.now.deletes
             for version in world.versions:
