@@ -60,7 +60,7 @@ def _without_query(assembly: Assembly) -> Assembly:
     """With ``value: {format: rows}``, whose records only a streaming query has: reads none, which is all that an empty
     epoch needs."""
 
-    def read(ranges: Sequence[OffsetRange], values: object = None) -> DataFrame:
+    def read(ranges: Sequence[OffsetRange], values: object = None) -> DataFrame:  # noqa: ARG001
         if ranges:
             raise PreparedLost(
                 "An epoch that was begun is to be finished first, and only the streaming query has its rows.",
