@@ -134,7 +134,7 @@ def test_a_table_that_remembers_nothing_of_masks_takes_any(steps: list[dict[str,
 def test_the_salt_of_a_column_with_the_name_of_a_type_is_not_that_of_the_order() -> None:
     steps = [{"mask": ["date", "n"], "salt": SecretStr("0123456789abcdef")}, {"rename": {"n": "m"}}]
     made = of({**UPSERT, "sequence_by": "CAST(at AS DATE)"}, steps=steps)
-    assert made.texts.keys() == {"key", "sequence_by"}
+    assert made.texts.keys() == {"key", "sequence_by", "steps.mask.k"}
 
 
 def test_messages_name_the_option_by_its_path_in_the_file() -> None:
