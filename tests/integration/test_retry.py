@@ -89,7 +89,7 @@ def test_a_record_that_two_tables_set_aside_goes_through_into_each_of_them(lake:
         totals = audit.totals  # the other's letter says nothing of this table
         assert [totals[kind] for kind in ("records", "letters", "letters_unexpected")] == [2, 0, 0]
         assert not lake.pipeline(**wide(lake), **sink).dead_letters()
-    assert lake.rows() == query(lake.path("clone"), "SELECT * FROM t ORDER BY 1") == [("a", 0), ("b", 1)]
+    assert lake.rows() == query(lake.path("clone"), "SELECT k, n FROM t ORDER BY 1") == [("a", 0), ("b", 1)]
     assert letters(lake, "_retried_epoch") == [(1, 3), (1, 3)]
 
 
