@@ -22,7 +22,14 @@ from connector.engine.in_group import run_in_group
 from connector.operations.accept import accepted, accepted_topic
 from connector.operations.check import checked
 from connector.operations.checked import Checked
-from connector.operations.dead_letters import LetterGroups, Retried, letter_groups, letters_place, refuse_unfit, retried
+from connector.operations.dead_letters import (
+    LetterGroups,
+    Retried,
+    letter_groups,
+    refuse_unfit,
+    refuse_without_letters,
+    retried,
+)
 from connector.operations.dry_run import DryRun, dry_run
 from connector.operations.fold import fold_now, refuse_no_change_log
 from connector.operations.from_topic import for_topic
@@ -367,7 +374,7 @@ class Pipeline:
 
         Raises ConfigurationError if the pipeline keeps none in a table.
         """
-        letters_place(self.config)
+        refuse_without_letters(self.config)
         with self._session("letters") as spark:
             return letter_groups(self.config, spark)
 

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING
 from connector.config import (
     DeltaAggregateSink,
     DeltaAppendSink,
-    DeltaPlace,
     DeltaUpsertSink,
     KeyedSink,
     PipelineConfig,
@@ -109,7 +108,7 @@ def refuse_unfit(config: PipelineConfig) -> None:
 
     A letter's record is older than the position, so the table itself has to tell whether it holds the record.
     """
-    letters_place(config)
+    refuse_without_letters(config)
     anew = "While Kafka still holds the records, run the corrected file, under another name, into new places."
     why: str | None = None
     if config.route is None and config.two_phase:
@@ -348,8 +347,8 @@ class LetterGroups(Shown, list[LetterGroup]):
         return Page([Grid(headings, rows, right=frozenset({"count"}))])
 
 
-def letters_place(config: PipelineConfig) -> DeltaPlace:
-    """Where the table of dead letters is. Raises ConfigurationError if the pipeline has none."""
+def refuse_without_letters(config: PipelineConfig) -> None:
+    """Raises ConfigurationError if the pipeline has no table of dead letters."""
     place = config.dead_letters
     if place is None:
         raise ConfigurationError(
@@ -364,14 +363,14 @@ def letters_place(config: PipelineConfig) -> DeltaPlace:
             "print.headers=true shows each record with what is wrong with it. To put them into a table, run a pipeline "
             f"of another name with source: {{topics: [{place.topic}]}}, headers: true and value: {{format: bytes}}.",
         )
-    return place
 
 
 def letter_groups(config: PipelineConfig, spark: SparkSession) -> LetterGroups:
     """The open dead letters. Raises ConfigurationError if the pipeline has no table of letters."""
-    letters_place(config)
+    refuse_without_letters(config)
     letters = letters_table(config, spark)
-    return LetterGroups(config.name, [] if letters is None or not letters.exists() else _groups(letters, spark))
+    assert letters is not None
+    return LetterGroups(config.name, _groups(letters, spark) if letters.exists() else [])
 
 
 def _groups(letters: DeadLetters, spark: SparkSession) -> list[LetterGroup]:

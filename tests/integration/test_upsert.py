@@ -15,6 +15,7 @@ from hypothesis import given
 from suites import draws
 from upserts import SEEDS, Model, Record, Table, by_offset, by_sequence
 
+from connector import Pipeline
 from connector.protocol.steps import Event, Step
 from connector.source.group_member import GroupMember
 from sinks.delta.merge import Merge
@@ -330,13 +331,19 @@ def test_a_rewind_that_is_undone_brings_its_deletes_back(lake: Lake, topic: Topi
     assert lake.sql("SELECT count(*) FROM {t}", f"upsert/{FOLDER}") == [(1,)]
 
 
-@pytest.mark.breadth
-def test_deletes_of_a_file_whose_epochs_were_taken_back_count_only_with_them(lake: Lake, topic: Topic) -> None:
-    """Both files have read the same records, and the table's position has passed them, whichever it goes back to."""
+def two_files(lake: Lake, topic: Topic) -> tuple[Pipeline, Pipeline]:
+    """Two files of one pipeline: other records are deletes in the second one. The first has run once."""
     right = lake.pipeline("upsert", **SEQUENCED, sink=BY_SEQ)
     wrong = lake.pipeline("upsert", **SEQUENCED, sink={**BY_SEQ, "apply_as_deletes": "op = 'X'"})
     send(topic, "b", 1, 1)
     right.run()
+    return right, wrong
+
+
+@pytest.mark.breadth
+def test_deletes_of_a_file_whose_epochs_were_taken_back_count_only_with_them(lake: Lake, topic: Topic) -> None:
+    """Both files have read the same records, and the table's position has passed them, whichever it goes back to."""
+    right, wrong = two_files(lake, topic)
     send(topic, "a", 10, 10, "X")
     right.run()
     without = lake.version("upsert")
@@ -409,10 +416,7 @@ def test_a_clone_takes_over_the_deletes_that_its_source_remembers(
 
 @pytest.mark.breadth
 def test_a_clone_of_an_earlier_version_takes_over_the_deletes_that_counted_then(lake: Lake, topic: Topic) -> None:
-    right = lake.pipeline("upsert", **SEQUENCED, sink=BY_SEQ)
-    wrong = lake.pipeline("upsert", **SEQUENCED, sink={**BY_SEQ, "apply_as_deletes": "op = 'X'"})
-    send(topic, "b", 1, 1)
-    right.run()
+    right, wrong = two_files(lake, topic)
     send(topic, "a", 10, 10, "X")
     send(topic, "c", None, 10, "D")
     right.run()

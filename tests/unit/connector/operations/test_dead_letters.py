@@ -9,7 +9,7 @@ import pytest
 
 from connector.config import PipelineConfig, parse, tables_of_letters
 from connector.operations import dead_letters
-from connector.operations.dead_letters import letters_place, refuse_unfit, retry
+from connector.operations.dead_letters import refuse_unfit, refuse_without_letters, retry
 from connector.protocol.recover import TopicsHeld
 from sinks.contract import Position
 from sinks.errors import ConfigurationError, Fenced
@@ -104,13 +104,13 @@ def test_one_table_of_a_route_that_cannot_tell_is_enough(route: dict[str, Any], 
 
 def test_how_a_topic_of_letters_is_read_is_told() -> None:
     with pytest.raises(ConfigurationError) as raised:
-        letters_place(config(dead_letters={"topic": "dead"}))
+        refuse_without_letters(config(dead_letters={"topic": "dead"}))
     assert "topics: [dead]" in raised.value.hint
 
 
 def test_without_letters_there_is_nothing_to_show() -> None:
     with pytest.raises(ConfigurationError, match="sets nothing aside"):
-        letters_place(config(on_bad_record="fail", dead_letters=None))
+        refuse_without_letters(config(on_bad_record="fail", dead_letters=None))
 
 
 STANDS = Position(4, Offsets.from_dict({"t": {"0": 7}}), owner="before")
