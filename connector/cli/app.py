@@ -17,6 +17,7 @@ from connector.cli.lab import lab
 from connector.cli.mirror import translate
 from connector.cli.notify import notify
 from connector.cli.operations import accept, dead_letters, fold, maintain, recover, replay, rewind
+from connector.cli.package import package
 from connector.cli.preview import preview
 from connector.cli.run import check, jars, run
 from connector.cli.verify import snapshot, verify
@@ -27,7 +28,7 @@ COMMANDS: Mapping[str, tuple[Callable[..., None], ...]] = {
     "First steps, in this order": (init, check, preview, run, verify, ui),
     "Day by day": (status, history, dead_letters, maintain, notify, snapshot, view),
     "When something has happened": (recover, rewind, replay, accept, fold, translate),
-    "For trials, and once": (broker, demo, jars, schema),
+    "For trials, and once": (package, broker, demo, jars, schema),
 }
 """By heading. Each command is named after its function, with hyphens for underscores."""
 

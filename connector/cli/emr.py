@@ -16,8 +16,7 @@ from rich.markup import escape
 from connector.cli.console import Debug, Set, err, out, reported
 from connector.config import checked_elsewhere
 from connector.emr import driver_log
-from connector.emr.jobs import ENVIRONMENT, ClusterStep, Job, Run, ServerlessJob, State
-from connector.spark import jars
+from connector.emr.jobs import ENVIRONMENT, OWN_JARS, ClusterStep, Job, Run, ServerlessJob, State
 from sinks.errors import ConfigurationError, LakelockError
 from sinks.plurals import plural
 from sinks.s3.client import S3Options, bucket_and_prefix
@@ -30,7 +29,6 @@ emr = typer.Typer(
     rich_markup_mode=None,
 )
 
-_OWN_JARS = (jars.LOG_STORE_JAR, jars.READER_JAR, jars.PROTOBUF_JAR, jars.JSON_JAR)
 _LOG_WITHIN = {"serverless": 120.0, "step": 600.0}
 """Seconds to wait for a log. EMR Serverless copies logs to S3 when a job ends, a cluster every five minutes."""
 
@@ -128,7 +126,7 @@ def submit(
                     name=name or f"lakelock-{pipeline}",
                     entry_point=_put(s3, folder, Path(__file__).with_name("emr_driver.py")),
                     arguments=["run", _put(s3, folder, file), *overrides],
-                    jars=[*(_put(s3, folder, jar) for jar in _OWN_JARS), *more_jars],
+                    jars=[*(_put(s3, folder, jar) for jar in OWN_JARS), *more_jars],
                     archive=_s3(archives, "--archives").removesuffix(f"#{ENVIRONMENT}") if archives else None,
                     conf=settings,
                 )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from connector.config.faults import Moved
     from connector.config.pipeline import PipelineConfig
 
-_FILES = (
+FILES: tuple[tuple[str, ...], ...] = (
     ("value", "schema_file"),
     ("value", "descriptor_file"),
     ("value", "registry", "ca"),
@@ -33,7 +33,7 @@ _Place = TypeVar("_Place")
 def beside_file(options: Mapping[str, object], folder: str) -> dict[str, object]:
     """The options of a pipeline file in ``folder``, with absolute paths of the files to read."""
     changed = dict(options)
-    for path in _FILES:
+    for path in FILES:
         _make_absolute(changed, path, folder)
     return changed
 

@@ -7,10 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from connector.spark import jars
 from connector.spark.session import DELTA
 
 DELTA_OF_EMR = ("/usr/share/aws/delta/lib/delta-spark.jar", "/usr/share/aws/delta/lib/delta-storage.jar")
 """Where every release of EMR has its own Delta, built for its Spark."""
+OWN_JARS = (jars.LOG_STORE_JAR, jars.READER_JAR, jars.PROTOBUF_JAR, jars.JSON_JAR)
+"""Lakelock's own, which every job takes along."""
 ENVIRONMENT = "environment"
 """The folder of unpacked Python packages, in the working directory of the driver and of each executor."""
 
@@ -96,6 +99,11 @@ class ServerlessJob:
 
     def start(self, run: Run) -> None:
         """Submit the run, and set ``id``. Raises what boto3 raises."""
+        started = self.client.start_job_run(clientToken=self.token, **self.request(run))
+        self.id = started["jobRunId"]
+
+    def request(self, run: Run) -> dict[str, Any]:
+        """The run as StartJobRun takes it, without a token."""
         settings = run.settings
         if run.archive is not None:
             for process in (
@@ -104,23 +112,21 @@ class ServerlessJob:
             ):
                 settings[f"spark.{process}"] = _PYTHON
             settings["spark.executorEnv.PYSPARK_PYTHON"] = _PYTHON
-        started = self.client.start_job_run(
-            applicationId=self.application,
-            executionRoleArn=self.role,
-            clientToken=self.token,
-            name=run.name,
-            jobDriver={
+        return {
+            "applicationId": self.application,
+            "executionRoleArn": self.role,
+            "name": run.name,
+            "jobDriver": {
                 "sparkSubmit": {"entryPoint": run.entry_point, "entryPointArguments": list(run.arguments)},
             },
-            configurationOverrides={
+            "configurationOverrides": {
                 # Not sparkSubmitParameters: that is one line, which EMR splits at blanks.
                 "applicationConfiguration": [
                     {"classification": "spark-defaults", "properties": {**settings, **run.conf}}
                 ],
                 "monitoringConfiguration": {"s3MonitoringConfiguration": {"logUri": f"{self.log_uri}/"}},
             },
-        )
-        self.id = started["jobRunId"]
+        }
 
     def state(self) -> State:
         """Ask EMR how the job stands."""

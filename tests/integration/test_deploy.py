@@ -26,6 +26,7 @@ from conftest import Store
 from connector.cli.app import app
 from connector.config import load
 from connector.emr.jobs import Run, command
+from connector.package.wheel import cluster_wheel
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 JOBS = "s3://EXAMPLE-JOBS/lakelock"
@@ -52,7 +53,7 @@ def aws(service: str, endpoint: str) -> Any:
     return boto3.client(service, endpoint_url=endpoint, region_name="us-east-1")
 
 
-@pytest.mark.parametrize("file", ["emr/pipeline.yaml", "databricks/flights.yaml"])
+@pytest.mark.parametrize("file", ["emr/pipeline.yaml", "databricks/pipelines/flights.yaml"])
 def test_the_pipelines_are_right(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKA_BOOTSTRAP", "kafka.example.com:9093")
     module = "kafkashaded.org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -207,7 +208,7 @@ def test_the_databricks_bundle_fits_together(name: str) -> None:
         assert task["libraries"] == [{"whl": wheel}]
         assert task["python_wheel_task"]["entry_point"] == "lakelock"
         given = " ".join(cluster["new_cluster"]["spark_env_vars"])
-    pipeline = (DEPLOY / "databricks/flights.yaml").read_text(encoding="utf-8")
+    pipeline = (DEPLOY / "databricks/pipelines/flights.yaml").read_text(encoding="utf-8")
     for variable in re.findall(r"\$\{env:(\w+)\}", pipeline):
         assert variable in given
     (sink,) = yaml.safe_load(pipeline)["sinks"]
@@ -285,13 +286,10 @@ def test_the_dag_is_python_and_its_options_are_there() -> None:
 
 
 def test_the_wheel_for_clusters_leaves_their_spark_alone(tmp_path: Path) -> None:
-    build = "import sys, hatchling.build; print(hatchling.build.build_wheel(sys.argv[1]))"
-    subprocess.run([sys.executable, "-c", build, tmp_path], cwd=DEPLOY.parent, check=True, capture_output=True)
-    (wheel,) = tmp_path.glob("*.whl")
-    made = subprocess.run(
-        [sys.executable, DEPLOY / "cluster_wheel.py", wheel, tmp_path / "dist"],
-        check=True, capture_output=True, text=True,
-    ).stdout.strip()  # fmt: skip
+    name, content = cluster_wheel()
+    assert cluster_wheel() == (name, content)
+    made = tmp_path / name
+    made.write_bytes(content)
     with zipfile.ZipFile(made) as files:
         (record,) = (name for name in files.namelist() if name.endswith("/RECORD"))
         listed = list(csv.reader(files.read(record).decode().splitlines()))
@@ -309,3 +307,4 @@ def test_the_wheel_for_clusters_leaves_their_spark_alone(tmp_path: Path) -> None
     assert "boto3" in required
     assert not {"pyspark", "delta-spark"} & set(required)
     assert (site / "bin" / "lakelock").is_file()
+    assert (site / "connector" / "package" / "templates" / "emr" / "make.sh").is_file()

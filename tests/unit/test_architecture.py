@@ -19,6 +19,7 @@ ORDER = (
     "connector.watch",
     "connector.fleet",
     "connector.mirror",
+    "connector.package",
     "connector.emr",
     "connector.lab",
     "connector.streaming",

@@ -1,0 +1,215 @@
+"""What ``lakelock package`` writes, and what it refuses. deploy/ holds what it makes of the examples there."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from connector.cli.app import app
+
+DEPLOY = Path(__file__).parents[4] / "deploy"
+SINK = "{type: delta_append, path: 's3a://lake/t'}"
+TEXT = f"""
+name: all_flights
+source:
+  topics: [flights]
+  kafka:
+    bootstrap.servers: ${{env:BROKERS}}
+    security.protocol: SASL_SSL
+    sasl.mechanism: SCRAM-SHA-512
+    ssl.truststore.type: PEM
+    ssl.truststore.location: /etc/certs/kafka.pem
+    sasl.jaas.config: ${{env:JAAS}}
+value: {{format: json, schema: "a INT"}}
+sinks: [{SINK}]
+"""
+KUBERNETES = ("--for", "kubernetes", "--image", "r.example.com/lakelock@sha256:0f")
+DATABRICKS = ("--for", "databricks", "--volume", "/Volumes/a/b/c", "--notify", "on-call@example.com")
+EMR = (
+    "--for", "emr", "--s3-folder", "s3a://jobs/lakelock/", "--application-id", "00f",
+    "--role-arn", "arn:aws:iam::1:role/r", "--spark", "4.0.2",
+)  # fmt: skip
+BROKERS = ("--env", "BROKERS=b1:9093,b2:9093")
+
+
+def packaged(*words: object) -> str:
+    told = CliRunner().invoke(app, ["package", *map(str, words)])
+    assert told.exit_code == 0, told.output
+    return re.sub(r"\s+", " ", told.output)
+
+
+def refused(*words: object) -> str:
+    told = CliRunner().invoke(app, ["package", *map(str, words)])
+    assert told.exit_code == 2, told.output
+    return re.sub(r"\s+", " ", told.output)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    file = tmp_path / "flights.yaml"
+    file.write_text(TEXT, encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize(
+    ("file", "options"),
+    [
+        ("kubernetes/flights.yaml", ("--for", "kubernetes", "--image", "EXAMPLE-REGISTRY/lakelock:0.2.0")),
+        (
+            "databricks/pipelines/flights.yaml",
+            (
+                "--for", "databricks", "--volume", "/Volumes/main/lakelock/pipelines",
+                "--notify", "data-team@example.com",
+            ),
+        ),
+    ],
+)  # fmt: skip
+def test_the_examples_in_deploy_are_what_the_command_makes(file: str, options: Sequence[str], tmp_path: Path) -> None:
+    packaged(DEPLOY / file, "--to", tmp_path, *options, "--env", "KAFKA_BOOTSTRAP=kafka.example.com:9093")
+    there = DEPLOY / Path(file).parts[0]
+    made = {str(each.relative_to(tmp_path)) for each in tmp_path.rglob("*") if each.is_file()}
+    committed = {
+        str(each.relative_to(there)) for each in there.rglob("*") if each.is_file() and "dist" not in each.parts
+    }
+    assert {name for name in made if not name.endswith(".whl")} == committed
+    for name in committed:
+        assert (tmp_path / name).read_text() == (there / name).read_text(), name
+
+
+def test_a_pod_has_the_file_its_variables_and_its_secrets(file: Path, tmp_path: Path) -> None:
+    file.write_text(TEXT.replace("${env:JAAS}", "${file:/run/kafka/jaas}\n    ssl.key.password: ${env:KEY_PASSWORD}"))
+    told = packaged(file, "--to", tmp_path / "k", *KUBERNETES, *BROKERS)
+    job = yaml.safe_load((tmp_path / "k/cronjob.yaml").read_text())
+    assert job["metadata"]["name"] == "lakelock-all-flights"
+    assert job["spec"]["schedule"] == "*/10 * * * *"
+    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["image"] == "r.example.com/lakelock@sha256:0f"
+    assert container["args"] == ["run", "/etc/lakelock/flights.yaml"]
+    secret = {"name": "lakelock-all-flights", "key": "KEY_PASSWORD"}
+    assert container["env"] == [
+        {"name": "BROKERS", "value": "b1:9093,b2:9093"},
+        {"name": "KEY_PASSWORD", "valueFrom": {"secretKeyRef": secret}},
+    ]
+    mounts = {each["mountPath"]: each["name"] for each in container["volumeMounts"]}
+    volumes = {each["name"]: each for each in pod["volumes"]}
+    assert volumes[mounts["/run/kafka"]]["secret"]["secretName"] == secret["name"]
+    assert (tmp_path / "k/flights.yaml").read_bytes() == file.read_bytes()
+    assert "--from-file=jaas=./jaas --from-file=KEY_PASSWORD=./KEY_PASSWORD" in told
+    assert "has to find there: /etc/certs/kafka.pem" in told
+
+
+def test_several_pipelines_are_one_job_of_their_folder(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "t.avsc").write_text("{}")
+    other = file.with_name("other flights.yaml")
+    other.write_text(
+        TEXT.replace("all_flights", "other").replace(
+            '{format: json, schema: "a INT"}', "{format: avro, schema_file: t.avsc}"
+        )
+    )
+    named = ("--name", "all", "--every", "60")
+    packaged(file, other, "--to", tmp_path / "k", *KUBERNETES, *BROKERS, *named)
+    job = yaml.safe_load((tmp_path / "k/cronjob.yaml").read_text())
+    assert job["spec"]["schedule"] == "0 * * * *"
+    (container,) = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    assert container["args"] == ["run", "/etc/lakelock/flights.yaml", "/etc/lakelock/other flights.yaml"]
+    (config,) = yaml.safe_load((tmp_path / "k/kustomization.yaml").read_text())["configMapGenerator"]
+    assert config["files"] == ["flights.yaml", "other flights.yaml", "t.avsc"]
+    assert (tmp_path / "k/t.avsc").is_file()
+    assert "Package each of them" in refused(file, other, "--to", tmp_path / "e", *EMR, *BROKERS, *named)
+    assert "--name is missing" in refused(file, other, "--to", tmp_path / "n", *KUBERNETES, *BROKERS)
+
+
+def test_a_bundle_takes_secrets_from_their_scope(file: Path, tmp_path: Path) -> None:
+    told = packaged(file, "--to", tmp_path / "d", *DATABRICKS, *BROKERS)
+    bundle = yaml.safe_load((tmp_path / "d/databricks.yml").read_text())
+    assert bundle["variables"]["brokers"]["default"] == "b1:9093,b2:9093"
+    jobs = {}
+    for each in ("job_cluster", "serverless"):
+        text = (tmp_path / f"d/resources/{each}.yml").read_text()
+        assert set(re.findall(r"\$\{var\.(\w+)\}", text)) <= bundle["variables"].keys()
+        jobs[each] = next(iter(yaml.safe_load(text)["resources"]["jobs"].values()))
+    cluster = jobs["job_cluster"]["job_clusters"][0]["new_cluster"]
+    assert cluster["spark_env_vars"] == {"BROKERS": "${var.brokers}", "JAAS": "{{secrets/lakelock/jaas}}"}
+    given = jobs["serverless"]["tasks"][0]["spark_python_task"]["parameters"]
+    assert given[:2] == ["BROKERS=${var.brokers}", "JAAS=secret:lakelock/jaas"]
+    assert given[3:5] == ["run", "${var.pipelines}/flights.yaml"]
+    assert (tmp_path / "d/pipelines/flights.yaml").is_file()
+    assert len([*(tmp_path / "d/dist").glob("lakelock-*+cluster-py3-none-any.whl")]) == 1
+    assert "put-secret lakelock jaas < jaas.txt" in told
+
+
+def test_a_job_of_emr_names_what_its_folder_has(file: Path, tmp_path: Path) -> None:
+    packaged(file, "--to", tmp_path / "e", *EMR, *BROKERS)
+    text = (tmp_path / "e/job-run.json").read_text()
+    script, pom = ((tmp_path / "e" / name).read_text() for name in ("make.sh", "pom.xml"))
+    properties = json.loads(text)["configurationOverrides"]["applicationConfiguration"][0]["properties"]
+    assert properties["spark.emr-serverless.driverEnv.BROKERS"] == "b1:9093,b2:9093"
+    assert properties["spark.emr-serverless.driverEnv.JAAS"] == "EMR.secret@lakelock/jaas"
+    made = {
+        "environment.tar.gz",
+        *(f"jars/{name}.jar" for name in re.findall(r"<includeA.*?>(.*)<", pom)[0].split(",")),
+    }
+    for name in re.findall(r"s3://jobs/lakelock/([^\s,\"#]+)", text):
+        assert name in made or name == "logs/" or (tmp_path / "e/s3" / name).is_file(), name
+    assert "<version>4.0.2</version>" in pom
+    assert 's3 "s3://jobs/lakelock"' in script
+    (wheel,) = (tmp_path / "e").glob("*.whl")
+    assert wheel.name in script
+
+
+@pytest.mark.parametrize("platform", [KUBERNETES, DATABRICKS, EMR])
+def test_a_second_time_nothing_changes_and_what_was_edited_stays(
+    file: Path, tmp_path: Path, platform: Sequence[str]
+) -> None:
+    to = tmp_path / "made"
+    packaged(file, "--to", to, *platform, *BROKERS)
+    assert f"{to}: 0 files written" in packaged(file, "--to", to, *platform, *BROKERS)
+    edited = next(each for each in sorted(to.rglob("*")) if each.suffix in (".yaml", ".yml", ".json"))
+    before = edited.read_text()
+    edited.write_text(f"{before}\n")
+    assert f"another content: {edited.relative_to(to)}. Nothing was written" in refused(
+        file, "--to", to, *platform, *BROKERS
+    )
+    assert "1 file written" in packaged(file, "--to", to, *platform, *BROKERS, "--replace")
+    assert edited.read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "told"),
+    [
+        (TEXT, KUBERNETES, "Give --env BROKERS=VALUE, or --secret BROKERS"),
+        (TEXT, (*KUBERNETES, *BROKERS, "--env", "JAAS=x"), "a secret is written into no file"),
+        (TEXT, (*KUBERNETES, *BROKERS, "--env", "OTHER=x"), "no pipeline file has ${env:OTHER}"),
+        (TEXT, (*KUBERNETES, "--env", "BROKERS"), "--env: write NAME=VALUE"),
+        (TEXT, ("--for", "kubernetes", *BROKERS), "--for kubernetes needs --image"),
+        (TEXT, (*KUBERNETES, *BROKERS, "--notify", "a@b"), "--notify isn't for kubernetes"),
+        (TEXT, (*KUBERNETES, *BROKERS, "--every", "7"), "--every 7: write one of 1, 2"),
+        (TEXT, (*KUBERNETES, *BROKERS, "--name", "東京"), "--name: write a name with letters"),
+        (TEXT.replace("s3a://lake/t", "lake/t"), (*KUBERNETES, *BROKERS), "sinks[0].path: 'lake/t' is a folder beside"),
+        (TEXT.replace('schema: "a INT"', "schema_file: a.json"), (*KUBERNETES, *BROKERS), "'a.json' is no file in"),
+        (TEXT.replace("${env:JAAS}", "${file:jaas}"), (*KUBERNETES, *BROKERS), "a pod has no secret there"),
+        (TEXT.replace("${env:JAAS}", "${file:/jaas}"), (*EMR, *BROKERS), "Write ${env:NAME} instead"),
+        (TEXT.replace("s3a://lake/t", "/mnt/t"), (*EMR, *BROKERS), "/mnt/t: a folder of a job on EMR Serverless ends"),
+        (TEXT, (*EMR[:3], "jobs", *EMR[4:], *BROKERS), "--s3-folder: write s3://bucket/path"),
+        (TEXT.replace("sinks:", "sink:"), (*KUBERNETES, *BROKERS), "sink: unknown option"),
+    ],
+)  # fmt: skip
+def test_what_would_fail_there_is_refused_here(
+    text: str, options: Sequence[str], told: str, file: Path, tmp_path: Path
+) -> None:
+    file.write_text(text)
+    assert told in refused(file, "--to", tmp_path / "made", *options)
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_variable_that_is_said_to_be_a_secret_is_taken_from_the_store(file: Path, tmp_path: Path) -> None:
+    packaged(file, "--to", tmp_path / "k", *KUBERNETES, "--secret", "BROKERS")
+    text = (tmp_path / "k/cronjob.yaml").read_text()
+    assert "{name: BROKERS, valueFrom: {secretKeyRef: {name: lakelock-all-flights, key: BROKERS}}}" in text
