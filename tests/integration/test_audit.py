@@ -33,6 +33,7 @@ def commit(lake: Lake, kind: str = "append", **fields: Any) -> None:
         lake.spark.conf.unset(CONF)
 
 
+@pytest.mark.breadth
 def test_every_damage_to_an_appended_table_is_counted_with_its_coordinates(lake: Lake, topic: Topic) -> None:
     topic.send_rows(some(0, 20), partition=0)
     topic.send_rows(some(20, 10), partition=1)

@@ -13,18 +13,10 @@ from cdc_flows import ANOTHER, SCHEMA, Event, Flow, pipelines
 from conftest import Lake, Topic
 
 *OF_ONE_TIME, OF_TWO_TIMES = pipelines()
-PARAMETERS = [
-    pytest.param(
-        flows,
-        id=(names := "-".join(flow.name for flow in flows)),
-        marks=[] if names == "2B-6B-7B" else [pytest.mark.breadth],
-    )
-    for flows in OF_ONE_TIME
-]
-"""`make test` runs the three histories: their late events are the hardest."""
 
 
-@pytest.mark.parametrize("flows", PARAMETERS)
+@pytest.mark.breadth
+@pytest.mark.parametrize("flows", OF_ONE_TIME, ids=lambda flows: "-".join(flow.name for flow in flows))
 def test_flows_of_change_events_give_the_tables_that_the_page_says(
     flows: Sequence[Flow], lake: Lake, topic: Topic
 ) -> None:

@@ -76,16 +76,9 @@ def letters(lake: Lake) -> dict[str, Any]:
     return {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.path("dead"))}}
 
 
-@pytest.mark.parametrize(
-    ("kind", "reader"),
-    [
-        ("upsert", "auto"),
-        *(
-            pytest.param(*variant, marks=pytest.mark.breadth)
-            for variant in (("append", "spark"), ("append", "auto"), ("upsert", "spark"))
-        ),
-    ],
-)  # fmt: skip
+@pytest.mark.breadth
+@pytest.mark.parametrize("kind", ["append", "upsert"])
+@pytest.mark.parametrize("reader", ["auto", "spark"])
 def test_the_registrys_newest_schema_gives_the_columns(
     lake: Lake, topic: Topic, registry: RegistryServer, kind: str, reader: str
 ) -> None:

@@ -199,6 +199,7 @@ def scraped(port: int) -> str:
         return str(answer.read().decode())
 
 
+@pytest.mark.breadth
 def test_each_topic_has_a_table_also_one_that_appears_during_the_run(lake: Lake, topic: Topic) -> None:
     start = f"shop-{uuid.uuid4().hex[:6]}."
 
@@ -277,6 +278,7 @@ def test_a_sink_that_does_not_say_where_it_stands_is_not_written_again(lake: Lak
     assert [report.rows for report in run_all([file])] == [0, 3]
 
 
+@pytest.mark.breadth
 def test_sinks_that_move_by_themselves_go_on_from_where_each_stands(lake: Lake, topic: Topic) -> None:
     file = lake.folder / "shop.yaml"
     topic.send_rows([("a", 1), ("b", 2), ("a", 3)], partition=0)

@@ -505,6 +505,7 @@ def test_an_outcome_that_nobody_can_be_asked_about_is_unknown(place: Place, monk
     assert place.values() == ["a", "b"]
 
 
+@pytest.mark.breadth
 def test_two_processes_in_the_middle_of_one_large_epoch_commit_it_once(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
