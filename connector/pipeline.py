@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from connector.config import KafkaTopicSink, PipelineConfig, load, loads, parse
+from connector.config import PipelineConfig, load, loads, parse
 from connector.config.written import written
 from connector.config.yaml_text import write_yaml
 from connector.delivery import transactional
@@ -19,7 +19,7 @@ from connector.delivery.limit import EpochLimit
 from connector.delivery.ports import Delivered
 from connector.engine.assembly import Assembly, assembled
 from connector.engine.in_group import run_in_group
-from connector.operations.accept import accepted, accepted_topic
+from connector.operations.accept import accepted, accepted_together
 from connector.operations.check import checked
 from connector.operations.checked import Checked
 from connector.operations.dead_letters import (
@@ -199,15 +199,19 @@ class Pipeline:
         """Go on with a table that somebody else has replaced (TableReplaced), as if the pipeline had written it.
 
         Commits an epoch of no records, after which the next run goes on from the offsets that the pipeline had. Records
-        that are missing from the table stay missing, and `lakelock verify` names them. Raises ConfigurationError if
-        nobody has replaced the table. With a ``kafka_topic`` sink the same for its topic, if that was created again.
+        that are missing from the table stay missing, and `lakelock verify` names them. With several sinks the epoch is
+        in all of them; the topic of a ``kafka_topic`` sink is taken as it is, too, if it was created again. Raises
+        ConfigurationError if nobody has replaced anything, and for a route.
         """
-        if any(isinstance(sink, KafkaTopicSink) for sink in self.config.sinks):
-            with self._assembled() as assembly:
-                return accepted_topic(assembly, all_of(observers))
-        self._needs_one_table("accept", "one of several sinks has to be where the others are")
+        if self.config.route is not None:
+            raise ConfigurationError(
+                "`accept` isn't for a route: an epoch of no records passes its tables by.",
+                hint="Restore the table to the version right before it was replaced (RESTORE TABLE ... TO VERSION AS "
+                "OF N), and run. Its rows are then those that the pipeline has written.",
+            )
         with self._assembled() as assembly:
-            return accepted(assembly, all_of(observers))
+            accept = accepted_together if self.config.two_phase else accepted
+            return accept(assembly, all_of(observers))
 
     def replay(
         self,
@@ -391,10 +395,3 @@ class Pipeline:
         self, *, short: bool | None = None, stage: Callable[[str], None] = lambda _: None
     ) -> AbstractContextManager[Assembly]:
         return assembled(self.config, debug=self._debug, short=short, spark=self._spark, stage=stage)
-
-    def _needs_one_table(self, what: str, why: str) -> None:
-        if self.config.two_phase:
-            raise ConfigurationError(
-                f"`{what}` is for pipelines with one Delta table: {why}.",
-                hint="Write a pipeline file of another name for the one table, and do it there.",
-            )

@@ -345,6 +345,16 @@ class Forgetful(Protocol):
         ...
 
 
+@runtime_checkable
+class Replaceable(Protocol):
+    """A participant that finds out that somebody else has replaced what it holds: then its ``position`` raises
+    TableReplaced."""
+
+    def accept(self) -> bool:
+        """Go on with what is there now, from the next commit on. Returns whether there is anything to be accepted."""
+        ...
+
+
 class TwoPhaseSink(Participant, Protocol[Rows]):
     """A place that takes part in two-phase commit: an epoch is in all sinks of the pipeline, or in none.
 

@@ -205,9 +205,10 @@ class TableReplaced(SinkError):
         """An error that says how the rows were replaced. ``how`` is a clause, see ``Position.replaced``."""
         return cls(
             f"What the pipeline had written to {table} was replaced by somebody else: {how}. The run has stopped.",
-            hint="To have the rows again: `lakelock rewind FILE --to-version N` to a version before (`lakelock history "
-            "FILE` names them), or `lakelock replay FILE --into PATH` for a new table from Kafka. If the table is "
-            "right as it is now, and the pipeline is to go on from its offsets: `lakelock accept FILE`.",
+            hint="To have the rows again: `lakelock rewind FILE --to-version N` to a version before (of several tables "
+            "--to-epoch N; `lakelock history FILE` names them), or `lakelock replay FILE --into PATH` for a new table "
+            "from Kafka. If the table is right as it is now, and the pipeline is to go on from its offsets: "
+            "`lakelock accept FILE`.",
         )
 
 

@@ -58,8 +58,9 @@ class Retry(Options):
     longest_wait: Annotated[Duration, Field(gt=timedelta(0))] = timedelta(minutes=1)
     """The longest wait between two attempts. The wait starts at 1 second and doubles with each failure."""
     restart_after: Annotated[Duration, Field(gt=timedelta(0))] | None = None
-    """In a run of several pipelines with an interval: how long after it has failed the pipeline is started again. By
-    default it stays stopped, and the others go on."""
+    """In a run of several pipelines with an interval: how long after it has failed the pipeline is started again. Also
+    after it was fenced, if whoever took over has committed nothing since. By default it stays stopped, and the others
+    go on."""
 
 
 class EveryRecords(Options):

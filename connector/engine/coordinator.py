@@ -36,7 +36,7 @@ from connector.protocol.two_phase import (
     rewind,
     run_epoch,
 )
-from sinks.contract import Committed, Epoch, Forgetful, Participant, Position, Prepared
+from sinks.contract import Committed, Epoch, Forgetful, Participant, Position, Prepared, Replaceable
 from sinks.errors import ConfigurationError, PreparedLost
 from sinks.event_time import Clock
 
@@ -150,6 +150,11 @@ class Coordinator(Destination):
             committed = Committed(doubted.epoch.position(), rows=rows)
             self._observe(Event(Step.COMMITTED, doubted.epoch, committed, self._behind))
         return recovered
+
+    def accept(self) -> bool:
+        """Go on with what somebody else has replaced in the sinks. Returns whether there is anything like that."""
+        found = [sink.accept() for sink in self._sinks(()).values() if isinstance(sink, Replaceable)]
+        return any(found)
 
     def position(self) -> Position | None:
         """Where all sinks stand. Settles an epoch that is in doubt first. Raises what ``recover`` raises."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from connector.config import PipelineConfig
 from connector.fleet.files import PipelineFile, fault_of, one_session, pipeline_files, read, without_clashes
 from connector.fleet.turns import Turn, Turns
 from connector.pipeline import Pipeline
@@ -19,7 +20,7 @@ from connector.spark.session import isolated
 from connector.telemetry.notify import tell_all
 from connector.telemetry.progress import Watch
 from connector.telemetry.run_report import EXIT_CODES, RunReport
-from sinks.errors import ConfigurationError, LakelockError
+from sinks.errors import ConfigurationError, Fenced, LakelockError
 from sinks.plurals import plural
 
 if TYPE_CHECKING:
@@ -108,6 +109,16 @@ def _answers(spark: SparkSession) -> bool:
     return True
 
 
+def _epoch(config: PipelineConfig, spark: SparkSession) -> int | None:
+    """The pipeline's last epoch. None if that can't be found out: a start then says why."""
+    try:
+        with isolated(spark) as own:
+            position = Pipeline(config, spark=own).status().position
+    except Exception:
+        return None
+    return position.epoch if position is not None else None
+
+
 @dataclass
 class Fleet:
     """Several pipelines, and how they are run together."""
@@ -193,15 +204,28 @@ class Fleet:
         return [(number, file) for number, file in appeared if file.config]
 
     def _keep(self, number: int, file: PipelineFile, spark: SparkSession) -> None:
-        """Run one pipeline, and start it again after a failure if its file says so."""
+        """Run one pipeline, and start it again if its file says so: after a failure, and where it was fenced by a run
+        that goes on no longer, as that of a command is over when it is done."""
         config = file.usable()
-        again = config.retry.restart_after if config.interval is not None else None
+        after = config.retry.restart_after if config.interval is not None else None
         while True:
             self._reported(number, file, lambda report: self._once(file, spark, report))
-            if self.reports[number].state != "failed" or again is None or self._stop.wait(again.total_seconds()):
+            if after is None or not self._comes_back(self.reports[number], config, spark, after.total_seconds()):
                 return
+
+    def _comes_back(self, report: RunReport, config: PipelineConfig, spark: SparkSession, after: float) -> bool:
+        """Wait until the pipeline is to be started again. False: it isn't."""
+        if report.state not in ("failed", "fenced"):
+            return False
+        seen = report.error.epoch if isinstance(report.error, Fenced) else None
+        while not self._stop.wait(after):
             if not _answers(spark):
-                return  # nothing runs any more: the process is to end, so that another one is started
+                return False  # nothing runs any more: the process is to end, so that another one is started
+            now = _epoch(config, spark) if seen is not None else None
+            if seen is None or now is None or now <= seen:
+                return True
+            seen = now  # the run that took over goes on
+        return False
 
     def _reported(self, number: int, file: PipelineFile, act: Callable[[RunReport], object]) -> None:
         report = self.reports[number] = RunReport(file.name, self.say)

@@ -1,4 +1,4 @@
-"""Goes on with a table, or a target topic, that somebody else has replaced, as if the pipeline had written it."""
+"""Goes on with tables, or a target topic, that somebody else has replaced, as if the pipeline had written it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from connector.engine.assembly import Assembly
-from connector.engine.outputs import Other
+from connector.engine.outputs import Table
 from connector.protocol.steps import Observer
 from connector.source.records import no_records
 from sinks.contract import Epoch, Position
@@ -36,20 +36,27 @@ def accepted(assembly: Assembly, observe: Observer) -> Position:
     return position
 
 
-def accepted_topic(assembly: Assembly, observe: Observer) -> Position:
-    """See ``Pipeline.accept``: the same for a pipeline with a ``kafka_topic`` sink, whose topic was created again."""
-    from sinks.topic import KafkaTopic
+def accepted_together(assembly: Assembly, observe: Observer) -> Position:
+    """See ``Pipeline.accept``: the same for several sinks, or for a topic: an epoch of no records in all of them.
 
+    Raises ConfigurationError if nobody has replaced any, or if one of them is merged on read.
+    """
     assembly = _without_query(assembly)
+    for output in assembly.outputs:
+        if isinstance(output, Table) and output.derivation.log is not None:
+            raise ConfigurationError(
+                f"{output.label!r} is merged on read, and `accept` takes such a table only where it is the only sink.",
+                hint="Write merge: on_write for it, accept what was replaced, and write merge: on_read again.",
+            )
     assembly.make_ready()
-    sinks = [output.sink for output in assembly.outputs if isinstance(output, Other)]
-    new = [sink.accept() for sink in sinks if isinstance(sink, KafkaTopic)]
     coordinator = assembly.coordinator(observe)
-    stands = coordinator.position() if any(new) else None
-    if stands is None:
+    if not coordinator.accept():
         raise ConfigurationError(
-            "The target topic is the one that the pipeline has written to: nothing is to be accepted."
+            "Every table, and every target topic, is the one that the pipeline has written to: nothing to accept."
         )
+    stands = coordinator.position()
+    if stands is None:
+        raise ConfigurationError("The pipeline has committed no epoch yet: there is nothing to accept.")
     nothing = Epoch.of_no_records(stands, pipeline=assembly.config.name, owner=assembly.run)
     position = coordinator.run_epoch(nothing, 0).position
     coordinator.settle()

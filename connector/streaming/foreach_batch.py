@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("lakelock.pipeline")
 
 _OF = "spark.lakelock.run"
-"""A setting in the query's session: the id of the run that was assembled in it."""
+"""Settings in the query's session, one per pipeline: the id of the run that was assembled in it."""
 _KAFKAS = ("key", "value", "topic", "partition", "offset", "timestamp")
 
 
@@ -109,11 +109,12 @@ class _Batches:
 
         A query that is started again has another session, and gets another run.
         """
-        if self._query is None or spark.conf.get(_OF, None) != self._query.run:
+        mine = f"{_OF}.{self._config.name}"
+        if self._query is None or spark.conf.get(mine, None) != self._query.run:
             if self._query is not None:
                 self._query.close()
             self._query = _Query(self._config, spark, self._observers)
-            spark.conf.set(_OF, self._query.run)
+            spark.conf.set(mine, self._query.run)
         return self._query
 
 
@@ -236,6 +237,8 @@ def _taken(records: DataFrame, batch: Batch, ranges: Sequence[OffsetRange]) -> D
     """
     starts = {at: batch.begins(at) for at in batch.end}
     taken = {**batch.end, **{range_.at: range_.start for range_ in ranges}}
+    # An epoch that another run has decided may end before the batch does.
+    until = {**batch.end, **{range_.at: range_.end for range_ in ranges}}
     foreign = raise_sql("not_of_batch", topic="topic", partition="partition", offset="offset")
     inside = f"offset >= {_by_partition(starts)} AND offset < {_by_partition(batch.end)}"
     columns = (
@@ -243,7 +246,9 @@ def _taken(records: DataFrame, batch: Batch, ranges: Sequence[OffsetRange]) -> D
         for name in records.columns
     )
     checked = records.selectExpr(*columns)
-    return checked if taken == starts else checked.where(f"offset >= {_by_partition(taken)}")
+    if taken != starts:
+        checked = checked.where(f"offset >= {_by_partition(taken)}")
+    return checked if until == batch.end else checked.where(f"offset < {_by_partition(until)}")
 
 
 def _by_partition(offsets: Mapping[TopicPartition, int]) -> str:

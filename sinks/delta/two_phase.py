@@ -48,15 +48,22 @@ class TwoPhaseDelta:
         self._back = back
         self._pipeline = pipeline
         self._stagings: dict[str, Staging] = {}
+        self._accepts = False
         self._last: Position | None = None
         """The position of this process's last commit. The sink itself checks whether other commits came after it."""
 
     def position(self) -> Position | None:
         """The pipeline's position in the table. Raises TableReplaced if another writer replaced the pipeline's rows."""
         stands = self._sink.position()
-        if stands is not None and stands.replaced:
+        if stands is not None and stands.replaced and not self._accepts:
             raise TableReplaced.by(stands.replaced, repr(self._table.label))
         return stands
+
+    def accept(self) -> bool:
+        """Go on with rows that another writer has put there, from the next commit on. Returns whether there are any."""
+        stands = self._sink.position()
+        self._accepts = True
+        return stands is not None and bool(stands.replaced)
 
     def prepare(self, epoch: Epoch, rows: DataFrame) -> Prepared:
         """Stage the rows. Fails if their commit would fail because of the rows."""

@@ -24,6 +24,7 @@ import connector
 from connector.audit import audit
 from connector.config import parse
 from connector.lab.bench.faults import kill_group
+from connector.pipeline import Pipeline
 from connector.protocol.steps import Event, Step
 
 pytestmark = pytest.mark.classic("foreach_batch is refused there, see test_connect")
@@ -236,3 +237,40 @@ def test_rows_that_the_query_has_made_itself_are_committed_with_the_coordinates_
             started(other, write, checkpoint(lake)).awaitTermination()
     with pytest.raises(StreamingQueryException, match="it has to have Kafka's own columns"):
         started(made, lakes(lake, at="fresh"), checkpoint(lake, "fresh")).awaitTermination()
+
+
+@pytest.mark.breadth
+def test_an_epoch_in_doubt_that_ends_within_a_batch_is_completed_from_it(lake: Lake, topic: Topic) -> None:
+    """A run has decided an epoch of a route and was killed between its tables; then a query reads more than that."""
+    options = lake.options(
+        sinks=None,
+        route={"by": "k", "sink": {"type": "delta_append", "path": str(lake.path("t-{k}"))}},
+        coordinator={"path": str(lake.path("log"))},
+    )
+    options = {name: value for name, value in options.items() if value is not None}
+    topic.send_rows([("a", 1), ("b", 2)], partition=0)
+
+    def crash(event: Event) -> None:
+        if event.step is Step.SINK_COMMITTED:
+            raise RuntimeError("killed between two tables")
+
+    with pytest.raises(RuntimeError):
+        Pipeline.from_options({**options, "retry": {"attempts": 1}}).run(observers=[crash])
+    topic.send_rows([("a", 3), ("b", 4)], partition=0)
+    stream(lake, connector.foreach_batch(options, checkpoint=checkpoint(lake)))
+    assert (lake.rows("t-a"), lake.rows("t-b")) == ([("a", 1), ("a", 3)], [("b", 2), ("b", 4)])
+
+
+@pytest.mark.breadth
+def test_two_pipelines_in_one_query_are_each_one_run(lake: Lake, topic: Topic) -> None:
+    topic.send_rows(numbered(20))
+    one, two = (lakes(lake, kind) for kind in ("append", "upsert"))
+
+    def both(rows: Any, number: int) -> None:
+        one(rows, number)
+        two(rows, number)
+
+    stream(lake, both, maxOffsetsPerTrigger=10)
+    for kind in ("append", "upsert"):
+        assert len(lake.metadata(kind)) > 1
+        assert len({made["owner"] for made in lake.metadata(kind)}) == 1, kind

@@ -11,10 +11,11 @@ from conftest import Lake, Topic
 from typer.testing import CliRunner
 
 from connector.cli.app import app
+from connector.pipeline import Pipeline
 from connector.protocol.steps import Event, Step
 from sinks.contract import Committed, Epoch
 from sinks.delta.commit import PipelineCommits
-from sinks.errors import TableReplaced
+from sinks.errors import ConfigurationError, TableReplaced
 
 
 def some(first: int, count: int) -> list[tuple[str, int]]:
@@ -171,3 +172,25 @@ def replace_folder(lake: Lake, made_again: str) -> None:
 def left(lake: Lake) -> list[tuple[Any, ...]]:
     folder: Path = lake.path()
     return query(folder, "SELECT k, n FROM t") if (folder / "_delta_log").exists() else []
+
+
+@pytest.mark.breadth
+def test_one_of_several_tables_that_was_replaced_on_purpose_is_accepted(lake: Lake, topic: Topic) -> None:
+    sinks = [
+        {"type": "delta_append", "path": str(lake.path("every"))},
+        {"type": "delta_upsert", "path": str(lake.path("latest")), "key": "k"},
+    ]
+    options = {**lake.options(), "name": "both", "sinks": sinks, "coordinator": {"path": str(lake.path("log"))}}
+    pipeline = Pipeline.from_options(options)
+    topic.send_rows(some(0, 5))
+    pipeline.run()
+    with pytest.raises(ConfigurationError, match="nothing to accept"):
+        pipeline.accept()
+    lake.sql("INSERT OVERWRITE {t} SELECT * FROM {t} WHERE n < 2", "every")
+    topic.send_rows(some(5, 2))
+    with pytest.raises(TableReplaced, match="overwrite"):
+        pipeline.run()
+    assert pipeline.accept().epoch == 2
+    assert pipeline.run().epochs == 1
+    assert lake.rows("every") == sorted(some(0, 2) + some(5, 2))
+    assert lake.rows("latest") == some(0, 7)

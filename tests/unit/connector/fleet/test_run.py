@@ -8,13 +8,14 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import pytest
 from sent import receiver
 
 from connector.config import parse
 from connector.fleet.files import PipelineFile
 from connector.fleet.run import Fleet, exit_code, state
 from connector.telemetry.run_report import RunReport
-from sinks.errors import ConfigurationError
+from sinks.errors import ConfigurationError, Fenced
 
 TEMPLATE = Path("shop.yaml")
 
@@ -85,3 +86,40 @@ def test_the_worst_end_counts_and_one_that_has_not_ended_is_none() -> None:
     assert (exit_code(reports("fenced", "refused", "done")), exit_code(reports("done", "fenced"))) == (2, 3)
     assert (state(reports("done", "stopped")), exit_code(reports("done", "stopped"))) == ("stopped", 0)
     assert (state(reports("done", "running", "failed")), exit_code(reports("done", "running"))) == ("running", 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "epochs", "waits"),
+    [
+        (ConfigurationError("wrong"), [], 0),
+        (RuntimeError("a broker is away"), [], 1),
+        (Fenced("by a command", owner="c", epoch=4), [4], 1),
+        (Fenced("by a run that goes on, and ends", owner="r", epoch=4), [5, 9, 9], 3),
+        (Fenced("by a run whose table can't be read now", owner="r", epoch=4), [None], 1),
+    ],
+)
+def test_who_was_fenced_comes_back_when_nobody_goes_on(
+    error: Exception, epochs: list[int | None], waits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = of_topic("a", retry={"restart_after": "1 minute"})
+    fleet, starts, waited = Fleet([file], lambda _: nullcontext(lambda _: None)), [], []
+
+    def once(_: PipelineFile, __: object, report: RunReport) -> None:
+        starts.append(len(waited))
+        if len(starts) == 1:
+            raise error
+        report.stopped()
+
+    def wait(seconds: float) -> bool:
+        waited.append(seconds)
+        return False
+
+    seen = iter(epochs)
+    monkeypatch.setattr(fleet, "_once", once)
+    monkeypatch.setattr(fleet._stop, "wait", wait)
+    monkeypatch.setattr("connector.fleet.run._answers", lambda _: True)
+    monkeypatch.setattr("connector.fleet.run._epoch", lambda *_: next(seen))
+    fleet._keep(0, file, None)  # type: ignore[arg-type]
+    assert starts == ([0, waits] if waits else [0])
+    assert waited == [60.0] * waits
+    assert next(seen, "all asked") == "all asked"
