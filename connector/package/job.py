@@ -129,9 +129,9 @@ class _Text(Template):
     delimiter = "%"
 
 
-def filled(template: str, **places: str) -> bytes:
-    """A file of ``templates``, with its places filled."""
-    text = files("connector.package").joinpath("templates", *template.split("/")).read_text(encoding="utf-8")
+def filled(file: str, **places: str) -> bytes:
+    """A file made of its template in ``templates``, with the places filled."""
+    text = files("connector.package").joinpath("templates", *f"{file}.template".split("/")).read_text(encoding="utf-8")
     return _Text(text).substitute(places).encode()
 
 

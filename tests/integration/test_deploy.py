@@ -307,4 +307,4 @@ def test_the_wheel_for_clusters_leaves_their_spark_alone(tmp_path: Path) -> None
     assert "boto3" in required
     assert not {"pyspark", "delta-spark"} & set(required)
     assert (site / "bin" / "lakelock").is_file()
-    assert (site / "connector" / "package" / "templates" / "emr" / "make.sh").is_file()
+    assert (site / "connector" / "package" / "templates" / "emr" / "make.sh.template").is_file()

@@ -22,7 +22,7 @@ from connector.config.reference import SECTIONS
 SCHEMA = json_schema()
 VALIDATOR = Draft7Validator(SCHEMA)
 FILES = [
-    *sorted((ROOT / "connector").rglob("*.yaml")), ROOT / "deploy/databricks/flights.yaml",
+    *sorted((ROOT / "connector").rglob("*.yaml")), ROOT / "deploy/databricks/pipelines/flights.yaml",
     ROOT / "deploy/emr/pipeline.yaml", ROOT / "deploy/kubernetes/flights.yaml", ROOT / "docker/pipeline.yaml",
 ]  # fmt: skip
 FREE = {
