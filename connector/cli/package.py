@@ -69,7 +69,7 @@ def package(
     spark: Annotated[str | None, typer.Option(help="EMR: the version of Spark in the release, as in 4.0.2.")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace files that have another content.")] = False,
 ) -> None:
-    """Write what Kubernetes, Databricks or EMR wants, to run pipelines there.
+    """Write what a platform wants to run pipelines.
 
     On a schedule: a CronJob, an asset bundle with the wheel for clusters, or a job of EMR Serverless with its jars.
 

@@ -75,7 +75,7 @@ def test_most_files_of_the_repository_are_pipelines(monkeypatch: pytest.MonkeyPa
     for file in FILES:
         set_variables((ROOT / file).read_text(encoding="utf-8"), monkeypatch)
     named = {str(file) for file in FILES if pipelines(ROOT / file)}
-    assert {"connector/cli/pipeline.yaml", "docker/pipeline.yaml", "deploy/databricks/flights.yaml"} <= named
+    assert {"connector/cli/pipeline.yaml", "docker/pipeline.yaml", "deploy/databricks/pipelines/flights.yaml"} <= named
     assert len([name for name in named if name.startswith("connector/examples/")]) == 4
 
 
