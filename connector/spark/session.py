@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -25,6 +26,8 @@ from sinks.spark.settings import AS_WRITTEN
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = logging.getLogger("lakelock.spark")
 
 _SECRETS = (
     "(?i:secret|passw(or)?d|passphrase|token|access[.]?key|account[.]key|private[._-]?key|encryption[.]key"
@@ -191,9 +194,15 @@ def _own(options: Mapping[str, str], name: str, *, s3: bool, debug: bool, short:
         # Otherwise a failed task prints its stack trace before our one paragraph says what happened.
         quiet = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
         settings[_JAVA] = f"{settings[_JAVA]} {quiet}"
-    classes = archive.find() if _CLASS_PATH in defaults else None
-    if classes is not None:
-        settings[_JAVA] = f"-XX:SharedArchiveFile={classes} {settings[_JAVA]}"
+    if _CLASS_PATH in defaults:
+        classes = archive.find()
+        if classes is not None:
+            settings[_JAVA] = f"-XX:SharedArchiveFile={classes} {settings[_JAVA]}"
+        elif "ArchiveClassesAtExit" not in settings[_JAVA]:
+            log.warning(
+                "Spark starts some seconds more slowly than it has to: its classes were archived for another Java or "
+                "other jars, or not at all. `lakelock jars` archives them."
+            )
     return settings
 
 

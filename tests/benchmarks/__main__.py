@@ -20,6 +20,7 @@ from benchmarks.sizes import Sizes
 from benchmarks.stage import Stage
 from benchmarks.works import WORKS
 from connector.lab.bench.broker import Broker
+from connector.spark.jars import archive
 
 
 def main() -> int:
@@ -87,6 +88,8 @@ def _arguments() -> argparse.Namespace:
         help="keep the other workloads that FILE holds, measured on this machine at the same scale",
     )
     options = parser.parse_args()
+    if archive.find() is None:
+        parser.error("these jars have no archive of classes, as users have it: run `lakelock jars` first")
     if options.repetitions < 1:
         parser.error("--repetitions must be at least 1")
     return options

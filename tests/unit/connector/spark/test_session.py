@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from connector.spark.compat import needs
 from connector.spark.java import QUICK_START, THROUGHPUT
-from connector.spark.session import _added, _defaults
+from connector.spark.session import _added, _defaults, _own
 from sinks.errors import ConfigurationError
 
 
@@ -22,6 +23,20 @@ def test_the_environments_own_collector_stays(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Xlog:disable -XX:+UseG1GC")
     for short in (True, False):
         assert "spark.driver.extraJavaOptions" not in _defaults({}, s3=False, short=lambda short=short: short)
+
+
+def test_a_start_that_could_be_faster_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "spark").mkdir()
+    (tmp_path / "spark" / "a.jar").touch()
+    monkeypatch.setenv("LAKELOCK_JARS", str(tmp_path))
+    java = "spark.driver.extraJavaOptions"
+    for options, told in ({}, 1), ({java: "-XX:ArchiveClassesAtExit=a.jsa"}, 0), ({"spark.master": "yarn"}, 0):
+        caplog.clear()
+        settings = _own(options, "p", s3=False, debug=False, short=lambda: True)
+        assert "SharedArchiveFile" not in settings[java]
+        assert [record.getMessage().count("`lakelock jars`") for record in caplog.records] == [1] * told
 
 
 def test_where_spark_runs_elsewhere_nothing_is_said_of_its_size() -> None:
