@@ -14,7 +14,7 @@ import typer
 from rich.markup import escape
 
 from connector.cli.console import Debug, Set, err, out, reported
-from connector.config import checked_elsewhere
+from connector.config import checked_elsewhere, has_several
 from connector.emr import driver_log
 from connector.emr.jobs import ENVIRONMENT, OWN_JARS, ClusterStep, Job, Run, ServerlessJob, State
 from sinks.errors import ConfigurationError, LakelockError
@@ -103,8 +103,8 @@ def submit(
 
     With its last lines and its exit code.
 
-    The file is checked here first. Its ${env:NAME} and ${file:/path} may have values on the cluster only. Ctrl-C stops
-    the waiting, not the job. It is always safe to submit again, even while the first job is at work.
+    The file is checked here first, without Kafka. Its ${env:NAME} and ${file:/path} may have values on the cluster
+    only. Ctrl-C stops the waiting, not the job. It is always safe to submit again, even while the first job is at work.
 
     \b
       lakelock emr submit flights.yaml --s3-folder s3://jobs/lakelock \\
@@ -133,18 +133,19 @@ def submit(
             )
             err.print(f"{pipeline}: job {job.id} started. To look at it: {job.look}", soft_wrap=True)
             log_within = _LOG_WITHIN["serverless" if application_id else "step"]
-            code = _followed(job, s3, pipeline, minutes=timeout, log_within=log_within)
+            code = _followed(job, s3, pipeline, minutes=timeout, log_within=log_within, several=has_several(file))
         raise typer.Exit(code)
 
 
-def _followed(job: Job, s3: Any, pipeline: str, *, minutes: int | None, log_within: float) -> int:
+def _followed(job: Job, s3: Any, pipeline: str, *, minutes: int | None, log_within: float, several: bool) -> int:
     """Wait for the job, show its last lines, and return the exit code: the run's, or 1 if it took over ``minutes``.
 
-    ``log_within``: seconds to wait for the log after the end. Whatever ends the waiting early, the job goes on.
+    ``log_within``: seconds to wait for the log after the end. ``several``: the job runs several pipelines. Whatever
+    ends the waiting early, the job goes on.
     """
     try:
         end, in_time = _wait(job, pipeline, minutes)
-        code = _told(job, s3, end, log_within)
+        code = _told(job, s3, end, log_within, several=several)
     except BaseException as why:
         err.print(
             f"\n{pipeline}: no longer waiting; job {job.id} may go on.\nlook at it: {job.look}\ncancel it:  {job.stop}",
@@ -205,8 +206,11 @@ def _wait(job: Job, pipeline: str, minutes: int | None) -> tuple[State, bool]:
             every = min(10.0, every * 1.5)
 
 
-def _told(job: Job, s3: Any, end: State, within: float) -> int:
-    """Show the driver's last lines, and return the run's exit code; if no log says it, 0 or 1 by the job's state."""
+def _told(job: Job, s3: Any, end: State, within: float, *, several: bool) -> int:
+    """Show the driver's last lines, and return the run's exit code; if no log says it, 0 or 1 by the job's state.
+
+    Never 0 for a job that failed.
+    """
     from botocore.exceptions import BotoCoreError, ClientError
 
     fallback = 0 if end.end == "done" else 1
@@ -216,8 +220,8 @@ def _told(job: Job, s3: Any, end: State, within: float) -> int:
         return fallback
     try:
         with err.status(f"waiting for {url}, for up to {within:.0f} s"):
-            log = driver_log.wait_for_end(s3, url, within)
-        code = driver_log.exit_code(log)
+            log = driver_log.wait_for_end(s3, url, within, several=several)
+        code = driver_log.exit_code(log, several=several)
         if code or end.end != "done":
             err.print(escape(driver_log.read(s3, str(job.log("stderr")))), soft_wrap=True)
     except (BotoCoreError, ClientError) as error:
@@ -237,7 +241,7 @@ def _told(job: Job, s3: Any, end: State, within: float) -> int:
             soft_wrap=True,
         )
         return fallback
-    return code
+    return code or fallback  # EMR may end the driver after its last line
 
 
 def _put(s3: Any, folder: str, file: Path) -> str:

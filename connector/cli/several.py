@@ -68,12 +68,16 @@ def run_several(
         note()
         fleet.run()
     note()
-    words = [each.state for each in fleet.reports]
-    counts = ", ".join(f"{words.count(word)} {word}" for word in EXIT_CODES if word in words)
     code = exit_code(fleet.reports)
-    say_line(f"{plural(len(words), 'pipeline')}: {counts}" + (f"; exit code {code}." if code else "."))
+    say_end([each.state for each in fleet.reports], code)
     if code:
         raise typer.Exit(code)
+
+
+def say_end(states: Sequence[str], code: int) -> None:
+    """Print the last line of all. ``emr.driver_log`` reads it."""
+    counts = ", ".join(f"{states.count(word)} {word}" for word in EXIT_CODES if word in states)
+    say_line(f"{plural(len(states), 'pipeline')}: {counts}" + (f"; exit code {code}." if code else "."))
 
 
 def each(

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,7 +28,7 @@ from connector.config.formats import (
 )
 from connector.config.half_pairs import half_pairs
 from connector.config.kafka_key import with_kafkas_key
-from connector.config.kinds import OWN_COLUMNS
+from connector.config.kinds import OWN_COLUMNS, REFERENCE
 from connector.config.marks import Marks
 from connector.config.operations import MetricsOptions, NotifyOptions, Pushgateway
 from connector.config.overrides import overridden
@@ -176,23 +177,47 @@ def checked_elsewhere(path: str | Path, overrides: Sequence[str] = ()) -> str:
     """Check the file of a pipeline that will run on another machine, and return the pipeline's name.
 
     Environment variables and files that are missing here are not an error, and the options that refer to them are not
-    checked. Raises ConfigurationError.
+    checked. Of a file with several pipelines, each is checked; with ``tables``, those of the topics that the file
+    names, as Kafka isn't asked for others. Raises ConfigurationError.
     """
     document, marks = _document(Path(path), overrides)
     if not isinstance(document, dict):
         raise _no_options(document, str(path))
-    if TABLES in document:
-        raise ConfigurationError(
-            f"{path}: {Template.makes}, and this is for one pipeline.", hint="Write a file for each topic, with sinks."
-        )
+    check, kind = partial(_known_here, marks=marks), _several(document)
+    if kind is None:
+        with suppress(_KnownElsewhere):
+            check(document, str(path))
+    else:
+        several = kind(str(path), document, check, marks)  # type: ignore[arg-type]
+        for part in several.known_parts:
+            with suppress(_KnownElsewhere):
+                several.pipeline(part)
+    name = document.get("name")
+    return name if isinstance(name, str) and not REFERENCE.search(name) else Path(path).stem
+
+
+class _KnownElsewhere(Exception):
+    """Raised for options that are right as far as they are known here, which is too little to make a pipeline."""
+
+
+def _known_here(
+    options: Mapping[str, object],
+    origin: str,
+    moved: Moved = lambda path: path,
+    faults: Sequence[Fault] = (),
+    *,
+    marks: Marks,
+) -> PipelineConfig:
+    """The pipeline, if this machine knows all of its values. Raises _KnownElsewhere if not, or ConfigurationError."""
     references = References()
-    resolved = references.resolve(document)
-    unknown = [fault.path for fault in references.faults]
+    resolved = {key: references.resolve(value, (key,)) for key, value in options.items()}
     references.forgive()
-    _, faults = _checked(resolved if isinstance(resolved, dict) else {}, references, "")
-    if faults:
-        raise configuration_error(str(path), faults, marks, references.texts)
-    return Path(path).stem if ("name",) in unknown else str(document["name"])
+    config, found = _checked(resolved, references, "", moved)
+    if faults or found:
+        raise configuration_error(origin, [*faults, *found], marks, references.texts)
+    if config is None:
+        raise _KnownElsewhere
+    return config
 
 
 def loads(text: str, *, folder: str | Path = "") -> PipelineConfig:

@@ -34,6 +34,11 @@ class Several(ABC):
     marks: Marks = field(default_factory=Marks)
     """Where the options stand in the file."""
 
+    @property
+    @abstractmethod
+    def known_parts(self) -> Sequence[str]:
+        """The parts that are known without asking Kafka. There is at least one. Raises ConfigurationError."""
+
     @abstractmethod
     def pipeline(self, part: str) -> PipelineConfig:
         """The pipeline of one part. Raises ConfigurationError."""

@@ -62,6 +62,11 @@ class SinkBySink(Several):
         taken = Counter(name or _last(sink) for name, sink in zip(given, sinks, strict=True))
         return [name or _own_name(sink, taken) for name, sink in zip(given, sinks, strict=True)]
 
+    @property
+    def known_parts(self) -> list[str]:
+        """All of them. Raises ConfigurationError."""
+        return self.parts
+
     def _no_sinks(self) -> ConfigurationError:
         """What is wrong with the file, whose sinks are no list of sinks."""
         options = {name: value for name, value in self.document.items() if name != OPTION}

@@ -49,6 +49,14 @@ class Template(Several):
 
     of, makes = _EACH, f"{OPTION} makes a pipeline of each {_EACH}"
 
+    @property
+    def known_parts(self) -> list[str]:
+        """The topics that the file names, or one that stands for those that Kafka knows."""
+        topics = self._given_source.get("topics")
+        overrides = _mapping(_mapping(self.document[OPTION]).get("overrides"))
+        named = [*(topics if isinstance(topics, list) else []), *overrides]
+        return list(dict.fromkeys(topic for topic in named if isinstance(topic, str))) or [_ANY_TOPIC]
+
     def pipeline(self, part: str) -> PipelineConfig:
         """The pipeline of one topic. Raises ConfigurationError."""
         tables, faults = self._tables()

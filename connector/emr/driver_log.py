@@ -14,11 +14,19 @@ from sinks.s3.client import bucket_and_prefix
 
 _LAST = re.compile(rf"^\S+: ({'|'.join(EXIT_CODES)})[.,]", re.MULTILINE)
 """``flights: done. 3 epochs, ...``, ``flights: fenced, exit code 3. ...``."""
+_LAST_OF_SEVERAL = re.compile(r"^[\d,]+ pipelines?: [^;\n]*?(?:; exit code (\d+))?\.$", re.MULTILINE)
+"""``2 pipelines: 1 done, 1 failed; exit code 1.``, which comes after a last line of each: ``cli.several``."""
 _LINES = 40
 
 
-def exit_code(log: str) -> int | None:
-    """The exit code of the run that printed this log; None if the log doesn't say how the run ended."""
+def exit_code(log: str, *, several: bool = False) -> int | None:
+    """The exit code of the run that printed this log; None if the log doesn't say how the run ended.
+
+    ``several``: it ran several pipelines. Then only the line that comes after those of all pipelines counts.
+    """
+    if several:
+        codes = _LAST_OF_SEVERAL.findall(log)
+        return int(codes[-1] or 0) if codes else None
     ends = _LAST.findall(log)
     return EXIT_CODES[ends[-1]] if ends else None
 
@@ -35,15 +43,21 @@ def read(s3: Any, url: str) -> str:
 
 
 def wait_for_end(
-    s3: Any, url: str, seconds: float, sleep: Callable[[float], None] = time.sleep, every: float = 5.0
+    s3: Any,
+    url: str,
+    seconds: float,
+    sleep: Callable[[float], None] = time.sleep,
+    every: float = 5.0,
+    *,
+    several: bool = False,
 ) -> str:
     """Read the log until it has the run's last line, or until ``seconds`` have passed: EMR copies it when it likes.
 
-    Returns the last lines that are there. Raises what boto3 raises.
+    ``several``: as for `exit_code`. Returns the last lines that are there. Raises what boto3 raises.
     """
     deadline = time.monotonic() + seconds
     while True:
         log = read(s3, url)
-        if exit_code(log) is not None or time.monotonic() >= deadline:
+        if exit_code(log, several=several) is not None or time.monotonic() >= deadline:
             return log
         sleep(min(every, max(0.0, deadline - time.monotonic())))

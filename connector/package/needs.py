@@ -24,7 +24,7 @@ class Needs:
 
     file: Path
     name: str
-    """The pipeline's; of a file with several pipelines the file's."""
+    """What the file calls its pipeline, or its pipelines; the file's own name if it leaves that to a variable."""
     variables: list[str] = field(default_factory=list)
     """``${env:NAME}`` that hold no secret."""
     secrets: list[str] = field(default_factory=list)
@@ -42,8 +42,7 @@ class Needs:
 def needs(file: Path) -> Needs:
     """Check a pipeline file as far as it can be checked here, and find out what it needs. Raises ConfigurationError."""
     options = peek(file) or {}
-    # The pipelines of `tables` are known once Kafka has told its topics: they are checked there.
-    found = Needs(file, file.stem if "tables" in options else checked_elsewhere(file))
+    found = Needs(file, checked_elsewhere(file))
     for path, text in _texts(options, ()):
         _note(found, path, text)
     # A variable that holds a secret somewhere is one everywhere.

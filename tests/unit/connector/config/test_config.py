@@ -202,8 +202,6 @@ def test_what_only_the_machine_that_runs_it_knows_is_not_checked_and_all_else_is
     assert checked_elsewhere(file, ["name=${env:NOT_SET_ANYWHERE}"]) == "p", "the file's"
     with pytest.raises(ConfigurationError, match=r"has 1 fault(.|\n)*sinks\[0\].mode: unknown option"):
         checked_elsewhere(file, ["sinks[0].mode=append"])
-    with pytest.raises(ConfigurationError, match="tables makes a pipeline of each topic, and this is for one"):
-        checked_elsewhere(file, ["tables.for_each=topic"])
     file.write_text("")
     with pytest.raises(ConfigurationError, match="this one is empty"):
         checked_elsewhere(file)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from connector.config import DeltaUpsertSink, SinkBySink, has_several, load, load_any, parse
+from connector.config import DeltaUpsertSink, SinkBySink, checked_elsewhere, has_several, load, load_any, parse
 from sinks.errors import ConfigurationError
 
 FILE: dict[str, Any] = {
@@ -92,3 +92,13 @@ def test_what_is_for_one_pipeline_asks_which(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="each sink is a pipeline"):
         parse(FILE)
     assert not has_several(file_of(tmp_path, together="atomic"))
+
+
+def test_a_file_for_another_machine_is_checked_sink_by_sink(tmp_path: Path) -> None:
+    kafka = {"bootstrap.servers": "${env:NOT_SET_ANYWHERE}"}
+    file = file_of(tmp_path, source={"topics": ["t"], "kafka": kafka})
+    assert checked_elsewhere(file) == "shop"
+    with pytest.raises(ConfigurationError, match=r"has 1 fault(.|\n)*sinks\[1\].mode: unknown option"):
+        checked_elsewhere(file, ["sinks[1].mode=append"])
+    with pytest.raises(ConfigurationError, match="together: eventual is for several sinks"):
+        checked_elsewhere(file_of(tmp_path, sinks="none"))

@@ -14,6 +14,7 @@ from connector.config import (
     JsonFormat,
     Template,
     TopicPattern,
+    checked_elsewhere,
     has_several,
     load,
     load_any,
@@ -146,3 +147,15 @@ def test_a_start_at_the_end_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"source.start: latest doesn't work with tables") as caught:
         template(tmp_path, source={**FILE["source"], "start": "latest"}).source  # noqa: B018
     assert "start: {timestamp: 20" in caught.value.message
+
+
+def test_a_file_for_another_machine_is_checked_without_kafka(tmp_path: Path) -> None:
+    kafka = {"bootstrap.servers": "${env:NOT_SET_ANYWHERE}"}
+    file = file_of(tmp_path, source={"topics": ["shop.orders", "shop.returns"], "kafka": kafka})
+    assert checked_elsewhere(file) == "shop"
+    with pytest.raises(ConfigurationError, match=r"tables.overrides.shop.returns.sink.mode: unknown option"):
+        checked_elsewhere(file, ["tables.overrides={shop.returns: {sink: {mode: x}}}"])
+    source = {"topics": "shop[.].*", "kafka": kafka}
+    assert checked_elsewhere(file_of(tmp_path, source=source, **tables(overrides={}))) == "shop"
+    with pytest.raises(ConfigurationError, match=r"tables.sink.path"):
+        checked_elsewhere(file_of(tmp_path, source=source, **tables(sink={"type": "delta_append", "path": "lake"})))
