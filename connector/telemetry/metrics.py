@@ -23,8 +23,9 @@ _PHASE = {
     Step.DECIDED: "decided",
     Step.IN_DOUBT: "decided",
     Step.COMMITTED: "committed",
-    # Before a run reads its sinks' positions, it has settled all epochs in doubt.
+    # These tell the position that the run knows. It is an older one while the run tries again to settle an epoch.
     Step.LOOKED: "committed",
+    Step.WAITING: "committed",
 }
 _SECONDS = (0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800)
 
@@ -42,6 +43,8 @@ class Metrics:
         self._letters = 0
         self._reached: int | None = None
         """The phase in ``PHASES`` of the newest epoch. None before the first epoch."""
+        self._settling = 0
+        """The number of the newest epoch of which a phase is known."""
 
         def counter(name: str, text: str, *labels: str) -> Counter:
             return Counter(f"lakelock_{name}", text, ["pipeline", *labels], registry=self.registry)
@@ -173,10 +176,14 @@ class Metrics:
             self._watermark.labels(self._pipeline).set(clock.watermark.timestamp())
 
     def _two_phase(self, event: Event) -> None:
-        phase = _PHASE.get(event.step)
-        if phase is None or (self._reached is None and phase == "committed"):
-            return  # a single sink has only the commit
+        phase, number = _PHASE.get(event.step), event.epoch.number
+        if phase is None:
+            return
+        if phase != "committed" and number != self._settling:
+            self._settling, self._reached = number, None
+        elif phase == "committed" and (self._reached is None or number < self._settling):
+            return  # a single sink has only the commit, and an older position says nothing about this epoch
         # An epoch begins while it is being prepared, so the two steps may come in either order.
         self._reached = max(self._reached or 0, PHASES.index(phase))
-        for number, each in enumerate(PHASES):
-            self._phase.labels(self._pipeline, each).set(number == self._reached)
+        for index, each in enumerate(PHASES):
+            self._phase.labels(self._pipeline, each).set(index == self._reached)

@@ -184,6 +184,24 @@ def test_what_a_run_before_has_left_in_doubt_is_so_from_the_start(run: Run) -> N
     assert run.phase == "decided"
 
 
+@pytest.mark.parametrize("settled", [Step.LOOKED, Step.WAITING])
+def test_an_epoch_is_in_doubt_until_the_run_stands_at_it(run: Run, settled: Step) -> None:
+    """A run looks at Kafka first, so that its lag is told, and asks where it stands afterwards."""
+    run.step(Step.PLANNED, 2)
+    for step in (Step.BEGUN, Step.PREPARED, Step.DECIDED):
+        run.step(step, 2)
+    for _ in range(3):
+        run.step(Step.RETRYING, 1, error=AWAY)
+        run.step(Step.LOOKED, 1)
+        assert run.phase == "decided"
+        run.step(Step.IN_DOUBT, 2)
+        assert run.phase == "decided"
+    run.step(settled, 2)
+    assert run.phase == "committed"
+    run.step(Step.IN_DOUBT, 3)
+    assert run.phase == "decided", "an epoch of another run"
+
+
 def test_the_last_commit_is_that_of_the_run_before_until_there_is_a_newer_one(run: Run) -> None:
     before = datetime(2026, 1, 2, tzinfo=timezone.utc)
     made = epoch(2)
