@@ -83,6 +83,12 @@ class Template(Several):
         return self._parsed(options, part, (OPTION, "sink"), moved, faults)
 
     @property
+    def like_all(self) -> PipelineConfig:
+        """A pipeline like that of any topic, with the name that all share. Raises ConfigurationError."""
+        some = self.pipeline(_ANY_TOPIC)
+        return some.model_copy(update={"name": some.name.removesuffix(f"-{_ANY_TOPIC}")})
+
+    @property
     def source(self) -> Source:
         """Which topics there may be, and how to ask Kafka for them. Raises ConfigurationError."""
         given = self._given_source.get("topics")

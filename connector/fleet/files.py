@@ -12,7 +12,7 @@ from connector.config import DeltaPlace, PipelineConfig, Several, SinkBySink, Te
 from connector.config.apart import nested, tables_of
 from connector.source.topics import KafkaSource
 from connector.spark.session import SAFE, session
-from sinks.errors import ConfigurationError, LakelockError
+from sinks.errors import BrokerUnreachable, ConfigurationError, LakelockError, TopicMissing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,11 +47,24 @@ class PipelineFile:
     error: LakelockError | None = None
     template: Path | None = None
     """The file with ``tables`` that it was made from. Another topic may appear there at any time."""
+    intended: PipelineConfig | None = None
+    """Beside some errors: the ``config`` that it would have without. Where Kafka hasn't told the topics: like theirs."""
 
     @property
     def name(self) -> str:
         """The pipeline's name, or the file's if it can't be read."""
         return self.config.name if self.config else Path(self.file).name
+
+    @property
+    def awaits_topics(self) -> bool:
+        """Whether it stands for a file with ``tables`` whose topics Kafka hasn't told: none there yet, or no answer."""
+        return self.template is not None and isinstance(self.error, BrokerUnreachable | TopicMissing)
+
+    @property
+    def grows(self) -> bool:
+        """Whether topics that appear get a pipeline in the same run."""
+        like = self.config or self.intended
+        return self.template is not None and like is not None and like.interval is not None
 
     @property
     def fault(self) -> Fault | None:
@@ -113,8 +126,13 @@ def read(files: Sequence[Path], overrides: Sequence[str] = (), *, known: Collect
 def _parts(several: Template | SinkBySink, known: Collection[str]) -> list[PipelineFile]:
     """One for each topic that there is, or for each sink. Raises LakelockError; one that is wrong has its error."""
     grows = Path(several.origin) if isinstance(several, Template) else None
+    try:
+        parts = _topics(several) if isinstance(several, Template) else several.parts
+    except (BrokerUnreachable, TopicMissing) as error:
+        like = several.like_all if isinstance(several, Template) else None
+        return [PipelineFile(several.origin, error=error, template=grows, intended=like)]
     found = []
-    for part in _topics(several) if isinstance(several, Template) else several.parts:
+    for part in parts:
         file = f"{several.origin}#{part}"
         if file in known:
             continue
@@ -163,7 +181,7 @@ def without_clashes(files: Sequence[PipelineFile]) -> list[PipelineFile]:
         for option, place in tables_of(file.config).items()
     }
     apart = {(inner[0], outer[0]) for inner, outer in nested(tables, tables) if inner[0] != outer[0]}
-    options = [(file, file.config.spark_options) for file in files if file.config is not None]
+    options = [(file, config.spark_options) for file in files if (config := _for_session(file)) is not None]
     for setting in {setting for _, given in options for setting in given}:
         for file, given in options:
             value = given.get(setting, SAFE.get(setting, "none") if setting.startswith(_OF_ROWS) else None)
@@ -190,11 +208,21 @@ def without_clashes(files: Sequence[PipelineFile]) -> list[PipelineFile]:
         "Pipelines of one process share a Spark session, and each has a name and sinks of its own. Correct the files."
     )
     return [
-        replace(file, config=None, error=ConfigurationError(clashes[file.file], hint=hint))
+        replace(
+            file,
+            config=None,
+            error=ConfigurationError(clashes[file.file], hint=hint),
+            intended=file.config or file.intended,
+        )
         if file.file in clashes
         else file
         for file in files
     ]
+
+
+def _for_session(file: PipelineFile) -> PipelineConfig | None:
+    """What the session is made for. The session of a run is also that of topics which appear later."""
+    return file.intended if file.awaits_topics else file.config
 
 
 @contextmanager
@@ -203,7 +231,7 @@ def one_session(files: Sequence[PipelineFile], *, name: str, debug: bool, short:
 
     ``short`` says whether there is little to do.
     """
-    configs = [file.config for file in files if file.config is not None]
+    configs = [config for file in files if (config := _for_session(file)) is not None]
     options = {name: value for config in reversed(configs) for name, value in config.spark_options.items()}
     on_s3 = any(config.on_s3 for config in configs)
     with session(options, name=name, s3=on_s3, debug=debug, short=lambda: short) as spark:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -25,6 +26,8 @@ from sinks.plurals import plural
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = logging.getLogger("lakelock.fleet")
 
 _WAKE_SECONDS = 0.1
 _LOOK_SECONDS = 5.0
@@ -150,17 +153,31 @@ class Fleet:
         for number, file in enumerate(self.files):
             if file.config is None:
                 self._refuse(number, file)
-        if not any(file.config for file in self.files):
+        while not self._usable and self._awaits_topics and not self._stop.wait(_LOOK_SECONDS):
+            self._appeared()
+        if not self._usable:
             return self.reports
         with self._session() as spark:
-            threads = [self._started(number, file, spark) for number, file in enumerate(self.files) if file.config]
+            threads = [self._started(number, file, spark) for number, file in self._usable]
             looked = time.monotonic()
-            while any(thread.is_alive() for thread in threads):
+            while any(thread.is_alive() for thread in threads) or self._awaits_topics:
                 time.sleep(_WAKE_SECONDS)  # in between, the process can take a signal
                 if time.monotonic() - looked >= _LOOK_SECONDS and not self._stop.is_set():
                     threads += [self._started(number, file, spark) for number, file in self._appeared()]
                     looked = time.monotonic()
+                    if not any(thread.is_alive() for thread in threads) and not _answers(spark):
+                        break  # the process is to end, so that another one is started
         return self.reports
+
+    @property
+    def _usable(self) -> list[tuple[int, PipelineFile]]:
+        """The pipelines that can run, with their places in the list."""
+        return [(number, file) for number, file in enumerate(self.files) if file.config is not None]
+
+    @property
+    def _awaits_topics(self) -> bool:
+        """Whether a file may still get its first pipelines, so that the run goes on."""
+        return not self._stop.is_set() and any(file.awaits_topics and file.grows for file in self.files)
 
     @contextmanager
     def _session(self) -> Iterator[SparkSession]:
@@ -176,6 +193,8 @@ class Fleet:
 
     def _refuse(self, number: int, file: PipelineFile) -> None:
         self._reported(number, file, lambda _: file.usable())
+        if file.awaits_topics and file.grows:
+            log.warning("%s: looks again for its topics until there are some, as its trigger is an interval", file.name)
 
     def _started(self, number: int, file: PipelineFile, spark: SparkSession) -> threading.Thread:
         # A second signal ends the process, whatever the threads do.
@@ -184,24 +203,31 @@ class Fleet:
         return thread
 
     def _appeared(self) -> list[tuple[int, PipelineFile]]:
-        """The pipelines of topics that have appeared since, with their places in the list. A wrong one is refused."""
-        again = {
-            file.template: None
-            for file in self.files
-            if file.template is not None and file.config is not None and file.config.interval is not None
-        }
+        """The pipelines of topics that have appeared since, with their places in the list. A wrong one is refused.
+
+        The first of a file whose topics Kafka hadn't told yet takes the place of that file.
+        """
+        again = {file.template: None for file in self.files if file.grows}
         found = self.look(list(again), known={file.file for file in self.files}) if again else []
-        new = [file for file in found if file.template is not None]
+        new = [file for file in found if file.template is not None and not file.awaits_topics]
         if not new:
             return []
-        first = len(self.files)
-        self.files = [*self.files, *without_clashes([*self.files, *new])[first:]]
-        self.reports += [RunReport(file.name, self.say) for file in self.files[first:]]
-        appeared = list(enumerate(self.files))[first:]
-        for number, file in appeared:
-            if file.config is None:
-                self._refuse(number, file)
-        return [(number, file) for number, file in appeared if file.config]
+        awaiting = {file.template: number for number, file in enumerate(self.files) if file.awaits_topics}
+        files = list(self.files)
+        numbers = []
+        for file in new:
+            number = awaiting.pop(file.template, len(files))
+            files[number : number + 1] = [file]
+            numbers.append(number)
+        checked = without_clashes(files)
+        for number in numbers:
+            files[number] = checked[number]
+            self.reports[number : number + 1] = [RunReport(files[number].name, self.say)]
+        self.files = files
+        for number in numbers:
+            if files[number].config is None:
+                self._refuse(number, files[number])
+        return [(number, files[number]) for number in numbers if files[number].config is not None]
 
     def _keep(self, number: int, file: PipelineFile, spark: SparkSession) -> None:
         """Run one pipeline, and start it again if its file says so: after a failure, and where it was fenced by a run

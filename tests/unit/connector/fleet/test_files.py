@@ -6,7 +6,8 @@ import pytest
 import yaml
 
 from connector.fleet.files import pipeline_files, read, without_clashes
-from sinks.errors import ConfigurationError
+from connector.source.topics import KafkaSource
+from sinks.errors import BrokerUnreachable, ConfigurationError, LakelockError, TopicMissing
 
 
 def written(folder: Path, called: str, **changes: object) -> Path:
@@ -53,6 +54,29 @@ def test_a_broken_file_hides_no_other(tmp_path: Path) -> None:
     assert (a.name, a.fault, b.name) == ("a", None, "b.yaml")
     with pytest.raises(ConfigurationError, match="not valid YAML"):
         b.usable()
+
+
+@pytest.mark.parametrize("error", [BrokerUnreachable("no answer"), TopicMissing("none yet")])
+def test_a_file_whose_topics_kafka_does_not_tell_stays_one_that_gets_them_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: LakelockError
+) -> None:
+    def topics(_: object) -> list[str]:
+        raise error
+
+    monkeypatch.setattr(KafkaSource, "topics", topics)
+    source = {"topics": "shop-.*", "kafka": {"bootstrap.servers": "127.0.0.1:9092"}}
+    tables = {"for_each": "topic", "sink": {"type": "delta_append", "path": "lake/{topic}"}}
+    options = {"name": "shop", "source": source, "value": {"format": "string"}, "tables": tables}
+    spark = {"spark.sql.session.timeZone": "Europe/Berlin"}
+    file = tmp_path / "shop.yaml"
+    for trigger, grows in (({"interval": "1 second"}, True), ("available_now", False)):
+        file.write_text(yaml.safe_dump({**options, "trigger": trigger, "spark": spark}))
+        (found,) = read([file])
+        assert (found.template, found.error, found.awaits_topics, found.grows) == (file, error, True, grows)
+        assert found.intended is not None
+        assert found.intended.name == "shop"
+    clashing = without_clashes([found, *read([written(tmp_path, "b")])])
+    assert all("timeZone" in str(each.error) for each in clashing), "its settings are those of the session"
 
 
 @pytest.mark.parametrize(

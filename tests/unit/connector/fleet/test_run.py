@@ -4,7 +4,9 @@ import json
 import os
 import subprocess
 import sys
-from contextlib import nullcontext
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,11 @@ import pytest
 from sent import receiver
 
 from connector.config import parse
+from connector.fleet import run
 from connector.fleet.files import PipelineFile
 from connector.fleet.run import Fleet, exit_code, state
 from connector.telemetry.run_report import RunReport
-from sinks.errors import ConfigurationError, Fenced
+from sinks.errors import BrokerUnreachable, ConfigurationError, Fenced, LakelockError, TopicMissing
 
 TEMPLATE = Path("shop.yaml")
 
@@ -49,6 +52,57 @@ def test_of_topics_that_appear_the_right_ones_start_and_a_wrong_one_is_refused_o
         ("shop.yaml#wrong", "refused", "no schema")
     ]
     assert [report.state for report in fleet.reports] == ["running", "running", "refused"]
+
+
+class WithoutSpark(Fleet):
+    """A fleet whose pipelines are done as soon as they begin."""
+
+    @contextmanager
+    def _session(self) -> Iterator[Any]:
+        yield None
+
+    def _once(self, file: PipelineFile, spark: object, report: RunReport) -> None:
+        report.state, report.exit_code = "done", 0
+
+
+def awaiting(error: LakelockError, **changes: Any) -> PipelineFile:
+    return PipelineFile(str(TEMPLATE), error=error, template=TEMPLATE, intended=of_topic("shop", **changes).config)
+
+
+@pytest.mark.parametrize("error", [BrokerUnreachable("no answer"), TopicMissing("none yet")])
+@pytest.mark.parametrize("others", [False, True])
+def test_a_file_whose_topics_kafka_has_not_told_yet_is_looked_at_until_it_has(
+    error: LakelockError, others: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(run, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(run, "_answers", lambda _: True)
+    looks = [[awaiting(error)], [], [of_topic("first"), of_topic("second")]]
+    ended: list[RunReport] = []
+    fleet = WithoutSpark(
+        [awaiting(error), *([of_topic("other", trigger="available_now")] if others else [])],
+        lambda _: nullcontext(lambda _: None),
+        look=lambda files, known: looks.pop(0) if looks else [],
+        ended=ended.append,
+    )
+    reports = fleet.run()
+    assert (ended[0].pipeline, ended[0].error) == ("shop.yaml", error), "told at once, although it goes on"
+    assert "shop.yaml: looks again for its topics" in caplog.text
+    names = ["first", *(["other"] if others else []), "second"]
+    assert [(report.pipeline, report.state) for report in reports] == [(name, "done") for name in names]
+
+
+def test_a_file_without_an_interval_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "_LOOK_SECONDS", 0.01)
+    once = awaiting(BrokerUnreachable("no answer"), trigger="available_now")
+    (report,) = WithoutSpark([once], lambda _: nullcontext(lambda _: None)).run()
+    assert report.state == "failed"
+
+
+def test_a_file_that_is_waited_for_ends_with_the_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    stop = threading.Event()
+    threading.Timer(0.2, stop.set).start()
+    fleet = WithoutSpark([awaiting(TopicMissing("none yet"))], lambda _: nullcontext(lambda _: None), stop=stop)
+    assert [report.state for report in fleet.run()] == ["refused"]
 
 
 PIPELINE = """
