@@ -48,7 +48,7 @@ class PipelineFile:
     template: Path | None = None
     """The file with ``tables`` that it was made from. Another topic may appear there at any time."""
     intended: PipelineConfig | None = None
-    """Beside some errors: the ``config`` that it would have without. Where Kafka hasn't told the topics: like theirs."""
+    """Beside some errors: the ``config`` that it would have without. If Kafka hasn't told the topics: like theirs."""
 
     @property
     def name(self) -> str:

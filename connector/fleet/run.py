@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +18,7 @@ from connector.fleet.turns import Turn, Turns
 from connector.pipeline import Pipeline
 from connector.protocol.steps import Observer, all_of
 from connector.spark.session import isolated
+from connector.telemetry.endpoint import kept_open
 from connector.telemetry.notify import tell_all
 from connector.telemetry.progress import Watch
 from connector.telemetry.run_report import EXIT_CODES, RunReport
@@ -150,14 +151,12 @@ class Fleet:
 
     def run(self) -> list[RunReport]:
         """Run all pipelines to their end, and return the last report of each. Raises what the Spark session raises."""
-        for number, file in enumerate(self.files):
-            if file.config is None:
-                self._refuse(number, file)
+        self._refuse((number, file) for number, file in enumerate(self.files) if file.config is None)
         while not self._usable and self._awaits_topics and not self._stop.wait(_LOOK_SECONDS):
             self._appeared()
         if not self._usable:
             return self.reports
-        with self._session() as spark:
+        with kept_open(), self._session() as spark:
             threads = [self._started(number, file, spark) for number, file in self._usable]
             looked = time.monotonic()
             while any(thread.is_alive() for thread in threads) or self._awaits_topics:
@@ -187,14 +186,20 @@ class Fleet:
                 name = plural(len(self.files), "pipeline")
                 spark = stack.enter_context(one_session(self.files, name=name, debug=self.debug, short=False))
             except Exception as error:
-                tell_all([file.config for file in self.files if file.config is not None], error)
+                tell_all((file.config, error) for file in self.files if file.config is not None)
                 raise
             yield spark
 
-    def _refuse(self, number: int, file: PipelineFile) -> None:
-        self._reported(number, file, lambda _: file.usable())
-        if file.awaits_topics and file.grows:
-            log.warning("%s: looks again for its topics until there are some, as its trigger is an interval", file.name)
+    def _refuse(self, refused: Iterable[tuple[int, PipelineFile]]) -> None:
+        """Report why these can't run, to their webhooks, too."""
+        untold = []
+        for number, file in refused:
+            self._reported(number, file, lambda _, file=file: file.usable())
+            if file.awaits_topics and file.grows:
+                log.warning("%s: looks again for its topics, until there are some", file.name)
+            if file.intended is not None and file.error is not None:
+                untold.append((file.intended, file.error))
+        tell_all(untold)
 
     def _started(self, number: int, file: PipelineFile, spark: SparkSession) -> threading.Thread:
         # A second signal ends the process, whatever the threads do.
@@ -224,10 +229,9 @@ class Fleet:
             files[number] = checked[number]
             self.reports[number : number + 1] = [RunReport(files[number].name, self.say)]
         self.files = files
-        for number in numbers:
-            if files[number].config is None:
-                self._refuse(number, files[number])
-        return [(number, files[number]) for number in numbers if files[number].config is not None]
+        appeared = [(number, files[number]) for number in numbers]
+        self._refuse((number, file) for number, file in appeared if file.config is None)
+        return [(number, file) for number, file in appeared if file.config is not None]
 
     def _keep(self, number: int, file: PipelineFile, spark: SparkSession) -> None:
         """Run one pipeline, and start it again if its file says so: after a failure, and where it was fenced by a run

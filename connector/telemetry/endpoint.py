@@ -17,11 +17,13 @@ class _Together(Collector):
     """The metrics of several registries, each metric once, with the samples of all."""
 
     def __init__(self) -> None:
-        self.registries: list[CollectorRegistry] = []
+        self.running: list[CollectorRegistry] = []
+        self.over: dict[str, CollectorRegistry] = {}
+        """How the last run of a pipeline ended, until its next one. Otherwise nobody would see that it has failed."""
 
     def collect(self) -> Iterator[Metric]:
         found: dict[str, Metric] = {}
-        for registry in tuple(self.registries):
+        for registry in (*self.running, *self.over.copy().values()):
             for metric in registry.collect():
                 if metric.name in found:
                     found[metric.name].samples += metric.samples
@@ -50,20 +52,46 @@ class _Endpoint:
 
 _LOCK = threading.Lock()
 _OPEN: dict[tuple[str, int], _Endpoint] = {}
+_keeping = 0
+"""Blocks of ``kept_open`` that go on."""
 
 
 @contextmanager
-def served(host: str, port: int, registry: CollectorRegistry) -> Iterator[None]:
-    """Serve metrics within the block. Raises OSError if another process listens there."""
+def served(host: str, port: int, pipeline: str, registry: CollectorRegistry) -> Iterator[None]:
+    """Serve a run's metrics within the block, and afterwards as long as the endpoint is there for others.
+
+    Raises OSError if another process listens there.
+    """
     with _LOCK:
         endpoint = _OPEN.get((host, port)) or _Endpoint.at(host, port)
         _OPEN[host, port] = endpoint
-        endpoint.together.registries.append(registry)
+        endpoint.together.over.pop(pipeline, None)
+        endpoint.together.running.append(registry)
     try:
         yield
     finally:
         with _LOCK:
-            endpoint.together.registries.remove(registry)
-            if not endpoint.together.registries:
-                del _OPEN[host, port]
-                endpoint.close()
+            endpoint.together.over[pipeline] = registry
+            endpoint.together.running.remove(registry)
+            _close_unused()
+
+
+@contextmanager
+def kept_open() -> Iterator[None]:
+    """No endpoint closes within the block: between the runs of several pipelines, of which each ends by itself."""
+    global _keeping
+    with _LOCK:
+        _keeping += 1
+    try:
+        yield
+    finally:
+        with _LOCK:
+            _keeping -= 1
+            _close_unused()
+
+
+def _close_unused() -> None:
+    for address, endpoint in () if _keeping else tuple(_OPEN.items()):
+        if not endpoint.together.running:
+            del _OPEN[address]
+            endpoint.close()

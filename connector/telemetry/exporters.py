@@ -50,18 +50,18 @@ def _measured(config: PipelineConfig, options: MetricsOptions) -> Iterator[Metri
     metrics = Metrics(config.name, config.only_table or "")
     with ExitStack() as stack:
         if options.port is not None:
-            stack.enter_context(_served(options.host, options.port, metrics.registry))
+            stack.enter_context(_served(options.host, options.port, config.name, metrics.registry))
         if options.push is not None:
             stack.enter_context(pushed(options.push, config.name, metrics.registry))
         yield stack.enter_context(told_its_end(metrics))
 
 
 @contextmanager
-def _served(host: str, port: int, registry: CollectorRegistry) -> Iterator[None]:
+def _served(host: str, port: int, pipeline: str, registry: CollectorRegistry) -> Iterator[None]:
     """Serve metrics within the block. A port in use stops no run: the run to be replaced may still be using it."""
     with ExitStack() as stack:
         try:
-            stack.enter_context(served(host, port, registry))
+            stack.enter_context(served(host, port, pipeline, registry))
         except OSError as error:
             log.warning(
                 "no metrics of this run: can't listen on %s:%s: %s. Each process on a machine needs its own port.",

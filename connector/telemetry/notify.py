@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -243,10 +243,10 @@ def notified(config: PipelineConfig, options: NotifyOptions, *, patience: Patien
             yield notifier
 
 
-def tell_all(configs: Sequence[PipelineConfig], error: Exception) -> None:
-    """Tell each of these pipelines' webhooks that the pipeline failed before it could begin. Waits for all together."""
+def tell_all(failed: Iterable[tuple[PipelineConfig, Exception]]) -> None:
+    """Tell the webhooks of these pipelines why they have failed before they could begin. Waits for all together."""
     with ExitStack() as stack:
-        for config in configs:
+        for config, error in failed:
             if config.notify is not None:
                 # Closing waits, so every message is on its way before the first is waited for.
                 hook = stack.enter_context(webhook(config.notify.url, of=config.name))

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,25 @@ def test_a_file_that_is_waited_for_ends_with_the_signal(monkeypatch: pytest.Monk
     threading.Timer(0.2, stop.set).start()
     fleet = WithoutSpark([awaiting(TopicMissing("none yet"))], lambda _: nullcontext(lambda _: None), stop=stop)
     assert [report.state for report in fleet.run()] == ["refused"]
+
+
+def test_a_pipeline_that_is_refused_beside_others_tells_its_webhook(monkeypatch: pytest.MonkeyPatch) -> None:
+    with receiver() as sent:
+        monkeypatch.setenv("HOOK", sent.url)
+        notify = {"url": "${env:HOOK}"}
+        twice = [of_topic("t", sinks=[{"type": "delta_append", "path": path}], notify=notify) for path in "ab"]
+        twice = [replace(file, file=f"{path}.yaml") for file, path in zip(twice, "ab", strict=True)]
+        fleet = WithoutSpark(
+            [*twice, awaiting(TopicMissing("none yet"), notify=notify, trigger="available_now")],
+            lambda _: nullcontext(lambda _: None),
+        )
+        assert [report.state for report in fleet.run()] == ["refused"] * 3
+    told = [json.loads(request.body) for request in sent.requests]
+    assert sorted((body["pipeline"], body["event"], body["error"]["type"]) for body in told) == [
+        ("shop", "failed", "TopicMissing"),
+        ("t", "failed", "ConfigurationError"),
+        ("t", "failed", "ConfigurationError"),
+    ]
 
 
 PIPELINE = """
