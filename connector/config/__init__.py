@@ -188,7 +188,7 @@ def checked_elsewhere(path: str | Path, overrides: Sequence[str] = ()) -> str:
         with suppress(_KnownElsewhere):
             check(document, str(path))
     else:
-        several = kind(str(path), document, check, marks)  # type: ignore[arg-type]
+        several = kind(str(path), document, check, marks)
         for part in several.known_parts:
             with suppress(_KnownElsewhere):
                 several.pipeline(part)

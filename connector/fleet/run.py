@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -105,6 +106,10 @@ def _files(place: str | Path) -> list[PipelineFile]:
     return read(pipeline_files([Path(place)]))
 
 
+def _usable(file: PipelineFile, _: RunReport) -> object:
+    return file.usable()
+
+
 def _answers(spark: SparkSession) -> bool:
     try:
         spark.sql("SELECT 1").collect()
@@ -194,7 +199,7 @@ class Fleet:
         """Report why these can't run, to their webhooks, too."""
         untold = []
         for number, file in refused:
-            self._reported(number, file, lambda _, file=file: file.usable())
+            self._reported(number, file, partial(_usable, file))
             if file.awaits_topics and file.grows:
                 log.warning("%s: looks again for its topics, until there are some", file.name)
             if file.intended is not None and file.error is not None:

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Protocol, TypeVar
 
 from sinks.contract import Committed, Epoch, Position
+from sinks.errors import NoRecordYet
 from sinks.offsets import Offsets
 
 
@@ -130,9 +131,15 @@ _Ending = TypeVar("_Ending", bound=Ending)
 
 @contextmanager
 def told_its_end(observer: _Ending) -> Iterator[_Ending]:
-    """Yield ``observer``, and tell it how the block ends: with None, or with the error, which is raised again."""
+    """Yield ``observer``, and tell it how the block ends: with None, or with the error, which is raised again.
+
+    A run that had no first record to infer a schema from has nothing to do. It hasn't failed.
+    """
     try:
         yield observer
+    except NoRecordYet:
+        observer.ended(None)
+        raise
     except BaseException as error:
         observer.ended(error)
         raise

@@ -18,7 +18,7 @@ from connector.protocol.steps import Event, Step
 from connector.telemetry.exporters import monitored
 from connector.telemetry.lineage import lineage
 from sinks.contract import Committed, Epoch
-from sinks.errors import BrokerUnreachable, ConfigurationError
+from sinks.errors import BrokerUnreachable, ConfigurationError, NoRecordYet
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 RUN = str(uuid.uuid4())
@@ -84,6 +84,15 @@ def test_a_run_that_fails_before_it_has_begun_anything(server: Sent) -> None:
     assert (start["eventType"], end["eventType"]) == ("START", "FAIL")
     assert start["run"]["runId"] == end["run"]["runId"]
     assert end["run"]["facets"]["errorMessage"]["message"] == "No Kafka broker answered"
+
+
+def test_a_run_that_has_no_first_record_yet_has_not_failed(server: Sent) -> None:
+    with pytest.raises(NoRecordYet):
+        with lineage(config()):
+            raise NoRecordYet("no record yet")
+    start, end = events(server)
+    assert (start["eventType"], end["eventType"]) == ("START", "COMPLETE")
+    assert "errorMessage" not in end["run"]["facets"]
 
 
 def test_a_run_tells_everybody_who_is_asked_for(server: Sent, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from connector.protocol.steps import Event, Step
 from connector.telemetry.exporters import monitored, pushed
 from connector.telemetry.metrics import PHASES, STATES, Metrics
 from sinks.contract import Committed, Epoch, Position
-from sinks.errors import BadRecord, BrokerUnreachable, ConfigurationError, Fenced
+from sinks.errors import BadRecord, BrokerUnreachable, ConfigurationError, Fenced, NoRecordYet
 from sinks.event_time import Clock, Seen
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
@@ -229,14 +229,16 @@ def config(**metrics: object) -> PipelineConfig:
     )
 
 
-@pytest.mark.parametrize(("error", "state"), [(None, "done"), (BadRecord("broken"), "failed")])
+@pytest.mark.parametrize(
+    ("error", "state"), [(None, "done"), (BadRecord("broken"), "failed"), (NoRecordYet("nothing to do"), "done")]
+)
 def test_whatever_ends_a_run_is_at_the_gateway_afterwards(gateway: Sent, error: Exception | None, state: str) -> None:
     try:
         with monitored(config(push=gateway.url)) as (metrics,):
             metrics(Event(Step.COMMITTED, epoch(1), Committed(epoch(1).position(), rows=9)))
             if error is not None:
                 raise error
-    except BadRecord:
+    except (BadRecord, NoRecordYet):
         pass
     last = gateway.requests[-1]
     assert (last.method, last.path) == ("PUT", "/metrics/job/lakelock/pipeline/flights")
