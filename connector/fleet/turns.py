@@ -73,6 +73,8 @@ class Turn(threading.Event):
         self._turns, self._stop = turns, stop
         self.behind: int | None = None
         """Offsets that the pipeline is behind, as it last saw it."""
+        self._unpublished = False
+        """Whether an epoch is committed, and the consumer group hasn't taken its offsets, which it may refuse."""
 
     def is_set(self) -> bool:
         """Whether the pipeline is to stop."""
@@ -99,7 +101,13 @@ class Turn(threading.Event):
         """Take a step of the run."""
         if event.step not in (Step.STARTING, Step.RETRYING):
             self.behind = event.behind
+        if event.step is Step.COMMITTED:
+            self._unpublished = True
+        if event.step not in (Step.OFFSETS_COMMITTED, Step.PLANNED):
+            return
         # Published: the epoch is over, and its time has been measured. Who has caught up ends its turn soon anyway.
-        if event.step is Step.OFFSETS_COMMITTED and event.behind and self._turns.wanted():
+        due = bool(event.behind) if event.step is Step.OFFSETS_COMMITTED else self._unpublished
+        self._unpublished = False
+        if due and self._turns.wanted():
             self._turns.give_back()
             self._turns.take(self)

@@ -95,6 +95,27 @@ def test_after_an_epoch_the_turn_goes_to_who_waits(stop: threading.Event) -> Non
     assert first.behind == 5
 
 
+def test_a_group_that_refuses_the_offsets_keeps_nobody_waiting(stop: threading.Event) -> None:
+    turns, order = Turns(1), []
+    first, second = Turn(turns, stop), Turn(turns, stop)
+
+    def work() -> None:
+        with second.taken():
+            order.append("second")
+
+    thread = threading.Thread(target=work)
+    with first.taken():
+        thread.start()
+        wait_until(turns.wanted)
+        first(Event(Step.PLANNED, NOTHING, behind=5))
+        first(Event(Step.COMMITTED, NOTHING, behind=5))
+        order.append("first")
+        first(Event(Step.PLANNED, NOTHING, behind=0))
+        order.append("first again")
+    thread.join(10)
+    assert order == ["first", "second", "first again"]
+
+
 def test_who_sleeps_between_two_rounds_has_no_turn(stop: threading.Event) -> None:
     turns = Turns(1)
     sleeper, other = Turn(turns, stop), Turn(turns, stop)
