@@ -45,9 +45,12 @@ def run_several(
     def ended(of: RunReport) -> None:
         if of.error is not None:
             say_error(of.error, of.pipeline)
+        note_if_possible()
+
+    def note_if_possible() -> None:
         try:
             note()
-        except ConfigurationError as missing:  # how the others go on matters more
+        except ConfigurationError as missing:  # how the run goes on, or ends, matters more
             log.warning("%s", missing.message)
 
     def note() -> None:
@@ -66,16 +69,21 @@ def run_several(
             found, watch, at_once, stop, debug=debug, max_epochs=max_epochs, look=look, say=say_line, ended=ended
         )
         note()
-        fleet.run()
+        try:
+            fleet.run()
+        except BaseException:  # Spark doesn't start, or a second signal
+            note_if_possible()
+            say_end(fleet.reports)
+            raise
     note()
-    code = exit_code(fleet.reports)
-    say_end([each.state for each in fleet.reports], code)
-    if code:
+    say_end(fleet.reports)
+    if code := exit_code(fleet.reports):
         raise typer.Exit(code)
 
 
-def say_end(states: Sequence[str], code: int) -> None:
+def say_end(reports: Sequence[RunReport]) -> None:
     """Print the last line of all. ``emr.driver_log`` reads it."""
+    states, code = [each.state for each in reports], exit_code(reports)
     counts = ", ".join(f"{states.count(word)} {word}" for word in EXIT_CODES if word in states)
     say_line(f"{plural(len(states), 'pipeline')}: {counts}" + (f"; exit code {code}." if code else "."))
 

@@ -156,6 +156,15 @@ class Fleet:
 
     def run(self) -> list[RunReport]:
         """Run all pipelines to their end, and return the last report of each. Raises what the Spark session raises."""
+        try:
+            return self._run()
+        except BaseException as error:
+            for report in self.reports:
+                if report.state == "running":
+                    report.__exit__(type(error), error, error.__traceback__)
+            raise
+
+    def _run(self) -> list[RunReport]:
         self._refuse((number, file) for number, file in enumerate(self.files) if file.config is None)
         while not self._usable and self._awaits_topics and not self._stop.wait(_LOOK_SECONDS):
             self._appeared()

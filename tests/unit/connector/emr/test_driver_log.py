@@ -12,6 +12,7 @@ from connector.cli import several
 from connector.cli.emr import _told
 from connector.emr import driver_log
 from connector.emr.jobs import State
+from connector.telemetry.run_report import RunReport
 
 FAILED = "shop-a: failed, exit code 1. Nothing was begun.\n"
 DONE = "shop-b: done. 3 epochs, 300 rows written in 9.1 s; the table is at epoch 3, 0 offsets behind.\n"
@@ -35,8 +36,8 @@ def test_the_line_that_counts_is_the_one_that_the_command_prints(monkeypatch: py
     """So that nobody changes one of the two alone."""
     said: list[str] = []
     monkeypatch.setattr(several, "say_line", said.append)
-    several.say_end(["done", "refused", "failed"], 1)
-    several.say_end(["done"], 0)
+    for states in (["done", "refused", "failed"], ["done"]):
+        several.say_end([RunReport("p", said.append, state=state) for state in states])
     assert [driver_log.exit_code(line, several=True) for line in said] == [1, 0]
 
 

@@ -92,6 +92,22 @@ def test_a_file_whose_topics_kafka_has_not_told_yet_is_looked_at_until_it_has(
     assert [(report.pipeline, report.state) for report in reports] == [(name, "done") for name in names]
 
 
+def test_a_second_signal_ends_the_reports_too() -> None:
+    class Abandoned(BaseException):
+        pass
+
+    class Ended(WithoutSpark):
+        @contextmanager
+        def _session(self) -> Iterator[Any]:
+            raise Abandoned
+            yield
+
+    fleet = Ended([of_topic("a"), of_topic("b")], lambda _: nullcontext(lambda _: None))
+    with pytest.raises(Abandoned):
+        fleet.run()
+    assert [(report.state, report.exit_code) for report in fleet.reports] == [("failed", 1)] * 2
+
+
 def test_a_file_without_an_interval_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "_LOOK_SECONDS", 0.01)
     once = awaiting(BrokerUnreachable("no answer"), trigger="available_now")
@@ -141,9 +157,14 @@ def test_where_spark_does_not_start_each_pipeline_tells_its_webhook(tmp_path: Pa
     with receiver() as sent:
         here = {**os.environ, "JAVA_HOME": "/nowhere", "HOOK": sent.url}
         here.pop("SPARK_REMOTE", None)
-        command = [sys.executable, "-m", "connector", "run", str(tmp_path)]
+        report = tmp_path / "report.json"
+        command = [sys.executable, "-m", "connector", "run", str(tmp_path), "--report", str(report)]
         done = subprocess.run(command, env=here, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
+    assert done.stdout.splitlines()[-1] == "3 pipelines: 3 failed; exit code 1."
+    ended = json.loads(report.read_text())
+    assert (ended["state"], ended["exit_code"]) == ("failed", 1), "the report, too"
+    assert [each["state"] for each in ended["pipelines"]] == ["failed"] * 3
     told = [json.loads(request.body) for request in sent.requests]
     assert sorted((body["pipeline"], body["event"]) for body in told) == [("one", "failed"), ("two", "failed")]
     assert "java" in told[0]["error"]["message"].lower()
