@@ -5,6 +5,7 @@ An observer decides what is worth a message, and ``webhook`` sends it.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -212,7 +213,7 @@ def trial_message(config: PipelineConfig, options: NotifyOptions) -> dict[str, o
 
 
 class QueryNotifier:
-    """An observer of a streaming query, whose end nobody tells: its thread stays until the process ends."""
+    """An observer of a streaming query, whose end nobody tells: the end of the process tells what is left."""
 
     def __init__(self, config: PipelineConfig, options: NotifyOptions, *, patience: Patience | None = None) -> None:
         if options.bound is not None:
@@ -222,6 +223,7 @@ class QueryNotifier:
         options = options.model_copy(update={"on": events, "behind": None})
         self._notifier = Notifier(config, options, self._webhook.send)
         self._webhook.tick = self._notifier.tick
+        atexit.register(self._tell, None)
 
     def __call__(self, event: Event) -> None:
         """Take a step of the query."""
@@ -229,6 +231,9 @@ class QueryNotifier:
 
     def failed(self, error: Exception) -> None:
         """Tell an error that stops the query. Waits a moment: the process may end with the query."""
+        self._tell(error)
+
+    def _tell(self, error: Exception | None) -> None:
         self._notifier.ended(error)
         self._webhook.flush()
 

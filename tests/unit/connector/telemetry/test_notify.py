@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -272,6 +274,31 @@ def test_a_streaming_query_tells_what_stops_it_before_the_process_may_end(
     notifier.failed(BadRecord("not JSON"))
     assert [json.loads(request.body)["event"] for request in server.requests] == ["dead_letters", "failed"]
     assert "behind isn't told of a streaming query" in caplog.text
+
+
+_QUERY = """
+import sys
+from connector.config import load
+from connector.protocol.steps import Event, Step
+from connector.telemetry.notify import QueryNotifier
+from sinks.contract import Committed, Epoch, Position
+from sinks.offsets import Offsets
+
+config = load(sys.argv[1])
+notifier = QueryNotifier(config, config.notify)
+for letters in (2, 3, 4):
+    at = Position(1, Offsets())
+    epoch = Epoch.that_left(at, pipeline="flights")
+    notifier(Event(Step.READ, epoch, letters=letters))
+    notifier(Event(Step.COMMITTED, epoch, Committed(at, rows=9)))
+"""
+
+
+def test_what_a_streaming_query_has_not_told_yet_is_told_when_the_process_ends(server: Sent, tmp_path: Path) -> None:
+    """The messages about dead letters are a minute apart, and a query with availableNow may take less."""
+    file = written(tmp_path, "{url: '${env:HOOK}'}")
+    subprocess.run([sys.executable, "-c", _QUERY, str(file)], check=True, timeout=120)
+    assert [json.loads(request.body)["count"] for request in server.requests] == [2, 7]
 
 
 def written(tmp_path: Path, notify: str) -> Path:
