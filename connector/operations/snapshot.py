@@ -6,6 +6,7 @@ For every epoch that is in all sinks, the coordinator log says how each sink is 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -13,19 +14,30 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from connector.config import DeltaPlace, KafkaTopicSink, PipelineConfig, S3ObjectsSink, load
+from connector.config import DeltaPlace, DeltaSink, KafkaTopicSink, PipelineConfig, S3ObjectsSink, load
 from connector.display import Line, Page, Shown
 from connector.engine.coordinator_log import Log
+from connector.engine.decoders import decoders
 from connector.engine.outputs import s3_objects
-from connector.spark.session import session
+from connector.source.records import no_records
+from connector.spark.session import isolated, session
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.table import DeltaTable
-from sinks.errors import ConfigurationError
+from sinks.errors import ConfigurationError, LakelockError
 from sinks.kafka import spark_reader
 from sinks.offsets import Offsets
+from sinks.spark.row_errors import problem
+from sinks.spark.settings import with_settings
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+    from pyspark.sql.types import StructType
+
+
+log = logging.getLogger("lakelock.objects")
+
+_AS_TEXT = {"spark.sql.sources.partitionColumnTypeInference.enabled": "false"}
+"""By default, Spark guesses the types of partition columns: it reads the texts 007 and 7 both as the number 7."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,10 +92,10 @@ def snapshot_of(config: PipelineConfig, spark: SparkSession, epoch: int | None) 
         return _of_one_table(config, spark, epoch)
     place = config.coordinator
     assert place is not None
-    log = Log(spark, path=place.folder, name=place.table, pipeline=config.name, run="")
-    done = log.done(epoch)
+    entries = Log(spark, path=place.folder, name=place.table, pipeline=config.name, run="")
+    done = entries.done(epoch)
     if done is None:
-        raise _no_epoch(config, epoch, f"the coordinator log {log.label!r}")
+        raise _no_epoch(config, epoch, f"the coordinator log {entries.label!r}")
     opened: dict[str, Callable[[], DataFrame]] = {}
     sql: dict[str, str] = {}
     objects: dict[str, Sequence[str]] = {}
@@ -107,7 +119,8 @@ def snapshot_of(config: PipelineConfig, spark: SparkSession, epoch: int | None) 
         elif isinstance(sink, S3ObjectsSink):
             stored = s3_objects(spark, sink, pipeline=config.name)
             urls = [stored.url(entry["key"]) for entry in stored.objects(done.epoch.number)]
-            objects[sink.place], opened[sink.place] = urls, partial(_objects, spark, sink, urls)
+            objects[sink.place] = urls
+            opened[sink.place] = partial(_objects, spark, sink, urls, partial(_columns, config, spark, sink))
         elif isinstance(sink, KafkaTopicSink):
             opened[sink.place] = partial(_messages, spark, config, sink, reads["ends"])
     stands = done.epoch
@@ -137,15 +150,50 @@ def _no_session() -> DataFrame:
     )
 
 
-def _objects(spark: SparkSession, sink: S3ObjectsSink, urls: Sequence[str]) -> DataFrame:
-    """The rows of these objects. The session needs S3A's jars and credentials."""
+def _columns(config: PipelineConfig, spark: SparkSession, sink: S3ObjectsSink) -> StructType | None:
+    """The columns that the pipeline gives the sink. None: this session can't tell, which is logged."""
+    from pyspark.errors import PySparkException
+
+    try:
+        with isolated(spark) as own:
+            tables = {
+                number: DeltaTable(own, path=each.folder, name=each.table)
+                for number, each in enumerate(config.sinks)
+                if isinstance(each, DeltaSink)
+            }
+            return decoders(config, own, tables)[config.sinks.index(sink)](no_records(own)).schema
+    except (LakelockError, PySparkException) as error:
+        said = error.message if isinstance(error, LakelockError) else problem(error)
+        log.warning(
+            "%s: the types of its columns aren't known here (%s). Partition columns are read as text, and those of "
+            "JSON lines by what their values look like.",
+            sink.place,
+            said,
+        )
+        return None
+
+
+def _objects(
+    spark: SparkSession, sink: S3ObjectsSink, urls: Sequence[str], columns: Callable[[], StructType | None]
+) -> DataFrame:
+    """The rows of these objects, by the sink's columns. The session needs S3A's jars and credentials."""
     reader = spark.read.option("basePath", sink.place.replace("s3://", "s3a://", 1))
     settings = {"endpoint": sink.endpoint, "endpoint.region": sink.region}
     for name, value in {**settings, "path.style.access": "true" if sink.path_style else None}.items():
         if value is not None:
             reader = reader.option(f"fs.s3a.{name}", value)
     places = [url.replace("s3://", "s3a://", 1) for url in urls]
-    return reader.parquet(*places) if sink.format == "parquet" else reader.json(places)
+    load = partial(_loaded, sink.format, places)
+    known = columns()
+    if known is None:
+        with with_settings(spark, _AS_TEXT):
+            known = load(reader.option("prefersDecimal", "true")).schema
+    # Without this mode, a JSON value of another type is null.
+    return load(reader.schema(known).option("mode", "FAILFAST"))
+
+
+def _loaded(kind: str, places: list[str], reader: DataFrameReader) -> DataFrame:
+    return reader.parquet(*places) if kind == "parquet" else reader.json(places)
 
 
 def _messages(

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -263,3 +264,24 @@ def test_three_drivers_at_once_lose_no_commit_and_with_deltas_own_log_store_they
         lost[table] = set(told) - set(there)
     assert lost[tables[0]] == set()
     assert lost[tables[1]] != set()
+
+
+@pytest.mark.breadth
+@pytest.mark.parametrize("kind", ["parquet", "json_lines"])
+def test_a_snapshot_of_objects_has_the_very_values(bucket: Bucket, topic: Topic, kind: str) -> None:
+    """Spark would read the texts 007 and 7 as one number, a text as a date, and a decimal as a double."""
+    sent = [{"payer": "007", "day": "2026-01-01", "amount": 0.10}, {"payer": "7", "day": "2026-01-01", "amount": 1.5}]
+    topic.send(*((None, value) for value in sent))
+    options = bucket.lake.options(schema="payer STRING, day STRING, amount DECIMAL(20, 2)")
+    options["sinks"] = [
+        {"type": "s3_objects", "url": f"s3://{bucket.s3.bucket}/objects", "format": kind,
+         "partition_by": ["payer", "day"], "endpoint": bucket.s3.endpoint, "region": "us-east-1", "path_style": True}
+    ]  # fmt: skip
+    options["coordinator"] = {"path": str(bucket.lake.path("log"))}
+    pipeline = Pipeline.from_options(options)
+    pipeline.run()
+    (rows,) = pipeline.snapshot().values()
+    found = rows.select("payer", "day", "amount")
+    assert [each.dataType.simpleString() for each in found.schema] == ["string", "string", "decimal(20,2)"]
+    expected = [("007", "2026-01-01", Decimal("0.10")), ("7", "2026-01-01", Decimal("1.50"))]
+    assert sorted(tuple(row) for row in found.collect()) == expected

@@ -1,0 +1,67 @@
+"""How a snapshot reads a bucket's objects: Spark guesses no types."""
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from connector.config import S3ObjectsSink
+from connector.operations.snapshot import _objects
+
+GUESSED = "spark.sql.sources.partitionColumnTypeInference.enabled"
+URLS = ["s3://lake/t/payer=007/part-p-1-0.parquet"]
+
+
+class Reader:
+    """Spark's reader: notes each load with the schema, the options and whether types would be guessed."""
+
+    def __init__(self, spark: "Spark", schema: str | None = None, options: Mapping[str, str] | None = None) -> None:
+        self._spark, self._schema, self._options = spark, schema, options or {}
+
+    def option(self, name: str, value: str) -> "Reader":
+        return Reader(self._spark, self._schema, {**self._options, name: value})
+
+    def schema(self, schema: str) -> "Reader":
+        return Reader(self._spark, schema, self._options)
+
+    def parquet(self, *places: str) -> Any:
+        guesses = self._schema is None and self._spark.conf.get(GUESSED, "true") == "true"
+        self._spark.loads.append((list(places), self._schema, self._options, guesses))
+        return SimpleNamespace(schema=self._schema or "as found")
+
+    def json(self, places: list[str]) -> Any:
+        return self.parquet(*places)
+
+
+class Conf(dict[str, str]):
+    def set(self, name: str, value: str) -> None:
+        self[name] = value
+
+    def unset(self, name: str) -> None:
+        self.pop(name, None)
+
+
+class Spark:
+    def __init__(self) -> None:
+        self.conf = Conf()
+        self.loads: list[tuple[list[str], str | None, Mapping[str, str], bool]] = []
+
+    @property
+    def read(self) -> Reader:
+        return Reader(self)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "json_lines"])
+@pytest.mark.parametrize("known", ["payer STRING, amount DECIMAL(9, 2)", None])
+def test_objects_are_read_by_the_columns_of_the_sink_and_no_type_is_guessed(kind: str, known: str | None) -> None:
+    spark = Spark()
+    sink = S3ObjectsSink.model_validate({"type": "s3_objects", "url": "s3://lake/t", "format": kind})
+    found = _objects(spark, sink, URLS, lambda: known)  # type: ignore[arg-type, return-value]
+    assert found.schema == (known or "as found")
+    assert [guesses for *_, guesses in spark.loads] == [False] * len(spark.loads)
+    places, schema, options, _ = spark.loads[-1]
+    assert (places, schema) == (["s3a://lake/t/payer=007/part-p-1-0.parquet"], known or "as found")
+    assert options["basePath"] == "s3a://lake/t"
+    assert options["mode"] == "FAILFAST", "a JSON value of another type isn't read as null"
+    assert spark.conf == {}, "the session's settings are what they were"
