@@ -170,11 +170,12 @@ def rewound(assembly: Assembly, to: WhereTo, *, confirm: Callable[[Rewind], bool
             own = commits.at(to.version)
             return Target(to.version, own.metadata.position) if own else None
         if to.epoch is not None:
-            return of_epoch(commits.lineage(), to.epoch, commits.is_own)
+            return of_epoch(commits.lineage(), to.epoch, commits.is_own, commits.before_first)
         assert to.event_time is not None
         if config.clock is not None:
-            return before_event_time(commits.lineage(), to.event_time, commits.is_own)
-        return before_offsets(commits.lineage(), assembly.source.at(to.event_time, held), commits.is_own)
+            return before_event_time(commits.lineage(), to.event_time, commits.is_own, commits.before_first)
+        offsets = assembly.source.at(to.event_time, held)
+        return before_offsets(commits.lineage(), offsets, commits.is_own, commits.before_first)
 
     named = f"of epoch {to.epoch}" if to.epoch is not None else f"{to.version} of this pipeline"
     held = assembly.source.look()

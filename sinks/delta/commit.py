@@ -165,6 +165,11 @@ class PipelineCommits:
         log = self._table.log
         return log is not None and log.holds_txn(version, self._pipeline, metadata.epoch)
 
+    def before_first(self, version: int) -> bool:
+        """Whether the table, at a version, was restored to before the pipeline's first epoch."""
+        log = self._table.log
+        return log is not None and isinstance(self._standing(log, PastCommits(self._table), version), Unwritten)
+
     def at(self, version: int) -> Own | None:
         """The commit that tells the pipeline's position at a version of the table; None: no commit does."""
         log, history = self._table.log, PastCommits(self._table)

@@ -40,9 +40,17 @@ Commits = Iterable[tuple[Commit, CommitMetadata]]
 """The pipeline's commits, newest first."""
 IsOwn = Callable[[int, CommitMetadata], bool]
 """Whether the commit of a version really committed the epoch. Its metadata alone may be a copy."""
+BeforeFirst = Callable[[int], bool]
+"""Whether the table, at a version, was restored to before the pipeline's first epoch."""
 
 
-def before_event_time(commits: Commits, time: datetime, is_own: IsOwn) -> Target | None:
+def _unknown(_: int) -> bool:
+    return False
+
+
+def before_event_time(
+    commits: Commits, time: datetime, is_own: IsOwn, before_first: BeforeFirst = _unknown
+) -> Target | None:
     """The newest version without a record at or after an event time. None if the history doesn't reach back that far.
 
     Compares the highest event time of each partition up to a version, which never falls. The table goes back as far as
@@ -54,36 +62,48 @@ def before_event_time(commits: Commits, time: datetime, is_own: IsOwn) -> Target
         highs = [times.high for times in metadata.position.clock.so_far.values()]
         return bool(highs) and max(highs) < time
 
-    return _newest(commits, holds_none, is_own)
+    return _newest(commits, holds_none, is_own, before_first)
 
 
-def of_epoch(commits: Commits, epoch: int, is_own: IsOwn) -> Target | None:
-    """The version that an epoch left, of those that led to the table's rows; of 0, the one before the first epoch.
+def of_epoch(commits: Commits, epoch: int, is_own: IsOwn, before_first: BeforeFirst = _unknown) -> Target | None:
+    """The version that an epoch left, of those that led to the table's rows; of 0, one before the first record.
 
     None: the history has none. Pure.
     """
-    found = _newest(commits, lambda metadata: metadata.epoch == epoch, is_own)
+    found = _newest(commits, lambda metadata: metadata.epoch == epoch, is_own, before_first)
     return found if found is not None and found.epoch == epoch else None
 
 
-def before_offsets(commits: Commits, offsets: Offsets, is_own: IsOwn) -> Target | None:
+def before_offsets(
+    commits: Commits, offsets: Offsets, is_own: IsOwn, before_first: BeforeFirst = _unknown
+) -> Target | None:
     """The newest version without a record at or after these offsets. None if the history doesn't reach back that far.
 
     Partitions without an offset here don't count, because their topics are no longer read. Pure.
     """
-    return _newest(
-        commits, lambda metadata: all(offsets.get(at, next_) >= next_ for at, next_ in metadata.offsets.items()), is_own
-    )
+
+    def holds_none(metadata: CommitMetadata) -> bool:
+        return all(offsets.get(at, next_) >= next_ for at, next_ in metadata.offsets.items())
+
+    return _newest(commits, holds_none, is_own, before_first)
 
 
-def _newest(commits: Commits, wanted: Callable[[CommitMetadata], bool], is_own: IsOwn) -> Target | None:
+def _newest(
+    commits: Commits, wanted: Callable[[CommitMetadata], bool], is_own: IsOwn, before_first: BeforeFirst
+) -> Target | None:
     first: tuple[Commit, CommitMetadata] | None = None
     for commit, metadata in commits:
         if wanted(metadata) and is_own(commit.version, metadata):
             return Target(commit.version, metadata.position)
         first = commit, metadata
-    if first is not None and first[1].epoch == 1 and first[0].version > 0:
-        return Target(first[0].version - 1, None)
+    if first is None or first[0].version == 0:
+        return None
+    commit, metadata = first
+    if metadata.epoch > 1 and metadata.position.passed_none:
+        # A rewind to before the first record committed it.
+        return Target(commit.version, None)
+    if metadata.epoch == 1 or before_first(commit.version - 1):
+        return Target(commit.version - 1, None)
     return None
 
 

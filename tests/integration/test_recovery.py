@@ -56,6 +56,17 @@ def test_after_a_restore_the_pipeline_rewinds_with_its_table(to: str, kind: str,
 
 
 @pytest.mark.breadth
+def test_a_table_goes_back_to_before_the_first_epoch_more_than_once(lake: Lake, topic: Topic) -> None:
+    three_epochs(lake, topic)
+    lake.sql("RESTORE TABLE {t} TO VERSION AS OF 0")
+    for last in (4, 6, 8):
+        lake.pipeline().run()
+        assert (lake.rows(), lake.metadata()[-1]["epoch"]) == (sorted(some(0, 30)), last)
+        found = lake.pipeline().rewind(to_epoch=0, confirm=True)
+        assert (found.done, found.target.epoch, found.again, lake.rows()) == (True, 0, 30, [])
+
+
+@pytest.mark.breadth
 def test_the_status_after_a_restore_says_so(lake: Lake, topic: Topic) -> None:
     three_epochs(lake, topic)
     lake.sql("RESTORE TABLE {t} TO VERSION AS OF 2")

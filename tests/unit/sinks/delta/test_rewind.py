@@ -1,6 +1,7 @@
 """Which version a table goes back to."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
 from typing import Any
@@ -10,8 +11,8 @@ import pytest
 from sinks.contract import Epoch, Position
 from sinks.delta import taken_back
 from sinks.delta.metadata import CommitMetadata
-from sinks.delta.position import Commit, lineage
-from sinks.delta.restore import Target, before_event_time, before_offsets
+from sinks.delta.position import Commit, Unwritten, find, lineage
+from sinks.delta.restore import Target, before_event_time, before_offsets, of_epoch
 from sinks.delta.taken_back import TakesBack, of_another
 from sinks.errors import Fenced
 from sinks.event_time import Clock, Seen
@@ -73,6 +74,43 @@ def test_the_time_itself_is_read_again() -> None:
 
 def test_back_to_before_the_first_epoch() -> None:
     assert where(before_event_time(led_to(HISTORY), at(0), own)) == (0, 0, {})
+
+
+def before_first(history: list[Commit]) -> Callable[[int], bool]:
+    by_version = {commit.version: commit for commit in history}
+    return lambda version: isinstance(find(version, by_version.get, own, pipeline="p"), Unwritten)
+
+
+def began(made: Commit) -> Commit:
+    """The same commit, of a pipeline that says where it began."""
+    read = CommitMetadata.from_json(made.user_metadata, pipeline="p")
+    assert read is not None
+    metadata = replace(read, position=replace(read.position, since=Offsets({P0: 2, P1: 2})))
+    return replace(made, user_metadata=metadata.to_json())
+
+
+TAKEN_BACK = [CREATE, *map(began, HISTORY[1:3]), restore(3, 0)]
+"""Epochs 1 and 2, and a RESTORE to before them."""
+
+
+def test_back_to_before_the_first_epoch_a_second_time() -> None:
+    history = [*TAKEN_BACK, began(commit(4, 3, (2, 2), None)), began(commit(5, 4, (5, 5), (10, 12)))]
+    first = before_first(history)
+    assert where(of_epoch(led_to(history), 0, own, first)) == (4, 0, {}), "the rewind's own epoch, of no records"
+    assert where(before_event_time(led_to(history), at(0), own, first)) == (4, 0, {})
+    assert where(before_offsets(led_to(history), Offsets({P0: 1, P1: 2}), own, first)) == (4, 0, {})
+    assert where(of_epoch(led_to(history), 4, own, first)) == (5, 4, {P0: 5, P1: 5})
+    cleaned = led_to(history[4:])
+    assert where(of_epoch(cleaned, 0, own, before_first(history[4:]))) == (4, 0, {})
+
+
+def test_back_to_before_the_first_epoch_after_a_restore_by_hand() -> None:
+    """The next epoch then has records and a higher number. Without the history before it nothing says so."""
+    history = [*TAKEN_BACK, began(commit(4, 3, (5, 5), (10, 12)))]
+    assert where(of_epoch(led_to(history), 0, own, before_first(history))) == (3, 0, {})
+    assert of_epoch(led_to(history[2:]), 0, own, before_first(history[2:])) is None
+    clone = [Commit(0, NOON, "CLONE", {"source": "s", "sourceVersion": "7"}, None), began(commit(1, 8, (9, 9), None))]
+    assert of_epoch(led_to(clone), 0, own, before_first(clone)) is None, "the epochs before are its source's"
 
 
 def test_a_cleaned_history_does_not_reach_back_that_far() -> None:
