@@ -38,7 +38,7 @@ from connector.config import PipelineConfig, has_several
 from connector.display import print_page
 from connector.fleet.files import read
 from connector.fleet.rewind import replay_all, rewind_all
-from connector.operations.replay import new_places
+from connector.operations.replay import new_places, old_tables
 from connector.operations.rewind import Rewind
 from connector.pipeline import Pipeline
 from sinks.errors import ConfigurationError
@@ -251,9 +251,11 @@ def replay(
                 done = pipeline.replay(path, since=begin, until=end, stop=stop, observers=[observer])
             epochs, rows = plural(done.epochs, "epoch"), plural(done.rows, "row")
             places = [f"`{option}: {place}`" for option, place in new_places(pipeline.config, path).items()]
+            tables = " and ".join(f"`{option}`" for option in old_tables(pipeline.config))
+            instead = f", take {tables} out of it," if tables else ""
             out.print(
                 f"{pipeline.config.name}: {epochs}, {rows} written to {escape(path)}. "
-                f"To swap, write {escape(' and '.join(places))} into {escape(str(file))} and run it.",
+                f"To swap, write {escape(' and '.join(places))} into {escape(str(file))}{escape(instead)} and run it.",
                 soft_wrap=True,
             )
 

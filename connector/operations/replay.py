@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from connector.config import DeltaSink, FromTimestamp, PipelineConfig
+from connector.config import DeltaPlace, DeltaSink, FromTimestamp, PipelineConfig
 from connector.config.apart import nested, tables_of
 from connector.config.placeholders import digest
 from connector.config.route import Route
@@ -16,6 +16,7 @@ from sinks.errors import ConfigurationError
 
 LOG, OTHER = "_coordinator", "_other"
 """Folders that no table of a value or of a sink can have."""
+_PLACE = ("path", "table")
 
 
 def into_new_tables(config: PipelineConfig, into: str, since: datetime | None) -> PipelineConfig:
@@ -86,7 +87,30 @@ def new_places(config: PipelineConfig, into: str) -> Mapping[str, str]:
     if config.route is None:
         return {f"{sink.option('path')}": path for sink, path in _paths(config, into)} | log
     other = {"route.other.path": f"{into}/{OTHER}"} if isinstance(config.route.other, Mapping) else {}
-    return {"route.sink.path": f"{into}/{{route}}", **other, **log}
+    own = {
+        f"route.overrides.{value}.sink.path": f"{into}/{{route}}"
+        for value, override in config.route.overrides.items()
+        if not override.sink.keys().isdisjoint(_PLACE)
+    }
+    return {"route.sink.path": f"{into}/{{route}}", **own, **other, **log}
+
+
+def old_tables(config: PipelineConfig) -> Sequence[str]:
+    """The options to take out of the file then, because a place has a path or a table."""
+    if not config.two_phase:
+        return ["table"] if _is_table(config.sinks[0]) else []
+    log = ["coordinator.table"] if _is_table(config.coordinator) else []
+    if config.route is None:
+        return [*(f"{sink.option('table')}" for sink in config.sinks if _is_table(sink)), *log]
+    route = config.route
+    sinks = {"route.sink": route.sink}
+    sinks |= {f"route.overrides.{value}.sink": override.sink for value, override in route.overrides.items()}
+    sinks |= {"route.other": route.other} if isinstance(route.other, Mapping) else {}
+    return [*(f"{option}.table" for option, sink in sinks.items() if "table" in sink), *log]
+
+
+def _is_table(place: object) -> bool:
+    return isinstance(place, DeltaPlace) and place.table is not None
 
 
 def _new_places(config: PipelineConfig, into: str) -> dict[str, Any]:
@@ -114,7 +138,7 @@ def _rerouted(route: Route, path: str, other: str) -> Route:
     """The route with its tables elsewhere."""
 
     def without_place(sink: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in sink.items() if name not in ("path", "table")}
+        return {name: value for name, value in sink.items() if name not in _PLACE}
 
     overrides = {
         value: override.model_copy(update={"sink": without_place(override.sink)})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from functools import reduce
 from typing import Any
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from connector.config import DeltaSink, PipelineConfig, parse
 from connector.fleet.files import PipelineFile
 from connector.fleet.rewind import replay_all
-from connector.operations.replay import into_new_tables, new_places
+from connector.operations.replay import into_new_tables, new_places, old_tables
 from connector.operations.rewind import WhereTo, one_goal
 from sinks.errors import ConfigurationError
 
@@ -53,6 +55,43 @@ def test_the_tables_of_a_route_stay_apart_wherever_they_were() -> None:
     assert [sink.place for sink in sinks] == ["new/a", "new/b", "new/_other"]
     assert sinks[1].type == "delta_upsert"
     assert all(isinstance(sink, DeltaSink) and sink.table is None for sink in sinks)
+
+
+ROUTES: list[dict[str, Any]] = [
+    {"sink": {"type": "delta_append", "path": "lake/{kind}"}, "overrides": {"b": {"sink": {"path": "special/b"}}}},
+    {
+        "sink": {"type": "delta_append", "table": "shop.{route}"},
+        "other": {"type": "delta_append", "table": "shop.others"},
+        "overrides": {"b": {"sink": {"type": "delta_upsert", "key": "id"}}, "c": {"sink": {"table": "shop.third"}}},
+    },
+]
+
+
+@pytest.mark.parametrize("log", ["path", "table"])
+@pytest.mark.parametrize("route", ROUTES)
+def test_the_file_as_the_command_says_has_every_table_of_the_replay(route: dict[str, Any], log: str) -> None:
+    options = {**OPTIONS, "coordinator": {log: "shop.log"}, "route": {"by": "kind", **deepcopy(route)}}
+    config = parse(options)
+    for option in old_tables(config):
+        *within, last = option.split(".")
+        del reduce(lambda place, name: place[name], within, options)[last]
+    for option, path in new_places(config, "new").items():
+        *within, last = option.split(".")
+        reduce(lambda place, name: place[name], within, options)[last] = path
+    swapped, replayed = parse(options), into_new_tables(config, "new", None)
+    values = ["a", "b", "c", *(["(other)"] if "other" in route else [])]
+    for value in values:
+        one, other = (config.routed(value).sinks[0] for config in (swapped, replayed))
+        assert (one.place, one.type) == (other.place, other.type), value
+    assert swapped.coordinator is not None
+    assert replayed.coordinator is not None
+    assert swapped.coordinator.place == replayed.coordinator.place
+
+
+def test_sinks_by_the_name_of_a_table_lose_it() -> None:
+    assert old_tables(of(sinks=TABLES)) == ["sinks[1].table"]
+    assert old_tables(of(sinks=[TABLES[1]], coordinator=None)) == ["table"]
+    assert old_tables(of(sinks=[TABLES[0]], coordinator=None)) == []
 
 
 def test_what_is_no_table_is_refused_by_name() -> None:
