@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from connector.engine import undo as undoing
 from connector.engine.undo import undo
 from connector.operations.rewind import given_up, planned, planned_from
 from connector.operations.rewind_together import _settled, version_before
@@ -91,6 +92,24 @@ def test_an_epoch_that_others_have_built_on_is_left_and_named() -> None:
     with pytest.raises(SinkError, match=r"epoch 7 .* committed to 'lake.flights'") as found:
         undo(table, commits, committed, TopicRecreated("Topic 't' was deleted and recreated."))
     assert "version 12" in found.value.hint
+
+
+@pytest.mark.parametrize("error", [SchemaMismatch("delta.appendOnly"), SinkError("files gone"), OSError("no route")])
+def test_an_epoch_whose_restore_fails_is_named(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stays in the table: an error that says only why would read as if nothing had been written."""
+
+    def fails(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(undoing, "restore", fails)
+    committed = Committed(Position(7, Offsets({A0: 9}), version=12), rows=3)
+    table: Any = SimpleNamespace(label="lake.flights")
+    commits: Any = SimpleNamespace(committed_after=lambda _: False)
+    with pytest.raises(SinkError, match=r"epoch 7 .* committed to 'lake.flights'") as found:
+        undo(table, commits, committed, TopicRecreated("Topic 't' was deleted and recreated."))
+    assert str(error) in found.value.message
+    assert "version 12" in found.value.hint
+    assert found.value.__cause__ is error
 
 
 @pytest.mark.parametrize(
