@@ -54,7 +54,10 @@ class Joining:
         return came
 
     def _caught_up(self, name: str, table: Destination, stands: Epoch, position: Position | None) -> Position | None:
+        tidy = False
         while (position is None or not position.same_place(stands.position())) and not self.stopped():
+            if not tidy:
+                position, tidy = _tidied(table, stands, position), True
             held = self.source.look()
             resumption = resumed(
                 position, held, self.source, continue_on_data_loss=self.config.source.continue_on_data_loss
@@ -66,3 +69,16 @@ class Joining:
             log.info("%s catches up with epoch %s: %s offsets", name, stands.number, epoch.span)
             position = table.run_epoch(epoch, 0).position
         return position
+
+
+def _tidied(table: Destination, stands: Epoch, position: Position | None) -> Position | None:
+    """Remove what epochs of the table's own left behind that weren't committed, or that a RESTORE has undone.
+
+    That may take a number for an epoch without records, and the last epoch to catch up with needs that of ``stands``.
+    Without a number between them nothing is removed: without the fence, another run could lose its deletes.
+    """
+    if position is not None and position.restored_to is not None:
+        table.restored(position)
+    if position is not None and position.epoch + 1 >= stands.number:
+        return position
+    return table.tidied(position)

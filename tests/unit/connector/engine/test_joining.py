@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from fakes import Topic
 
+from connector.delivery.ports import Destination
 from connector.engine import assembly as module
 from connector.engine.assembly import Assembly
 from connector.engine.joining import Joining
 from connector.engine.outputs import Table
+from sinks.contract import Committed, Epoch, Position
 from sinks.errors import ConfigurationError
+from sinks.offsets import Offsets, TopicPartition
 
 
 def test_only_a_table_catches_up() -> None:
@@ -31,6 +36,67 @@ def test_a_run_that_is_to_end_leaves_the_rest_to_the_next() -> None:
     table: Any = Table()
     joining = Joining(config, "run", config, lambda _: nullcontext(table), lambda _: None, lambda: True)
     assert joining(config, {"b": None}) == {"b": None}
+
+
+class Tidying(Destination):
+    """Notes what is asked of it. To tidy up, it commits an epoch without records."""
+
+    def __init__(self, position: Position | None) -> None:
+        self.at = position
+        self.asked: list[str] = []
+
+    def position(self) -> Position | None:
+        return self.at
+
+    def run_epoch(self, epoch: Epoch, behind: int) -> Committed:
+        assert epoch.expected == self.at
+        self.asked.append(f"epoch {epoch.number}")
+        self.at = epoch.position()
+        return Committed(self.at, rows=epoch.span)
+
+    def restored(self, position: Position) -> None:
+        self.asked.append("restored")
+
+    def tidied(self, position: Position | None) -> Position | None:
+        self.asked.append("tidied")
+        if position is not None:
+            self.at = replace(position, epoch=position.epoch + 1, restored_to=None)
+        return self.at
+
+
+@pytest.mark.parametrize(
+    ("at", "restored_to", "expected"),
+    [
+        (None, None, ["tidied", "epoch 9"]),
+        (3, None, ["tidied", "epoch 9"]),
+        (3, 2, ["restored", "tidied", "epoch 9"]),
+        (7, None, ["tidied", "epoch 9"]),
+        (8, None, ["epoch 9"]),
+        (8, 2, ["restored", "epoch 9"]),
+        (9, None, []),
+    ],
+)
+def test_what_epochs_left_behind_is_removed_before_a_table_catches_up(
+    at: int | None, restored_to: int | None, expected: list[str]
+) -> None:
+    """An epoch of its own that was killed may have noted deletes. The last one needs the number of the others."""
+    topic = Topic([[("k", number) for number in range(20)]])
+    place = TopicPartition("t", 0)
+    stands = Epoch("p", 9, "others", (), Offsets({place: 20}), {"t": topic.id}, None, None, Offsets({place: 0}))
+    position = None
+    if at is not None:
+        offsets = Offsets({place: 20 if at == 9 else 5})
+        position = Position(at, offsets, {"t": topic.id}, since=Offsets({place: 0}), restored_to=restored_to)
+    table = Tidying(position)
+    config: Any = SimpleNamespace(
+        of_rows=False, epoch=SimpleNamespace(max_records=100), source=SimpleNamespace(continue_on_data_loss=False)
+    )
+    source: Any = topic
+    came = Joining(config, "run", source, lambda _: nullcontext(table), lambda _: None)(stands, {"b": position})
+    assert table.asked == expected
+    there = came["b"]
+    assert there is not None
+    assert there.same_place(stands.position())
 
 
 def test_rows_that_only_a_query_makes_are_not_read_again() -> None:
