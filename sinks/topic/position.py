@@ -12,7 +12,7 @@ from sinks.contract import Epoch, Position
 from sinks.errors import ConfigurationError, TopicMissing, UnsupportedFormat
 from sinks.kafka import ANSWER_WITHIN_MS, Clients
 from sinks.offsets import Offsets, TopicPartition
-from sinks.topic.target import ids
+from sinks.topic.target import Described, described
 
 if TYPE_CHECKING:
     from kafka.structs import OffsetAndMetadata
@@ -54,13 +54,14 @@ class GroupPosition:
     def to_commit(self, epoch: Epoch) -> dict[KafkaPartition, OffsetAndMetadata]:
         """The offsets to commit with an epoch, with the epoch and its owner in their metadata.
 
-        Without those of topics that are gone. Raises TopicMissing if all are.
+        Without those of topics that are gone, and of partitions that a recreated topic doesn't have: no broker would
+        ever take them. Raises TopicMissing if none is left.
         """
         from kafka.structs import OffsetAndMetadata
         from kafka.structs import TopicPartition as KafkaPartition
 
-        there = self._ids(epoch.offsets.topics)
-        offsets = {at: offset for at, offset in epoch.offsets.items() if at.topic in there}
+        there = self._there(epoch.offsets.topics)
+        offsets = {at: offset for at, offset in epoch.offsets.items() if _is_there(at, there)}
         if not offsets:
             raise TopicMissing(
                 f"None of the topics {', '.join(sorted(epoch.offsets.topics))} is in Kafka at {self._clients.servers}: "
@@ -68,13 +69,13 @@ class GroupPosition:
                 hint="The topics of the source and the target topic must be in one Kafka cluster.",
             )
         mark = {"lakelock": FORMAT, "pipeline": self._pipeline, "epoch": epoch.number, "owner": epoch.owner}
-        mark |= {"at": int(time.time()), "target": there.get(self._target, "")}
+        mark |= {"at": int(time.time()), "target": _id(self._target, there)}
         text = json.dumps(mark, separators=(",", ":"))
         return {KafkaPartition(*at): OffsetAndMetadata(offset, text, -1) for at, offset in offsets.items()}
 
     def now(self) -> Position | None:
         """The committed position at this moment. An unfinished transaction may still change it."""
-        return self._position(self._clients.ask(self._listed), self._ids(()))
+        return self._position(self._clients.ask(self._listed), self._there(()))
 
     def settled(self, of: Iterable[TopicPartition]) -> Position | None:
         """The committed position, once the outcome of every transaction is known.
@@ -87,8 +88,8 @@ class GroupPosition:
         from kafka.structs import TopicPartition as KafkaPartition
 
         partitions = list(of)
-        there = self._ids({at.topic for at in partitions})
-        wanted = {KafkaPartition(*at) for at in partitions if at.topic in there}
+        there = self._there({at.topic for at in partitions})
+        wanted = {KafkaPartition(*at) for at in partitions if _is_there(at, there)}
 
         def settled() -> Mapping[KafkaPartition, OffsetAndMetadata]:
             for at in sorted(wanted | self._listed().keys()):
@@ -99,16 +100,18 @@ class GroupPosition:
 
         return self._position(self._clients.ask(settled), there)
 
-    def _ids(self, topics: Iterable[str]) -> Mapping[str, str]:
-        """The ids of these topics and of the target, without topics that aren't there."""
-        return self._clients.ask(lambda: ids({self._target, *topics}, self._clients))
+    def _there(self, topics: Iterable[str]) -> Mapping[str, Described]:
+        """These topics and the target, without topics that aren't there."""
+        return self._clients.ask(lambda: described({self._target, *topics}, self._clients))
 
     def _listed(self) -> dict[KafkaPartition, OffsetAndMetadata]:
         found = self._clients.admin.list_group_offsets({self._group: None}).get(self._group, {})
         return {at: each for at, each in found.items() if each.offset >= 0}
 
-    def _position(self, found: Mapping[KafkaPartition, OffsetAndMetadata], there: Mapping[str, str]) -> Position | None:
-        """The position of the newest mark. ``there``: the ids of topics that are there.
+    def _position(
+        self, found: Mapping[KafkaPartition, OffsetAndMetadata], there: Mapping[str, Described]
+    ) -> Position | None:
+        """The position of the newest mark. ``there``: the topics that are there.
 
         Partitions that are no longer read keep older marks, which don't count.
         """
@@ -125,7 +128,7 @@ class GroupPosition:
             offsets=Offsets(offsets),
             refresh_after=refresh,
             source="group",
-            replaced=replaced if last.target and last.target != there.get(self._target, last.target) else "",
+            replaced=replaced if last.target and last.target != _id(self._target, there, last.target) else "",
         )
 
     def _mark(self, text: str) -> _Mark:
@@ -150,3 +153,11 @@ class GroupPosition:
                 hint="Give each pipeline its own group.",
             )
         return found
+
+
+def _is_there(at: TopicPartition, there: Mapping[str, Described]) -> bool:
+    return at.topic in there and at.partition in there[at.topic].partitions
+
+
+def _id(topic: str, there: Mapping[str, Described], missing: str = "") -> str:
+    return there[topic].id if topic in there else missing

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sinks.errors import TopicMissing
 from sinks.kafka import ANSWER_WITHIN_MS, Clients
@@ -18,8 +18,16 @@ _NO_ID = uuid.UUID(int=0)
 _LARGEST, _CLEANUP = "max.message.bytes", "cleanup.policy"
 
 
-def ids(topics: Iterable[str], clients: Clients) -> Mapping[str, str]:
-    """The ids of these topics, without topics that aren't there. Raises KafkaError."""
+class Described(NamedTuple):
+    """A topic that is there."""
+
+    id: str
+    """Empty where the broker doesn't say."""
+    partitions: frozenset[int]
+
+
+def described(topics: Iterable[str], clients: Clients) -> Mapping[str, Described]:
+    """These topics by name, without those that aren't there. Raises KafkaError."""
     from kafka.errors import for_code
 
     found = {}
@@ -28,7 +36,8 @@ def ids(topics: Iterable[str], clients: Clients) -> Mapping[str, str]:
             continue
         if each["error_code"]:
             raise for_code(each["error_code"])()
-        found[each["name"]] = "" if each["topic_id"] in (None, _NO_ID) else str(each["topic_id"])
+        its_id = "" if each["topic_id"] in (None, _NO_ID) else str(each["topic_id"])
+        found[each["name"]] = Described(its_id, frozenset(part["partition_index"] for part in each["partitions"]))
     return found
 
 
@@ -57,7 +66,8 @@ class Target:
 
     def id(self) -> str:
         """The topic's id: another one, once the topic was deleted and created again."""
-        return self._clients.ask(lambda: ids([self._topic], self._clients)).get(self._topic, "")
+        found = self._clients.ask(lambda: described([self._topic], self._clients)).get(self._topic)
+        return found.id if found is not None else ""
 
     def _setting(self, name: str) -> str | None:
         from kafka.admin import ConfigResource, ConfigResourceType
