@@ -299,7 +299,7 @@ class Pipeline:
             return retried(self.config, assembly, all_of(observers))
 
     def recover(self, *, observers: Sequence[Observer] = ()) -> Recovered:
-        """Settle an epoch that is in doubt, and nothing else. Needs Kafka only if what was prepared is gone.
+        """Settle an epoch that is in doubt, and nothing else. Needs Kafka, with every topic of the file.
 
         Raises ConfigurationError for a pipeline with one table: its commit is never in doubt.
         """
