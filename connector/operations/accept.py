@@ -11,6 +11,7 @@ from connector.engine.outputs import Table
 from connector.protocol.steps import Observer
 from connector.source.records import no_records
 from sinks.contract import Epoch, Position
+from sinks.delta.merge_on_read import MergeOnRead
 from sinks.errors import ConfigurationError, PreparedLost
 from sinks.offsets import OffsetRange
 
@@ -43,7 +44,7 @@ def accepted_together(assembly: Assembly, observe: Observer) -> Position:
     """
     assembly = _without_query(assembly)
     for output in assembly.outputs:
-        if isinstance(output, Table) and output.derivation.log is not None:
+        if isinstance(output, Table) and isinstance(output.derivation.sink, MergeOnRead):
             raise ConfigurationError(
                 f"{output.label!r} is merged on read, and `accept` takes such a table only where it is the only sink.",
                 hint="Write merge: on_write for it, accept what was replaced, and write merge: on_read again.",
