@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING
 
 import matplotlib
 
-from benchmarks.measure import OURS, Measured
+from benchmarks.measure import OURS, Measured, Median
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,9 +25,14 @@ def draw(file: Path, measured: Sequence[Measured], title: str) -> None:
     from matplotlib import pyplot
 
     shown = [result for result in measured if result.runs]
-    rows = max(1, -(-len(shown) // COLUMNS))
+    heights = [max(map(_height, shown[at : at + COLUMNS])) for at in range(0, len(shown), COLUMNS)] or [1.0]
     figure, axes = pyplot.subplots(
-        rows, COLUMNS, figsize=(5.2 * COLUMNS, 3.1 * rows), squeeze=False, layout="constrained"
+        len(heights),
+        COLUMNS,
+        figsize=(5.2 * COLUMNS, sum(heights)),
+        height_ratios=heights,
+        squeeze=False,
+        layout="constrained",
     )
     for axis in axes.flat[len(shown) :]:
         axis.axis("off")
@@ -38,16 +43,25 @@ def draw(file: Path, measured: Sequence[Measured], title: str) -> None:
     pyplot.close(figure)
 
 
-def _panel(axis: Axes, measured: Measured) -> None:
+def _bars(measured: Measured) -> Mapping[str, Median]:
     main = measured.work.main
-    bars = {name: figures[main] for name, figures in measured.medians.items() if main in figures}
+    return {name: figures[main] for name, figures in measured.medians.items() if main in figures}
+
+
+def _height(measured: Measured) -> float:
+    """Inches: a name may take two lines beside its bar, and so may a ratio above them."""
+    return 1.0 + 0.4 * len(_bars(measured)) + 0.3 * len(measured.judged)
+
+
+def _panel(axis: Axes, measured: Measured) -> None:
+    bars = _bars(measured)
     for place, (name, median) in enumerate(bars.items()):
         whiskers = [[median.value - median.lowest], [median.highest - median.value]]
         colour = OURS_COLOUR if name.startswith((OURS, "transactional")) else PEERS_COLOUR
         axis.barh(place, median.value, xerr=whiskers, color=colour, capsize=3)
     axis.set_yticks(range(len(bars)), [fill(name, 22) for name in bars])
     axis.invert_yaxis()
-    axis.set_xlabel(main.replace("_", " "))
+    axis.set_xlabel(measured.work.main.replace("_", " "))
     lines = [measured.work.name]
     for judged in measured.judged:
         target = f" (target {judged.ratio.target}{'' if judged.met else ', not met'})" if judged.ratio.target else ""
