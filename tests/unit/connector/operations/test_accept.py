@@ -11,7 +11,7 @@ from connector.engine import assembly as assembling
 from connector.engine.assembly import Assembly
 from connector.engine.outputs import Other
 from connector.operations import accept
-from connector.operations.accept import accepted, accepted_topic
+from connector.operations.accept import accepted, accepted_together
 from sinks.contract import Epoch, Position
 from sinks.errors import PreparedLost
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
@@ -21,7 +21,7 @@ STANDS = Position(3, Offsets({TopicPartition("t", 0): 5}), replaced="by DROP and
 
 
 @pytest.mark.parametrize("of_rows", [True, False], ids=["rows of a query", "records"])
-@pytest.mark.parametrize("what", [accepted, accepted_topic])
+@pytest.mark.parametrize("what", [accepted, accepted_together])
 def test_an_epoch_of_no_records_needs_no_query(what: Any, of_rows: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     unused: Any = None
     reads: list[Any] = []
@@ -32,7 +32,7 @@ def test_an_epoch_of_no_records_needs_no_query(what: Any, of_rows: bool, monkeyp
             reads.append(assembly.reading({}).read)
             return SimpleNamespace(position=STANDS)
 
-        return SimpleNamespace(run_epoch=run_epoch, position=lambda: STANDS, settle=lambda: None)
+        return SimpleNamespace(run_epoch=run_epoch, position=lambda: STANDS, settle=lambda: None, accept=lambda: True)
 
     monkeypatch.setattr(Assembly, "make_ready", lambda _: None)
     monkeypatch.setattr(Assembly, "field_check", None)
@@ -42,7 +42,6 @@ def test_an_epoch_of_no_records_needs_no_query(what: Any, of_rows: bool, monkeyp
     for module, name in ((assembling, "letters"), (assembling, "refuser"), (assembling, "no_records")):
         monkeypatch.setattr(module, name, lambda *_: None)
     monkeypatch.setattr(accept, "no_records", lambda _: "none")
-    monkeypatch.setattr(KafkaTopic, "accept", lambda _: True)
 
     config: Any = SimpleNamespace(name="p", of_rows=of_rows, clock=None)
     source: Any = SimpleNamespace(refuse_changed=None)
