@@ -21,7 +21,8 @@ from rich.markup import escape
 from connector.protocol.steps import Observer
 from connector.telemetry.json_lines import configure, json_lines
 from connector.telemetry.progress import Watch, progress
-from sinks.errors import LakelockError
+from sinks.errors import ConfigurationError, LakelockError
+from sinks.s3.client import bucket_and_prefix
 
 
 class LogFormat(str, Enum):
@@ -113,6 +114,26 @@ def reported(debug: bool) -> Iterator[None]:
 def say_line(line: str) -> None:
     """Print a line of the command's own output, as it is."""
     out.print(escape(line), soft_wrap=True)
+
+
+def pairs(texts: Iterable[str], option: str, example: str) -> dict[str, str]:
+    """What a repeated option says as ``NAME=VALUE``. Raises ConfigurationError, which names the option."""
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigurationError(f"{option}: write NAME=VALUE, as in {example}, not {text!r}.")
+        found[name] = value
+    return found
+
+
+def s3_url(url: str, option: str) -> str:
+    """An option's URL as s3://, without a slash at the end. Raises ConfigurationError, which names the option."""
+    try:
+        bucket, prefix = bucket_and_prefix(url)
+    except ConfigurationError:
+        raise ConfigurationError(f"{option}: write s3://bucket/path, not {url!r}.") from None
+    return f"s3://{bucket}/{prefix}".rstrip("/")
 
 
 def worst(codes: Iterable[int]) -> int:

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from connector.cli.console import Debug, Set, err, out, reported
+from connector.cli.console import Debug, Set, err, out, reported, s3_url
 from connector.config import checked_elsewhere, has_several
 from connector.emr import driver_log
 from connector.emr.jobs import ENVIRONMENT, OWN_JARS, ClusterStep, Job, Run, ServerlessJob, State
@@ -114,9 +114,9 @@ def submit(
     with reported(debug):
         pipeline = checked_elsewhere(file, set_)
         settings = _settings(conf or [])
-        folder = _s3(s3_folder, "--s3-folder")
-        logs = _s3(log_uri, "--log-uri") if log_uri else None
-        more_jars = [_s3(jar, "--jars") for urls in jars_ or [] for jar in urls.split(",")]
+        folder = s3_url(s3_folder, "--s3-folder")
+        logs = s3_url(log_uri, "--log-uri") if log_uri else None
+        more_jars = [s3_url(jar, "--jars") for urls in jars_ or [] for jar in urls.split(",")]
         with _aws():
             job = _job(application_id, role_arn, cluster_id, logs, folder)
             s3 = s3_client(S3Options())
@@ -127,7 +127,7 @@ def submit(
                     entry_point=_put(s3, folder, Path(__file__).with_name("emr_driver.py")),
                     arguments=["run", _put(s3, folder, file), *overrides],
                     jars=[*(_put(s3, folder, jar) for jar in OWN_JARS), *more_jars],
-                    archive=_s3(archives, "--archives").removesuffix(f"#{ENVIRONMENT}") if archives else None,
+                    archive=s3_url(archives, "--archives").removesuffix(f"#{ENVIRONMENT}") if archives else None,
                     conf=settings,
                 )
             )
@@ -254,15 +254,6 @@ def _put(s3: Any, folder: str, file: Path) -> str:
     key = "/".join(filter(None, [prefix, "files", hashlib.sha256(content).hexdigest()[:16], file.name]))
     s3.put_object(Bucket=bucket, Key=key, Body=content)
     return f"s3://{bucket}/{key}"
-
-
-def _s3(url: str, option: str) -> str:
-    """An option's URL as s3://, without a slash at the end. Raises ConfigurationError, which names the option."""
-    try:
-        bucket, prefix = bucket_and_prefix(url)
-    except ConfigurationError:
-        raise ConfigurationError(f"{option}: write s3://bucket/path, not {url!r}.") from None
-    return f"s3://{bucket}/{prefix}".rstrip("/")
 
 
 def _settings(conf: Sequence[str]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from connector.cli.console import out, reported
+from connector.cli.console import out, pairs, reported
 from connector.config.json_schema import json_schema
 from connector.operations.from_topic import from_topic as of_topic
 from sinks.errors import ConfigurationError
@@ -59,7 +59,7 @@ def init(
         if from_topic is not None:
             if example is not None:
                 raise ConfigurationError("Give either --example or --from-topic.")
-            draft, looked_at = of_topic(from_topic, _named(kafka or []))
+            draft, looked_at = of_topic(from_topic, pairs(kafka or [], "--kafka", "bootstrap.servers=127.0.0.1:9092"))
             _write(file, draft.text, f"from {plural(looked_at, 'record')} of {from_topic}", draft.remarks)
             return
         examples = {each.name.removesuffix(".yaml"): each for each in files("connector").joinpath("examples").iterdir()}
@@ -77,19 +77,6 @@ def schema() -> None:
     lakelock schema > pipeline.schema.json
     """
     sys.stdout.write(_schema())
-
-
-def _named(kafka: Sequence[str]) -> dict[str, str]:
-    """The options of ``--kafka``. Raises ConfigurationError."""
-    options = {}
-    for each in kafka:
-        name, given, value = each.partition("=")
-        if not given:
-            raise ConfigurationError(
-                f"--kafka: write NAME=VALUE, as in bootstrap.servers=127.0.0.1:9092, not {each!r}."
-            )
-        options[name] = value
-    return options
 
 
 def _schema() -> str:

@@ -9,13 +9,12 @@ from typing import Annotated
 
 import typer
 
-from connector.cli.console import Files, out, reported
+from connector.cli.console import Files, out, pairs, reported, s3_url
 from connector.fleet.files import pipeline_files
 from connector.package import databricks, emr, kubernetes
 from connector.package.job import Folder, Job, job
 from sinks.errors import ConfigurationError
 from sinks.plurals import plural
-from sinks.s3.client import bucket_and_prefix
 
 
 class Platform(str, Enum):
@@ -86,7 +85,8 @@ def package(
             "--application-id": application_id, "--role-arn": role_arn, "--spark": spark,
         }  # fmt: skip
         _refuse_others(for_, given)
-        made_of = job(pipeline_files(files), name=name, variables=_pairs(env or []), secrets=secret or [], every=every)
+        variables = pairs(env or [], "--env", "KAFKA_BOOTSTRAP=kafka.example.com:9093")
+        made_of = job(pipeline_files(files), name=name, variables=variables, secrets=secret or [], every=every)
         folder = _MADE[for_](made_of, {option: value for option, value in given.items() if value is not None})
         new = folder.write(to, replace=replace)
         _tell(to, made_of, folder, new)
@@ -104,27 +104,15 @@ def _refuse_others(platform: Platform, given: Mapping[str, str | None]) -> None:
         )
 
 
-def _pairs(env: Sequence[str]) -> dict[str, str]:
-    pairs = [each.partition("=") for each in env]
-    for name, equals, _ in pairs:
-        if not equals:
-            raise ConfigurationError(f"--env: write NAME=VALUE, not {name!r}.")
-    return {name: value for name, _, value in pairs}
-
-
-def _s3(url: str) -> str:
-    try:
-        bucket, prefix = bucket_and_prefix(url)
-    except ConfigurationError:
-        raise ConfigurationError(f"--s3-folder: write s3://bucket/path, not {url!r}.") from None
-    return f"s3://{bucket}/{prefix}".rstrip("/")
-
-
 _MADE: Mapping[Platform, Callable[[Job, Mapping[str, str]], Folder]] = {
     Platform.KUBERNETES: lambda job, given: kubernetes.folder(job, given["--image"]),
     Platform.DATABRICKS: lambda job, given: databricks.folder(job, given["--volume"], given["--notify"]),
     Platform.EMR: lambda job, given: emr.folder(
-        job, _s3(given["--s3-folder"]), given["--application-id"], given["--role-arn"], given["--spark"]
+        job,
+        s3_url(given["--s3-folder"], "--s3-folder"),
+        given["--application-id"],
+        given["--role-arn"],
+        given["--spark"],
     ),
 }
 

@@ -39,7 +39,7 @@ def folder(job: Job, s3_folder: str, application: str, role: str, spark: str) ->
             "job-run.json": text.encode(),
             "make.sh": filled("emr/make.sh", wheel=wheel, s3_folder=s3_folder),
             "pom.xml": filled("emr/pom.xml", spark=spark, jars=",".join(KAFKA_JARS)),
-            f"s3/pipelines/{pipeline.file.name}": pipeline.file.read_bytes(),
+            **{f"s3/pipelines/{name}": text for name, text in job.files.items()},
             "s3/run.py": driver("emr_driver.py"),
             **{f"s3/jars/{jar.name}": jar.read_bytes() for jar in OWN_JARS},
             wheel: content,

@@ -18,7 +18,7 @@ def folder(job: Job, image: str) -> Folder:
     secret_files = job.all_of(lambda each: each.secret_files)
     folders = _folders(secret_files)
     arguments = ["run", *(f"{_FILES}/{each.file.name}" for each in job.pipelines)]
-    names = sorted(job.files)
+    pipelines = job.files
     places = {
         "name": job.name,
         "every": job.how_often,
@@ -37,9 +37,11 @@ def folder(job: Job, image: str) -> Folder:
     }
     return Folder(
         {
-            **job.files,
+            **pipelines,
             "cronjob.yaml": filled("kubernetes/cronjob.yaml", **places),
-            "kustomization.yaml": filled("kubernetes/kustomization.yaml", name=job.name, files=listed(names)),
+            "kustomization.yaml": filled(
+                "kubernetes/kustomization.yaml", name=job.name, files=listed(sorted(pipelines))
+            ),
             "serviceaccount.yaml": filled("kubernetes/serviceaccount.yaml"),
         },
         [

@@ -71,15 +71,19 @@ def test_who_is_further_behind_goes_first(stop: threading.Event) -> None:
     assert order == [100_000, 1000, 10]
 
 
-def test_after_an_epoch_the_turn_goes_to_who_waits(stop: threading.Event) -> None:
-    turns, order = Turns(1), []
-    first, second = Turn(turns, stop), Turn(turns, stop)
+def second(turns: Turns, stop: threading.Event, order: list[str]) -> threading.Thread:
+    """Notes when it gets a turn."""
 
     def work() -> None:
-        with second.taken():
+        with Turn(turns, stop).taken():
             order.append("second")
 
-    thread = threading.Thread(target=work)
+    return threading.Thread(target=work)
+
+
+def test_after_an_epoch_the_turn_goes_to_who_waits(stop: threading.Event) -> None:
+    turns, order = Turns(1), []
+    first, thread = Turn(turns, stop), second(turns, stop, order)
     with first.taken():
         first(Event(Step.OFFSETS_COMMITTED, NOTHING, behind=5))
         order.append("first")
@@ -97,13 +101,7 @@ def test_after_an_epoch_the_turn_goes_to_who_waits(stop: threading.Event) -> Non
 
 def test_a_group_that_refuses_the_offsets_keeps_nobody_waiting(stop: threading.Event) -> None:
     turns, order = Turns(1), []
-    first, second = Turn(turns, stop), Turn(turns, stop)
-
-    def work() -> None:
-        with second.taken():
-            order.append("second")
-
-    thread = threading.Thread(target=work)
+    first, thread = Turn(turns, stop), second(turns, stop, order)
     with first.taken():
         thread.start()
         wait_until(turns.wanted)
