@@ -211,16 +211,14 @@ class Debezium:
 def _binlog(source: str) -> str:
     """SQL of the name of MySQL's log, which sorts by its number. After binlog.999999 comes binlog.1000000, with a mark
     here for each digit more than six. Rows that are in tables have names of six digits as they are."""
-    number = f"substring_index({source}.file, '.', -1)"
-    before = f"substring({source}.file, 1, length({source}.file) - length({number}))"
-    return f"concat({before}, repeat('~', length({number}) - 6), {number})"
+    digits = f"length(substring_index({source}.file, '.', -1))"
+    return f"overlay({source}.file, repeat('~', {digits} - 6), length({source}.file) - {digits} + 1, 0)"
 
 
 def _lsn(found: str) -> str:
     """SQL of a part of a position. Informix' is a number of any length, which may be in tables as it was: with a mark
     it sorts behind those. That of SQL Server and Db2 has colons, and always the same length."""
-    padded = f"concat('~', lpad({found}, 20, '0'))"
-    return f"CASE WHEN {found} NOT LIKE '%:%' THEN {padded} ELSE coalesce({found}, '') END"
+    return f"coalesce(CASE WHEN {found} LIKE '%:%' THEN {found} ELSE concat('~', lpad({found}, 20, '0')) END, '')"
 
 
 def _position(source: str, fields: set[str]) -> str:

@@ -44,6 +44,10 @@ _AVRO_LIMITS = " ".join(
     f"-Dorg.apache.avro.limits.{kind}.maxLength={limit}"
     for kind, limit in (("bytes", 16 << 20), ("string", 16 << 20), ("collectionItems", 16 << 20))
 )
+# Spark makes one method of a query's stage. The JVM interprets a method of more than 8,000 bytes, and a table of few
+# columns can have one: decoding of change data took twice as long.
+_ALL_COMPILED = "-XX:-DontCompileHugeMethods"
+_EVERYWHERE = f"{_ALL_COMPILED} {_AVRO_LIMITS}"
 _REDACTED = "(redacted)"
 _HIDDEN = "spark.redaction.regex"
 _JAVA = "spark.driver.extraJavaOptions"
@@ -185,7 +189,7 @@ def _own(options: Mapping[str, str], name: str, *, s3: bool, debug: bool, short:
         settings[_HIDDEN] = f"{_SECRETS}|{options[_HIDDEN]}"
     for of_process in (_JAVA, _EXECUTOR_JAVA):
         # The last option counts, which is the user's own.
-        settings[of_process] = f"{_AVRO_LIMITS} {settings.get(of_process, '')}".strip()
+        settings[of_process] = f"{_EVERYWHERE} {settings.get(of_process, '')}".strip()
     at = settings.get("spark.master") or settings.get("spark.remote") or os.environ.get("SPARK_REMOTE", "")
     if at.startswith("local"):
         # Local Python workers must find the same packages as this process, also outside an activated environment.
@@ -226,7 +230,7 @@ def _added(options: Mapping[str, str], submitted: Mapping[str, str]) -> dict[str
         del safe[_LOG_STORE]
     settings = {name: value for name, value in {**safe, **options}.items() if name not in submitted}
     java = submitted.get(_EXECUTOR_JAVA, options.get(_EXECUTOR_JAVA, ""))
-    return {**settings, _EXECUTOR_JAVA: f"{_AVRO_LIMITS} {java}".strip()}
+    return {**settings, _EXECUTOR_JAVA: f"{_EVERYWHERE} {java}".strip()}
 
 
 def _defaults(options: Mapping[str, str], s3: bool, short: Callable[[], bool]) -> dict[str, str]:

@@ -29,9 +29,10 @@ def positions(fields: Sequence[str], events: Sequence[tuple[object, ...]]) -> li
     assert of_auditor is not None
     connection = sqlite3.connect(":memory:")
     for name, arguments, function in (
-        ("concat", -1, lambda *texts: "".join(map(str, texts))),
+        ("concat", -1, lambda *texts: None if None in texts else "".join(map(str, texts))),
         ("lpad", 3, lambda text, length, fill: None if text is None else str(text).rjust(length, fill)),
         ("repeat", 2, lambda text, times: text * times),
+        ("overlay", 4, lambda text, put, at, taken: text[: at - 1] + put + text[at - 1 + taken :]),
         ("substring_index", 3, lambda text, mark, _: text.rsplit(mark, 1)[-1]),
         ("regexp_extract", 3, lambda text, pattern, group: re.search(pattern, text)[group]),  # type: ignore[index]
     ):
