@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import avro_cases as avro
 import debezium_cases as debezium
+import json_schema_cases as schemas
 from cdc_flows import FLOWS, SOURCE, Flow
 from json_oracle import BAD, meaning
 from json_texts import ACCEPTED, FREE, REFUSED
@@ -119,6 +120,17 @@ def avro_counts() -> tuple[int, int, int]:
     return cases, len(no_schema) + len(avro.REFUSED), len(wrong)
 
 
+def of_json_schema() -> str:
+    cases, odd = len(list(schemas.every_case())), [text for text, valid in schemas.ODD if not valid]
+    rows = [
+        ("a schema and a record", cases - len(odd), "valid or bad records", "As the schema's draft says"),
+        ("a record that every schema refuses", len(odd), "bad records", "It is no JSON object, has a field twice, a "
+         "number of more than 1,000 places, or more than 100 arrays within each other"),
+        *((sentence(about), len(of), "refused", why) for why, (about, of) in schemas.REFUSED.items()),
+    ]  # fmt: skip
+    return table(["what", "cases", "they are", "why"], rows)
+
+
 def of_debezium() -> str:
     refused: dict[str, list[str]] = {}
     for case in debezium.ALL:
@@ -141,6 +153,7 @@ def of_suites() -> str:
     texts, free, no_text = json_counts()
     cases, no_case, wrong = avro_counts()
     no_event = len([case for case in debezium.ALL if case.refused])
+    schema_cases = len(list(schemas.every_case()))
     rows = [
         (
             "[Change events](#change-events)",
@@ -151,6 +164,12 @@ def of_suites() -> str:
         (
             "[JSON](#json)", f"[JSONTestSuite]({JSON_SOURCE}) by Nicolas Seriot, MIT License",
             texts, texts, f"of these {no_text}, of {free} that a parser may refuse", 0,
+        ),
+        (
+            "[JSON Schema](#json-schema)",
+            f"[JSON-Schema-Test-Suite]({schemas.SOURCE}), MIT License. What it looks at, with schemas and records of "
+            "our own",
+            schema_cases + len(schemas.UNUSABLE), schema_cases, len(schemas.UNUSABLE), 0,
         ),
         (
             "[Avro](#avro)",
@@ -215,6 +234,17 @@ auditor takes an object with more text behind it, and then says of the dead lett
 {of_json()}
 
 `mode: permissive` takes more: [options.md](options.md) says what.
+
+## JSON Schema
+
+With `validate: true` a record has to be valid by its JSON Schema, of draft 4, 6, 7, 2019-09 or 2020-12. The pipeline
+validates with a validator of its own on the executors ([test_json_valid](../tests/integration/test_json_valid.py)), the
+auditor with the library `jsonschema` ([test_json_valid](../tests/unit/connector/audit/test_json_valid.py)). Both agree
+on every case.
+
+{of_json_schema()}
+
+The optional part of the suite is left out: `format` describes a value, and refuses none.
 
 ## Avro
 

@@ -1,15 +1,16 @@
 """JSON Schemas with JSON texts that they allow or don't, by the specifications of their drafts: no library has its say.
 
-What the drafts mean is also in the public JSON-Schema-Test-Suite (json-schema-org), which these cases follow in what
-they look at. The texts are of our own.
+What the drafts mean is also in the public JSON-Schema-Test-Suite (SOURCE), which these cases follow in what they look
+at. The texts are of our own.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+SOURCE = "https://github.com/json-schema-org/JSON-Schema-Test-Suite"
 DRAFTS = {
     4: "http://json-schema.org/draft-04/schema#", 6: "http://json-schema.org/draft-06/schema#",
     7: "http://json-schema.org/draft-07/schema#", 2019: "https://json-schema.org/draft/2019-09/schema",
@@ -120,21 +121,34 @@ ODD: Sequence[tuple[str, bool]] = [
     ('{"x": 1,}', False), ('{"x": .5}', False), ('{"x": "\t"}', False), ("// a\n{}", False), ("\ufeff{}", False),
 ]  # fmt: skip
 
-UNUSABLE: Sequence[tuple[Any, str]] = [
-    ({"$schema": "http://json-schema.org/draft-03/schema#"}, "none of draft 4, 6, 7, 2019-09 and 2020-12"),
-    ({"type": "strange"}, "isn't a schema of its draft: at #/type"),
-    ({"properties": {"a": {"minLength": -1}}}, "at #/properties/a/minLength"),
-    ({"$ref": "https://else.where/schema.json"}, "neither in it nor in the references"),
-    ({"$ref": "#/definitions/none"}, "it refers to #/definitions/none"),
-    ({"definitions": {"unused": {"$ref": "#/none"}}}, "it refers to #/none"),
-    ({"$schema": DRAFTS[2020], "$dynamicRef": "#a"}, r"\$dynamicRef, which isn't supported"),
-    ({"$schema": DRAFTS[2019], "properties": {"a": {"$recursiveRef": "#"}}}, r"\$recursiveRef, which isn't supported"),
-    ({"definitions": {"a": {"$schema": DRAFTS[4]}}}, "of another draft than the rest"),
-    ({"pattern": "(a"}, "doesn't close a group"), ({"pattern": "a**"}, "repeats a place"),
-    ({"pattern": r"(a)\1"}, "isn't an escape that is taken"), ({"pattern": "(?<=a)b"}, "has a group that isn't"),
-    ({"patternProperties": {r"\p{Script=Greek}": {}}}, "only the general categories"),
-    ({"minimum": 1e200, "maximum": 10**1001}, "more than 1000 places"),
-]  # fmt: skip
+REFUSED: Mapping[str, tuple[str, Sequence[tuple[Any, str]]]] = {
+    # Why schemas can't be used, what they have in common, and the error of each.
+    "Records may be many, so a wrong schema is told at once": ("schemas that aren't schemas of their draft", [
+        ({"$schema": "http://json-schema.org/draft-03/schema#"}, "none of draft 4, 6, 7, 2019-09 and 2020-12"),
+        ({"type": "strange"}, "isn't a schema of its draft: at #/type"),
+        ({"properties": {"a": {"minLength": -1}}}, "at #/properties/a/minLength"),
+        ({"definitions": {"a": {"$schema": DRAFTS[4]}}}, "of another draft than the rest"),
+    ]),
+    "A run fetches nothing from the Internet that decides about its records": ("references to what isn't there", [
+        ({"$ref": "https://else.where/schema.json"}, "neither in it nor in the references"),
+        ({"$ref": "#/definitions/none"}, "it refers to #/definitions/none"),
+        ({"definitions": {"unused": {"$ref": "#/none"}}}, "it refers to #/none"),
+    ]),
+    "They depend on the way that led to them, which nobody has asked for yet": ("`$dynamicRef`, `$recursiveRef`", [
+        ({"$schema": DRAFTS[2020], "$dynamicRef": "#a"}, r"\$dynamicRef, which isn't supported"),
+        ({"$schema": DRAFTS[2019], "properties": {"a": {"$recursiveRef": "#"}}}, r"\$recursiveRef, which isn't supp"),
+    ]),
+    "Java, JavaScript and Python read them differently, and the auditor has to agree": ("patterns with rare parts", [
+        ({"pattern": "(a"}, "doesn't close a group"), ({"pattern": "a**"}, "repeats a place"),
+        ({"pattern": r"(a)\1"}, "isn't an escape that is taken"), ({"pattern": "(?<=a)b"}, "has a group that isn't"),
+        ({"patternProperties": {r"\p{Script=Greek}": {}}}, "only the general categories"),
+    ]),
+    "Nobody counts with them, and they take a processor for minutes": ("numbers of more than 1,000 places", [
+        ({"minimum": 1e200, "maximum": 10**1001}, "more than 1000 places"),
+    ]),
+}  # fmt: skip
+
+UNUSABLE = [case for _, cases in REFUSED.values() for case in cases]
 
 
 def schema_of(draft: int, of_field: Any) -> dict[str, Any]:
