@@ -15,6 +15,7 @@ if not hasattr(sinks, "LAKELOCK"):
 from connector.config.options import Aggregate, Append, Avro, Debezium, History, Json, Kafka, Upsert
 from connector.fleet.run import PipelinesFailed, run_all
 from connector.operations.read import read
+from connector.operations.read_arrow import read_arrow
 from connector.operations.snapshot import Snapshot, snapshot
 from connector.operations.status import Status
 from connector.pipeline import Pipeline
@@ -42,6 +43,7 @@ __all__ = [
     "Upsert",
     "foreach_batch",
     "read",
+    "read_arrow",
     "run_all",
     "snapshot",
 ]

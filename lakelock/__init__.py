@@ -34,6 +34,7 @@ from connector import (  # noqa: E402  (only now is it known to be ours)
     Upsert,
     foreach_batch,
     read,
+    read_arrow,
     run_all,
     snapshot,
 )
@@ -56,6 +57,7 @@ __all__ = [
     "Upsert",
     "foreach_batch",
     "read",
+    "read_arrow",
     "run_all",
     "snapshot",
 ]

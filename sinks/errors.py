@@ -33,6 +33,7 @@
         +-- KeyMoved                exit 1   a key appeared in a second partition
         +-- PreparedLost            exit 1   the prepared rows of a decided epoch are missing
         +-- Diverged                exit 1   rereading a decided epoch gives other rows than were prepared
+        +-- NotFolded               exit 1   the table lacks epochs that its change log has
         +-- UnsafeStore             exit 2   the object store can't prevent concurrent overwrites
         +-- StoreUnreachable        exit 1   the object store didn't answer in time (transient)
         +-- UnsupportedFormat       exit 1   a newer major version of Lakelock wrote the table
@@ -232,6 +233,10 @@ class PreparedLost(SinkError):
 
 class Diverged(SinkError):
     """Raised when a decided epoch that is partly committed gives other rows when it is read from Kafka again."""
+
+
+class NotFolded(SinkError):
+    """Raised when a reader wants the current rows, and epochs in the change log aren't folded into the table yet."""
 
 
 class UnsafeStore(SinkError):

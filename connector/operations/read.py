@@ -28,14 +28,7 @@ def read(spark: SparkSession, file: str | Path, value: str | None = None) -> Dat
 
 def read_of(config: PipelineConfig, spark: SparkSession, value: str | None = None) -> DataFrame:
     """The same as ``read``, for a pipeline file that is loaded already. Raises ConfigurationError."""
-    if config.route is not None and value is not None:
-        config = config.routed(value).model_copy(update={"route": None})
-    if config.two_phase:
-        hint = "connector.operations.snapshot(spark, FILE) gives all of them as of one epoch."
-        of_value = " connector.read(spark, FILE, VALUE) reads the table of a value." if config.route is not None else ""
-        raise ConfigurationError(
-            f"Pipeline {config.name!r} has several sinks, or one that is no table.", hint=f"{hint}{of_value}"
-        )
+    config = of_one_table(config, value)
     known = of_table(config, spark)
     if known is not None:
         with outputs(known, spark, no_records(spark), "") as (output,):
@@ -44,3 +37,16 @@ def read_of(config: PipelineConfig, spark: SparkSession, value: str | None = Non
                 log = output.derivation.log
                 return spark.table(output.table.sql) if log is None else log.live()
     raise ConfigurationError(f"There is no table {config.sinks[0].place!r} yet.", hint="`lakelock run FILE` makes it.")
+
+
+def of_one_table(config: PipelineConfig, value: str | None) -> PipelineConfig:
+    """The pipeline with the table of ``value``, or with its only table. Raises ConfigurationError for several."""
+    if config.route is not None and value is not None:
+        config = config.routed(value).model_copy(update={"route": None})
+    if config.two_phase:
+        hint = "connector.operations.snapshot(spark, FILE) gives all of them as of one epoch."
+        of_value = " connector.read(spark, FILE, VALUE) reads the table of a value." if config.route is not None else ""
+        raise ConfigurationError(
+            f"Pipeline {config.name!r} has several sinks, or one that is no table.", hint=f"{hint}{of_value}"
+        )
+    return config
