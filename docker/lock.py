@@ -21,7 +21,7 @@ from connector.spark.jars import digests
 DOCKER = Path(__file__).parent
 PYTHON = "3.11.7"
 """That of the base image."""
-EXTRAS = {"job": "s3", "notebooks": "notebooks"}
+EXTRAS = {"job": "job", "notebooks": "notebooks"}
 """Which extra of the package each image has."""
 # setuptools: pyspark comes as source only
 BUILD = "setuptools"

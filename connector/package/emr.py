@@ -17,7 +17,7 @@ def folder(job: Job, s3_folder: str, application: str, role: str, spark: str) ->
     """What goes to ``s3_folder``, and the job. ``spark``: the release's version. Raises ConfigurationError."""
     _refuse_files(job)
     (pipeline,) = job.pipelines
-    wheel, content = cluster_wheel()
+    wheel, content = cluster_wheel(job.all_of(lambda each: each.extras))
     conf = {f"spark.emr-serverless.driverEnv.{name}": value for name, value in job.variables.items()}
     # EMR looks these up in AWS Secrets Manager.
     conf |= {f"spark.emr-serverless.driverEnv.{name}": f"EMR.secret@lakelock/{dashed(name)}" for name in job.secrets}

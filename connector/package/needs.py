@@ -37,6 +37,8 @@ class Needs:
     """Absolute paths of tables: folders of a volume that stays."""
     there: list[str] = field(default_factory=list)
     """Absolute paths of files that the place has to have, such as certificates."""
+    extras: list[str] = field(default_factory=list)
+    """Extras of Lakelock with the libraries that a run or `lakelock verify` needs."""
 
 
 def needs(file: Path) -> Needs:
@@ -45,6 +47,8 @@ def needs(file: Path) -> Needs:
     found = Needs(file, checked_elsewhere(file))
     for path, text in _texts(options, ()):
         _note(found, path, text)
+    for extra in _extras(options):
+        _add(found.extras, extra)
     # A variable that holds a secret somewhere is one everywhere.
     found.variables = [name for name in found.variables if name not in found.secrets]
     return found
@@ -92,6 +96,25 @@ def _texts(value: object, path: _Path) -> Iterator[tuple[_Path, str]]:
             yield from _texts(each, (*path, number))
     elif isinstance(value, str) and path:
         yield path, value
+
+
+def _extras(options: object) -> Iterator[str]:
+    if isinstance(options, list):
+        for each in options:
+            yield from _extras(each)
+    if not isinstance(options, Mapping):
+        return
+    kind = options.get("format")
+    if kind == "avro" or (kind == "debezium" and "registry" in options):
+        yield "avro"
+    if kind == "protobuf":
+        yield "protobuf"
+    if kind == "json" and (options.get("validate") or "schema_file" in options):
+        yield "json-schema"
+    if options.get("traces") or options.get("lineage"):
+        yield "telemetry"
+    for each in options.values():
+        yield from _extras(each)
 
 
 def _add(names: list[str], name: str) -> None:

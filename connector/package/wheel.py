@@ -2,6 +2,7 @@
 
 pip would put pyspark from PyPI in front of the one that belongs to the cluster, and where a cluster is told of its
 wheels there is no place for --no-deps. So those two requirements are left out, and the version says so: 0.2.0+cluster.
+Nor is there a place for extras, so the wheel requires what the job's extras do.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import hashlib
 import io
 import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import Distribution, distribution
 from importlib.resources import files
 from pathlib import Path
@@ -26,15 +27,15 @@ _TIME = (1980, 1, 1, 0, 0, 0)
 """The same wheel each time: a cluster installs a file that hasn't changed from its cache."""
 
 
-def cluster_wheel() -> tuple[str, bytes]:
-    """The wheel's file name and its content."""
+def cluster_wheel(extras: Sequence[str]) -> tuple[str, bytes]:
+    """The wheel's file name and its content. ``extras``: those that it always brings."""
     installed = distribution("lakelock")
     version = f"{installed.version}+cluster"
     info = f"lakelock-{version}.dist-info"
     made = io.BytesIO()
     record = []
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as wheel:
-        for name, content in (*_code(), *_about(installed, version, info)):
+        for name, content in (*_code(), *_about(installed, version, info, extras)):
             wheel.writestr(zipfile.ZipInfo(name, _TIME), content, zipfile.ZIP_DEFLATED)
             digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
             record.append(f"{name},sha256={digest},{len(content)}\n")
@@ -51,14 +52,14 @@ def _code() -> Iterator[tuple[str, bytes]]:
                 yield f"{package}/{file.relative_to(top).as_posix()}", file.read_bytes()
 
 
-def _about(installed: Distribution, version: str, info: str) -> Iterator[tuple[str, bytes]]:
+def _about(installed: Distribution, version: str, info: str, extras: Sequence[str]) -> Iterator[tuple[str, bytes]]:
     metadata = installed.read_text("METADATA")
     if metadata is None:
         raise ConfigurationError(
             "This installation of Lakelock doesn't say what it requires, so no wheel can be made of it.",
             hint="Install it with pip.",
         )
-    yield f"{info}/METADATA", _without_spark(metadata, installed.version, version).encode()
+    yield f"{info}/METADATA", _required(metadata, installed.version, version, extras).encode()
     yield f"{info}/WHEEL", _WHEEL.encode()
     for file in installed.files or ():
         name = file.as_posix().partition(".dist-info/")[2]
@@ -66,8 +67,13 @@ def _about(installed: Distribution, version: str, info: str) -> Iterator[tuple[s
             yield f"{info}/{name}", Path(str(file.locate())).read_bytes()
 
 
-def _without_spark(text: str, version: str, new_version: str) -> str:
+def _required(text: str, version: str, new_version: str, extras: Sequence[str]) -> str:
+    """The metadata with the new version, without Spark, and with the extras' requirements as requirements of all."""
     head, blank, readme = text.partition("\n\n")
     head = head.replace(f"\nVersion: {version}", f"\nVersion: {new_version}")
-    required = re.compile(rf"Requires-Dist: ({'|'.join(BROUGHT)})\b(?!-)")
-    return "\n".join(line for line in head.splitlines() if not required.match(line)) + blank + readme
+    brought = re.compile(rf"Requires-Dist: ({'|'.join(BROUGHT)})\b(?!-)")
+    of_extra = re.compile(
+        rf"""(Requires-Dist: .*?) *; *extra == ['"]({"|".join(map(re.escape, extras)) or "(?!)"})['"]"""
+    )
+    lines = (of_extra.sub(r"\1", line) for line in head.splitlines() if not brought.match(line))
+    return "\n".join(lines) + blank + readme

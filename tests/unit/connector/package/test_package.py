@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -162,6 +163,30 @@ def test_a_job_of_emr_names_what_its_folder_has(file: Path, tmp_path: Path) -> N
     assert 's3 "s3://jobs/lakelock"' in script
     (wheel,) = (tmp_path / "e").glob("*.whl")
     assert wheel.name in script
+
+
+@pytest.mark.parametrize(
+    ("value", "brought"),
+    [
+        ("{format: json, schema: 'a INT'}", set()),
+        ("{format: protobuf, registry: {url: 'http://r'}, message: a.B}", {"protobuf", "grpcio-tools"}),
+        ("{format: json, registry: {url: 'http://r'}, validate: true}", {"jsonschema"}),
+        ("{format: debezium, registry: {url: 'http://r'}}", {"fastavro"}),
+    ],
+)
+def test_the_wheel_of_a_cluster_brings_what_the_format_needs(
+    file: Path, tmp_path: Path, value: str, brought: set[str]
+) -> None:
+    file.write_text(TEXT.replace('{format: json, schema: "a INT"}', value), encoding="utf-8")
+    packaged(file, "--to", tmp_path / "d", *DATABRICKS, *BROKERS)
+    (wheel,) = (tmp_path / "d/dist").iterdir()
+    with zipfile.ZipFile(wheel) as opened:
+        (name,) = (each for each in opened.namelist() if each.endswith("/METADATA"))
+        metadata = opened.read(name).decode()
+    required = set(re.findall(r"^Requires-Dist: ([\w-]+)[^;\n]*$", metadata, flags=re.M))
+    assert required & {"protobuf", "grpcio-tools", "jsonschema", "fastavro", "opentelemetry-sdk"} == brought
+    assert not required & {"pyspark", "delta-spark"}
+    assert "boto3" in required
 
 
 @pytest.mark.parametrize("platform", [KUBERNETES, DATABRICKS, EMR])
