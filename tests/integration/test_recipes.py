@@ -51,6 +51,23 @@ def test_a_flow_of_auto_cdc_is_a_pipeline(reader: Reader, send: Send) -> None:
 
 
 @pytest.mark.pages
+def test_a_table_is_the_newest_snapshot(reader: Reader, send: Send) -> None:
+    def row(sku: str, price: str, snapshot: int) -> tuple[str, object]:
+        return sku, {"sku": sku, "price": float(price), "snapshot": snapshot}
+
+    def complete(snapshot: int) -> tuple[None, object]:
+        return None, {"snapshot": snapshot, "complete": True}
+
+    first = [row("a", "1.5", 1), row("b", "2", 1), row("c", "3.25", 1), row("d", "4", 1), complete(1)]
+    second = [row("b", "2.5", 2), complete(2), row("a", "1.5", 2)]
+    send("price_lists", *first[1:], *second, first[0], row("d", "5", 3))
+    section = "A table that is sent whole, again and again: AUTO CDC from snapshots"
+    reader.follow(PAGE, section)
+    found = rows(reader, "prices.yaml", "sku", "price", "snapshot")
+    assert found == [("a", Decimal("1.50"), 2), ("b", Decimal("2.50"), 2), ("d", Decimal("5.00"), 3)]
+
+
+@pytest.mark.pages
 def test_tables_follow_events_of_other_shapes(reader: Reader, send: Send) -> None:
     def article(number: int, title: str | None, body: str | None, deleted: str = "false") -> tuple[str, object]:
         return f'{{"id": {number}}}', {"id": number, "title": title, "body": body, "__deleted": deleted}
