@@ -69,6 +69,11 @@ class Position:
         return self if offsets == self.offsets else replace(self, offsets=offsets, leaders={})
 
     @property
+    def lacks_epochs(self) -> bool:
+        """Whether a RESTORE has undone epochs, and nothing was committed since. One to the newest epoch undoes none."""
+        return self.restored_to not in (None, self.epoch)
+
+    @property
     def passed_none(self) -> bool:
         """Whether no record has been read since the pipeline began, as where the topic was empty until now.
 

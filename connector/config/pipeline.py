@@ -14,7 +14,7 @@ from connector.config.formats import FormatOptions, JsonFormat, RowsFormat
 from connector.config.kinds import Name, Options, OptionText, Text, fits, in_clear, literal_secrets, refuse, told
 from connector.config.operations import Maintenance, MetricsOptions, NotifyOptions
 from connector.config.pacing import EpochBound, EveryRecords, Interval, Latency, Retry, as_commit_every, as_trigger
-from connector.config.places import NAME, DeadLetters, DeltaPlace
+from connector.config.places import NAME, DeadLetters, DeltaPlace, normal
 from connector.config.route import Route, unfit_for
 from connector.config.shape import shape_of
 from connector.config.sink_by_sink import PartOf
@@ -153,7 +153,7 @@ class PipelineConfig(Options):
 
     @fits
     def _sinks_fit(self) -> Iterator[str]:
-        places = [sink.place for sink in self.sinks]
+        places = [normal(sink.place) for sink in self.sinks]
         for place in dict.fromkeys(places):
             if places.count(place) > 1:
                 yield f"sinks: two sinks write to {place}: give each sink its own place"
@@ -179,7 +179,7 @@ class PipelineConfig(Options):
         if any(isinstance(sink, KafkaTopicSink) and sink.topic in self.source.topics for sink in self.sinks):
             yield "sinks: a kafka_topic must not be one of source.topics: the pipeline would read its own rows"
         places = [sink.place for sink in self.sinks] + ([self.dead_letters.place] if self.dead_letters else [])
-        if self.coordinator is not None and self.coordinator.place in places:
+        if self.coordinator is not None and normal(self.coordinator.place) in map(normal, places):
             yield "coordinator: this table is already in use by the pipeline; give the log another path"
         if not self.two_phase:
             return
@@ -246,7 +246,7 @@ class PipelineConfig(Options):
                 f"dead_letters.topic: {topic} is also a topic of the source or a sink, where dead letters would be "
                 "taken for records; give another name"
             )
-        if self.dead_letters and any(self.dead_letters.place == sink.place for sink in self.sinks):
+        if self.dead_letters and normal(self.dead_letters.place) in (normal(sink.place) for sink in self.sinks):
             yield "dead_letters: is the table of a sink; give another path"
         if late and self.delivery != "transactional":
             yield "window.late: dead_letter needs delivery: transactional, which stores the watermark"

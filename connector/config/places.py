@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import posixpath
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -19,6 +21,14 @@ if TYPE_CHECKING:
 
 NAME = r"^[a-z0-9_-]+$"
 """What a pipeline, or a part of its name, may be called."""
+
+
+def normal(place: str) -> str:
+    """The place without what makes no difference: ``./lake//a/`` is lake/a, and ``s3a://lake`` is s3://lake."""
+    scheme, separator, path = place.rpartition("://")
+    if separator:
+        return f"{scheme.lower().replace('s3a', 's3')}://{re.sub('/+', '/', path).rstrip('/')}"
+    return posixpath.normpath(place)
 
 
 class ListedSink(Options):

@@ -130,6 +130,8 @@ class Coordinator(Destination):
         self._number = 0
         self._done: Row | None = None
         self._behind = 0
+        self._announced = 0
+        """The last epoch of which an event has said that it is committed."""
 
     def recover(self, *, join: bool = True) -> Recovered:
         """Settle an epoch that is in doubt, and bring all sinks to the same epoch. ``join``: also those that were added
@@ -145,10 +147,9 @@ class Coordinator(Destination):
         self._number = recovered.number
         doubted = recovered.doubted
         if doubted is not None and doubted.state is State.DECIDED and doubted.epoch.owner == self._run:
-            # This run decided the epoch in a round that failed. No event has said yet that it is committed.
+            # This run decided the epoch in a round that failed, maybe after its commit was announced.
             rows = sum(prepared.rows for prepared in doubted.prepared.values())
-            committed = Committed(doubted.epoch.position(), rows=rows)
-            self._observe(Event(Step.COMMITTED, doubted.epoch, committed, self._behind))
+            self._announce(doubted.epoch, Committed(doubted.epoch.position(), rows=rows))
         return recovered
 
     def accept(self) -> bool:
@@ -190,8 +191,13 @@ class Coordinator(Destination):
             bytes=_sum(commit.bytes for commit in commits),
             unchanged=_sum(commit.unchanged for commit in commits),
         )
-        self._observe(Event(Step.COMMITTED, ran.done.epoch, committed, behind))
+        self._announce(ran.done.epoch, committed)
         return committed
+
+    def _announce(self, epoch: Epoch, committed: Committed) -> None:
+        if epoch.number > self._announced:
+            self._announced = epoch.number
+            self._observe(Event(Step.COMMITTED, epoch, committed, self._behind))
 
     def fold(self, position: Position) -> None:
         """Fold the change logs of the tables for which a fold is due."""
@@ -208,7 +214,7 @@ class Coordinator(Destination):
         ran = self._carry_out(rewind(epoch, number, self._config, self._run, prepared, back_to=back_to))
         self._number, self._done = ran.number, None
         committed = Committed(ran.done.epoch.position(), rows=0)
-        self._observe(Event(Step.COMMITTED, ran.done.epoch, committed, self._behind))
+        self._announce(ran.done.epoch, committed)
         return committed
 
     def settle(self) -> None:

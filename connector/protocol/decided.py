@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from sinks.contract import Epoch, Position, Prepared
-from sinks.errors import Diverged, PositionMismatch
+from sinks.errors import Diverged, OffsetsLost, PositionMismatch
 from sinks.plurals import plural
 
 
@@ -116,10 +116,10 @@ def joins(position: Position | None, decided: Row | None, sink: str) -> bool:
 
 
 def _is_left_at(position: Position | None, number: int) -> bool:
-    """Whether a sink's last commit is the epoch of this number (0: it has none), and nobody has restored it since."""
+    """Whether a sink's last commit is the epoch of this number (0: it has none), and no RESTORE has undone it since."""
     if position is None:
         return number == 0
-    return position.epoch == number and position.restored_to is None
+    return position.epoch == number and not position.lacks_epochs
 
 
 def disagree(decided: Row | None, positions: Mapping[str, Position | None]) -> PositionMismatch:
@@ -150,7 +150,7 @@ def _tables_disagree(decided: Row, positions: Mapping[str, Position | None]) -> 
             left_at = decided.left_at(name)
             expected = decided.epoch.number if left_at is None else left_at
             found = "has no epoch, as a new table" if position is None else f"is at {position.describe()}"
-            restored = ", by a RESTORE" if position is not None and position.restored_to is not None else ""
+            restored = ", by a RESTORE" if position is not None and position.lacks_epochs else ""
             wrong.append(f"{name} {found}{restored}, not at epoch {expected}")
     return PositionMismatch(
         f"Tables of the pipeline don't stand where its coordinator log says: {'; '.join(wrong)}. Nothing was written.",
@@ -181,13 +181,9 @@ def refuse_other_rows(sink: str, decided: Row, anew: Prepared, config: str) -> N
     if (anew.rows, anew.checksum) == (before.rows, before.checksum):
         return
     edited = " The pipeline file has been changed since." if config != decided.config else ""
-    give_up = "Bring the staged files back, or restore all sinks to the epoch before."
+    give_up = _give_up(decided)
     if decided.of_route:  # its tables stage nothing: Kafka lacks records that it had, by retention or compaction
-        give_up = (
-            f"Kafka no longer has all of its records. To give the epoch up, take all tables back: `lakelock rewind "
-            f"FILE --to-epoch {decided.epoch.number - 1}`. Tables with merge: on_read can't go back: `lakelock replay "
-            "FILE --into PATH` fills new ones from what Kafka holds."
-        )
+        give_up = f"Kafka no longer has all of its records. {give_up}"
     raise Diverged(
         f"Epoch {decided.epoch.number} was decided, and what {sink!r} had prepared for it is gone. Read from Kafka "
         f"again, its ranges give {_counted(anew)}, where {_counted(before)} were prepared.{edited} Nothing was "
@@ -198,6 +194,26 @@ def refuse_other_rows(sink: str, decided: Row, anew: Prepared, config: str) -> N
             if edited
             else give_up
         ),
+    )
+
+
+def gone_from_kafka(decided: Row) -> OffsetsLost:
+    """The error that a decided epoch has to be read again, and Kafka doesn't hold its records any more."""
+    return OffsetsLost(
+        f"Epoch {decided.epoch.number} was decided, and some of its sinks don't have their rows yet. They have to be "
+        "read again, and Kafka no longer holds all of the epoch's records.",
+        hint=_give_up(decided, " --set source.on_data_loss=continue"),
+    )
+
+
+def _give_up(decided: Row, option: str = "") -> str:
+    """What to do about an epoch that can't be completed. ``option``: one that the command needs."""
+    if not decided.of_route:
+        return "Bring the staged files back, or restore all sinks to the epoch before."
+    return (
+        f"To give the epoch up, take all tables back: `lakelock rewind FILE --to-epoch {decided.epoch.number - 1}"
+        f"{option}`. Tables with merge: on_read can't go back: `lakelock replay FILE --into PATH` fills new ones from "
+        "what Kafka holds."
     )
 
 

@@ -61,6 +61,7 @@ from connector.protocol.decided import (
     Row,
     State,
     disagree,
+    gone_from_kafka,
     is_at,
     is_before,
     joins,
@@ -68,7 +69,7 @@ from connector.protocol.decided import (
     refuse_other_rows,
 )
 from sinks.contract import Committed, Epoch, Position, Prepared
-from sinks.errors import Fenced, PositionMismatch
+from sinks.errors import Fenced, OffsetsLost, PositionMismatch
 
 log = logging.getLogger("lakelock.two_phase")
 
@@ -264,8 +265,17 @@ def recover(run: str, config: str, *, join: bool = True) -> Steps[Recovered]:
 
 
 def _of_log(positions: Mapping[str, Position | None], decided: Row | None) -> Mapping[str, Position | None]:
-    """Without the sinks that were added to the file since, and have yet to catch up."""
-    return {name: position for name, position in positions.items() if not joins(position, decided, name)}
+    """Without the sinks that were added to the file since, and have yet to catch up, and without tables of a route that
+    an epoch would have made that this run could not decide on."""
+    return {
+        name: position
+        for name, position in positions.items()
+        if not joins(position, decided, name) and not _unmade(position, decided, name)
+    }
+
+
+def _unmade(position: Position | None, decided: Row | None, table: str) -> bool:
+    return decided is not None and decided.of_route and position is None and table not in decided.prepared
 
 
 def _joined(
@@ -344,9 +354,13 @@ def _forward(number: int, decided: Row, run: str, config: str) -> Steps[tuple[in
         refuse_other_file(lost, decided, config)
         number, did = number + 1, Did.READ_AGAIN
         anew: Mapping[str, Prepared]
-        _, anew = yield Prepare(replace(epoch, attempt=number), lost)
+        try:
+            _, anew = yield Prepare(replace(epoch, attempt=number), lost)
+        except OffsetsLost:
+            raise gone_from_kafka(decided) from None
         for name in lost:
-            refuse_other_rows(name, decided, anew[name], config)
+            none = Prepared(0, "", {}, decided.prepared[name].after)  # a new table of which no record is left
+            refuse_other_rows(name, decided, anew.get(name, none), config)
         prepared = {**decided.prepared, **anew}
         yield Append(number, (replace(decided, run=run, prepared=prepared, config=config),))
         committed = yield Commit(epoch, prepared)

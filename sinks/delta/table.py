@@ -51,7 +51,8 @@ class DeltaTable:
         self.spark = spark
         self._on_new_column = on_new_column
         self._detail: Detail | None = None
-        self.was_missing = False
+        self.was_missing = self._was_new = False
+
         """Whether `create` ran, because the table didn't exist. No earlier commit needs to be looked for then."""
         self.path: str | None = None
         self.name: str | None = None
@@ -162,8 +163,12 @@ class DeltaTable:
     @property
     def is_new(self) -> bool:
         """Whether this object created the table, and nothing was committed since. Needs no Spark job."""
-        log = self.log if self.was_missing else None
-        return log is not None and not log.has(1)
+        log = self.log if self._was_new else None
+        if log is None:
+            return False
+        # Once it has rows it never is new again: Delta removes old versions from the log, and 1 with them.
+        self._was_new = log.among(0, 1) == {0}
+        return self._was_new
 
     def committed_after(self, version: int | None) -> bool:
         """Whether the table has a newer version than this one. None: unknown, so it may. Needs no Spark job."""
@@ -185,7 +190,7 @@ class DeltaTable:
 
         Raises ConfigurationError if Delta makes no table with this layout.
         """
-        self.was_missing = True
+        self.was_missing = self._was_new = True
         try:
             self.spark.sql(layout.create_sql(self.sql, schema))
         except Exception as error:

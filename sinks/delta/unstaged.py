@@ -153,7 +153,7 @@ class Unstaged:
             stands, after = self._position(), prepared.after or 0
             if stands is not None and holds(self._table.label, self._pipeline, stands, epoch):
                 return self._readable(Committed(stands, rows=0, already=True))
-            if (stands.epoch if stands is not None else 0) != after or (stands and stands.restored_to is not None):
+            if (stands.epoch if stands is not None else 0) != after or (stands and stands.lacks_epochs):
                 raise self._mismatch(after, stands)
             if prepared.passes_by:
                 assert stands is not None

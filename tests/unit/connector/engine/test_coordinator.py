@@ -78,6 +78,37 @@ def test_an_epoch_that_a_run_decided_and_finished_after_a_failure_is_told_as_com
     assert said[0].startswith("p: done. 1 epoch, 20 rows written, 4 records set aside in ")
 
 
+class SilentOnce(Log):
+    """Doesn't answer, once, where an epoch's end is to be appended with the beginning of the next one."""
+
+    silent = True
+
+    def append(self, number: int, rows: Sequence[Row]) -> None:
+        if self.silent and len(rows) > 1:
+            self.silent = False
+            raise StoreUnreachable("for a moment")
+        super().append(number, rows)
+
+
+def test_an_epoch_is_told_as_committed_once() -> None:
+    topic, place = Topic([[("a", number) for number in range(10)]], deleted_up_to={}), MemoryPlace()
+    sinks = {"a": MemoryTwoPhase("a", place)}
+    told: list[int] = []
+
+    def prepare(epoch: Epoch, _names: Sequence[str], _again: bool, _behind: int) -> Any:
+        return epoch, {"a": sinks["a"].prepare(epoch, topic.read(epoch))}
+
+    def heard(event: Event) -> None:
+        if event.step is Step.COMMITTED:
+            told.append(event.epoch.number)  # type: ignore[union-attr]
+
+    it: Any = Coordinator(SilentOnce(), lambda _: sinks, run="run", config="c", prepare=prepare, observe=heard)  # type: ignore[arg-type]
+    work = Work("p", "run", topic, it, 5, Group(), heard, patience=Patience(3, timedelta(milliseconds=1)))
+    deliver(work, interval=None, stop=threading.Event())
+    assert told == [1, 2]
+    assert len(place.rows) == 10
+
+
 def test_what_belongs_to_a_commit_is_done_before_the_log_says_that_it_is_done_and_again_after_a_crash() -> None:
     """Else letters that went through could stay open, or be closed while a table lacks their rows."""
     topic, places, log = Topic([[("a", 1), ("b", 2)]], deleted_up_to={}), [MemoryPlace(), MemoryPlace()], Log()

@@ -223,7 +223,7 @@ NOT_DECIDED_AGAIN = (
     ("number, did = number + 1, Did.READ_AGAIN", "did = Did.READ_AGAIN"),
     ("attempt=number)", "attempt=number + 1)"),
 )
-OTHER_ROWS = (("            refuse_other_rows(name, decided, anew[name], config)\n", "            pass\n"),)
+OTHER_ROWS = (("            refuse_other_rows(name, decided, anew.get(name, none), config)\n", "            pass\n"),)
 
 
 @pytest.mark.parametrize(
