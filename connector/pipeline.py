@@ -255,7 +255,7 @@ class Pipeline:
         self, stop: threading.Event, observers: Sequence[Observer], *, until: datetime | None, publish: bool
     ) -> Delivered:
         stage = stages(all_of(observers), self.config.name)
-        with monitored(self.config) as told, self._assembled(short=None if publish else False, stage=stage) as made:
+        with monitored(self.config) as told, self._made(stage, publish=publish) as made:
             assembly = replace(made, stopped=stop.is_set)
             stage("opening the tables")
             assembly.make_ready()
@@ -391,7 +391,9 @@ class Pipeline:
         config = self.config.model_copy(update={"on_bad_record": "dead_letter"})
         return assembled(config, debug=self._debug, short=True, spark=self._spark)
 
-    def _assembled(
-        self, *, short: bool | None = None, stage: Callable[[str], None] = lambda _: None
-    ) -> AbstractContextManager[Assembly]:
-        return assembled(self.config, debug=self._debug, short=short, spark=self._spark, stage=stage)
+    def _assembled(self, *, short: bool | None = None) -> AbstractContextManager[Assembly]:
+        return assembled(self.config, debug=self._debug, short=short, spark=self._spark)
+
+    def _made(self, stage: Callable[[str], None], *, publish: bool) -> AbstractContextManager[Assembly]:
+        short = None if publish else False
+        return assembled(self.config, debug=self._debug, short=short, reads=True, spark=self._spark, stage=stage)

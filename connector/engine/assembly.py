@@ -6,10 +6,10 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING
 
-from connector.config import DeltaAppendSink, DeltaSink, KafkaTopicSink, PipelineConfig
+from connector.config import KafkaTopicSink, PipelineConfig
 from connector.decode.event_time import Timing
 from connector.delivery.ports import Group, Topics, Work
 from connector.delivery.retries import Patience
@@ -26,11 +26,12 @@ from connector.engine.letters_again import RoutedLetters
 from connector.engine.one_table import OneTable, look_back
 from connector.engine.output import Output
 from connector.engine.outputs import Other, Table, outputs, with_new_columns
+from connector.engine.rehearsal import rehearsed, worthwhile
 from connector.engine.renamed import refuse_renamed, refuse_what_it_has
 from connector.engine.replaced import refuser
 from connector.engine.routes import Routes, routed
+from connector.engine.short_runs import SMALL, is_short
 from connector.engine.transformed_deletes import refuse_lost_deletes
-from connector.protocol.recover import TopicsHeld, behind
 from connector.protocol.steps import Observer
 from connector.source.consumer_group import ConsumerGroup, Unpublished
 from connector.source.reader import Reader
@@ -38,9 +39,9 @@ from connector.source.records import no_records
 from connector.source.topics import KafkaSource
 from connector.spark.compat import is_connect
 from connector.spark.session import isolated, session
-from connector.spark.tuning import for_few, settings_for_few
+from connector.spark.tuning import TUNING, for_few, settings_for_few
 from sinks.contract import Epoch, Prepared
-from sinks.errors import ConfigurationError, LakelockError
+from sinks.errors import ConfigurationError
 from sinks.offsets import OffsetRange
 from sinks.s3.hadoop import require_conditional_writes
 from sinks.spark.files import folder_made
@@ -50,12 +51,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _OF_ROWS = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled")
-_SHORT = 100_000
-"""Up to this many records, a JVM with quick-start options appends about two seconds sooner. At three times as many
-records it no longer does. See docs/spark.md."""
-_SMALL = 3_000_000
-"""Up to this many rows, it also merges them sooner: by seven seconds into 500,000 rows, by two into 3,000,000. And
-questions about the table are answered sooner by queries that aren't compiled."""
 
 
 @dataclass(frozen=True)
@@ -318,12 +313,14 @@ def assembled(
     *,
     debug: bool = False,
     short: bool | None = None,
+    reads: bool = False,
     spark: SparkSession | None = None,
     stage: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Assembly]:
     """Assemble one run of a pipeline, and close its connections at the end of the block.
 
     ``short`` says whether the run has little to do, which decides how its JVM is started; with None the offsets decide.
+    ``reads``: whether it reads what waits in Kafka.
     ``spark`` is a session that nobody else changes settings of; with None an active session is used, or a new one is
     started. ``debug`` shows Spark's own log. ``stage`` is told what is done next.
 
@@ -337,24 +334,21 @@ def assembled(
     try:
         stage("asking Kafka")
         held = source.look()
+        brief = cache(lambda: is_short(config, held, group) if short is None else short)
         with ExitStack() as stack:
             if spark is None:
                 stage("starting Spark")
-                own_session = session(
-                    config.spark_options,
-                    name=config.name,
-                    s3=config.on_s3,
-                    debug=debug,
-                    short=lambda: _is_short(config, held, group) if short is None else short,
-                )
-                spark = stack.enter_context(own_session)
+                own = session(config.spark_options, name=config.name, s3=config.on_s3, debug=debug, short=brief)
+                spark = stack.enter_context(own)
             config = with_schema(config, spark, source, held)
+            if reads and spark.conf.get(TUNING, "false") == "true" and worthwhile(config) and not brief():
+                stack.enter_context(rehearsed(config, spark, held))
             log = None
             if config.two_phase and config.coordinator is not None:
-                place, own = config.coordinator, stack.enter_context(_of_few(spark, config))
-                log = Log(own, path=place.folder, name=place.table, pipeline=config.name, run=run)
+                place, few = config.coordinator, stack.enter_context(_of_few(spark, config))
+                log = Log(few, path=place.folder, name=place.table, pipeline=config.name, run=run)
             routes, none = None, no_records(spark)
-            small = sum(held.ends.values()) <= _SMALL
+            small = sum(held.ends.values()) <= SMALL
             made: Sequence[Output]
             if config.route is not None:
                 assert log is not None
@@ -382,19 +376,3 @@ def _of_few(spark: SparkSession, config: PipelineConfig) -> Iterator[SparkSessio
 
 def _has_begun(log: Log) -> bool:
     return log.read().decided is not None
-
-
-def _is_short(config: PipelineConfig, held: TopicsHeld, group: ConsumerGroup) -> bool:
-    """Whether the run has little to read, and merges it into small tables if at all.
-
-    A guess from offsets, to start a JVM: a table has hardly more rows than the topics have had records.
-    """
-    if config.interval is not None or not all(isinstance(sink, DeltaSink) for sink in config.sinks):
-        return False
-    merges = not all(isinstance(sink, DeltaAppendSink) for sink in config.sinks)
-    if merges and sum(held.ends.values()) > _SMALL:
-        return False
-    try:
-        return behind(group.committed(), held) <= _SHORT
-    except LakelockError:
-        return False

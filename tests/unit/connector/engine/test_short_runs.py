@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from connector.config import parse
-from connector.engine.assembly import _is_short
+from connector.engine.short_runs import is_short
 from connector.protocol.recover import TopicsHeld
 from connector.source.consumer_group import ConsumerGroup
 from sinks.offsets import Offsets, TopicPartition
@@ -48,5 +48,5 @@ def test_a_run_is_short_if_few_records_wait_and_its_tables_are_small(
     }
     held = TopicsHeld(Offsets({AT: 0}), Offsets({AT: ends}), {}, datetime.now(timezone.utc))
     group = cast("ConsumerGroup", Group(begins))
-    assert _is_short(parse(options), held, group) is short
-    assert not _is_short(parse({**options, "trigger": {"interval": 0}}), held, group)
+    assert is_short(parse(options), held, group) is short
+    assert not is_short(parse({**options, "trigger": {"interval": 0}}), held, group)
