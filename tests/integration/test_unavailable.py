@@ -107,7 +107,7 @@ TRUNCATED = {**BY_SEQUENCE, "apply_as_truncates": "op = 't'"}
     ("sink", "delivery"),
     [
         pytest.param({}, "transactional", marks=pytest.mark.draws),
-        ({}, "idempotent"),
+        pytest.param({}, "idempotent", marks=pytest.mark.draws),
         (TRUNCATED, "transactional"),
     ],
     ids=["offset", "offset, idempotent", "sequence"],
