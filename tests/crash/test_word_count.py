@@ -22,7 +22,7 @@ from connector.lab.bench.pipelines import SHORT_LIVED
 @pytest.mark.parametrize(
     "moments",
     [
-        pytest.param([Moment.MID_WRITE], marks=pytest.mark.kills),
+        [Moment.MID_WRITE],
         pytest.param([Moment.MID_WRITE, Moment.AFTER_COMMIT], marks=pytest.mark.kills),
     ],
     ids=["once", "twice"],

@@ -327,6 +327,21 @@ def test_a_table_that_somebody_took_back_or_dropped_stops_the_run(routed: Routed
     assert routed.lake.path("a").exists() == (harm is _restored)
 
 
+@pytest.mark.breadth
+def test_a_run_goes_on_after_a_wrong_delete_was_taken_back(routed: Routed) -> None:
+    """A RESTORE to the newest epoch undoes none, whether the next epochs have rows for the table or pass it by."""
+    lake = routed.lake
+    routed.send(("a", "x", 1), ("b", "y", 1))
+    routed.run()
+    lake.sql("DELETE FROM {t} WHERE n = 1", "a")
+    lake.sql(f"RESTORE TABLE {{t}} TO VERSION AS OF {lake.version('a') - 1}", "a")
+    routed.send(("b", "y", 2))
+    routed.run()
+    routed.send(("a", "x", 3), ("b", "y", 3))
+    routed.run()
+    assert (routed.rows("a"), routed.rows("b")) == ([("x", 1), ("x", 3)], [("y", 1), ("y", 2), ("y", 3)])
+
+
 def test_a_changed_route_never_takes_part_in_an_epoch_in_doubt(routed: Routed) -> None:
     changed = {"by": "'c'", "sink": {"type": "delta_append", "path": f"{routed.lake.folder}/{{route}}"}}
     routed.send(("a", "x", 1), ("b", "y", 2))
