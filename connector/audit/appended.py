@@ -34,7 +34,7 @@ def appended(
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    in_table = found_rows(rows, records.columns, cut, leave_out=leave_out, earlier=earlier)
+    in_table = found_rows(rows, records.columns, cut, leave_out=leave_out, earlier=earlier, shown=records.shown)
     held = []
     if earlier.any:
         held = counted(

@@ -16,7 +16,7 @@ from connector.audit.json_valid import Valid
 from connector.audit.kafkas_key import of_kafkas_key
 from connector.audit.names import respelled
 from connector.audit.protobuf import Protobuf
-from connector.audit.records import LACKS, PROBLEM, RAW, TOMBSTONE, Records, digest
+from connector.audit.records import LACKS, PROBLEM, RAW, TOMBSTONE, Records, coordinates, digest
 from connector.audit.values import defaults_of, paths_lacking
 from connector.config import COORDINATES
 from sinks.errors import ConfigurationError
@@ -73,7 +73,8 @@ def decoded_for(
     own = replace(forms, route=None, require=None)
     found = decoded(named, own, key or route.keys, ruled=ruled, exact=exact, kept=[NAMED, _FIRST])
     of_own = F.when(F.expr(f"{NAMED} <=> {literal(table)}"), F.col(PROBLEM))
-    return replace(found, frame=found.frame.withColumn(PROBLEM, F.coalesce(F.col(_FIRST), of_own)).drop(_FIRST))
+    frame = found.frame.withColumn(PROBLEM, F.coalesce(F.col(_FIRST), of_own)).drop(_FIRST)
+    return replace(found, frame=frame, shown=coordinates(records))
 
 
 def decoded(
@@ -131,7 +132,8 @@ def decoded(
         *([digest("timestamp").alias(RAW)] if ruled else []),
         *kept,
     )
-    return Records(_with_rules(frame, forms) if ruled else frame, StructType(columns), defaults=defaults)
+    frame = _with_rules(frame, forms) if ruled else frame
+    return Records(frame, StructType(columns), defaults=defaults, shown=coordinates(records))
 
 
 def _judged(frame: DataFrame, value: _Read, of_key: _Read | None, *, takes_tombstones: bool, exact: bool) -> DataFrame:
@@ -342,7 +344,7 @@ def transformed(every: Records, sql: str | None, *, strict: bool = False) -> Rec
         return every if strict else replace(every, frame=every.frame.where(f"{PROBLEM} IS NULL"))
     if _STAR_INSIDE.search(sql):
         every = replace(every, frame=every.frame.drop(LACKS), defaults={})
-    made = replace(_selected(every.frame.where(f"{PROBLEM} IS NULL"), sql), defaults=every.defaults)
+    made = replace(_selected(every.frame.where(f"{PROBLEM} IS NULL"), sql), defaults=every.defaults, shown=every.shown)
     if strict:
         bad = every.frame.where(f"{PROBLEM} IS NOT NULL").select(*COORDINATES, TOMBSTONE, PROBLEM)
         return replace(made, frame=made.frame.unionByName(bad, allowMissingColumns=True))

@@ -44,8 +44,9 @@ def versions(
     sequence = sequence_type(records, sink)
     more = {"r_start": ("__START_AT", sequence), "r_end": ("__END_AT", sequence)}
     stored = found_rows(
-        rows, columns, cut, key=sink.key, more=more, leave_out=leave_out, earlier=earlier, unread=unread
-    )
+        rows, columns, cut, key=sink.key, more=more, leave_out=leave_out, earlier=earlier, unread=unread,
+        shown=records.shown,
+    )  # fmt: skip
     expected = _expected(changes(records, sink, cut), columns, sink, partial=records.partial)
     keys = [f"k{index}" for index in range(len(sink.key))]
     same = F.expr(" AND ".join(f"e_{name} = r_{name}" for name in (*keys, *_PLACE)))

@@ -57,7 +57,7 @@ def told_apart(
     theirs = _theirs(letters, config, judged)
     believed = theirs.where("believed").selectExpr(*(f"r{name} AS {name}" for name in PLACE))
     rows = made.frame.join(believed, list(PLACE), "left_anti")
-    return replace(made, frame=rows), _counts(every.frame, theirs, cut)
+    return replace(made, frame=rows), _counts(every.frame, placed(theirs, cut, every.shown), cut)
 
 
 def _theirs(letters: DataFrame, config: PipelineConfig, judged: Sequence[str]) -> DataFrame:
@@ -126,7 +126,7 @@ def _counts(every: DataFrame, theirs: DataFrame, cut: Sequence[Bounds]) -> list[
         F.col(RAW).alias("digest"),
     )
     same = " AND ".join(f"e{name} = r{name}" for name in PLACE)
-    joined = records.join(placed(theirs, cut), F.expr(same), "full").withColumns(
+    joined = records.join(theirs, F.expr(same), "full").withColumns(
         {
             "is_record": F.expr("e_offset IS NOT NULL"),
             "is_letter": F.expr("letters IS NOT NULL"),

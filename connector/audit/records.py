@@ -54,6 +54,8 @@ class Records:
     """Of fields that some records lack: the path of the column, or of a field in it."""
     tied: Sequence[str] | None = None
     """The columns by which several rows of one record are ordered, also those that the table lacks. None: its own."""
+    shown: DataFrame | None = None
+    """The coordinates of all records that Kafka shows, also of those that make no row. None: of nothing."""
 
     @property
     def partial(self) -> bool:
@@ -143,6 +145,13 @@ def sequence_type(records: Records, sink: KeyedSink) -> str:
     except PySparkException as error:
         problem = next(line for line in str(error).splitlines() if line.strip())
         raise ConfigurationError(f"{sink.option('sequence_by')}: Spark doesn't take it: {problem.strip()}") from None
+
+
+def coordinates(records: DataFrame) -> DataFrame:
+    """The coordinates of records as Kafka has them."""
+    from pyspark.sql import functions as F
+
+    return records.select(*(F.col(name.removeprefix("_")).alias(name) for name in PLACE))
 
 
 def beyond(cut: Sequence[Bounds], topic: str, partition: str, offset: str) -> str:

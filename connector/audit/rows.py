@@ -75,13 +75,14 @@ def found_rows(
     leave_out: Sequence[str] = (),
     earlier: Earlier = NOTHING,
     unread: DataFrame | None = None,
+    shown: DataFrame | None = None,
 ) -> DataFrame:
     """The rows as r_*: the coordinates, comparable values, the key, and where in the claim the coordinates lie.
     ``r_before``: whether the table held the row as it is before the pipeline's first epoch.
 
     ``more``: new name -> (column of the table, its type), for further columns. ``leave_out``: topics whose rows are
     another pipeline's. ``unread``: the coordinates of records that can't be read: r_zone of their rows is unreadable.
-    Raises SchemaMismatch.
+    ``shown``: as in ``placed``. Raises SchemaMismatch.
     """
     from pyspark.sql import functions as F
 
@@ -103,7 +104,7 @@ def found_rows(
     if leave_out:
         mine = mine.where(~F.coalesce(F.col("r_topic").isin(*leave_out), F.lit(False)))
     before = shaped(earlier.rows) if earlier.rows is not None else None
-    marked = _marked(placed(mine, cut), before, known=earlier.known)
+    marked = _marked(placed(mine, cut, shown), before, known=earlier.known)
     if unread is None:
         return marked
     places = unread.selectExpr(*(f"{name} AS u{name}" for name in PLACE), "true AS unread")
@@ -132,11 +133,12 @@ def _marked(rows: DataFrame, before: DataFrame | None, *, known: bool) -> DataFr
     )
 
 
-def placed(rows: DataFrame, cut: Sequence[Bounds]) -> DataFrame:
+def placed(rows: DataFrame, cut: Sequence[Bounds], shown: DataFrame | None = None) -> DataFrame:
     """``rows`` with three more columns: ``claim`` (that of their partition), r_zone and r_compacted.
 
     ``rows`` needs r_topic, r_partition and r_offset. r_zone says where in the claim a row lies: nowhere, ahead, lost,
-    unchecked or checked.
+    unchecked or checked. r_compacted: whether compaction may have removed the row's record. ``shown``: the coordinates
+    of all records that Kafka shows, which it hasn't removed.
     """
     from pyspark.sql import functions as F
 
@@ -160,7 +162,14 @@ def placed(rows: DataFrame, cut: Sequence[Bounds]) -> DataFrame:
         "WHEN exists(claim.lost, gap -> r_offset >= gap.start AND r_offset < gap.`end`) THEN 'lost' "
         "WHEN r_offset < claim.begin OR r_offset >= claim.stop THEN 'unchecked' ELSE 'checked' END"
     )
-    return joined.withColumns({"r_zone": zone, "r_compacted": F.expr("coalesce(claim.compacted, false)")})
+    compacted = "coalesce(claim.compacted, false)"
+    if shown is None or not any(part.compacted for part in cut):
+        return joined.withColumns({"r_zone": zone, "r_compacted": F.expr(compacted)})
+    there = shown.select(*(F.col(name).alias(f"s{name}") for name in PLACE))
+    same = F.expr(" AND ".join([compacted, *(f"r{name} = s{name}" for name in PLACE)]))
+    asked = joined.join(there, same, "left")
+    gone = F.expr(f"{compacted} AND s_offset IS NULL")
+    return asked.withColumns({"r_zone": zone, "r_compacted": gone}).drop(*there.columns)
 
 
 def without_record(committed_later: bool) -> str:

@@ -55,8 +55,9 @@ def upserted(
     if ordered:
         more["r_sequence"] = ("_sequence", sequence_type(records, sink))
     stored = found_rows(
-        rows, columns, cut, key=sink.key, more=more, leave_out=leave_out, earlier=earlier, unread=unread
-    )
+        rows, columns, cut, key=sink.key, more=more, leave_out=leave_out, earlier=earlier, unread=unread,
+        shown=records.shown,
+    )  # fmt: skip
     if not soft:
         stored = stored.withColumn("r_marked", F.lit(False))
     expected = _expected(records, columns, sink, cut)
@@ -113,6 +114,7 @@ def kind_sql(columns: StructType, sink: DeltaUpsertSink, *, whole: bool, sure: b
             *(f"r_values.v{index} IS NULL" for index, name in enumerate(columns.names) if name not in sink.key),
         ]
     )
+    removed = "r_zone = 'unchecked' OR r_compacted"
     if sink.sequence_by is not None:
         order = "struct(r_sequence AS e_sequence, r_topic AS e_topic, r_partition AS e_partition, r_offset AS e_offset)"
         elsewhere, older, newer = "false", f"{order} < e_order", f"{order} > e_order"
@@ -130,15 +132,16 @@ def kind_sql(columns: StructType, sink: DeltaUpsertSink, *, whole: bool, sure: b
     return (
         f"CASE WHEN r_zone IS NULL THEN IF(e_moved, 'moved', NULL) "
         f"WHEN {no_key} THEN IF(r_before, 'held_before', 'unexpected') "
-        # Only deletes: there is no update whose coordinates the row could have.
-        f"WHEN e_state = 'blank' AND r_marked THEN IF(r_before OR ({blank}), 'right', 'altered') "
+        # Only deletes: the row has the values of an update that is gone, or none.
+        f"WHEN e_state = 'blank' AND r_marked "
+        f"THEN IF(r_before OR ({blank}), 'right', IF({removed}, 'unchecked', 'altered')) "
         f"WHEN r_before AND e_state IS NOT NULL THEN IF(e_state = 'alive', 'stale', {gone}) "
         f"WHEN e_moved AND r_zone IN ({compared}) THEN 'moved' "
         f"WHEN r_zone IN ('nowhere', 'ahead', 'unreadable') OR e_state IS NULL THEN {without_record(later)} "
         f"WHEN {elsewhere} THEN 'unexpected' "
         f"WHEN e_state = 'absent' OR (e_state IN ('blank', 'marked') AND NOT coalesce(r_marked, false)) THEN {gone} "
         f"WHEN {older} THEN 'stale' "
-        f"WHEN {newer} THEN IF(r_zone = 'unchecked' OR r_compacted, 'unchecked', 'unexpected') "
+        f"WHEN {newer} THEN IF({removed}, 'unchecked', 'unexpected') "
         f"WHEN NOT r_marked <=> (e_state = 'marked') THEN IF(e_deleted_later, 'ahead', '{deleted}') "
         f"WHEN alike THEN 'right' ELSE '{other}' END"
     )

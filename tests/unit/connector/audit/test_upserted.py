@@ -78,6 +78,16 @@ def test_a_row_of_the_newest_record_is_right_and_an_older_one_stale(ordered: boo
     assert kind(ordered=ordered, r_offset=6, row_order=31, r_compacted=True) == "unchecked"
 
 
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("gone", [{"r_zone": "unchecked"}, {"r_compacted": True}])
+def test_a_marked_row_whose_update_is_gone_from_kafka_is_unchecked(gone: dict[str, Any], ordered: bool) -> None:
+    """Kafka shows the delete alone, and the row keeps the values of the update before."""
+    marked = {"e_state": "blank", "e_offset": 9, "e_gone": 40, "e_order": 40, "r_marked": True}
+    assert kind(ordered=ordered, **marked) == "altered"
+    assert kind(ordered=ordered, **marked, **gone) == "unchecked"
+    assert kind(ordered=ordered, **marked, **gone, r_values=None) == "right"
+
+
 TEXT = {"key": {"format": "string"}}
 
 

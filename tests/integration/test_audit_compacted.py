@@ -1,0 +1,96 @@
+"""Rows of a compacted topic: what Kafka shows no record of may be one that compaction removed, and no other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from connector.audit.claim import At, Bounds
+from connector.audit.compare import compare
+from connector.audit.formats import forms
+from connector.audit.letters import no_letters
+from connector.config import parse
+
+pytestmark = pytest.mark.breadth
+CUT = [Bounds(At("t", 0), 0, 0, 100, 100, compacted=True)]
+PLACE = "'t' AS _topic, 0 AS _partition, CAST({0} AS BIGINT) AS _offset, TIMESTAMP'2026-01-01' AS _timestamp"
+RECORD = "'t' AS topic, 0 AS `partition`, CAST({0} AS BIGINT) AS offset, TIMESTAMP'2026-01-01' AS timestamp"
+HEADERS = "CAST(NULL AS ARRAY<STRUCT<key: STRING, value: BINARY>>) AS headers"
+IN_SIGHT = (1, 2, 9)
+"""The offsets of the records: compaction has removed the others."""
+
+
+def counts(
+    spark: SparkSession, *rows: tuple[int, int], letters: tuple[int, ...] = (), table: str = "", **options: Any
+) -> dict[str, int]:
+    """``rows``: the key and the offset of each. ``letters``: offsets. The record at each offset has it as its key.
+    ``table``: which one of a route."""
+
+    def frame(*texts: str) -> Any:
+        return spark.sql(" UNION ALL ".join(f"SELECT {text}" for text in texts))
+
+    value = "CAST('{{\"id\": {0}}}' AS BINARY) AS value, CAST('{0}' AS BINARY) AS key"
+    records = frame(*(f"{value}, {RECORD}, {HEADERS}".format(offset) for offset in IN_SIGHT))
+    there = frame(*(f"CAST({key} AS BIGINT) AS id, {PLACE.format(offset)}" for key, offset in rows))
+    letter = (
+        f"{value}, {PLACE}, {HEADERS}, 'p' AS pipeline, '/tmp/t' AS sink, 'rule' AS reason, "
+        "CAST(NULL AS STRING) AS detail"
+    )
+    aside = None
+    if options.get("on_bad_record") == "dead_letter":
+        aside = frame(*(letter.format(offset) for offset in letters)) if letters else no_letters(spark)
+    config = parse(
+        {name: option for name, option in {
+            "name": "p", "source": {"topics": ["t"], "kafka": {"bootstrap.servers": "localhost:1"}},
+            "value": {"format": "json", "schema": "id BIGINT"}, "sinks": [{"type": "delta_append", "path": "/tmp/t"}],
+            **options,
+        }.items() if option is not None}
+    )  # fmt: skip
+    config = config.routed(table) if table else config
+    found = compare(
+        config, records=records, rows=there, forms=forms(config), cut=CUT, committed_later=False, letters=aside
+    )
+    return {each["kind"]: each["count"] for each in found.counts if each["count"]}
+
+
+RIGHT = ((1, 1), (2, 2))
+ALL_RIGHT = {"expected": 2, "found": 2}
+GONE = (5, 5)
+"""A row whose record compaction may have removed."""
+UPSERT = {"sinks": [{"type": "delta_upsert", "path": "/tmp/t", "key": "id"}]}
+LEFT_OUT: dict[str, dict[str, Any]] = {
+    "filter": {"steps": [{"filter": "id < 9"}]},
+    "transform": {"transform": "SELECT id FROM records WHERE id < 9"},
+}
+
+
+@pytest.mark.parametrize("sink", [{}, UPSERT], ids=["append", "upsert"])
+@pytest.mark.parametrize("how", LEFT_OUT)
+def test_a_row_of_a_record_that_is_there_and_left_out_is_unexpected(
+    spark: SparkSession, how: str, sink: dict[str, Any]
+) -> None:
+    found = counts(spark, *RIGHT, GONE, (9, 9), **LEFT_OUT[how], **sink)
+    assert found == {**ALL_RIGHT, "unchecked": 1, "unexpected": 1}
+
+
+def test_a_row_at_the_coordinates_of_another_key_is_unexpected(spark: SparkSession) -> None:
+    found = counts(spark, *RIGHT, GONE, (9, 9), (7, 9), **UPSERT)
+    assert found == {"expected": 3, "found": 3, "unchecked": 1, "unexpected": 1}
+
+
+def test_a_row_and_a_letter_of_what_is_set_aside_or_left_out_are_unexpected(spark: SparkSession) -> None:
+    aside: dict[str, Any] = {"on_bad_record": "dead_letter", "dead_letters": {"path": "/tmp/letters"}}
+    found = counts(spark, *RIGHT, GONE, (9, 9), letters=(9, 6), require="id < 9", **aside)
+    right = {**ALL_RIGHT, "records": 3, "letters": 1, "letters_unchecked": 1}
+    assert found == {**right, "unchecked": 1, "unexpected": 1}
+    found = counts(spark, *RIGHT, letters=(9, 6), **LEFT_OUT["filter"], **aside)
+    assert found == {**ALL_RIGHT, "records": 2, "letters_unchecked": 1, "letters_unexpected": 1}
+
+
+def test_a_row_of_a_record_of_another_table_is_unexpected(spark: SparkSession) -> None:
+    by = {"by": "IF(id < 9, 'b', 'a')", "sink": {"type": "delta_append", "path": "/tmp/{route}"}}
+    routed = {"sinks": None, "route": by, "coordinator": {"path": "/tmp/log"}}
+    found = counts(spark, *RIGHT, GONE, (9, 9), table="b", **routed)
+    assert found == {**ALL_RIGHT, "unchecked": 1, "unexpected": 1}
