@@ -28,10 +28,10 @@ from connector.audit.claim import (
     Bounds,
     Claim,
     Held,
+    Logged,
     Range,
     bounds,
     claimed,
-    not_folded,
     not_from_earliest,
     refuse_recreated,
     unchecked,
@@ -40,6 +40,7 @@ from connector.audit.compare import Compared, compare
 from connector.audit.formats import Forms, forms, learns_columns
 from connector.audit.gone import unless_others
 from connector.audit.letters import late_letters, no_letters
+from connector.audit.on_read import OnRead
 from connector.audit.records import kafka_records
 from connector.audit.remembered import ZONE, other_options, property_of, remembered
 from connector.audit.routes import audit_routes
@@ -71,17 +72,16 @@ def audit(
     config: PipelineConfig,
     version: int | None = None,
     *,
-    upto: Mapping[At, int] | None = None,
+    upto: Logged | None = None,
     say: Callable[[str], None] = log.info,
     debug: bool = False,
 ) -> Audit:
     """Compare the table of a pipeline, at ``version`` or the newest, with the records in Kafka. Changes nothing.
 
-    Uses the Spark session that is active, or one of its own. ``upto``: offsets that the table claims to reach,
-    whatever its own commits say. ``say`` is told what is being done. Faults are in the result, not raised. Raises
-    LakelockError where nothing could be compared: TopicMissing, TopicRecreated, BrokerUnreachable, OffsetsLost
-    (retention overtook the audit), NotADeltaTable, SchemaMismatch, ConfigurationError (no table or no such version),
-    UnsupportedFormat.
+    Uses the Spark session that is active, or one of its own. ``upto``: what the coordinator log says of
+    the table. ``say`` is told what is being done. Faults are in the result, not raised. Raises LakelockError where
+    nothing could be compared: TopicMissing, TopicRecreated, BrokerUnreachable, OffsetsLost (retention overtook the
+    audit), NotADeltaTable, SchemaMismatch, ConfigurationError (no table or no such version), UnsupportedFormat.
     """
     topics = Topics(config.source)
     try:
@@ -92,7 +92,7 @@ def audit(
             table = AuditedTable(spark, config.sinks[0], config.sinks[0].in_file)
             as_then = _as_then(config, spark, table)
             known, untold = _forms(_with_schema(config, table), table, version)
-            pinned = _pin(config, table, topics, version, committed, upto or {})
+            pinned = _pin(config, table, topics, version, committed, upto)
             foreign = table.foreign(pinned.version)
             say(_plan(table.label, pinned))
             try:
@@ -158,7 +158,7 @@ class _Pinned:
 
     version: int
     epoch: int
-    """Of the pipeline's newest commit; 0 where the history has none."""
+    """The last one that the claim reaches; 0 where nobody knows."""
     claim: Claim
     held: Held
     cut: list[Bounds]
@@ -177,7 +177,7 @@ def _pin(
     topics: Topics,
     version: int | None,
     committed: Mapping[At, int],
-    upto: Mapping[At, int],
+    upto: Logged | None,
 ) -> _Pinned:
     """Pin the ``version`` to audit (None: the newest), find its claim in the commits, and ask Kafka what it holds.
 
@@ -203,8 +203,17 @@ def _pin(
     if config.source.start == "earliest":
         notes += not_from_earliest(newest, claim, held.beginnings)
     if config.merged_on_read is not None and number == table.newest:
-        notes += not_folded(newest.epoch if newest else 0, table.in_change_log(config.name))
-    claim = replace(claim, offsets={at: max(end, upto.get(at, 0)) for at, end in claim.offsets.items()})
+        on_read = OnRead.of(table, config.name, newest)
+        notes += on_read.notes
+        if upto is not None and newest is not None:
+            claim = replace(claim, unknown=(*claim.unknown, *on_read.lacks(upto.holds)))
+        # As of its last fold it claims what that says.
+        upto = upto if upto is not None and on_read.folded >= upto.holds > 0 else None
+    epoch = newest.epoch if newest else 0
+    if upto is not None:
+        # Also where the last epochs had no rows for it, and so made no commit.
+        epoch = max(epoch, upto.epoch)
+        claim = replace(claim, offsets={at: max(end, upto.offsets.get(at, 0)) for at, end in claim.offsets.items()})
     written = table.others(config.name)
     if newest is None:
         claim = _of_another(claim, config.name, {written[topic] for topic in held.ids if topic in written})
@@ -212,7 +221,7 @@ def _pin(
     if not isinstance(config.sinks[0], DeltaAggregateSink):
         earlier = table.earlier(first, number, any_first=config.coordinator is not None)
     others = {topic: other for topic, other in written.items() if topic not in {*held.ids, *stored}}
-    return _Pinned(number, newest.epoch if newest else 0, claim, held, bounds(claim, held), others, notes, earlier)
+    return _Pinned(number, epoch, claim, held, bounds(claim, held), others, notes, earlier)
 
 
 def _compared(

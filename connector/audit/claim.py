@@ -156,6 +156,18 @@ class Claim:
         }
 
 
+@dataclass(frozen=True)
+class Logged:
+    """What a coordinator log says of one table."""
+
+    epoch: int
+    """The last epoch that is in all tables."""
+    offsets: Next
+    """Up to where that epoch is."""
+    holds: int = 0
+    """The last epoch of which the table has a commit: later ones had no rows for it. 0: nobody knows."""
+
+
 class Extent(NamedTuple):
     """The coordinates in the table's rows of one topic-partition: the lowest offset, and the one after the highest."""
 
@@ -327,15 +339,3 @@ def refuse_recreated(found: Metadata | None, held: Held) -> None:
                 f"now has {now}. Their records are gone, so nothing of the table can be checked.",
                 hint="Write the new topic to a new table, and verify that one.",
             )
-
-
-def not_folded(folded: int, newest: int | None) -> list[str]:
-    """A note on the epochs that are in a change log only. ``folded``: the last epoch that is in the table; ``newest``:
-    the last one in the log, None without a log."""
-    if newest is None or newest <= folded:
-        return []
-    which = f"epoch {newest}" if newest == folded + 1 else f"epochs {folded + 1} to {newest}"
-    return [
-        f"The table is merged on read, and was compared as of its last fold, at epoch {folded}. The change log has "
-        f"{which} beside it, which {'was' if newest == folded + 1 else 'were'} not compared."
-    ]

@@ -15,7 +15,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from connector.audit.claim import At, Bounds, Claim, Metadata, bounds, metadata, unchecked
+from connector.audit.claim import Bounds, Claim, Logged, Metadata, bounds, metadata, unchecked
 from connector.audit.counted import counted
 from connector.audit.decode import decoded
 from connector.audit.formats import forms
@@ -49,6 +49,12 @@ class _Done:
 
     stands: Metadata
     tables: Collection[str]
+    holds: Mapping[str, int]
+    """Per table, the last epoch of which it has a commit."""
+
+    def of(self, table: str) -> Logged:
+        """What the log says of one table."""
+        return Logged(self.stands.epoch, self.stands.offsets, self.holds.get(table, 0))
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,7 @@ class _Log:
 
 def audit_sinks(
     config: PipelineConfig,
-    audit: Callable[[PipelineConfig, Mapping[At, int] | None], Audit],
+    audit: Callable[[PipelineConfig, Logged | None], Audit],
     tables: Iterable[int],
     *,
     debug: bool = False,
@@ -84,15 +90,19 @@ def audit_sinks(
     """
     with session(config.spark_options, name=f"verify {config.name}", s3=config.on_s3, debug=debug) as spark:
         before = _log(config, spark)
-        known, upto = (before.done.tables, before.done.stands.offsets) if before.done is not None else ((), None)
-        every = [config.alone(index) for index in tables]
-        found = [audit(alone, upto if alone.sinks[0].place in known else None) for alone in every]
+        done = before.done
+
+        def upto(alone: PipelineConfig) -> Logged | None:
+            place = alone.sinks[0].place
+            return done.of(place) if done is not None and place in done.tables else None
+
+        found = [audit(alone, upto(alone)) for alone in map(config.alone, tables)]
         return before.doubted(_log(config, spark), found)
 
 
 def audit_routes(
     config: PipelineConfig,
-    audit: Callable[[PipelineConfig, Mapping[At, int] | None], Audit],
+    audit: Callable[[PipelineConfig, Logged | None], Audit],
     *,
     say: Callable[[str], None] = log.info,
     debug: bool = False,
@@ -107,9 +117,7 @@ def audit_routes(
         done = before.done
         if done is None:
             raise _knows_no_epoch(config)
-        tables = [config.routed(name) for name in done.tables]
-        # One that is merged on read claims what its last fold says.
-        found = [audit(one, done.stands.offsets if one.merged_on_read is None else None) for one in tables]
+        found = [audit(config.routed(name), done.of(name)) for name in done.tables]
         found = before.doubted(_log(config, spark), found)
         missing = _without_table(config, spark, done, say)
     return [*found, missing] if missing is not None else found
@@ -126,13 +134,33 @@ def _log(config: PipelineConfig, spark: SparkSession) -> _Log:
         row = mine.selectExpr(
             "max_by(struct(position, map_keys(sinks) AS tables), entry) FILTER (WHERE state = 'done') AS done",
             "max_by(struct(state, epoch), struct(entry, epoch)) AS last",
+            "max_by(struct(epoch, sinks), struct(entry, epoch)) FILTER (WHERE state = 'decided') AS decided",
         ).first()
     if row is None or row["last"] is None:
         return _Log()
     done = row["done"]
     stands = metadata(done["position"], version=0, pipeline=config.name) if done is not None else None
     decided = row["last"]["epoch"] if row["last"]["state"] == "decided" else None
-    return _Log(_Done(stands, done["tables"]) if stands is not None else None, decided)
+    if stands is None:
+        return _Log(None, decided)
+    holds = held(stands.epoch, row["decided"]["epoch"], row["decided"]["sinks"]) if row["decided"] is not None else {}
+    return _Log(_Done(stands, done["tables"], holds), decided)
+
+
+def held(done: int, decided: int, prepared: Mapping[str, str]) -> dict[str, int]:
+    """Per table, the last epoch up to ``done`` of which it has a commit.
+
+    ``prepared``: what the log says of the tables in epoch ``decided``, as JSON. An epoch without rows for a table of a
+    route passes it by: then ``after`` is its last one. Without ``after`` every epoch is in the table.
+    """
+
+    def last(table: Mapping[str, Any]) -> int:
+        after = table.get("after")
+        if after is None:
+            return done
+        return decided if decided <= done and (table.get("rows") or table.get("receipt")) else int(after)
+
+    return {name: last(json.loads(text)) for name, text in prepared.items()}
 
 
 def _knows_no_epoch(config: PipelineConfig) -> ConfigurationError:

@@ -23,8 +23,10 @@ _CHANGES = "_lakelock/changes"
 """The folder, under the table, of a change log: what of a table that is merged on read isn't in it yet."""
 _FILLED = {"delta.generationExpression", "delta.identity.start"}
 """What is said of a column that Delta fills."""
-_NO_TABLE = "DELTA_(MISSING_DELTA_)?TABLE|TABLE_OR_VIEW_NOT_FOUND|PATH_(NOT_FOUND|DOES_NOT)"
-"""What Spark says where there is no Delta table."""
+_NO_TABLE = (
+    "DELTA_(MISSING_DELTA_)?TABLE|DELTA_INVALID_PARTITION_PATH|TABLE_OR_VIEW_NOT_FOUND|PATH_(NOT_FOUND|DOES_NOT)"
+)
+"""What Spark says where there is no Delta table. Inside the folder of another one it takes the rest for partitions."""
 
 
 class AuditedTable:
@@ -118,16 +120,18 @@ class AuditedTable:
         fields = json.loads(max(known)[1])["fields"]
         return frozenset(each["name"] for each in fields if _FILLED & set(each["metadata"]))
 
-    def in_change_log(self, pipeline: str) -> int | None:
-        """The newest epoch of the change log. None: there is no log."""
+    def change_log(self) -> AuditedTable | None:
+        """The change log of a table that is merged on read. None: there is none."""
         place = self._spark.sql(f"DESCRIBE DETAIL {self._sql}").first()
         assert place is not None
         try:
-            changes = AuditedTable(self._spark, DeltaPlace(path=f"{place['location']}/{_CHANGES}"), self._option)
+            return AuditedTable(self._spark, DeltaPlace(path=f"{place['location']}/{_CHANGES}"), self._option)
         except NotADeltaTable:
             return None
-        _, newest = changes.metadata(pipeline, changes.newest)
-        return newest.epoch if newest is not None else None
+
+    def restored_after(self, commit: Metadata) -> bool:
+        """Whether a RESTORE came after this commit."""
+        return any(at > commit.version for at, _, _ in self._restored)
 
     def pin(self, version: int | None) -> int:
         """The version to audit: the newest unless one is given. Raises ConfigurationError if the history lacks it."""

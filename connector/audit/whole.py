@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from connector.audit import Audit, audit
-from connector.audit.claim import At
+from connector.audit.claim import Logged
 from connector.audit.routes import audit_routes, audit_sinks
 from connector.audit.verdict import Verdict
 from connector.config import DeltaPlace, PipelineConfig
@@ -65,7 +65,7 @@ def verify(
     several and a version.
     """
 
-    def one(alone: PipelineConfig, upto: Mapping[At, int] | None = None) -> Audit:
+    def one(alone: PipelineConfig, upto: Logged | None = None) -> Audit:
         return audit(alone, version, upto=upto, say=say, debug=debug)
 
     tables = [index for index, sink in enumerate(config.sinks) if isinstance(sink, DeltaPlace)]

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from audits import counts
 from conftest import Lake
 from routing import Routed, dying_before_the_commit_of
 from typer.testing import CliRunner
 
 from connector import Pipeline
+from connector.audit import audit, audit_routes
+from connector.audit.verdict import FAULTS
 from connector.cli.app import app
 from connector.config import parse
 from connector.operations.read import read_of
-from sinks.errors import ConfigurationError
+from sinks.errors import ConfigurationError, PositionMismatch
 
 SINK = {"type": "delta_upsert", "key": "k", "merge": "on_read", "fold": {"epochs": 3}}
 
@@ -65,3 +70,33 @@ def test_each_table_is_exact_and_folded_by_itself(lake: Lake) -> None:
     routed.run(sink=on_write)
     assert [routed.rows(kind) for kind in "abc"] == [[("x", 7)], [("y", 4)], [("v", 9)]]
     assert routed.verified(sink=on_write) == {"a": exact, "b": exact, "c": exact}
+
+
+@pytest.mark.breadth
+@pytest.mark.parametrize("how", ["deleted", "restored"])
+def test_a_table_that_lacks_the_epochs_of_its_change_log_is_not_exact(lake: Lake, how: str) -> None:
+    routed = Routed(lake)
+    sink = {**SINK, "fold": {"epochs": 9}}
+    for n in range(3):
+        routed.send(("a", "x", n), ("b", "y", n))
+        routed.run(sink=sink)
+
+    def unknown() -> dict[str, tuple[str, ...]]:
+        config = parse(routed.options(sink=sink))
+        audits = audit_routes(config, lambda one, upto: audit(one, upto=upto))
+        assert not any(counts(each).get(fault) for each in audits for fault in FAULTS)
+        return {Path(each.table).name: each.claim.unknown for each in audits}
+
+    assert unknown() == {"a": (), "b": ()}
+    if how == "deleted":
+        shutil.rmtree(lake.folder / "a" / "_lakelock" / "changes")
+    else:
+        assert lake.spark is not None
+        newest = lake.sql("DESCRIBE HISTORY {t} LIMIT 1", "a")[0][0]
+        lake.spark.sql(f"RESTORE TABLE delta.`{lake.folder / 'a'}` TO VERSION AS OF {newest}").collect()
+    found = unknown()
+    assert found["b"] == ()
+    assert "the table has epoch 3, and with its change log it has none after epoch 1" in found["a"][0]
+    routed.send(("a", "x", 4))
+    with pytest.raises(PositionMismatch):
+        routed.run(sink=sink)

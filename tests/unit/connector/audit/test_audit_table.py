@@ -69,6 +69,21 @@ NONE = ()
 """Files without columns: commits that didn't change them."""
 
 
+@pytest.mark.parametrize("why", ["DELTA_INVALID_PARTITION_PATH", "DELTA_MISSING_DELTA_TABLE", "PATH_NOT_FOUND"])
+def test_a_change_log_that_was_deleted_is_no_table(why: str) -> None:
+    """Its folder is in that of its table: Delta takes what is after the table's folder for partitions."""
+    table = AuditedTable.__new__(AuditedTable)
+
+    def sql(text: str) -> Any:
+        if "HISTORY" in text:
+            assert text.endswith("delta.`file:/t/_lakelock/changes`")
+            raise AnalysisException(f"[{why}] what it is about")
+        return rows({"location": "file:/t"})
+
+    table._spark, table._sql, table._option = SimpleNamespace(sql=sql), "t", ""  # type: ignore[assignment]
+    assert table.change_log() is None
+
+
 @pytest.mark.parametrize("commits", [None, NONE])
 def test_columns_that_only_a_checkpoint_tells_are_known(commits: object) -> None:
     assert filled(commits, ("007.checkpoint.parquet", columns("twice"))) == {"twice"}

@@ -21,7 +21,6 @@ from connector.audit.claim import (
     claimed,
     lineage,
     metadata,
-    not_folded,
     not_from_earliest,
     refuse_recreated,
     unchecked,
@@ -30,7 +29,9 @@ from connector.audit.exact_json import read_as
 from connector.audit.formats import forms
 from connector.audit.gone import unless_others
 from connector.audit.letters import late_letters, named_sink
+from connector.audit.on_read import OnRead
 from connector.audit.records import to_read
+from connector.audit.routes import held
 from connector.audit.verdict import COUNTS, FAULTS, Audit, partitions, show
 from connector.config import PipelineConfig, parse
 from sinks.errors import ConfigurationError, RegistryUnreachable, TopicRecreated, UnsupportedFormat
@@ -306,12 +307,40 @@ def test_a_table_without_commits_and_rows_of_the_pipeline_claims_nothing() -> No
 
 
 def test_epochs_that_only_a_change_log_has_are_named() -> None:
-    assert [not_folded(*each) for each in ((12, None), (12, 12), (12, 11))] == [[], [], []]
-    assert not_folded(12, 61) == [
-        "The table is merged on read, and was compared as of its last fold, at epoch 12. The change log has epochs 13 "
-        "to 61 beside it, which were not compared."
-    ]
-    assert "has epoch 1 beside it, which was not" in not_folded(0, 1)[0]
+    assert [OnRead(12, logged).notes for logged in (None, 12, 11)] == [[], [], []]
+    compared = (
+        "The table is merged on read, and was compared as of its last fold, at epoch 12. The change log has epochs "
+    )
+    assert OnRead(12, 61).notes == [f"{compared}13 to 61 beside it, which were not compared."]
+    assert "has epoch 1 beside it, which was not" in OnRead(0, 1).notes[0]
+    assert OnRead(12, 61, counts=False).notes[0].startswith(f"{compared}13 to 61, which no longer count: ")
+
+
+@pytest.mark.parametrize(
+    ("stands", "has"),
+    [
+        (OnRead(2, 10), 10),
+        (OnRead(10, None), 10),
+        (OnRead(10, 9, counts=False), 10),
+        (OnRead(2, None), 2),
+        (OnRead(2, 10, counts=False), 2),
+    ],
+)
+def test_a_table_without_the_epochs_that_the_coordinator_log_gives_it_is_not_exact(stands: OnRead, has: int) -> None:
+    assert stands.lacks(0) == stands.lacks(has) == []
+    (why,) = stands.lacks(has + 1)
+    assert f"the table has epoch {has + 1}, and with its change log it has none after epoch {has}:" in why
+
+
+def test_the_last_decision_says_which_epoch_each_table_has() -> None:
+    decided = {
+        "rows": json.dumps({"rows": 3, "receipt": {}, "after": 4}),
+        "passed by": json.dumps({"rows": 0, "receipt": {}, "after": 4}),
+        "restored": json.dumps({"rows": 0, "receipt": {"restores": "3"}, "after": 4}),
+        "of several sinks": json.dumps({"rows": 0, "receipt": {}}),
+    }
+    assert held(9, 9, decided) == {"rows": 9, "passed by": 4, "restored": 9, "of several sinks": 9}
+    assert held(8, 9, decided) == {"rows": 4, "passed by": 4, "restored": 4, "of several sinks": 8}, "still in doubt"
 
 
 def test_records_that_are_set_aside_are_counted_beside_the_rows() -> None:

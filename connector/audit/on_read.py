@@ -1,0 +1,63 @@
+"""A table that is merged on read: how far the table is, how far its change log is, and whether that log counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from connector.audit.claim import Metadata
+
+if TYPE_CHECKING:
+    from connector.audit.table import AuditedTable
+
+
+@dataclass(frozen=True)
+class OnRead:
+    """The last epoch that is in the table (0: none), and the last one of its change log (None: there is no log)."""
+
+    folded: int
+    logged: int | None
+    counts: bool = True
+    """Whether the log's epochs count. Those of before a RESTORE don't."""
+
+    @classmethod
+    def of(cls, table: AuditedTable, pipeline: str, found: Metadata | None) -> OnRead:
+        """``found``: the pipeline's newest commit to the table."""
+        log = table.change_log()
+        last = log.metadata(pipeline, log.newest)[1] if log is not None else None
+        counts = (
+            log is not None and found is not None and last is not None
+            and not table.restored_after(found) and not log.restored_after(last)
+        )  # fmt: skip
+        return cls(found.epoch if found is not None else 0, last.epoch if last is not None else None, counts)
+
+    @property
+    def notes(self) -> list[str]:
+        """A note on the epochs that are in the change log only."""
+        if self.logged is None or self.logged <= self.folded:
+            return []
+        one = self.logged == self.folded + 1
+        which = f"epoch {self.logged}" if one else f"epochs {self.folded + 1} to {self.logged}"
+        beside = (
+            f"{which} beside it, which {'was' if one else 'were'} not compared."
+            if self.counts
+            else f"{which}, which no longer {'counts' if one else 'count'}: the table was restored, or the history "
+            "that would show a RESTORE is gone."
+        )
+        return [
+            f"The table is merged on read, and was compared as of its last fold, at epoch {self.folded}. The change "
+            f"log has {beside}"
+        ]
+
+    def lacks(self, holds: int) -> list[str]:
+        """Why the table can't be called exact, if it and its log lack epochs. ``holds``: its last epoch, by the
+        coordinator log.
+
+        What it lacks was in the change log, so the rows of the last fold don't show it."""
+        has = max(self.folded, self.logged or 0) if self.counts else self.folded
+        if has >= holds:
+            return []
+        return [
+            f"By the coordinator log the table has epoch {holds}, and with its change log it has none after epoch "
+            f"{has}: the change log was deleted, or the table was restored. What later epochs changed is in neither."
+        ]
