@@ -93,7 +93,7 @@ def audit(
             as_then = _as_then(config, spark, table)
             known, untold = _forms(_with_schema(config, table), table, version)
             pinned = _pin(config, table, topics, version, committed, upto)
-            foreign = table.foreign(pinned.version)
+            foreign = table.foreign(pinned.version, quoted=not config.sensitive)
             say(_plan(table.label, pinned))
             try:
                 compared = _compared(config, spark, table, pinned, known)

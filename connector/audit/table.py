@@ -179,10 +179,10 @@ class AuditedTable:
 
         return read("first"), read("newest")
 
-    def foreign(self, version: int) -> list[str]:
+    def foreign(self, version: int, *, quoted: bool = True) -> list[str]:
         """Commits of no pipeline that led to ``version`` and have removed or changed rows.
 
-        In sentences, oldest first.
+        In sentences, oldest first. ``quoted``: with the condition of each one, which has values of the rows.
         """
         from pyspark.sql import functions as F
 
@@ -201,7 +201,7 @@ class AuditedTable:
             f"Version {row['version']} is somebody else's {row['operation']}"
             + (f" by {row['userName']}" if row["userName"] else "")
             + f" ({row['timestamp']:%Y-%m-%d %H:%M:%S}"
-            + (f", where {where}" if (where := (row["operationParameters"] or {}).get("predicate")) else "")
+            + (f", where {where}" if quoted and (where := (row["operationParameters"] or {}).get("predicate")) else "")
             + "): "
             + _taken(row["operationMetrics"] or {})
             for row in rows

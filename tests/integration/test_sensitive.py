@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from typing import Any
 
@@ -49,6 +50,10 @@ def test_sensitive_values_stand_in_no_error_log_reason_or_preview_and_letters_ca
     assert lake.pipeline("upsert", **mended).retry_dead_letters().through == 1
     found = lake.sql("SELECT k, email FROM {t} ORDER BY k", "upsert")
     assert found == [("a", f"{SECRET}@x"), ("b", f"{SECRET}@y"), ("c", None)]
+    lake.sql(f"DELETE FROM {{t}} WHERE email = '{SECRET}@x'", "upsert")
+    lacks = verify(lake, "upsert", **mended)
+    assert any("is somebody else's DELETE" in note and ": 1 row deleted." in note for note in lacks.notes)
+    assert SECRET not in f"{lacks}{json.dumps(lacks.to_dict())}"
 
 
 @pytest.mark.breadth
