@@ -1,0 +1,71 @@
+"""What a table of a route claims, by its own commits and by the coordinator log."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import connector.audit as auditor
+from connector.audit.claim import At, Held, Logged, Metadata
+from connector.audit.rows import Earlier
+from connector.config import parse
+
+P0 = At("t", 0)
+ON_READ = {"type": "delta_upsert", "path": "lake/{kind}", "key": "k", "merge": "on_read", "fold": {"epochs": 9}}
+
+
+def commit(epoch: int, version: int = 5) -> Metadata:
+    return Metadata(version, epoch, {P0: 10 * epoch}, {P0: 0}, {"t": "id"}, (), "transactional")
+
+
+def pinned(epoch: int, upto: Logged | None, log: Any = None, *, sink: Any = None, restored: bool = False) -> Any:
+    """Of a table whose newest commit is that of this epoch."""
+    config = parse(
+        {
+            "name": "p",
+            "source": {"topics": "t", "kafka": {"bootstrap.servers": "b:1"}},
+            "value": {"format": "json", "schema": "kind STRING, k STRING"},
+            "coordinator": {"path": "lake/_log"},
+            "route": {"by": "kind", "sink": sink or {"type": "delta_append", "path": "lake/{kind}"}},
+        }
+    )
+    table = SimpleNamespace(
+        newest=5, pin=lambda _: 5, metadata=lambda *_: (commit(1), commit(epoch)), others=lambda _: {},
+        extents=lambda *_: {}, earlier=lambda *_, **__: Earlier(), change_log=lambda: log,
+        restored_after=lambda _: restored,
+    )  # fmt: skip
+    topics = SimpleNamespace(held=lambda *_: Held({P0: 0}, {P0: 100}, {"t": "id"}))
+    return auditor._pin(config.routed("a"), table, topics, None, {}, upto)  # type: ignore[arg-type]
+
+
+def change_log(epoch: int) -> Any:
+    return SimpleNamespace(newest=7, metadata=lambda *_: (None, commit(epoch, 7)), restored_after=lambda _: False)
+
+
+@pytest.mark.parametrize("sink", [None, ON_READ])
+def test_a_table_that_the_last_epochs_passed_by_claims_them(sink: Any) -> None:
+    """A letter whose retry was such an epoch is closed, if a filter left its record out."""
+    found = pinned(3, Logged(9, {P0: 90}, holds=3), sink=sink)
+    assert (found.epoch, found.claim.offsets, found.claim.unknown) == (9, {P0: 90}, ())
+
+
+def test_an_epoch_that_only_some_tables_have_yet_counts_where_it_is() -> None:
+    found = pinned(10, Logged(9, {P0: 90}, holds=9))
+    assert (found.epoch, found.claim.offsets) == (10, {P0: 100})
+
+
+@pytest.mark.parametrize(
+    ("log", "restored", "unknown"),
+    [(change_log(8), False, 0), (None, False, 1), (change_log(7), False, 1), (change_log(8), True, 1)],
+)
+def test_a_table_that_waits_for_a_fold_claims_what_the_last_one_says(log: Any, restored: bool, unknown: int) -> None:
+    found = pinned(3, Logged(9, {P0: 90}, holds=8), log, sink=ON_READ, restored=restored)
+    assert (found.epoch, found.claim.offsets, len(found.claim.unknown)) == (3, {P0: 30}, unknown)
+    assert len(found.notes) == (log is not None)
+
+
+def test_a_table_that_the_coordinator_log_does_not_know_yet_claims_what_it_says_itself() -> None:
+    found = pinned(3, None)
+    assert (found.epoch, found.claim.offsets) == (3, {P0: 30})
